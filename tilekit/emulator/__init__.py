@@ -1,0 +1,1 @@
+"""An emulator for PTX text, whoever wrote it. Knows nothing of the framework around it."""

@@ -1,0 +1,1 @@
+"""Epilogue components: accumulators to global memory, with fused elementwise work."""

@@ -1,0 +1,1 @@
+"""TileIO components: each moves one tile between two memory levels."""

@@ -1,0 +1,1 @@
+"""TileOp components: the matrix instruction and the life of its accumulators."""

@@ -1,0 +1,1 @@
+"""TileScheduler components: which output tile a CTA computes next."""
