@@ -143,7 +143,7 @@ def encode(
         ``.satfinite``: what is too large, infinity too, becomes the largest finite magnitude. Formats without infinity
         and NaN always do.
     ftz
-        Flush float32-subnormal inputs (and, for f32, results) to a zero of the same sign.
+        Flush subnormal float32 inputs, and subnormal f32 results, to a zero of the same sign.
     relu
         Clamp negative inputs to zero.
 
@@ -158,22 +158,23 @@ def encode(
     """
     form = _format(fmt)
     given = np.asarray(values)
-    x = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
-    if ftz:
-        x = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(x.dtype.type(0), x), x)
-    if relu:
-        x = np.where(x <= 0, x.dtype.type(0), x)
-    if form.name == "ue8m0":
-        return _encode_scale(np.asarray(x, np.float64), rounding, saturate)
-    if rounding == "rn" and x.dtype == np.float32:
-        if fmt == "bf16":
-            return _encode_bf16(np.asarray(x, np.float32), saturate)
-        if fmt == "f16":
-            return _encode_f16(np.asarray(x, np.float32), saturate)
-    bits = _encode(np.asarray(x, np.float64), form, rounding, saturate)
-    if ftz and fmt == "f32":
-        bits = np.where(bits & 0x7F800000, bits, bits & 0x80000000).astype(np.uint32)
-    return bits
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):  # Signalling NaNs are no accident here.
+        x = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+        if ftz and x.dtype == np.float32:
+            x = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(x.dtype.type(0), x), x)
+        if relu:
+            x = np.where(x <= 0, x.dtype.type(0), x)
+        if form.name == "ue8m0":
+            return _encode_scale(np.asarray(x, np.float64), rounding, saturate)
+        if rounding == "rn" and x.dtype == np.float32:
+            if fmt == "bf16":
+                return _encode_bf16(np.asarray(x, np.float32), saturate)
+            if fmt == "f16":
+                return _encode_f16(np.asarray(x, np.float32), saturate)
+        bits = _encode(np.asarray(x, np.float64), form, rounding, saturate)
+        if ftz and fmt == "f32":
+            bits = np.where(bits & 0x7F800000, bits, bits & 0x80000000).astype(np.uint32)
+        return bits
 
 
 def pack_pair(upper: npt.ArrayLike, lower: npt.ArrayLike, width: int) -> npt.NDArray[np.uint32]:
@@ -207,8 +208,7 @@ def _encode_bf16(x: npt.NDArray[np.float32], saturate: bool) -> npt.NDArray[np.u
 
 
 def _encode_f16(x: npt.NDArray[np.float32], saturate: bool) -> npt.NDArray[np.uint16]:
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        bits = x.astype(np.float16).view(np.uint16)
+    bits = x.astype(np.float16).view(np.uint16)
     if saturate:
         bits -= (bits & np.uint16(0x7FFF)) == 0x7C00
     nan = x != x
@@ -223,7 +223,7 @@ def _encode(x: npt.NDArray[np.float64], form: Format, rounding: Rounding, satura
     finite = np.isfinite(x)
     magnitude = np.where(finite, np.abs(x), 0.0)
     lowest = 1 - form.bias
-    exponent = np.maximum(np.frexp(magnitude)[1] - 1, lowest)
+    exponent = np.where(magnitude > 0, np.maximum(np.frexp(magnitude)[1] - 1, lowest), lowest)
     scaled = _round(np.ldexp(magnitude, form.mantissa - exponent), negative, rounding)
     # A subnormal has no implicit bit and a carry out of the mantissa raises the exponent: both come out of this sum.
     bits = ((exponent - lowest).astype(np.int64) << form.mantissa) + scaled.astype(np.int64)
