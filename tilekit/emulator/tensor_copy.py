@@ -1,0 +1,475 @@
+"""Bulk tensor copies: the box of a tensor map, from global memory to its image in shared memory and back.
+
+An *image* is the box as it lies in shared memory: dense, dimension 0 fastest, its 16-byte chunks moved by the swizzle
+of the absolute shared address. Global memory is one allocation's bytes; the caller checks `footprint` against it.
+See PTX ISA, "Tensors" and ``cp.async.bulk.tensor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilekit.emulator.formats import decode, encode
+from tilekit.emulator.swizzle import PERIOD, chunk_order, chunk_size
+from tilekit.emulator.tensor_map import PixelBox, TensorMap
+
+__all__ = ["Footprint", "ReduceOp", "footprint", "load_box", "reduce_box", "store_box"]
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+ReduceOp: TypeAlias = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """The global bytes that a copy touches: equally long runs.
+
+    Attributes
+    ----------
+    starts
+        Absolute address of each run, int64; empty if the whole box is out of bounds.
+    run
+        Bytes in each run.
+    """
+
+    starts: npt.NDArray[np.int64]
+    run: int
+
+    @property
+    def begin(self) -> int:
+        """First address touched (0 if none is)."""
+        return int(self.starts.min()) if self.starts.size else 0
+
+    @property
+    def end(self) -> int:
+        """Address after the last one touched (0 if none is)."""
+        return int(self.starts.max()) + self.run if self.starts.size else 0
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The in-bounds part of a tiled box, outermost dimension first; dimension 0 counted in bytes."""
+
+    offset: int  # of its first byte from the map's address
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    inside: tuple[slice, ...]  # where it lies in the packed box
+    whole: bool  # nothing is out of bounds
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """The in-bounds part of an im2col column: one run of channel bytes for each pixel inside."""
+
+    offset: int  # of the first channel's byte from a pixel's start
+    run: int
+    skipped: int  # bytes of out-of-bounds channels before the run
+    pixels: npt.NDArray[np.int64]  # offsets of the pixels from the map's address
+    inside: npt.NDArray[np.bool_]  # which of the column's pixels they are
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What every copy through one map has in common: dimension 0 in bytes of packed atoms, the rest in elements."""
+
+    extents: tuple[int, ...]
+    counts: tuple[int, ...]
+    steps: tuple[int, ...]
+    strides: tuple[int, ...]
+    box_shape: tuple[int, ...]
+    box_strides: tuple[int, ...]
+    packed_bytes: int
+
+
+def load_box(
+    tensor_map: TensorMap,
+    coords: Sequence[int],
+    global_bytes: Bytes,
+    base_offset: int,
+    shared_address: int,
+    offsets: Sequence[int] = (),
+) -> Bytes:
+    """Return the image of a box, as a load writes it to shared memory.
+
+    Parameters
+    ----------
+    tensor_map
+        A legal map.
+    coords
+        Signed element coordinates of the box's first element, innermost first; for im2col (c, w, [h, [d,]] n).
+    global_bytes : uint8[bytes]
+        The allocation that holds the tensor.
+    base_offset
+        Where ``tensor_map.address`` lies in it.
+    shared_address
+        Destination in the CTA's shared memory: a multiple of 128.
+    offsets
+        im2col offsets (w, [h, [d]]) added to every pixel of the column; none for a tiled map.
+
+    Returns
+    -------
+    image : uint8[tensor_map.shared_bytes]
+        A new array. Elements out of bounds hold zero, or NaN if the map says so; gaps of padded types hold zero.
+
+    Raises
+    ------
+    ValueError
+        If coordinates, offsets or addresses break a rule of the instruction.
+    """
+    _check_shared(shared_address)
+    if tensor_map.pixels is None:
+        packed = _load_tiled(tensor_map, _plan(tensor_map), coords, global_bytes, base_offset)
+    else:
+        packed = _load_column(tensor_map, tensor_map.pixels, coords, offsets, global_bytes, base_offset)
+    if tensor_map.dtype in _FLUSHED:
+        packed = _flush(packed)
+    return _swizzle(tensor_map, _spread(tensor_map, packed), shared_address)
+
+
+def store_box(
+    tensor_map: TensorMap,
+    coords: Sequence[int],
+    global_bytes: Bytes,
+    base_offset: int,
+    image: Bytes,
+    shared_address: int,
+) -> None:
+    """Write the in-bounds elements of an image to global memory, as a store does; parameters as for `load_box`.
+
+    Raises
+    ------
+    ValueError
+        If coordinates, image size or addresses break a rule of the instruction.
+    """
+    packed = _unswizzled(tensor_map, image, shared_address)
+    if tensor_map.pixels is None:
+        plan = _plan(tensor_map)
+        block = _block(tensor_map, plan, coords)
+        if block is not None:
+            box = np.ndarray(plan.box_shape, np.uint8, packed)
+            _view(block, np.dtype(np.uint8), global_bytes, base_offset)[...] = box[block.inside]
+        return
+    column = _column(tensor_map, tensor_map.pixels, coords, ())
+    if column is not None:
+        rows, pixels = _rows(column, packed, global_bytes, base_offset)
+        pixels[column.pixels // 16] = rows[column.inside]
+
+
+def reduce_box(
+    tensor_map: TensorMap,
+    coords: Sequence[int],
+    global_bytes: Bytes,
+    base_offset: int,
+    image: Bytes,
+    shared_address: int,
+    op: ReduceOp,
+) -> None:
+    """Combine the in-bounds elements of an image into global memory, as ``cp.reduce.async.bulk.tensor`` does.
+
+    Parameters are those of `store_box`; ``op`` is one of PTX's reductions, done in the map's element type. f16 and bf16
+    sums are rounded to nearest even and keep subnormals.
+
+    Raises
+    ------
+    ValueError
+        If the element type has no such reduction, or as for `store_box`.
+    """
+    combine = _reduction(tensor_map.dtype, op)
+    packed = _unswizzled(tensor_map, image, shared_address)
+    dtype = _STORAGE[tensor_map.dtype]
+    if tensor_map.pixels is None:
+        plan = _plan(tensor_map)
+        block = _block(tensor_map, plan, coords)
+        if block is not None:
+            target = _view(block, dtype, global_bytes, base_offset)
+            box = np.ndarray(plan.box_shape, np.uint8, packed)
+            target[...] = combine(target, np.ascontiguousarray(box[block.inside]).view(dtype))
+        return
+    column = _column(tensor_map, tensor_map.pixels, coords, ())
+    if column is not None:
+        rows, pixels = _rows(column, packed, global_bytes, base_offset)
+        where = column.pixels // 16
+        held, added = pixels[where], np.ascontiguousarray(rows[column.inside])
+        pixels[where] = combine(held.view(dtype), added.view(dtype)).view(rows.dtype)
+
+
+def footprint(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[int] = ()) -> Footprint:
+    """Return the global bytes that a copy of the box at ``coords`` reads or writes; parameters as for `load_box`."""
+    nowhere = Footprint(np.empty(0, np.int64), 0)
+    if tensor_map.pixels is not None:
+        column = _column(tensor_map, tensor_map.pixels, coords, offsets)
+        if column is None:
+            return nowhere
+        return Footprint(column.pixels + (tensor_map.address + column.offset), column.run)
+    block = _block(tensor_map, _plan(tensor_map), coords)
+    if block is None:
+        return nowhere
+    starts = np.full(1, tensor_map.address + block.offset, np.int64)
+    for extent, stride in zip(block.shape[:-1], block.strides[:-1], strict=True):
+        starts = (starts[:, None] + stride * np.arange(extent)).ravel()
+    return Footprint(starts, block.shape[-1])
+
+
+@lru_cache(maxsize=256)
+def _plan(tensor_map: TensorMap) -> _Plan:
+    element = tensor_map.element
+    size = element.global_bytes
+    counts = (tensor_map.counts[0] // element.atom * size, *tensor_map.counts[1:])
+    shape = counts[::-1]
+    box_strides = tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    return _Plan(
+        extents=(tensor_map.dims[0] // element.atom * size, *tensor_map.dims[1:]),
+        counts=counts,
+        steps=(1, *tensor_map.element_strides[1:]),
+        strides=(1, *tensor_map.strides),
+        box_shape=shape,
+        box_strides=box_strides,
+        packed_bytes=tensor_map.transaction_bytes,
+    )
+
+
+def _check_coords(tensor_map: TensorMap, coords: Sequence[int]) -> int:
+    """Check the number of coordinates and return the first one in bytes."""
+    if len(coords) != tensor_map.rank:
+        raise ValueError(f"coords has {len(coords)} entries: the tensor map has rank {tensor_map.rank}")
+    element = tensor_map.element
+    if coords[0] % element.atom:
+        nearest = round(coords[0] / element.atom) * element.atom
+        raise ValueError(
+            f"coords[0] = {coords[0]}: {tensor_map.dtype} is addressed in multiples of {element.atom} elements; "
+            f"nearest legal {nearest}"
+        )
+    return coords[0] // element.atom * element.global_bytes
+
+
+def _check_shared(address: int) -> None:
+    if address % 128:
+        nearest = (address + 64) // 128 * 128
+        raise ValueError(
+            f"shared_address = {address:#x}: a tensor copy needs a multiple of 128; nearest legal {nearest:#x}"
+        )
+
+
+def _block(tensor_map: TensorMap, plan: _Plan, coords: Sequence[int]) -> _Block | None:
+    """Return the part of a tiled box that lies inside the tensor, or None if nothing does."""
+    starts = (_check_coords(tensor_map, coords), *coords[1:])
+    offset = 0
+    whole = True
+    shape, strides, inside = [], [], []
+    for start, extent, count, step, stride in zip(
+        starts, plan.extents, plan.counts, plan.steps, plan.strides, strict=True
+    ):
+        low = 0 if start >= 0 else -(start // step)
+        high = min(count, -((start - extent) // step))
+        if low >= high:
+            return None
+        whole = whole and high - low == count
+        offset += (start + low * step) * stride
+        shape.append(high - low)
+        strides.append(step * stride)
+        inside.append(slice(low, high))
+    return _Block(offset, tuple(shape[::-1]), tuple(strides[::-1]), tuple(inside[::-1]), whole)
+
+
+def _view(block: _Block, dtype: np.dtype[Any], global_bytes: Bytes, base_offset: int) -> npt.NDArray[Any]:
+    """Return the block as a view of global memory; the last dimension in elements of ``dtype``."""
+    size = dtype.itemsize
+    return np.ndarray(
+        (*block.shape[:-1], block.shape[-1] // size),
+        dtype,
+        global_bytes,
+        base_offset + block.offset,
+        (*block.strides[:-1], size),
+    )
+
+
+def _load_tiled(
+    tensor_map: TensorMap, plan: _Plan, coords: Sequence[int], global_bytes: Bytes, base_offset: int
+) -> Bytes:
+    block = _block(tensor_map, plan, coords)
+    if block is not None and block.whole:
+        return _view(block, np.dtype(np.uint8), global_bytes, base_offset).copy().reshape(-1)
+    packed = _filled(tensor_map, plan.packed_bytes)
+    if block is not None:
+        box = np.ndarray(plan.box_shape, np.uint8, packed)
+        box[block.inside] = _view(block, np.dtype(np.uint8), global_bytes, base_offset)
+    return packed
+
+
+def _column(tensor_map: TensorMap, box: PixelBox, coords: Sequence[int], offsets: Sequence[int]) -> _Column | None:
+    """Walk an im2col column and return the part that lies inside the tensor, or None if nothing does."""
+    first = _check_coords(tensor_map, coords)
+    spatial = tensor_map.rank - 2
+    if offsets and len(offsets) != spatial:
+        raise ValueError(f"offsets has {len(offsets)} entries: rank {tensor_map.rank} has {spatial} spatial dimensions")
+    element = tensor_map.element
+    extent = tensor_map.dims[0] // element.atom * element.global_bytes
+    low, high = max(first, 0), min(first + box.channels_per_pixel // element.atom * element.global_bytes, extent)
+    position = np.zeros(box.pixels_per_column, np.int64)
+    inside = np.ones(box.pixels_per_column, np.bool_)
+    ticks = np.arange(box.pixels_per_column)
+    for i in range(spatial):
+        extent = tensor_map.dims[i + 1]
+        begin, last, step = box.lower[i], extent - 1 + box.upper[i], tensor_map.element_strides[i + 1]
+        start = coords[i + 1]
+        if not begin <= start <= last:
+            raise ValueError(
+                f"coords[{i + 1}] = {start}: must lie in the map's pixel box, {begin} to {last}; "
+                f"nearest legal {min(max(start, begin), last)}"
+            )
+        # The first sweep starts at the coordinate, every later one at the box's lower corner.
+        ahead, sweep = (last - start) // step + 1, (last - begin) // step + 1
+        later = ticks - ahead
+        value = np.where(later < 0, start + ticks * step, begin + later % sweep * step)
+        ticks = np.where(later < 0, 0, 1 + later // sweep)
+        value += offsets[i] if offsets else 0
+        inside &= (value >= 0) & (value < extent)
+        position += value * tensor_map.strides[i]
+    image = coords[-1] + ticks
+    inside &= (image >= 0) & (image < tensor_map.dims[-1])
+    position += image * tensor_map.strides[-1]
+    pixels = position[inside]
+    if low >= high or not pixels.size:
+        return None
+    return _Column(low, high - low, low - first, pixels, inside)
+
+
+def _rows(column: _Column, packed: Bytes, global_bytes: Bytes, base_offset: int) -> tuple[Any, Any]:
+    """Return the channel runs as records: one for each pixel of the packed column, one each 16 bytes of the tensor."""
+    record = np.dtype((np.void, column.run))
+    pitch = packed.size // column.inside.size
+    rows = np.ndarray((column.inside.size,), record, packed, column.skipped, (pitch,))
+    offset = base_offset + column.offset
+    pixels = np.ndarray(((global_bytes.size - offset - column.run) // 16 + 1,), record, global_bytes, offset, (16,))
+    return rows, pixels
+
+
+def _load_column(
+    tensor_map: TensorMap,
+    box: PixelBox,
+    coords: Sequence[int],
+    offsets: Sequence[int],
+    global_bytes: Bytes,
+    base_offset: int,
+) -> Bytes:
+    column = _column(tensor_map, box, coords, offsets)
+    packed = _filled(tensor_map, tensor_map.transaction_bytes)
+    if column is not None:
+        rows, pixels = _rows(column, packed, global_bytes, base_offset)
+        rows[column.inside] = pixels[column.pixels // 16]
+    return packed
+
+
+def _filled(tensor_map: TensorMap, size: int) -> Bytes:
+    if tensor_map.oob_fill is None:
+        return np.zeros(size, np.uint8)
+    nan = _NAN[tensor_map.dtype]
+    return np.full(size // nan.itemsize, nan).view(np.uint8)
+
+
+def _flush(packed: Bytes) -> Bytes:
+    words = packed.view(np.uint32)
+    return np.where(words & 0x7F800000, words, words & 0x80000000).astype(np.uint32).view(np.uint8)
+
+
+def _spread(tensor_map: TensorMap, packed: Bytes) -> Bytes:
+    """Insert the gaps of the padded types."""
+    element = tensor_map.element
+    if element.global_bytes == element.shared_bytes:
+        return packed
+    image = np.zeros((packed.size // element.global_bytes, element.shared_bytes), np.uint8)
+    image[:, : element.global_bytes] = packed.reshape(-1, element.global_bytes)
+    return image.reshape(-1)
+
+
+def _swizzle(tensor_map: TensorMap, linear: Bytes, shared_address: int) -> Bytes:
+    if tensor_map.swizzle is None:
+        return linear
+    size = chunk_size(tensor_map.swizzle)
+    order = chunk_order(tensor_map.swizzle, shared_address % PERIOD, linear.size // size)
+    return linear.view(np.dtype((np.void, size))).take(order).view(np.uint8)
+
+
+def _unswizzled(tensor_map: TensorMap, image: Bytes, shared_address: int) -> Bytes:
+    """Return the packed elements of an image."""
+    _check_shared(shared_address)
+    if image.size != tensor_map.shared_bytes:
+        raise ValueError(f"image has {image.size} bytes: the tensor map's box has {tensor_map.shared_bytes}")
+    linear = np.ascontiguousarray(image)
+    if tensor_map.swizzle is not None:
+        linear = _swizzle(tensor_map, linear, shared_address)
+    element = tensor_map.element
+    if element.global_bytes == element.shared_bytes:
+        return linear
+    return np.ascontiguousarray(linear.reshape(-1, element.shared_bytes)[:, : element.global_bytes]).reshape(-1)
+
+
+_FLUSHED = ("f32_ftz", "tf32_ftz")
+
+_NAN: dict[str, Any] = {
+    "f16": np.uint16(0x7FFF),
+    "bf16": np.uint16(0x7FFF),
+    "f32": np.uint32(0x7FFFFFFF),
+    "f32_ftz": np.uint32(0x7FFFFFFF),
+    "tf32": np.uint32(0x7FFFFFFF),
+    "tf32_ftz": np.uint32(0x7FFFFFFF),
+    "f64": np.uint64(0x7FFFFFFFFFFFFFFF),
+}
+
+_STORAGE: dict[str, np.dtype[Any]] = {
+    "u32": np.dtype(np.uint32),
+    "s32": np.dtype(np.int32),
+    "u64": np.dtype(np.uint64),
+    "s64": np.dtype(np.int64),
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.uint16),
+    "bf16": np.dtype(np.uint16),
+}
+
+_Combine: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]]
+
+
+def _increment(held: npt.NDArray[Any], limit: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    result: npt.NDArray[Any] = np.where(held >= limit, held.dtype.type(0), held + held.dtype.type(1))
+    return result
+
+
+def _decrement(held: npt.NDArray[Any], limit: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    result: npt.NDArray[Any] = np.where((held == 0) | (held > limit), limit, held - held.dtype.type(1))
+    return result
+
+
+def _in_format(fmt: str, operation: _Combine) -> _Combine:
+    """Return a reduction on 16-bit patterns, done in f32 (wide enough to round only once)."""
+
+    def combine(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return encode(operation(decode(held, fmt), decode(added, fmt)), fmt)
+
+    return combine
+
+
+_BITWISE: dict[str, _Combine] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_ORDERED: dict[str, _Combine] = {"min": np.minimum, "max": np.maximum}
+_FLOAT_ORDERED: dict[str, _Combine] = {"add": np.add, "min": np.fmin, "max": np.fmax}
+_REDUCTIONS: dict[str, dict[str, _Combine]] = {
+    "u32": {"add": np.add, "inc": _increment, "dec": _decrement, **_ORDERED, **_BITWISE},
+    "s32": {"add": np.add, **_ORDERED, **_BITWISE},
+    "u64": {"add": np.add, **_ORDERED, **_BITWISE},
+    "s64": {**_ORDERED, **_BITWISE},
+    "f32": {"add": np.add},
+    "f16": {name: _in_format("f16", operation) for name, operation in _FLOAT_ORDERED.items()},
+    "bf16": {name: _in_format("bf16", operation) for name, operation in _FLOAT_ORDERED.items()},
+}
+
+
+def _reduction(dtype: str, op: ReduceOp) -> _Combine:
+    operations = _REDUCTIONS.get(dtype, {})
+    if op not in operations:
+        legal = ", ".join(operations) or "none"
+        raise ValueError(f"op = {op!r}: the reductions of {dtype} tensor maps are {legal}")
+    return operations[op]
