@@ -1,0 +1,28 @@
+"""Arrays in, arrays out: one view of an array, whichever library it comes from, and new arrays of that same library.
+
+NumPy arrays and torch tensors on the CPU run on the emulator; torch tensors, CuPy arrays and whatever speaks DLPack or
+``__cuda_array_interface__`` run on their GPU. No library is imported here unless an object of its own has come in.
+
+Order in time. Work is launched on the current stream of the array's library (:func:`current_stream`), so it comes after
+whatever made the inputs and before whatever reads the result. An explicit ``stream=`` is the caller's word that the
+inputs are ready there. Arrays that come through plain DLPack are made ready on the legacy default stream.
+"""
+
+from tilekit.arrays.checks import overlap, require_output, require_same_place, unit_stride_axis
+from tilekit.arrays.library import current_stream, empty_like_library, hand_over, resolve_stream
+from tilekit.arrays.view import ArrayView, Device, host_array, view_of
+
+__all__ = [
+    "ArrayView",
+    "Device",
+    "current_stream",
+    "empty_like_library",
+    "hand_over",
+    "host_array",
+    "overlap",
+    "require_output",
+    "require_same_place",
+    "resolve_stream",
+    "unit_stride_axis",
+    "view_of",
+]

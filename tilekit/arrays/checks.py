@@ -1,0 +1,123 @@
+"""Checks of a call's arrays against each other: place, overlap, layout, and the output that the caller passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilekit.arrays.view import AddressInterface, ArrayView
+from tilekit.dtypes import DType
+from tilekit.errors import ArgumentError
+
+__all__ = ["overlap", "require_output", "require_same_place", "unit_stride_axis"]
+
+_OVERLAP_WORK: Final[Any] = 100_000
+"""Candidate solutions after which the exact overlap test gives up, some milliseconds of work."""
+
+
+def overlap(first: ArrayView, second: ArrayView) -> bool:
+    """Whether two arrays share a byte.
+
+    Exact for arrays of any strides: two column blocks of one matrix do not overlap although their address ranges do.
+    Where deciding would take too long (never for three axes or fewer of sane sizes), the answer is True.
+    """
+    if first.device != second.device:
+        return False
+    low, high = _byte_range(first)
+    other_low, other_high = _byte_range(second)
+    if high <= other_low or other_high <= low or low == high or other_low == other_high:
+        return False
+    try:
+        return np.shares_memory(
+            np.asarray(AddressInterface(first)), np.asarray(AddressInterface(second)), max_work=_OVERLAP_WORK
+        )
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _byte_range(view: ArrayView) -> tuple[int, int]:
+    shape = view.shape
+    size = view.dtype.bits >> 3
+    if len(shape) == 2:
+        # Every call with out= comes through here, and this is half the time of the loop.
+        rows, columns = shape
+        row, column = view.strides
+        if rows > 0 and columns > 0 and row >= 0 and column >= 0:
+            return view.address, view.address + ((rows - 1) * row + (columns - 1) * column + 1) * size
+    if 0 in shape:
+        return view.address, view.address
+    low = high = 0
+    for extent, stride in zip(shape, view.strides, strict=True):
+        reach = (extent - 1) * stride
+        if reach < 0:
+            low += reach
+        else:
+            high += reach
+    return view.address + low * size, view.address + (high + 1) * size
+
+
+def unit_stride_axis(view: ArrayView, name: str) -> int:
+    """Return which of the last two axes is contiguous: -1 (rows are contiguous) or -2 (columns are).
+
+    An axis with one element counts as contiguous; if both are, the answer is -1.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-ARRAY-004`` if neither is: no copy engine reads single scattered elements.
+    """
+    if view.strides[-1] == 1 or view.shape[-1] == 1:
+        return -1
+    if view.strides[-2] == 1 or view.shape[-2] == 1:
+        return -2
+    raise ArgumentError(
+        f"{name} of shape {tuple(view.shape)} has strides {tuple(view.strides)}: one of its last two axes must have "
+        f"stride 1; pass a contiguous copy of {name} or its transpose",
+        code="TK-ARRAY-004",
+    )
+
+
+def require_same_place(named: Sequence[tuple[str, ArrayView]]) -> None:
+    """Raise ``TK-ARRAY-007`` naming both arguments unless all views are of one library and one device."""
+    name, first = named[0]
+    for other_name, view in named:
+        if view.device != first.device or view.library != first.library:
+            raise ArgumentError(
+                f"{name} is {first.place} and {other_name} is {view.place}; all arrays of a call must be of "
+                "one library and one device",
+                code="TK-ARRAY-007",
+            )
+
+
+def require_output(
+    out: ArrayView, shape: tuple[int, ...], dtype: DType, inputs: Iterable[tuple[str, ArrayView]], name: str = "out"
+) -> None:
+    """Check an output that the caller passed in.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-ARRAY-008`` if its shape or element type is not the result's or it is read-only; ``TK-ARRAY-009`` if it
+        overlaps an input, or itself.
+    """
+    if out.shape != shape or out.dtype is not dtype:
+        raise ArgumentError(
+            f"{name} is {out.dtype} of shape {tuple(out.shape)}; the result is {dtype} of shape {shape}",
+            code="TK-ARRAY-008",
+        )
+    if not out.writeable:
+        raise ArgumentError(f"{name} is read-only; pass a writeable array", code="TK-ARRAY-008")
+    if 0 in out.strides and any(stride == 0 and extent > 1 for extent, stride in zip(shape, out.strides, strict=True)):
+        raise ArgumentError(
+            f"{name} has strides {tuple(out.strides)}: several elements share one place; pass a plain array",
+            code="TK-ARRAY-009",
+        )
+    for input_name, view in inputs:
+        if overlap(out, view):
+            raise ArgumentError(
+                f"{name} overlaps {input_name} in memory; the kernel would read what it has already written; pass "
+                f"another {name}",
+                code="TK-ARRAY-009",
+            )

@@ -1,0 +1,257 @@
+"""The view of an array: where it lies and how it is laid out, read through its own library's quickest door."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from tilekit.arrays import dlpack
+from tilekit.dtypes import DType, as_dtype
+from tilekit.errors import ArgumentError
+
+__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "view_of"]
+
+Device: TypeAlias = Literal["cpu"] | tuple[Literal["cuda"], int]
+
+_CUDA: Final[tuple[Device, ...]] = tuple(("cuda", ordinal) for ordinal in range(64))
+
+
+@dataclass(slots=True, eq=False)
+class ArrayView:
+    """Where an array lies and how it is laid out. Made once a call, never written to.
+
+    Attributes
+    ----------
+    address : int
+        Address of element zero.
+    shape, strides : tuple of int
+        In elements, outermost axis first. Strides may be zero (broadcast) or negative.
+    dtype : DType
+    device : "cpu" or ("cuda", ordinal)
+    library : str
+        The root package of the array's type: ``"numpy"``, ``"torch"``, ``"cupy"``, ``"jax"``, ...
+    owner : object
+        Keeps the memory alive: the array itself, or its DLPack capsule and the array.
+    writeable : bool
+        Whether the library lets others write to it.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    device: Device
+    library: str
+    owner: Any
+    writeable: bool = True
+
+    @property
+    def place(self) -> str:
+        """Library and device in words, for messages."""
+        return f"{self.library} on {self.device if self.device == 'cpu' else f'cuda:{self.device[1]}'}"
+
+
+def view_of(array: Any, name: str = "array") -> ArrayView:
+    """Return the view of ``array``. No element is copied or looked at.
+
+    Parameters
+    ----------
+    array : numpy.ndarray, torch.Tensor, cupy.ndarray, or any object with ``__dlpack__`` or ``__cuda_array_interface__``
+    name : str
+        The argument's name, for messages.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-ARRAY-001`` if it is no array; ``TK-ARRAY-002`` if it has no plain memory or needs a gradient;
+        ``TK-ARRAY-003`` if its memory is out of reach; ``TK-ARRAY-004`` if a stride is no whole number of elements;
+        ``TK-DTYPE-001`` for an unknown element type.
+    """
+    try:
+        adapter = _ADAPTERS[type(array)]
+    except KeyError:
+        adapter = _ADAPTERS[type(array)] = _adapter_for(array, name)
+    return adapter(array, name)
+
+
+def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
+    bases = {(_root(base), base.__name__) for base in type(array).__mro__}
+    if ("torch", "Tensor") in bases:
+        return _view_torch
+    if ("cupy", "ndarray") in bases:
+        return _view_cupy
+    if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
+        return _view_numpy
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__") and not isinstance(array, np.ndarray):
+        return _view_dlpack
+    if hasattr(array, "__cuda_array_interface__"):
+        return _view_cuda_interface
+    raise ArgumentError(
+        f"{name} is a {type(array).__module__}.{type(array).__qualname__}; pass an array: numpy.ndarray, torch.Tensor, "
+        "cupy.ndarray, or an object with __dlpack__ or __cuda_array_interface__",
+        code="TK-ARRAY-001",
+    )
+
+
+def _root(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _in_elements(byte_strides: Sequence[int], size: int, name: str) -> tuple[int, ...]:
+    # The two-dimensional case is spelled out: it is on every call's path, and a generator costs more than the division.
+    if len(byte_strides) == 2:
+        outer, inner = byte_strides
+        if not (outer | inner) & (size - 1):
+            return (outer // size, inner // size)
+    for axis, stride in enumerate(byte_strides):
+        if stride % size:
+            raise ArgumentError(
+                f"{name} has a stride of {stride} bytes on axis {axis}, no whole number of its {size}-byte elements",
+                code="TK-ARRAY-004",
+            )
+    return tuple(stride // size for stride in byte_strides)
+
+
+def _view_numpy(array: Any, name: str) -> ArrayView:
+    return ArrayView(
+        array.ctypes.data,
+        array.shape,
+        _in_elements(array.strides, array.itemsize, name),
+        as_dtype(array.dtype, name),
+        "cpu",
+        "numpy",
+        array,
+        array.flags.writeable,
+    )
+
+
+def _view_torch(tensor: Any, name: str) -> ArrayView:
+    try:
+        address = tensor.data_ptr()
+        strides = tensor.stride()
+    except RuntimeError as error:
+        raise ArgumentError(
+            f"{name} is a {_torch_kind(tensor)} without plain memory: {error}", code="TK-ARRAY-002"
+        ) from None
+    ordinal = tensor.get_device()
+    if not (tensor.is_cpu if ordinal < 0 else tensor.is_cuda):
+        raise ArgumentError(f"{name} lies on {tensor.device}; tilekit takes CPU and CUDA tensors", code="TK-ARRAY-003")
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise ArgumentError(
+            f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
+            "torch.no_grad()",
+            code="TK-ARRAY-002",
+        )
+    if tensor.is_neg():
+        raise ArgumentError(
+            f"{name} is a lazily negated view whose memory holds the opposite sign; pass {name}.resolve_neg()",
+            code="TK-ARRAY-002",
+        )
+    return ArrayView(
+        address,
+        tensor.shape,
+        strides,
+        as_dtype(tensor.dtype, name),
+        _CUDA[ordinal] if ordinal >= 0 else "cpu",
+        "torch",
+        tensor,
+    )
+
+
+def _torch_kind(tensor: Any) -> str:
+    layout = str(tensor.layout).removeprefix("torch.")
+    return type(tensor).__name__ if layout == "strided" else f"{layout} tensor"
+
+
+def _view_cupy(array: Any, name: str) -> ArrayView:
+    memory = array.data
+    return ArrayView(
+        memory.ptr,
+        array.shape,
+        _in_elements(array.strides, array.itemsize, name),
+        as_dtype(array.dtype, name),
+        _CUDA[memory.device_id],
+        "cupy",
+        array,
+    )
+
+
+def _view_dlpack(array: Any, name: str) -> ArrayView:
+    found = dlpack.exchange(array, name)
+    device_type, ordinal = found.device
+    return ArrayView(
+        found.address,
+        found.shape,
+        found.strides,
+        found.dtype,
+        "cpu" if device_type == dlpack.CPU else _CUDA[ordinal],
+        _root(type(array)),
+        (found.capsule, array),
+        found.writeable,
+    )
+
+
+def _view_cuda_interface(array: Any, name: str) -> ArrayView:
+    # Version 3 of the interface, as numba's documentation defines it.
+    interface = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise ArgumentError(f"{name} has a mask, which would be ignored; pass its data alone", code="TK-ARRAY-002")
+    kind: Any = np.dtype(interface["typestr"])
+    if kind.kind == "V":
+        # bfloat16 and the 8-bit floats are anonymous bytes to NumPy: ask the array itself.
+        kind = getattr(array, "dtype", kind)
+    dtype = as_dtype(kind, name)
+    address, read_only = interface["data"]
+    shape = tuple(interface["shape"])
+    byte_strides = interface.get("strides")
+    strides = dlpack.c_strides(shape) if byte_strides is None else _in_elements(byte_strides, dtype.bytes, name)
+    return ArrayView(
+        address, shape, strides, dtype, _device_of(address, name), _root(type(array)), array, not read_only
+    )
+
+
+def _device_of(address: int, name: str) -> Device:
+    from cuda.bindings import driver
+
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    result, ordinal = driver.cuPointerGetAttribute(attribute, address)
+    if result != driver.CUresult.CUDA_SUCCESS:
+        raise ArgumentError(
+            f"{name}: the driver knows no device memory at {address:#x} ({result.name})", code="TK-ARRAY-003"
+        )
+    return _CUDA[int(ordinal)]
+
+
+_ADAPTERS: Final[dict[type, Callable[[Any, str], ArrayView]]] = {
+    np.ndarray: _view_numpy,
+    ArrayView: lambda view, _name: view,
+}
+
+
+class AddressInterface:
+    """NumPy's array interface over an address: an ndarray of the right place and strides, its memory not touched."""
+
+    def __init__(self, view: ArrayView) -> None:
+        size = view.dtype.bytes
+        self.owner = view.owner
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (view.address, not view.writeable),
+            "shape": tuple(view.shape),
+            "strides": tuple(stride * size for stride in view.strides),
+            "typestr": f"<u{size}",
+        }
+
+
+def host_array(view: ArrayView) -> np.ndarray[Any, Any]:
+    """Return an array on the CPU as a ``numpy.ndarray`` over the same memory, its type from ml_dtypes if need be."""
+    if view.device != "cpu":
+        raise ArgumentError(f"the array is {view.place}, and host_array takes arrays on the CPU", code="TK-ARRAY-003")
+    if view.library == "numpy":
+        array: np.ndarray[Any, Any] = view.owner
+        return array
+    return np.asarray(AddressInterface(view)).view(view.dtype.numpy)

@@ -1,0 +1,146 @@
+"""Element types: one :class:`DType` a type, found from whatever a library calls it.
+
+Every other file spells an element type as the PTX ISA does (``bf16``, ``e4m3``). The libraries spell it in their own
+way (``torch.bfloat16``, ``ml_dtypes.float8_e4m3fn``, ``np.dtype("float16")``), and :func:`as_dtype` knows them all.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tilekit.errors import ArgumentError
+
+__all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "DType", "as_dtype"]
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class DType:
+    """One element type and its names in every vocabulary that tilekit meets.
+
+    There is one object a type, compared by identity: a copy or a pickle gives the same object back.
+
+    Attributes
+    ----------
+    name : str
+        tilekit's name, which is also the PTX type without its dot (PTX ISA, "Fundamental Types" and "Alternate
+        Floating-Point Data Formats").
+    bits : int
+        Bits an element.
+    numpy : numpy.dtype
+        The NumPy type, from ml_dtypes where NumPy has none. Its name is torch's name too.
+    tensor_map : str
+        The element type of a tensor map, as :mod:`tilekit.emulator.tensor_map` names it; 8-bit floats move as ``u8``.
+    dlpack : tuple of (int, int)
+        ``DLDataTypeCode`` and bits, as DLPack 1.1 writes them.
+    epsilon : float
+        Distance from 1 to the next larger value.
+    """
+
+    name: str
+    bits: int
+    numpy: np.dtype[Any]
+    tensor_map: str
+    dlpack: tuple[int, int]
+    epsilon: float
+
+    @property
+    def bytes(self) -> int:
+        """Bytes an element."""
+        return self.bits // 8
+
+    @property
+    def ptx(self) -> str:
+        """The PTX type with its dot, as an instruction's suffix writes it (``.bf16``)."""
+        return f".{self.name}"
+
+    @property
+    def long_name(self) -> str:
+        """The name NumPy, ml_dtypes and torch share (``bfloat16``, ``float8_e4m3fn``)."""
+        return self.numpy.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return as_dtype, (self.name,)
+
+
+BF16: Final = DType("bf16", 16, np.dtype(ml_dtypes.bfloat16), "bf16", (4, 16), 2.0**-7)
+F16: Final = DType("f16", 16, np.dtype(np.float16), "f16", (2, 16), 2.0**-10)
+F32: Final = DType("f32", 32, np.dtype(np.float32), "f32", (2, 32), 2.0**-23)
+E4M3: Final = DType("e4m3", 8, np.dtype(ml_dtypes.float8_e4m3fn), "u8", (10, 8), 2.0**-3)
+E5M2: Final = DType("e5m2", 8, np.dtype(ml_dtypes.float8_e5m2), "u8", (12, 8), 2.0**-2)
+
+DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
+"""Every element type, in the order in which messages list them."""
+
+_BY_NAME: Final[dict[str, DType]] = {
+    **{dtype.name: dtype for dtype in DTYPES},
+    **{dtype.long_name: dtype for dtype in DTYPES},
+    "half": F16,
+    "fp16": F16,
+    "single": F32,
+    "fp32": F32,
+    "e4m3fn": E4M3,
+}
+
+_KNOWN: Final[dict[Any, DType]] = {}
+"""What has been asked for before. Library types are hashable, and there are few of them."""
+
+
+def as_dtype(what: Any, name: str = "dtype") -> DType:
+    """Return the :class:`DType` that ``what`` names.
+
+    Parameters
+    ----------
+    what : DType, str, numpy.dtype, scalar type or torch.dtype
+        ``"bf16"``, ``"bfloat16"``, ``np.float16``, ``ml_dtypes.float8_e4m3fn``, ``torch.float8_e5m2``, ... CuPy's types
+        are NumPy's.
+    name : str
+        Whose element type it is, for the message.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-DTYPE-001`` when no element type goes by that name; the message lists all of them and the nearest.
+    """
+    try:
+        return _KNOWN[what]
+    except KeyError:
+        dtype = _KNOWN[what] = _resolve(what, name)
+        return dtype
+    except TypeError:
+        raise _unknown(what, name) from None
+
+
+def _resolve(what: Any, name: str) -> DType:
+    if isinstance(what, DType):
+        return what
+    if isinstance(what, str):
+        found = _BY_NAME.get(what)
+    elif type(what).__module__.partition(".")[0] == "torch":
+        found = _BY_NAME.get(str(what).removeprefix("torch."))
+    else:
+        try:
+            numpy_type = np.dtype(what)
+        except TypeError:
+            raise _unknown(what, name) from None
+        found = next((dtype for dtype in DTYPES if dtype.numpy == numpy_type), None)
+    if found is None:
+        raise _unknown(what, name)
+    return found
+
+
+def _unknown(what: Any, name: str) -> ArgumentError:
+    shown = str(what).removeprefix("torch.")
+    legal = ", ".join(f"{dtype.name} ({dtype.long_name})" for dtype in DTYPES)
+    nearest = difflib.get_close_matches(shown, _BY_NAME, n=1, cutoff=0.5)
+    return ArgumentError.of(
+        name, shown, legal=legal, nearest=_BY_NAME[nearest[0]].name if nearest else None, code="TK-DTYPE-001"
+    )
