@@ -1,1 +1,69 @@
-"""What each chip has."""
+"""What each chip has: the limits a kernel's budgets are checked against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Target:
+    """One chip.
+
+    Attributes
+    ----------
+    name
+        As the assembler spells it (``sm_90a``).
+    product
+        A product that has it; `multiprocessors` and `boost_mhz` are that product's, and serve estimates only.
+    shared_bytes
+        Shared memory one CTA may use.
+    registers
+        32-bit registers of a multiprocessor.
+    max_threads
+        Threads of a CTA.
+    max_cluster
+        CTAs of a cluster that every device of the target accepts.
+    """
+
+    name: str
+    product: str
+    multiprocessors: int
+    boost_mhz: int
+    shared_bytes: int
+    registers: int
+    max_threads: int
+    max_cluster: int
+    compute_capability: tuple[int, int]
+
+
+SM_90A = Target(
+    name="sm_90a",
+    product="H200",
+    multiprocessors=132,
+    boost_mhz=1980,
+    shared_bytes=232_448,
+    registers=65_536,
+    max_threads=1024,
+    max_cluster=8,
+    compute_capability=(9, 0),
+)
+
+TARGETS = {t.name: t for t in (SM_90A,)}
+
+
+def target(name: str) -> Target:
+    """Return the target called `name`.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the targets there are.
+    """
+    if name not in TARGETS:
+        raise ArgumentError(
+            f"target={name!r} is not a target tilekit builds kernels for; there is {', '.join(TARGETS)}",
+            code="TK-TARGET-001",
+        )
+    return TARGETS[name]

@@ -1,0 +1,231 @@
+"""Fragments: a few lines of real assembly with a typed header, read from `ptx/` and called from Python.
+
+A fragment file holds fragments one after another. Lines that start with ``//!`` are the header, the rest is assembly in which
+``${name}`` stands for an operand::
+
+    //! fragment  wait_parity
+    //! about     Spin until the phase with this parity has completed.
+    //! in        bar      smem
+    //! in        parity   b32
+    //! kind      wait
+    //! target    sm_90    ptx 8.0
+    //! see       PTX ISA, mbarrier.try_wait
+
+Header lines
+------------
+``in``, ``out``, ``inout``
+    An operand: its name and its register type (`tilekit.assembly.types`), with ``[*]`` for a list of any length or ``[n]`` for one of
+    length n. An ``in`` operand of an integer or f32 type also takes a Python number. A call returns the ``out`` operands.
+``imm``
+    A build-time operand that becomes part of the text: ``imm n 8..256 step 8``, ``imm depth 0..7``, or ``imm type bf16|f16``.
+``kind``
+    What the fragment does (`KINDS`); a role may only use the kinds it declared.
+``aligned``
+    All lanes of the warp must execute it together; emitting it where control flow may have diverged is an error.
+``uniform``
+    Outputs are the same in every lane whenever the inputs are.
+
+A header line indented past its key continues the one before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from tilekit.assembly.errors import FragmentError
+from tilekit.assembly.types import REGISTER_TYPES, RegisterType
+
+KINDS = {
+    "scalar": "arithmetic, conversion and special registers: allowed everywhere",
+    "control": "warp and CTA control: barriers among threads, register budgets, elections",
+    "sync": "arrive on, initialise or expect bytes on an mbarrier; fences",
+    "wait": "wait for an mbarrier",
+    "load": "start a copy from global to shared memory",
+    "store": "start or finish a copy from shared to global memory",
+    "mma": "matrix instructions",
+    "memory": "ordinary loads and stores of the executing thread",
+}
+
+_HOLE = re.compile(r"\$\{(\w+)\}")
+_OPERAND = re.compile(r"(\w+)(?:\[(\*|\d+)\])?$")
+
+
+@dataclass(frozen=True)
+class FragmentOperand:
+    """A register operand of a fragment: direction, type, and list length (None = one register, 0 = any)."""
+
+    name: str
+    direction: str
+    type: RegisterType
+    length: int | None
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A build-time operand: the values it may take, in the header's notation."""
+
+    name: str
+    rule: str
+
+    def legal(self, value: object) -> bool:
+        """Whether `value` satisfies the rule."""
+        if "|" in self.rule:
+            return str(value) in self.rule.split("|")
+        span, _, step = self.rule.partition(" step ")
+        low, high = (int(part, 0) for part in span.split(".."))
+        return isinstance(value, int) and low <= value <= high and (value - low) % int(step or 1) == 0
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One fragment: header and text."""
+
+    name: str
+    file: Path
+    line: int
+    about: str
+    see: str
+    kind: str
+    target: str
+    isa: tuple[int, int]
+    aligned: bool
+    uniform: bool
+    operands: tuple[FragmentOperand, ...]
+    immediates: tuple[Immediate, ...]
+    text: tuple[str, ...] = field(repr=False)
+
+    def error(self, message: str, code: str = "TK-FRAG-002") -> FragmentError:
+        """Build the error for a wrong call of this fragment."""
+        return FragmentError(f"fragment {self.name} ({self.file.name}:{self.line}): {message}", code=code)
+
+    def bind(self, bound: Mapping[str, str]) -> list[str]:
+        """Return the fragment's lines with every hole filled."""
+        return [_HOLE.sub(lambda hole: bound[hole.group(1)], line) for line in self.text]
+
+
+def fragment_root() -> Path:
+    """Return the folder that holds `ptx/`: inside an installed wheel, or the top of a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "_fragments"
+    return installed if installed.is_dir() else package.parent
+
+
+@cache
+def ptx_fragments() -> dict[str, dict[str, Fragment]]:
+    """Every PTX fragment, as ``{"mbarrier": {"wait_parity": Fragment, ...}, ...}``; a file serves one component."""
+    root = fragment_root() / "ptx"
+    files = sorted(root.glob("sm_*/*.ptx"))
+    if not files:
+        raise FragmentError(f"no fragment files under {root}: the installation is incomplete", code="TK-FRAG-001")
+    library: dict[str, dict[str, Fragment]] = {}
+    for file in files:
+        group = library.setdefault(file.stem, {})
+        for fragment in parse_fragments(file):
+            if fragment.name in group:
+                raise fragment.error(
+                    f"{group[fragment.name].file.parent.name}/{file.name} defines the same name", "TK-FRAG-001"
+                )
+            group[fragment.name] = fragment
+    return library
+
+
+def parse_fragments(file: Path) -> list[Fragment]:
+    """Read all fragments of one file.
+
+    Raises
+    ------
+    FragmentError
+        With file and line, when a header line, type, kind or hole is not understood.
+    """
+    fragments: list[Fragment] = []
+    header: list[tuple[int, str, str]] = []
+    body: list[str] = []
+
+    def finish() -> None:
+        if header:
+            fragments.append(_build(file, header, body))
+
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.startswith("//!"):
+            if line[3:13].isspace() and header:
+                first, key, value = header[-1]
+                header[-1] = (first, key, f"{value} {line[3:].strip()}")
+                continue
+            key, _, value = line[3:].strip().partition(" ")
+            if key == "fragment":
+                finish()
+                header, body = [], []
+            elif not header:
+                raise FragmentError(f"{file.name}:{number}: header line before any `//! fragment`", code="TK-FRAG-001")
+            header.append((number, key, value.strip()))
+        elif header and line.strip() and not line.startswith("//"):
+            body.append(line.rstrip())
+    finish()
+    return fragments
+
+
+def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> Fragment:
+    start, _, name = header[0]
+    operands: list[FragmentOperand] = []
+    immediates: list[Immediate] = []
+    facts = {"about": "", "see": "", "kind": "", "target": ""}
+    flags = {"aligned": False, "uniform": False}
+    for number, key, value in header[1:]:
+        where = f"{file.name}:{number}: fragment {name}"
+        if key in ("in", "out", "inout"):
+            operand, _, type_text = value.partition(" ")
+            match = _OPERAND.match(type_text.strip())
+            if match is None or match.group(1) not in REGISTER_TYPES:
+                raise FragmentError(
+                    f"{where}: {type_text.strip()!r} is no register type; known: {', '.join(REGISTER_TYPES)}",
+                    code="TK-FRAG-001",
+                )
+            length = None if match.group(2) is None else 0 if match.group(2) == "*" else int(match.group(2))
+            operands.append(FragmentOperand(operand, key, REGISTER_TYPES[match.group(1)], length))
+        elif key == "imm":
+            immediate, _, rule = value.partition(" ")
+            immediates.append(Immediate(immediate, rule.strip()))
+        elif key in flags:
+            flags[key] = True
+        elif key in facts:
+            facts[key] = value
+        else:
+            raise FragmentError(f"{where}: unknown header line {key!r}", code="TK-FRAG-001")
+    if facts["kind"] not in KINDS:
+        raise FragmentError(
+            f"{file.name}:{start}: fragment {name}: kind {facts['kind']!r} is none of {', '.join(KINDS)}",
+            code="TK-FRAG-001",
+        )
+    target, _, isa = facts["target"].partition(" ptx ")
+    major, _, minor = isa.strip().partition(".")
+    if not (target.strip().startswith("sm_") and major.isdigit() and minor.isdigit()):
+        raise FragmentError(
+            f"{file.name}:{start}: fragment {name}: `target` must read like `sm_90a ptx 8.0`", code="TK-FRAG-001"
+        )
+    declared = {o.name for o in operands} | {i.name for i in immediates}
+    used = {hole for line in body for hole in _HOLE.findall(line)}
+    if declared != used:
+        raise FragmentError(
+            f"{file.name}:{start}: fragment {name}: operands declared and never used: {sorted(declared - used) or 'none'}; "
+            f"used and never declared: {sorted(used - declared) or 'none'}",
+            code="TK-FRAG-001",
+        )
+    return Fragment(
+        name=name,
+        file=file,
+        line=start,
+        about=facts["about"],
+        see=facts["see"],
+        kind=facts["kind"],
+        target=target.strip(),
+        isa=(int(major), int(minor)),
+        aligned=flags["aligned"],
+        uniform=flags["uniform"],
+        operands=tuple(operands),
+        immediates=tuple(immediates),
+        text=tuple(body),
+    )

@@ -1,0 +1,166 @@
+"""Epilogue through shared memory: accumulators, swizzled slabs, TMA stores that run under the next tile's matrix instructions."""
+
+from __future__ import annotations
+
+from tilekit.assembly.types import SMEM
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.dtypes import BF16, F32, DType
+from tilekit.epilogue.functions import Elementwise
+from tilekit.tile_io.tma import TmaStorer
+from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma
+from tilekit.tile_schedule.static import Tile
+
+SLAB_BYTES = 128
+"""Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
+
+
+class StagedEpilogue:
+    """Each warpgroup stores its own rows, 64 rows by one slab of 128 bytes at a time, through a ring of `buffers` slabs.
+
+    A slab's buffer is written again once the store that used it has *read* it (``wait_group.read``), so stores of one tile overlap the main
+    loop of the next; only the drain at the end waits for completion.
+
+    Parameters
+    ----------
+    w
+        The writer; the output's tensor map becomes a kernel parameter and the slabs shared memory.
+    op
+        The matrix op whose accumulators are stored.
+    functions
+        Elementwise functions to apply.
+    out
+        Output type.
+    role
+        The role that runs the epilogue (its warpgroups).
+    buffers
+        Slabs in flight per warpgroup.
+    """
+
+    def __init__(
+        self,
+        w: Writer,
+        op: Wgmma,
+        functions: Elementwise,
+        *,
+        out: DType,
+        role: Role,
+        batched: bool,
+        buffers: int,
+        first_barrier: int,
+    ) -> None:
+        self._op = op
+        self._functions = functions
+        self._out = out
+        self._buffers = buffers
+        self._first_barrier = first_barrier
+        self._slab_columns = SLAB_BYTES // out.bytes
+        self._slabs = w.shared.allocate(
+            "output.slab",
+            size=buffers * ATOM_ROWS * SLAB_BYTES,
+            count=len(role.warps) // 4,
+            alignment=1024,
+            kind="tile",
+        )
+        self.storer = TmaStorer(w, name="d", columns=self._slab_columns, rows=ATOM_ROWS, batched=batched)
+
+    @staticmethod
+    def shared_bytes(*, warpgroups: int, buffers: int) -> int:
+        """Shared memory the epilogue takes."""
+        return warpgroups * buffers * ATOM_ROWS * SLAB_BYTES
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the output's tensor map close."""
+        self.storer.prefetch(w)
+
+    def bind(self, w: Writer, thread: Value, warpgroup: Value) -> BoundStagedEpilogue:
+        """Prepare a thread's addresses; once a role. `thread` is its index in the warpgroup."""
+        return BoundStagedEpilogue(w, self, thread, warpgroup)
+
+
+class BoundStagedEpilogue:
+    """A `StagedEpilogue` in a role."""
+
+    def __init__(self, w: Writer, epilogue: StagedEpilogue, thread: Value, warpgroup: Value) -> None:
+        self._e = epilogue
+        self._warpgroup = warpgroup
+        self._barrier = warpgroup + epilogue._first_barrier
+        self._stores = thread == 0
+        slabs = w.shared_base + warpgroup * epilogue._slabs.stride + epilogue._slabs.offset
+        self._slab = slabs
+        self._lane_column = (thread & 3) * 2
+        if epilogue._out == F32:
+            # Thread (row r, column pair c) of the accumulator layout; the swizzle flips the 16-byte chunk by the row.
+            row = (thread >> 5) * 16 + ((thread >> 2) & 7)
+            self._row_address = slabs + row * SLAB_BYTES + (thread & 1) * 8
+            self._swizzle = row & 7
+            self._chunk = (thread & 3) >> 1
+        else:
+            # stmatrix: lane l names row l % 16 of the warp's 16 rows and the left or right half of a 16-column pair; one XOR a store
+            # walks the pairs, because the swizzle only flips address bits 4 to 6 by the row's low three bits.
+            row = (thread >> 5) * 16 + (thread & 15)
+            chunk = ((thread >> 4) & 1) ^ (thread & 7)
+            self._row_address = slabs + row * SLAB_BYTES + (chunk << 4)
+
+    def store(self, w: Writer, accumulators: list[RegisterTile], tile: Tile) -> None:
+        """Convert and store this warpgroup's part of `tile`."""
+        e = self._e
+        first_row = tile.row + self._warpgroup * e._op.rows
+        slab_index = 0
+        for atom, registers in enumerate(accumulators):
+            row = first_row + atom * ATOM_ROWS
+            for left in range(0, e._op.columns, e._slab_columns):
+                buffer = slab_index % e._buffers
+                slab_index += 1
+                self._claim(w)
+                part = registers[left // 2 : (left + e._slab_columns) // 2]
+                column = tile.column + left
+                self._write(w, part, column, buffer * ATOM_ROWS * SLAB_BYTES)
+                w.ptx.tma.fence_shared()
+                w.ptx.barrier.sync(id=self._barrier, threads=128)
+                with w.when(self._stores):
+                    source = self._slab + buffer * ATOM_ROWS * SLAB_BYTES
+                    e.storer.store(w, source, column=column, row=row, batch=tile.batch)
+
+    def finish(self, w: Writer) -> None:
+        """Wait until every store is complete; before the CTA's shared memory goes away."""
+        with w.when(self._stores):
+            w.ptx.tma.wait_stores(pending=0)
+
+    def _claim(self, w: Writer) -> None:
+        """Wait until the oldest buffer has been read, for the whole warpgroup."""
+        with w.when(self._stores):
+            w.ptx.tma.wait_stores_read(pending=self._e._buffers - 1)
+        w.ptx.barrier.sync(id=self._barrier, threads=128)
+
+    def _write(self, w: Writer, part: RegisterTile, column: Value, offset: int) -> None:
+        if self._e._out == F32:
+            self._write_f32(w, part, column, offset)
+        else:
+            self._write_16bit(w, part, column, offset)
+
+    def _write_16bit(self, w: Writer, part: RegisterTile, column: Value, offset: int) -> None:
+        pack = w.ptx.convert.pack_bf16 if self._e._out == BF16 else w.ptx.convert.pack_f16
+        base = self._row_address + offset
+        for pair in range(len(part) // 8):
+            packed = []
+            for half in range(2):
+                values = self._apply(
+                    w, part[8 * pair + 4 * half : 8 * pair + 4 * half + 4], column + (16 * pair + 8 * half)
+                )
+                packed += [pack(low=values[0], high=values[1]), pack(low=values[2], high=values[3])]
+            w.ptx.stmatrix.store_x4(
+                address=(base ^ (pair << 5)).retyped(SMEM) if pair else base, values=RegisterTile(packed)
+            )
+
+    def _write_f32(self, w: Writer, part: RegisterTile, column: Value, offset: int) -> None:
+        for eighth in range(len(part) // 4):
+            values = self._apply(w, part[4 * eighth : 4 * eighth + 4], column + 8 * eighth)
+            address = self._row_address + ((self._chunk + 2 * eighth) ^ self._swizzle) * 16 + offset
+            w.ptx.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
+            w.ptx.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
+
+    def _apply(self, w: Writer, four: RegisterTile, column: Value) -> list[Value]:
+        """Apply the functions to a thread's 2 x 2 block: two columns, rows r and r + 8."""
+        columns = self._e._functions.columns(w, column + self._lane_column)
+        return [self._e._functions.apply(w, value, columns, index % 2) for index, value in enumerate(four)]

@@ -1,0 +1,97 @@
+"""What a matmul kernel computes: types, majors, fused functions. Shapes are run-time values and not part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType, as_dtype
+from tilekit.epilogue.functions import ACTIVATIONS, ElementwiseSpec
+from tilekit.errors import ArgumentError
+from tilekit.tile_io.operand import Major
+
+FP8 = (E4M3, E5M2)
+OUT_DTYPES = (BF16, F16, F32)
+
+
+@dataclass(frozen=True)
+class MatmulSpec:
+    """``D = activation(scale * (A @ B) + bias)`` with f32 accumulation.
+
+    Types may be given as anything `tilekit.dtypes.as_dtype` takes.
+
+    Attributes
+    ----------
+    a_dtype, b_dtype
+        Operand types: both bf16, both f16, or any two of e4m3 and e5m2.
+    out_dtype
+        bf16, f16 or f32.
+    a_major, b_major
+        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. fp8 operands must be ``"k"``.
+    batched
+        Whether operands have a leading batch dimension.
+    functions
+        Scale, bias and activation.
+    store
+        ``"tma"``, or ``"direct"`` for outputs whose address or pitch is not a multiple of 16 bytes.
+
+    Raises
+    ------
+    ArgumentError
+        For a pair of types or a major that no instruction takes.
+    """
+
+    a_dtype: DType = BF16
+    b_dtype: DType = BF16
+    out_dtype: DType = BF16
+    a_major: Major = "k"
+    b_major: Major = "k"
+    batched: bool = False
+    functions: ElementwiseSpec = field(default_factory=ElementwiseSpec)
+    store: str = "tma"
+
+    def __post_init__(self) -> None:
+        for name in ("a_dtype", "b_dtype", "out_dtype"):
+            object.__setattr__(self, name, as_dtype(getattr(self, name)))
+        a, b = self.a_dtype, self.b_dtype
+        if not ((a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)):
+            raise ArgumentError(
+                f"a is {a} and b is {b}: wgmma multiplies bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. Convert one operand"
+                + (f", for example b to {a}." if a in (BF16, F16, *FP8) else ", for example both to bf16."),
+                code="TK-MM-001",
+            )
+        if self.out_dtype not in OUT_DTYPES:
+            raise ArgumentError(f"out_dtype={self.out_dtype}: a matmul writes bf16, f16 or f32", code="TK-MM-002")
+        for name, major in (("a", self.a_major), ("b", self.b_major)):
+            if major not in ("k", "mn"):
+                raise ArgumentError(f"{name}_major={major!r}: write 'k' (K contiguous) or 'mn'", code="TK-MM-003")
+            if major == "mn" and a in FP8:
+                where = "rows of K" if name == "a" else "columns of K"
+                raise ArgumentError(
+                    f"{name} is {getattr(self, name + '_dtype')} and not contiguous along K: fp8 wgmma reads K-major operands only (PTX ISA, "
+                    f"wgmma: no transpose for 8-bit types). Pass {name} with contiguous {where}"
+                    + (", for example the .T of an (N, K) array." if name == "b" else "."),
+                    code="TK-MM-004",
+                )
+        if self.functions.activation not in (None, *ACTIVATIONS):
+            raise ArgumentError(
+                f"activation={self.functions.activation!r}: choose one of {', '.join(ACTIVATIONS)} or None",
+                code="TK-MM-005",
+            )
+        if self.store not in ("tma", "direct"):
+            raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-003")
+
+    @property
+    def name(self) -> str:
+        """A symbol that tells kernels apart in a profile, for example ``matmul_bf16_bf16_bf16_kmn_gelu``."""
+        f = self.functions
+        extras = [
+            "batched" if self.batched else "",
+            f"scale_{f.scale}" if f.scale else "",
+            f"bias_{f.bias}" if f.bias else "",
+            f.activation or "",
+            "direct" if self.store == "direct" else "",
+        ]
+        majors = f"{'k' if self.a_major == 'k' else 'm'}{'k' if self.b_major == 'k' else 'n'}"
+        return "_".join(
+            ["matmul", self.a_dtype.name, self.b_dtype.name, self.out_dtype.name, majors, *filter(None, extras)]
+        )

@@ -1,0 +1,55 @@
+"""The image of one operand's tile in shared memory: what the loader writes and the matrix instruction reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilekit.dtypes import DType
+from tilekit.tensor.layout import Layout
+from tilekit.tensor.swizzle import Swizzle
+from tilekit.tensor.tile_tensor import AddressSpace, TileTensor
+
+Major = Literal["k", "mn"]
+
+SPAN = 128
+"""Bytes of one swizzled row, and so the width of a TMA box and of a k-block."""
+
+
+@dataclass(frozen=True)
+class OperandTile:
+    """`rows` of M or N by one k-block of 128 bytes, swizzled over 128 bytes.
+
+    K-major, a row of the image is one row of the operand: 128 bytes along K. MN-major, a row of the image is 64 elements along M or
+    N at one k, and the tile is a sequence of such 64-wide chunks, each `k` rows long (`reference`: PTX ISA, Matrix Descriptor; CUTLASS
+    calls the two canonical layouts K-SW128 and MN-SW128).
+    """
+
+    name: str
+    dtype: DType
+    rows: int
+    major: Major
+
+    @property
+    def k(self) -> int:
+        """Elements of a k-block."""
+        return SPAN // self.dtype.bytes
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the tile."""
+        return self.rows * SPAN
+
+    @property
+    def chunk(self) -> int:
+        """Elements along M or N in one row of an MN-major image."""
+        return SPAN // self.dtype.bytes
+
+    @property
+    def tensor(self) -> TileTensor:
+        """The tile as a `TileTensor` indexed (row, k)."""
+        if self.major == "k":
+            layout = Layout((self.rows, self.k), (self.k, 1))
+        else:
+            layout = Layout(((self.chunk, self.rows // self.chunk), self.k), ((1, self.chunk * self.k), self.chunk))
+        return TileTensor(layout, self.dtype.name, space=AddressSpace.SHARED, swizzle=Swizzle.tma(SPAN))

@@ -1,0 +1,125 @@
+"""TileIO on Hopper's tensor memory accelerator: one thread starts a box copy, the copy engine does the rest."""
+
+from __future__ import annotations
+
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.values import Operand, Value
+from tilekit.assembly.writer import Writer
+from tilekit.tile_io.cluster import Multicast
+from tilekit.tile_io.operand import SPAN, OperandTile
+
+MAX_BOX = 256
+"""Largest extent of a box in one dimension (cuTensorMapEncodeTiled)."""
+
+
+class TmaLoader:
+    """Loads one operand's tiles from global to shared memory.
+
+    Parameters
+    ----------
+    w
+        The writer; the loader declares its tensor map as a kernel parameter.
+    tile
+        The image to fill, once a stage.
+    batched
+        Whether the tensor has a batch dimension (a third coordinate).
+    sharers
+        CTAs of a cluster that need the same tile; the box is that fraction of it.
+    """
+
+    def __init__(self, w: Writer, tile: OperandTile, *, batched: bool, sharers: int) -> None:
+        self.tile = tile
+        self.sharers = sharers
+        self.batched = batched
+        self.map = w.tensor_map(f"{tile.name}_map")
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        """Extents of one copy, contiguous dimension first, in elements."""
+        if self.tile.major == "k":
+            extent = (self.tile.k, self._rows_per_copy)
+        else:
+            extent = (self.tile.chunk, self.tile.k)
+        return (*extent, 1) if self.batched else extent
+
+    @property
+    def copies(self) -> int:
+        """Copies one CTA starts per stage."""
+        return self._extent // self._rows_per_copy
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def load(
+        self,
+        w: Writer,
+        stages: SharedArray,
+        stage: Value,
+        full: Value,
+        *,
+        row: Value,
+        k_block: Value,
+        batch: Operand,
+        multicast: Multicast | None,
+    ) -> None:
+        """Start filling `stage` with the tile at element `row` of M or N and k-block `k_block`; its bytes count on `full`."""
+        k = k_block * self.tile.k
+        target = w.shared_base + stage * stages.stride + stages.offset
+        if multicast is not None:
+            target = target + multicast.slice * (self._extent * SPAN)
+            row = row + multicast.slice * self._extent
+        for first in range(0, self._extent, self._rows_per_copy):
+            position = {"k": (k, row + first), "mn": (row + first, k)}[self.tile.major]
+            operands = dict(zip("xyz", (*position, *([batch] if self.batched else [])), strict=False))
+            operands |= {"dst": target + first * SPAN, "map": self.map, "full": full}
+            rank = "3d" if self.batched else "2d"
+            if multicast is None:
+                getattr(w.ptx.tma, f"load_{rank}")(**operands)
+            else:
+                getattr(w.ptx.tma, f"load_{rank}_multicast")(**operands, mask=multicast.mask)
+
+    @property
+    def _extent(self) -> int:
+        return self.tile.rows // self.sharers
+
+    @property
+    def _rows_per_copy(self) -> int:
+        return min(self._extent, MAX_BOX) if self.tile.major == "k" else self.tile.chunk
+
+
+class TmaStorer:
+    """Stores boxes of the output from swizzled shared memory, clipped to the tensor's bounds by the copy engine.
+
+    Parameters
+    ----------
+    w
+        The writer; the storer declares its tensor map as a kernel parameter.
+    box
+        Columns and rows of one store.
+    batched
+        Whether the tensor has a batch dimension.
+    """
+
+    def __init__(self, w: Writer, *, name: str, columns: int, rows: int, batched: bool) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.batched = batched
+        self.map = w.tensor_map(f"{name}_map")
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        """Extents of one store, contiguous dimension first, in elements."""
+        return (self.columns, self.rows, 1) if self.batched else (self.columns, self.rows)
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def store(self, w: Writer, source: Value, *, column: Value, row: Value, batch: Operand) -> None:
+        """Start storing the box at `source` to (row, column) and close the thread's bulk group."""
+        if self.batched:
+            w.ptx.tma.store_3d(map=self.map, x=column, y=row, z=batch, src=source)
+        else:
+            w.ptx.tma.store_2d(map=self.map, x=column, y=row, src=source)
+        w.ptx.tma.commit_stores()

@@ -1,0 +1,58 @@
+"""Payloads: what one stage of a pipeline holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.shared import SharedArray, SharedMemory
+from tilekit.assembly.values import Value
+from tilekit.tile_io.operand import OperandTile
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage in the hands of a role.
+
+    Attributes
+    ----------
+    index
+        Its number in the ring, u32.
+    full
+        Address of the barrier that the stage's bytes count on.
+    """
+
+    index: Value
+    full: Value
+
+
+class StandardPayload:
+    """A tile of A and a tile of B.
+
+    Parameters
+    ----------
+    a, b
+        The operand tiles of one stage.
+    """
+
+    def __init__(self, a: OperandTile, b: OperandTile) -> None:
+        self.a = a
+        self.b = b
+
+    @property
+    def tiles(self) -> tuple[OperandTile, ...]:
+        """The tiles of a stage, in the order they lie in shared memory."""
+        return (self.a, self.b)
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage, which are also the bytes its full barrier expects."""
+        return sum(tile.bytes for tile in self.tiles)
+
+    def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
+        """Reserve `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
+        return {
+            tile.name: shared.allocate(
+                f"{name}.{tile.name}", size=tile.bytes, count=stages, alignment=1024, kind="tile"
+            )
+            for tile in self.tiles
+        }

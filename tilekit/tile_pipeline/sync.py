@@ -1,0 +1,156 @@
+"""Sync strategies: how a ring's producers and consumers wait for and signal each other."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import DSMEM
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.cluster import ClusterPosition
+
+
+class Releaser(Protocol):
+    """A consumer role's way of giving stages back."""
+
+    active: Value
+    """The lanes that signal."""
+
+    def address(self, stage: Value) -> Value:
+        """Where this lane signals that `stage` is free."""
+
+    def signal(self, w: Writer, address: Value, active: Value) -> None:
+        """Signal at `address` in the lanes where `active` holds."""
+
+
+class SyncStrategy(Protocol):
+    """What a ring asks of its synchronisation."""
+
+    def initialise(self, w: Writer) -> None:
+        """Prepare the barriers; one thread of the CTA runs this before anybody waits."""
+
+    def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` may be filled, announce its bytes, and return the barrier they count on."""
+
+    def consumer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` is full, and return the barrier its bytes counted on."""
+
+    def releaser(self, w: Writer) -> Releaser:
+        """Prepare a consumer role's releases; once a role."""
+
+
+class MbarrierSync:
+    """Two mbarriers a stage: `full` counts the load role's arrival and the bytes it promised, `empty` the consumers' releases.
+
+    Arrival counts follow from the declarations: one arrival on `full` for each producer role (a single thread arrives), and on `empty` one
+    for each warp of each consumer role, in every CTA that receives this CTA's loads.
+
+    Parameters
+    ----------
+    w
+        The writer; the barriers are allocated in its shared memory.
+    name
+        The ring's name in maps and reports.
+    stages
+        Stages of the ring.
+    stage_bytes
+        Bytes that complete a stage, whoever in the cluster sends them.
+    producers, consumers
+        The roles on either side.
+    cluster
+        This CTA's place in its cluster.
+    """
+
+    def __init__(
+        self,
+        w: Writer,
+        name: str,
+        *,
+        stages: int,
+        stage_bytes: int,
+        producers: tuple[Role, ...],
+        consumers: tuple[Role, ...],
+        cluster: ClusterPosition,
+    ) -> None:
+        self.stage_bytes = stage_bytes
+        self.stages = stages
+        self._cluster = cluster
+        loads, reads = tuple(r.name for r in producers), tuple(r.name for r in consumers)
+        self.full = w.shared.allocate(
+            f"{name}.full",
+            size=8,
+            count=stages,
+            alignment=8,
+            kind="mbarrier",
+            arrive=loads,
+            wait=reads,
+            arrivals=len(producers),
+        )
+        arrivals = sum(len(role.warps) for role in consumers) * cluster.senders
+        self.empty = w.shared.allocate(
+            f"{name}.empty",
+            size=8,
+            count=stages,
+            alignment=8,
+            kind="mbarrier",
+            arrive=reads,
+            wait=loads,
+            arrivals=arrivals,
+        )
+
+    def initialise(self, w: Writer) -> None:
+        """Initialise every barrier with its derived count and publish them; run by one thread."""
+        for array in (self.full, self.empty):
+            for stage in range(self.stages):
+                w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
+        w.ptx.mbarrier.fence_init()
+
+    def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` has been released (at once on the first lap), then expect its bytes."""
+        w.ptx.mbarrier.wait_parity(bar=_address(w, self.empty, stage), parity=phase ^ 1)
+        full = _address(w, self.full, stage)
+        w.ptx.mbarrier.arrive_expect(bar=full, bytes=self.stage_bytes)
+        return full
+
+    def consumer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until the bytes of `stage` have landed."""
+        full = _address(w, self.full, stage)
+        w.ptx.mbarrier.wait_parity(bar=full, parity=phase)
+        return full
+
+    def releaser(self, w: Writer) -> MbarrierReleaser:
+        """One arrival a warp on the `empty` barrier of every sender: lane i serves the CTA of rank i."""
+        return MbarrierReleaser(w, self.empty, self._cluster)
+
+
+class MbarrierReleaser:
+    """Arrivals on `empty`, prepared once a role: which lanes arrive, and where."""
+
+    def __init__(self, w: Writer, empty: SharedArray, cluster: ClusterPosition) -> None:
+        lane = w.ptx.special.lane_index()
+        local = w.shared_base + empty.offset
+        self._stride = empty.stride
+        self._remote = cluster.size > 1
+        if self._remote:
+            self.active = cluster.sends_here(lane)
+            rank = w.minimum(lane, cluster.size - 1)
+            self._first: Value = w.ptx.cluster.map_address(address=local, rank=rank)
+        else:
+            self.active = lane == 0
+            self._first = local
+
+    def address(self, stage: Value) -> Value:
+        """Address of the barrier of `stage` that this lane arrives on."""
+        return self._first + stage * self._stride
+
+    def signal(self, w: Writer, address: Value, active: Value) -> None:
+        """Arrive in the lanes where `active` holds."""
+        if self._remote:
+            w.ptx.mbarrier.arrive_remote(bar=address.retyped(DSMEM), active=active)
+        else:
+            w.ptx.mbarrier.arrive(bar=address, active=active)
+
+
+def _address(w: Writer, array: SharedArray, stage: Value) -> Value:
+    return w.shared_base + stage * array.stride + array.offset
