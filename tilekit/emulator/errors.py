@@ -5,6 +5,7 @@ Code nearer the instruction adds what is missing with :meth:`EmulatorError.at` w
 an mbarrier can complain about an arrival count without knowing which warp it serves.
 """
 
+# ruff: noqa: N818 (these names are the fault, as the field says them: a deadlock is not a "deadlock error")
 from __future__ import annotations
 
 import difflib

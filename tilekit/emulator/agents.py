@@ -1,0 +1,342 @@
+"""The agents whose order matters in a launch, and the objects that carry knowledge between them.
+
+A warp is one agent (:class:`Agent`); its lanes are not told apart. An asynchronous operation (:class:`Operation`) is an
+agent of its own between its issue and its completion. What an agent knows is a clock: the latest epoch of each other
+agent that is ordered before its next instruction.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from tilekit.emulator.errors import Actor, InstructionLike
+
+__all__ = ["Agent", "BulkGroups", "Clock", "Groups", "Operation", "Snapshot", "Sync", "join"]
+
+Clock = dict[int, int]
+
+NOTHING: Clock = {}
+_RELEASES_REMEMBERED = 16
+
+
+def join(into: Clock, other: Clock) -> None:
+    """Raise every entry of `into` to that of `other`."""
+    get = into.get
+    for identity, epoch in other.items():
+        if get(identity, 0) < epoch:
+            into[identity] = epoch
+
+
+class Snapshot:
+    """What an agent knew at one moment: its own epoch, and the clocks it had."""
+
+    __slots__ = ("clock", "epoch", "fenced", "identity", "origin", "origin_epoch")
+
+    def __init__(
+        self, identity: int, epoch: int, clock: Clock, fenced: Clock, origin: int | None = None, origin_epoch: int = 0
+    ) -> None:
+        self.identity = identity
+        self.epoch = epoch
+        self.clock = clock
+        self.fenced = fenced
+        # The agent whose clock this is: the issuer, when an operation publishes its completion.
+        self.origin = identity if origin is None else origin
+        self.origin_epoch = epoch if origin is None else origin_epoch
+
+
+class Sync:
+    """Something that carries knowledge from those who release to those who acquire.
+
+    One phase of an mbarrier, one generation of a named or cluster barrier, one atomic variable. What was released is
+    remembered per agent, so releasing costs one entry and acquiring costs nothing when there is no news.
+
+    Parameters
+    ----------
+    label
+        Name for messages, called only when a message is made.
+    carried
+        The previous generation of the same object, whose releases this one includes (each arrival is a
+        read-modify-write of the same word, so it continues the release sequence).
+    """
+
+    __slots__ = ("_fenced", "_merged", "label", "releases")
+
+    def __init__(self, label: Callable[[], str] | str = "", carried: Sync | None = None) -> None:
+        self.label = label
+        self.releases: dict[int, Snapshot] = dict(carried.releases) if carried is not None else {}
+        self._merged: Clock | None = None
+        self._fenced: Clock = NOTHING
+
+    @property
+    def name(self) -> str:
+        """The label as text."""
+        return self.label if isinstance(self.label, str) else self.label()
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Release `snapshot` into this object."""
+        known = self.releases.get(snapshot.identity)
+        if known is None or known.epoch < snapshot.epoch:
+            self.releases[snapshot.identity] = snapshot
+            self._merged = None
+
+    def merged(self) -> tuple[Clock, Clock]:
+        """Return the joined clocks of every release: (clock, fenced frontier)."""
+        if self._merged is None:
+            clock: Clock = {}
+            fenced: Clock = {}
+            for snapshot in self.releases.values():
+                join(clock, snapshot.clock)
+                if clock.get(snapshot.identity, 0) < snapshot.epoch:
+                    clock[snapshot.identity] = snapshot.epoch
+                join(fenced, snapshot.fenced)
+            self._merged, self._fenced = clock, fenced
+        return self._merged, self._fenced
+
+
+class Agent:
+    """A warp.
+
+    Attributes
+    ----------
+    actor
+        Who it is, for messages.
+    epoch
+        Counts what it has published; accesses are recorded with the current one.
+    clock
+        Latest epoch of each agent that is ordered before this one's next instruction.
+    fenced
+        Latest epoch of each agent whose generic writes the async proxy may touch from here.
+    releases
+        The last few (epoch, sync object) it released to, for explaining what edge is missing.
+    """
+
+    __slots__ = (
+        "_free_entries",
+        "_groups",
+        "_published",
+        "acquirable",
+        "actor",
+        "clock",
+        "epoch",
+        "fence_snapshots",
+        "fenced",
+        "identity",
+        "initialiser",
+        "releases",
+    )
+
+    asynchronous = False
+    unit = ""
+
+    def __init__(self, identity: int, initialiser: int, actor: Actor) -> None:
+        self.identity = identity
+        self.initialiser = initialiser
+        self.actor = actor
+        self.epoch = 1
+        self.clock: Clock = {identity: 1}
+        self.fenced: Clock = {}
+        self.fence_snapshots: dict[int, Snapshot] = {}
+        self.acquirable: dict[int, Snapshot] = {}
+        self.releases: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
+        self._published: Snapshot | None = None
+        self._free_entries: deque[tuple[int, int]] = deque()
+        self._groups: list[Groups] = []
+
+    @property
+    def issuer(self) -> Agent:
+        """The warp behind this agent: itself."""
+        return self
+
+    def __str__(self) -> str:
+        return str(self.actor)
+
+    def touch(self) -> None:
+        """Start a new epoch if the current one has been published; called before anything that must not be in it."""
+        if self._published is not None:
+            self._published = None
+            self.epoch += 1
+            self.clock[self.identity] = self.epoch
+
+    def snapshot(self) -> Snapshot:
+        """Publish all that this agent knows and did so far."""
+        if self._published is None:
+            self._published = Snapshot(self.identity, self.epoch, self.clock.copy(), self.fenced.copy())
+        return self._published
+
+
+class Operation:
+    """One asynchronous operation: a TMA request, a group of wgmma or cp.async, a bulk store.
+
+    Attributes
+    ----------
+    agent
+        The warp that issued it.
+    unit
+        What executes it, in the reader's words, such as `TMA load` or `wgmma`.
+    instruction
+        The instruction that issued it.
+    clock, fenced
+        The issuer's at issue: what the operation is ordered after.
+    asynchronous
+        Whether its accesses are the async proxy's (cp.async is asynchronous, yet in the generic proxy).
+    completes
+        The object whose completion tells of this operation, for messages.
+    groups
+        The queue it waits in, for operations that complete by wait_group.
+    """
+
+    __slots__ = (
+        "agent",
+        "asynchronous",
+        "clock",
+        "completes",
+        "epoch",
+        "fenced",
+        "groups",
+        "identity",
+        "instruction",
+        "issued",
+        "unit",
+    )
+
+    def __init__(
+        self,
+        agent: Agent,
+        unit: str,
+        instruction: InstructionLike | None,
+        identity: int,
+        epoch: int,
+        *,
+        asynchronous: bool,
+        completes: Sync | None = None,
+        groups: Groups | None = None,
+    ) -> None:
+        issued = agent.snapshot()
+        self.agent = agent
+        self.unit = unit
+        self.instruction = instruction
+        self.identity = identity
+        self.epoch = epoch
+        self.issued = issued
+        self.clock = issued.clock
+        self.fenced = issued.fenced
+        self.asynchronous = asynchronous
+        self.completes = completes
+        self.groups = groups
+
+    @property
+    def actor(self) -> Actor:
+        """The issuer's name."""
+        return self.agent.actor
+
+    @property
+    def issuer(self) -> Agent:
+        """The warp behind this agent: the one that issued it."""
+        return self.agent
+
+    def __str__(self) -> str:
+        return f"{self.unit} issued by {self.agent.actor}"
+
+    def touch(self) -> None:
+        """Operations have one epoch: nothing to do."""
+
+    def snapshot(self) -> Snapshot:
+        """Publish the operation's completion, with what its issuer knew at issue."""
+        issued = self.issued
+        return Snapshot(
+            self.identity, self.epoch, issued.clock, issued.fenced, origin=issued.identity, origin_epoch=issued.epoch
+        )
+
+
+class Groups:
+    """A warp's queue of operations that complete in groups, in order: cp.async, wgmma, one half of the bulk stores."""
+
+    __slots__ = ("_ends", "agent", "asynchronous", "epoch", "identity", "unit", "waits_with")
+
+    def __init__(self, agent: Agent, unit: str, identity: int, *, asynchronous: bool, waits_with: str) -> None:
+        self.agent = agent
+        self.unit = unit
+        self.identity = identity
+        self.asynchronous = asynchronous
+        self.waits_with = waits_with
+        self.epoch = 1
+        self._ends: deque[int] = deque()
+
+    def issue(self, instruction: InstructionLike | None) -> Operation:
+        """Start an operation that belongs to the open group."""
+        return Operation(
+            self.agent,
+            self.unit,
+            instruction,
+            self.identity,
+            self.epoch,
+            asynchronous=self.asynchronous,
+            groups=self,
+        )
+
+    def commit(self) -> None:
+        """Close the open group (commit_group); it may be empty."""
+        self._ends.append(self.epoch)
+        self.epoch += 1
+
+    def wait(self, keep: int = 0) -> None:
+        """Order the warp after all but the `keep` youngest committed groups (wait_group)."""
+        done = 0
+        while len(self._ends) > keep:
+            done = self._ends.popleft()
+        if done and self.agent.clock.get(self.identity, 0) < done:
+            self.agent.touch()
+            self.agent.clock[self.identity] = done
+
+    def outstanding(self) -> int:
+        """Return the number of committed groups not waited for."""
+        return len(self._ends)
+
+    def release(self, sync: Sync) -> None:
+        """Publish the completion of everything issued so far (cp.async.mbarrier.arrive, tcgen05.commit)."""
+        issued = self.agent.snapshot()
+        sync.add(
+            Snapshot(
+                self.identity,
+                self.epoch,
+                issued.clock,
+                issued.fenced,
+                origin=issued.identity,
+                origin_epoch=issued.epoch,
+            )
+        )
+        # Operations issued from here on are not part of what was published, though still of the same open group.
+        self.epoch += 1
+
+
+class BulkGroups:
+    """A warp's bulk stores: one queue of groups, each finishing twice, when its source is read and when it is written.
+
+    `cp.async.bulk.wait_group.read` learns of the first, `cp.async.bulk.wait_group` of both.
+    """
+
+    __slots__ = ("reads", "writes")
+
+    def __init__(self, reads: Groups, writes: Groups) -> None:
+        self.reads = reads
+        self.writes = writes
+
+    def issue(self, instruction: InstructionLike | None) -> tuple[Operation, Operation]:
+        """Start a store: (the operation that reads the source, the operation that writes the destination)."""
+        return self.reads.issue(instruction), self.writes.issue(instruction)
+
+    def commit(self) -> None:
+        """Close the open group."""
+        self.reads.commit()
+        self.writes.commit()
+
+    def wait(self, keep: int = 0, *, read: bool = False) -> None:
+        """Order the warp after all but the `keep` youngest groups; with `read`, only after their source reads."""
+        self.reads.wait(keep)
+        if not read:
+            self.writes.wait(keep)
+
+    def outstanding(self) -> int:
+        """Return the number of committed groups whose writes were not waited for."""
+        return self.writes.outstanding()

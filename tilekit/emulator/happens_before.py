@@ -1,0 +1,190 @@
+"""Which operation is ordered before which: vector clocks over warps and asynchronous operations.
+
+A warp is one agent; its lanes are not told apart, so a race between two lanes of one warp is out of scope. Every
+asynchronous operation is an agent of its own, because it is ordered with its issuer only at its two ends: it starts
+after everything the issuer did before issuing it, and whoever learns of its completion (a wait on the mbarrier it
+completes, a wait for its group) is ordered after it. Its accesses are compared with the clock at issue and recorded
+with the epoch of its completion, which is right whenever in between they take place.
+
+Clocks hold an entry an agent. A TMA request needs an entry until its issuer knows of its completion; after that the
+entry serves the issuer's next request, so a ring of stages costs as many entries as it has requests in flight and not
+one a request.
+
+Generic accesses and the async proxy are kept apart by a second clock, the *fenced* frontier: `fence.proxy.async` moves
+the issuing warp's own frontier up to now, releases and acquires carry it along, and an async access needs the frontier,
+not only the clock, to cover the generic writes it meets (PTX ISA, memory consistency model, proxies). The fence must
+be the writer's, before the release that publishes the write. Completion of an async operation needs no fence.
+
+Scopes are not modelled: a `.cta` release is taken to be visible to whoever acquires it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tilekit.emulator.agents import NOTHING, Agent, BulkGroups, Groups, Operation, Snapshot, Sync, join
+from tilekit.emulator.errors import Actor, InstructionLike
+
+__all__ = ["HappensBefore", "Order"]
+
+Order = Literal["relaxed", "acquire", "release", "acq_rel"]
+
+
+class HappensBefore:
+    """The order of one launch: creates agents and moves knowledge between them."""
+
+    def __init__(self) -> None:
+        self._identities = 0
+        self._atomics: dict[int, Sync] = {}
+
+    def _identity(self) -> int:
+        self._identities += 1
+        return self._identities
+
+    def warp(self, actor: Actor) -> Agent:
+        """Create the agent of a warp, ordered after nothing in this launch."""
+        return Agent(self._identity(), self._identity(), actor)
+
+    def groups(self, agent: Agent, unit: str, *, waits_with: str, asynchronous: bool = True) -> Groups:
+        """Create a queue of groups of `agent`.
+
+        Parameters
+        ----------
+        unit
+            What executes its operations, for messages, such as `wgmma`.
+        waits_with
+            The instruction that waits for a group, for hints, such as `wgmma.wait_group`.
+        asynchronous
+            Whether its accesses are in the async proxy; False for cp.async.
+        """
+        queue = Groups(agent, unit, self._identity(), asynchronous=asynchronous, waits_with=waits_with)
+        agent._groups.append(queue)
+        return queue
+
+    def bulk_groups(self, agent: Agent, unit: str = "TMA store") -> BulkGroups:
+        """Create the queue of bulk stores of `agent`."""
+        return BulkGroups(
+            self.groups(agent, unit, waits_with="cp.async.bulk.wait_group.read"),
+            self.groups(agent, unit, waits_with="cp.async.bulk.wait_group"),
+        )
+
+    def issue(
+        self,
+        agent: Agent,
+        unit: str,
+        instruction: InstructionLike | None,
+        completes: Sync | None = None,
+        *,
+        asynchronous: bool = True,
+    ) -> Operation:
+        """Start an operation that completes on its own, on an mbarrier: one for each destination CTA.
+
+        It is ordered after everything `agent` did so far. Release it to the barrier's phase when its data has landed.
+        """
+        free = agent._free_entries
+        if free and agent.clock.get(free[0][0], 0) >= free[0][1]:
+            identity, epoch = free.popleft()
+            epoch += 1
+        else:
+            identity, epoch = self._identity(), 1
+        free.append((identity, epoch))
+        return Operation(agent, unit, instruction, identity, epoch, asynchronous=asynchronous, completes=completes)
+
+    def release(self, agent: Agent | Operation, sync: Sync, *, relaxed: bool = False) -> None:
+        """Publish to `sync` all that `agent` did; for an operation, its completion.
+
+        With `relaxed` only what the agent's last fences covered is published (a relaxed arrive or store after a fence).
+        """
+        if isinstance(agent, Operation):
+            sync.add(agent.snapshot())
+            return
+        if not relaxed:
+            snapshot = agent.snapshot()
+            sync.add(snapshot)
+            agent.releases.append((snapshot.epoch, sync))
+            return
+        for snapshot in agent.fence_snapshots.values():
+            sync.add(snapshot)
+            if snapshot.identity == agent.identity:
+                agent.releases.append((snapshot.epoch, sync))
+
+    def acquire(self, agent: Agent, sync: Sync) -> None:
+        """Order `agent`'s next instructions after everything released to `sync`."""
+        clock = agent.clock
+        news = [s for s in sync.releases.values() if clock.get(s.identity, 0) < s.epoch]
+        if len(news) > 2:
+            agent.touch()
+            merged, fenced = sync.merged()
+            join(clock, merged)
+            join(agent.fenced, fenced)
+        elif news:
+            _learn(agent, news)
+
+    def fence(self, agent: Agent) -> None:
+        """Execute a thread fence (`fence.acq_rel`, `fence.sc`, `membar`).
+
+        Earlier relaxed reads become acquires, later relaxed writes become releases.
+        """
+        if agent.acquirable:
+            _learn(agent, [s for s in agent.acquirable.values() if agent.clock.get(s.identity, 0) < s.epoch])
+            agent.acquirable.clear()
+        agent.fence_snapshots = {agent.identity: agent.snapshot()}
+
+    def fence_proxy_async(self, agent: Agent) -> None:
+        """Execute `fence.proxy.async`: the async proxy may touch what `agent` wrote so far."""
+        agent.touch()
+        agent.fenced[agent.identity] = agent.epoch
+        for queue in agent._groups:
+            # cp.async writes in the generic proxy on the warp's behalf: those known complete are fenced with it.
+            if not queue.asynchronous and queue.identity in agent.clock:
+                agent.fenced[queue.identity] = agent.clock[queue.identity]
+        # What the warp writes from here on belongs to an epoch the fence does not cover.
+        agent.snapshot()
+
+    def initialise(self, agent: Agent) -> tuple[int, int]:
+        """Execute `mbarrier.init`: return the stamp to compare with :meth:`knows` before each use of the barrier.
+
+        Initialisations are counted apart from the warp's other writes, as `fence.mbarrier_init` publishes only them.
+        """
+        agent.touch()
+        epoch = agent.clock.get(agent.initialiser, 0) + 1
+        agent.clock[agent.initialiser] = epoch
+        return agent.initialiser, epoch
+
+    def knows(self, agent: Agent, stamp: tuple[int, int]) -> bool:
+        """Return whether what `stamp` names is ordered before `agent`'s next instruction."""
+        return agent.clock.get(stamp[0], 0) >= stamp[1]
+
+    def fence_mbarrier_init(self, agent: Agent) -> None:
+        """Execute `fence.mbarrier_init.release.cluster`: a later relaxed arrive publishes the initialised mbarriers."""
+        initialised = agent.clock.get(agent.initialiser, 0)
+        agent.fence_snapshots[agent.initialiser] = Snapshot(agent.initialiser, initialised, NOTHING, NOTHING)
+
+    def atomic(self, agent: Agent, address: int, order: Order, *, reads: bool, writes: bool) -> None:
+        """Execute an atomic or strong access (`atom`, `red`, `ld.acquire`, `st.release`, `.relaxed`, `.volatile`).
+
+        Call it after the access took effect on memory; it moves knowledge, the race check is the shadow's.
+        """
+        sync = self._atomics.get(address)
+        if sync is None:
+            sync = self._atomics[address] = Sync(f"the atomic variable at {address:#x}")
+        if reads and sync.releases:
+            if order in ("acquire", "acq_rel"):
+                self.acquire(agent, sync)
+            else:
+                agent.acquirable.update(sync.releases)
+        if writes:
+            self.release(agent, sync, relaxed=order in ("relaxed", "acquire"))
+
+
+def _learn(agent: Agent, news: list[Snapshot]) -> None:
+    if not news:
+        return
+    agent.touch()
+    clock = agent.clock
+    for snapshot in news:
+        if clock.get(snapshot.origin, 0) < snapshot.origin_epoch:
+            join(clock, snapshot.clock)
+            join(agent.fenced, snapshot.fenced)
+        if clock.get(snapshot.identity, 0) < snapshot.epoch:
+            clock[snapshot.identity] = snapshot.epoch

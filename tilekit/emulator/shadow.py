@@ -1,0 +1,425 @@
+"""Who last wrote and who has read since, for every byte of a memory: where races are found.
+
+The shadow of a memory is made of pages of 8 KiB, each with a short list of records (who, which epoch, which bytes). The
+bytes of a record are a bit mask held in one Python integer, a bit a 16-byte granule, so that a TMA box or a wgmma
+operand of many kilobytes is a handful of operations on 512-bit integers. A page that is accessed by less than a
+granule is refined, once, to a bit every 4 bytes or every byte, so that warps which write neighbouring words of one
+granule are not taken to race.
+
+The rules, for an access `a` that meets the record `r` of an earlier one on the same bytes, one of them a write:
+
+- they must be ordered: `a`'s clock covers `r`'s epoch; except that two atomics never race with each other;
+- and when `r` is a generic write and `a` an access of the async proxy, `a`'s fenced frontier must cover it too.
+
+Until a memory is first written in a launch, reads of it are only listed: input tensors cost nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tilekit.emulator import footprint
+from tilekit.emulator.agents import Agent, Clock, Operation
+from tilekit.emulator.errors import InstructionLike
+from tilekit.emulator.footprint import FULL, GRANULE, IN_PAGE, PAGE_BITS, Pieces
+
+__all__ = ["Access", "Memory", "Race"]
+
+_LISTED_READS = 200_000
+
+_WRITE, _ATOMIC, _ASYNC = 1, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One side of a race: who accessed, how, and at which instruction."""
+
+    party: Agent | Operation
+    epoch: int
+    write: bool
+    atomic: bool
+    instruction: InstructionLike | None
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it was the async proxy's."""
+        return self.party.asynchronous
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two accesses to the same bytes, one of them a write, without the order that the later one needs.
+
+    Attributes
+    ----------
+    memory
+        Where.
+    lo, hi
+        Addresses of the first byte in common, and of the byte after the last within the same 8 KiB.
+    earlier, later
+        The accesses, in the order in which the emulator met them.
+    unfenced
+        True when they are ordered and only a `fence.proxy.async` of the earlier one's warp is missing.
+    """
+
+    memory: Memory
+    lo: int
+    hi: int
+    earlier: Access
+    later: Access
+    unfenced: bool
+
+
+class _Record:
+    __slots__ = ("epoch", "identity", "instruction", "kind", "mask", "others", "party")
+
+    def __init__(
+        self,
+        identity: int,
+        epoch: int,
+        kind: int,
+        mask: int,
+        party: Agent | Operation,
+        instruction: InstructionLike | None,
+    ) -> None:
+        self.identity = identity
+        self.epoch = epoch
+        self.kind = kind
+        self.mask = mask
+        self.party = party
+        self.instruction = instruction
+        self.others: dict[int, tuple[int, int, InstructionLike | None]] | None = None
+
+    def merge(self, mask: int, shift: int, instruction: InstructionLike | None) -> None:
+        """Add bytes accessed at the same epoch, remembering which instruction touched them if it is another one."""
+        if instruction is not self.instruction:
+            if self.others is None:
+                self.others = {}
+            known_shift, known, _ = self.others.get(id(instruction), (shift, 0, None))
+            self.others[id(instruction)] = shift, mask | footprint.expand(known, known_shift - shift), instruction
+        self.mask |= mask
+
+    def instruction_at(self, hit: int, shift: int) -> InstructionLike | None:
+        """Return the instruction, of those merged here, that touched the units of `hit`."""
+        for other_shift, mask, instruction in (self.others or {}).values():
+            if footprint.expand(mask, other_shift - shift) & hit:
+                return instruction
+        return self.instruction
+
+
+class _Page:
+    __slots__ = ("reads", "shift", "writes")
+
+    def __init__(self) -> None:
+        self.shift = GRANULE
+        self.writes: list[_Record] = []
+        self.reads: dict[int, list[_Record]] = {}
+
+    def refine(self, shift: int) -> None:
+        """Split every unit, to `1 << shift` bytes each."""
+        by = self.shift - shift
+        for record in self.writes:
+            record.mask = footprint.expand(record.mask, by)
+        for records in self.reads.values():
+            for record in records:
+                record.mask = footprint.expand(record.mask, by)
+        self.shift = shift
+
+
+class Memory:
+    """One allocation under watch: the shared memory of a CTA, a global buffer, a CTA's tensor memory.
+
+    Parameters
+    ----------
+    name
+        For messages, such as `shared memory` or a buffer's name.
+    base
+        Address of its first byte; accesses are given as addresses in the same space.
+    size
+        In bytes.
+    on_race
+        Called once for each pair of instructions found to race.
+    cta
+        Rank of the CTA that owns it, for shared memory.
+    """
+
+    def __init__(
+        self, name: str, base: int, size: int, on_race: Callable[[Race], None], *, cta: int | None = None
+    ) -> None:
+        self.name = name
+        self.base = base
+        self.size = size
+        self.cta = cta
+        self.on_race = on_race
+        self._pages: dict[int, _Page] = {}
+        self._listed: list[tuple[int, Pieces, Agent | Operation, int, int, InstructionLike | None]] | None = []
+        self._reported: set[tuple[object, object, bool]] = set()
+
+    def span(
+        self,
+        party: Agent | Operation,
+        lo: int,
+        hi: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        instruction: InstructionLike | None = None,
+    ) -> None:
+        """Access the bytes [lo, hi): a TMA box in shared memory, a contiguous access of a warp, a bulk copy.
+
+        `instruction` may be omitted for an :class:`Operation`, which knows its own.
+        """
+        if hi > lo:
+            pieces = footprint.span(lo & IN_PAGE, hi - lo)
+            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction)
+
+    def lanes(
+        self,
+        party: Agent | Operation,
+        addresses: npt.NDArray[np.integer],
+        width: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        instruction: InstructionLike | None = None,
+    ) -> None:
+        """Access `width` bytes at each address: the active lanes of a load, a store, a cp.async or a stmatrix row."""
+        if addresses.size == 0:
+            return
+        first = int(addresses.min())
+        relative = (addresses - first).astype(np.int64)
+        pieces = footprint.lanes(first & IN_PAGE, relative.tobytes(), width)
+        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction)
+
+    def rows(
+        self,
+        party: Agent | Operation,
+        lo: int,
+        count: int,
+        row_bytes: int,
+        pitch: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        instruction: InstructionLike | None = None,
+    ) -> None:
+        """Access `count` rows of `row_bytes`, `pitch` bytes apart: a two-dimensional box in global memory."""
+        if count > 0 and row_bytes > 0:
+            pieces = footprint.rows(lo & IN_PAGE, count, row_bytes, pitch)
+            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction)
+
+    def extents(
+        self,
+        party: Agent | Operation,
+        extents: Iterable[tuple[int, int]],
+        *,
+        write: bool,
+        atomic: bool = False,
+        instruction: InstructionLike | None = None,
+    ) -> None:
+        """Access several spans [lo, hi) at once: the scattered bytes of one operation."""
+        spans = [(lo, hi) for lo, hi in extents if hi > lo]
+        if not spans:
+            return
+        first = min(lo for lo, _ in spans) & ~IN_PAGE
+        pieces = footprint.extents(tuple((lo - first, hi - first) for lo, hi in spans))
+        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction)
+
+    def granules(
+        self,
+        party: Agent | Operation,
+        start: int,
+        mask: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        instruction: InstructionLike | None = None,
+    ) -> None:
+        """Access the 16-byte granules of `mask`, bit 0 being the one at the address `start`, a multiple of 16."""
+        if mask:
+            pieces = footprint.granules((start & IN_PAGE) >> GRANULE, mask)
+            self._access(party, start >> PAGE_BITS, pieces, write, atomic, instruction)
+
+    def _access(
+        self,
+        party: Agent | Operation,
+        first_page: int,
+        pieces: Pieces,
+        write: bool,
+        atomic: bool,
+        instruction: InstructionLike | None,
+    ) -> None:
+        party.touch()
+        if instruction is None and isinstance(party, Operation):
+            instruction = party.instruction
+        kind = (_WRITE if write else 0) | (_ATOMIC if atomic else 0) | (_ASYNC if party.asynchronous else 0)
+        epoch = party.epoch
+        if self._listed is not None:
+            if not write and len(self._listed) < _LISTED_READS:
+                self._listed.append((first_page, pieces, party, epoch, kind, instruction))
+                return
+            listed, self._listed = self._listed, None
+            for entry in listed:
+                self._visit(*entry, {}, {})
+        self._visit(first_page, pieces, party, epoch, kind, instruction, party.clock, party.fenced)
+
+    def _visit(
+        self,
+        first_page: int,
+        pieces: Pieces,
+        party: Agent | Operation,
+        epoch: int,
+        kind: int,
+        instruction: InstructionLike | None,
+        clock: Clock,
+        fenced: Clock,
+    ) -> None:
+        pages = self._pages
+        identity = party.identity
+        write, asynchronous = kind & _WRITE, kind & _ASYNC
+        for offset, shift, mask in pieces:
+            number = first_page + offset
+            page = pages.get(number)
+            if page is None:
+                page = pages[number] = _Page()
+            if page.shift != shift:
+                if page.shift > shift:
+                    page.refine(shift)
+                else:
+                    mask = footprint.expand(mask, shift - page.shift)
+            for record in page.writes:
+                if clock.get(record.identity, 0) < record.epoch:
+                    if record.mask & mask and not record.kind & kind & _ATOMIC:
+                        self._report(number, page, record, mask, party, epoch, kind, instruction, unfenced=False)
+                elif (
+                    asynchronous
+                    and not record.kind & _ASYNC
+                    and fenced.get(record.identity, 0) < record.epoch
+                    and record.mask & mask
+                ):
+                    self._report(number, page, record, mask, party, epoch, kind, instruction, unfenced=True)
+            if write:
+                for records in page.reads.values():
+                    for record in records:
+                        if (
+                            clock.get(record.identity, 0) < record.epoch
+                            and record.mask & mask
+                            and not record.kind & kind & _ATOMIC
+                        ):
+                            self._report(number, page, record, mask, party, epoch, kind, instruction, unfenced=False)
+                _record_write(page, mask, party, identity, epoch, kind, instruction, clock)
+            else:
+                _record_read(page, mask, party, identity, epoch, kind, instruction)
+
+    def _report(
+        self,
+        number: int,
+        page: _Page,
+        record: _Record,
+        mask: int,
+        party: Agent | Operation,
+        epoch: int,
+        kind: int,
+        instruction: InstructionLike | None,
+        *,
+        unfenced: bool,
+    ) -> None:
+        hit = record.mask & mask
+        earlier = record.instruction_at(hit, page.shift)
+        key = (id(earlier), id(instruction), unfenced)
+        if key in self._reported:
+            return
+        self._reported.add(key)
+        lowest = (hit & -hit).bit_length() - 1
+        start = number << PAGE_BITS
+        self.on_race(
+            Race(
+                self,
+                start + (lowest << page.shift),
+                start + (hit.bit_length() << page.shift),
+                Access(record.party, record.epoch, bool(record.kind & _WRITE), bool(record.kind & _ATOMIC), earlier),
+                Access(party, epoch, bool(kind & _WRITE), bool(kind & _ATOMIC), instruction),
+                unfenced,
+            )
+        )
+
+
+def _record_write(
+    page: _Page,
+    mask: int,
+    party: Agent | Operation,
+    identity: int,
+    epoch: int,
+    kind: int,
+    instruction: InstructionLike | None,
+    clock: Clock,
+) -> None:
+    atomic = kind & _ATOMIC
+    if mask == FULL[page.shift] and not atomic:
+        page.shift = GRANULE
+        page.writes = [_Record(identity, epoch, kind, FULL[GRANULE], party, instruction)]
+        page.reads.clear()
+        return
+    mine: _Record | None = None
+    emptied = False
+    for record in page.writes:
+        if record.identity == identity and record.epoch == epoch and record.kind == kind:
+            mine = record
+            continue
+        hit = record.mask & mask
+        # Of two atomics that nothing orders, a later plain access must be ordered after both: keep both.
+        if hit and not (atomic and record.kind & _ATOMIC and clock.get(record.identity, 0) < record.epoch):
+            record.mask ^= hit
+            emptied = emptied or not record.mask
+    if emptied:
+        page.writes = [record for record in page.writes if record.mask]
+    if not atomic and page.reads:
+        for reader in list(page.reads):
+            _subtract(page.reads, reader, mask)
+    if mine is None:
+        page.writes.append(_Record(identity, epoch, kind, mask, party, instruction))
+    else:
+        mine.merge(mask, page.shift, instruction)
+
+
+def _record_read(
+    page: _Page,
+    mask: int,
+    party: Agent | Operation,
+    identity: int,
+    epoch: int,
+    kind: int,
+    instruction: InstructionLike | None,
+) -> None:
+    records = page.reads.get(identity)
+    if records is None:
+        page.reads[identity] = [_Record(identity, epoch, kind, mask, party, instruction)]
+        return
+    for record in records:
+        if record.epoch == epoch and record.kind == kind:
+            record.merge(mask, page.shift, instruction)
+            return
+    if not kind & _ATOMIC:
+        # Whoever is ordered after this read is ordered after the same agent's earlier ones.
+        for record in records:
+            record.mask &= ~mask
+        records[:] = [record for record in records if record.mask]
+    records.append(_Record(identity, epoch, kind, mask, party, instruction))
+
+
+def _subtract(reads: dict[int, list[_Record]], reader: int, mask: int) -> None:
+    records = reads[reader]
+    emptied = False
+    for record in records:
+        hit = record.mask & mask
+        if hit:
+            record.mask ^= hit
+            emptied = emptied or not record.mask
+    if emptied:
+        records[:] = [record for record in records if record.mask]
+        if not records:
+            del reads[reader]
