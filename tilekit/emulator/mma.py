@@ -1,0 +1,217 @@
+"""Warp-level matrices: ``mma.sync`` with its fragments, ``ldmatrix`` and ``stmatrix``.
+
+Operands are decoded exactly and multiplied by one matrix product in float32 (float64 for f64), so results agree with
+the hardware bit for bit wherever every partial sum is exact, and to rounding otherwise; integer types are exact.
+See PTX ISA, "Matrix multiply-accumulate operation using mma instruction", ``ldmatrix`` and ``stmatrix``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilekit.emulator.formats import decode, encode
+
+__all__ = ["Mma", "load_matrices", "matrices_from_registers", "matrices_to_registers", "multiply_accumulate"]
+
+Registers: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
+
+_SIZES = {"f64": 8, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
+_SHAPES = {
+    "f64": ((8, 4), (16, 4), (16, 8), (16, 16)),
+    "tf32": ((16, 4), (16, 8)),
+    "bf16": ((16, 8), (16, 16)),
+    "f16": ((16, 8), (16, 16)),
+    "e4m3": ((16, 16), (16, 32)),
+    "e5m2": ((16, 16), (16, 32)),
+    "s8": ((8, 16), (16, 16), (16, 32)),
+    "u8": ((8, 16), (16, 16), (16, 32)),
+}
+_ACCUMULATORS = {
+    "f64": ("f64",),
+    "tf32": ("f32",),
+    "bf16": ("f32",),
+    "f16": ("f32", "f16"),
+    "e4m3": ("f32", "f16"),
+    "e5m2": ("f32", "f16"),
+    "s8": ("s32",),
+    "u8": ("s32",),
+}
+_MIXED = ({"e4m3", "e5m2"}, {"s8", "u8"})
+
+
+@dataclass(frozen=True)
+class Mma:
+    """One form of ``mma.sync.aligned.m<m>n8k<k>.row.col``.
+
+    Attributes
+    ----------
+    m, k
+        Shape; n is always 8.
+    a_type, b_type
+        f64, tf32, bf16, f16, e4m3, e5m2, s8 or u8. e4m3 and e5m2 mix, s8 and u8 mix.
+    c_type
+        Type of C and D: f64, f32, f16 or s32.
+    saturate
+        ``.satfinite``; integers only.
+    """
+
+    m: int
+    k: int
+    a_type: str
+    b_type: str
+    c_type: str
+    saturate: bool = False
+
+    def __post_init__(self) -> None:
+        for name, given in (("a_type", self.a_type), ("b_type", self.b_type)):
+            if given not in _SIZES:
+                raise ValueError(f"{name} = {given!r}: must be one of {', '.join(_SIZES)}")
+        partners: set[str] = next((mixed for mixed in _MIXED if self.a_type in mixed), {self.a_type})
+        if self.b_type not in partners:
+            raise ValueError(f"b_type = {self.b_type!r}: {self.a_type} goes with {' or '.join(sorted(partners))}")
+        if (self.m, self.k) not in _SHAPES[self.a_type]:
+            legal = ", ".join(f"m{m}n8k{k}" for m, k in _SHAPES[self.a_type])
+            raise ValueError(f"m, k = {self.m}, {self.k}: the shapes of {self.a_type} are {legal}")
+        if self.c_type not in _ACCUMULATORS[self.a_type]:
+            legal = " or ".join(_ACCUMULATORS[self.a_type])
+            raise ValueError(f"c_type = {self.c_type!r}: {self.a_type} accumulates in {legal}")
+        if self.saturate and self.c_type != "s32":
+            raise ValueError(f"saturate = True: {self.a_type} has no .satfinite (False)")
+
+    @cached_property
+    def a_registers(self) -> int:
+        """Registers of A a lane (32 bits each; 64 for f64)."""
+        return self.m * self.k // 32 // self._each
+
+    @cached_property
+    def b_registers(self) -> int:
+        """Registers of B a lane."""
+        return 8 * self.k // 32 // self._each
+
+    @cached_property
+    def c_registers(self) -> int:
+        """Registers of C or D a lane."""
+        return self.m // 8 if self.c_type == "f16" else self.m // 4
+
+    @cached_property
+    def _each(self) -> int:
+        """Elements in a register."""
+        return max(4 // _SIZES[self.a_type], 1)
+
+
+def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers) -> Registers:
+    """Return the registers of ``D = A * B + C``.
+
+    Parameters
+    ----------
+    op
+        Instruction form.
+    a, b, c : uint32 (uint64 for f64)[op.a_registers | op.b_registers | op.c_registers, 32]
+        Fragments: one row a register, one column a lane.
+
+    Returns
+    -------
+    d : as ``c``, a new array
+    """
+    halves = op.m // 8
+    # Register j * halves + h of lane 4g + t holds row 8h + g; its elements are k = (4j + t) * e ... + e - 1.
+    rows = a.reshape(-1, halves, 8, 4).transpose(1, 2, 0, 3)
+    columns = b.reshape(-1, 8, 4).transpose(1, 0, 2)
+    product = _values(rows, op.a_type).reshape(op.m, op.k) @ _values(columns, op.b_type).reshape(8, op.k).T
+    # Row 8h + g and column 2t + p of the accumulator live in register 2h + p, or in half p of register h.
+    fragment = product.reshape(halves, 8, 4, 2)
+    if op.c_type == "f16":
+        total = fragment.reshape(halves, 32, 2) + decode(c.view(np.uint16).reshape(halves, 32, 2), "f16")
+        return encode(total, "f16").view(np.uint32).reshape(halves, 32)
+    fragment = fragment.transpose(0, 3, 1, 2).reshape(2 * halves, 32)
+    if op.c_type == "s32":
+        total = fragment.astype(np.int64) + c.view(np.int32)
+        if op.saturate:
+            total = np.clip(total, -(2**31), 2**31 - 1)
+        result: Registers = total.astype(np.int32).view(np.uint32)
+        return result
+    if op.c_type == "f64":
+        result = (fragment + c.view(np.float64)).view(np.uint64)
+        return result
+    result = (fragment + c.view(np.float32)).view(np.uint32)
+    return result
+
+
+def load_matrices(shared: npt.NDArray[np.uint8], addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Return the 16-byte rows at shared addresses, as ``ldmatrix`` fetches them.
+
+    Parameters
+    ----------
+    shared : uint8[bytes]
+        The CTA's shared memory, a multiple of 16 bytes.
+    addresses : int64[8 * count]
+        Addresses that the first 8, 16 or 32 lanes supply: multiples of 16.
+
+    Returns
+    -------
+    rows : uint8[8 * count, 16]
+    """
+    if (addresses & 15).any():
+        lane = int(np.flatnonzero(addresses & 15)[0])
+        raise ValueError(f"addresses[{lane}] = {int(addresses[lane]):#x}: must be a multiple of 16")
+    return shared.view(_ROW).take(addresses >> 4).view(np.uint8).reshape(-1, 16)
+
+
+def matrices_to_registers(rows: npt.NDArray[np.uint8], transposed: bool = False) -> npt.NDArray[np.uint32]:
+    """Return the registers in which ``ldmatrix .m8n8 .b16`` leaves matrices.
+
+    Parameters
+    ----------
+    rows : uint8[8 * count, 16]
+        The rows of 1, 2 or 4 matrices of 8x8 16-bit elements.
+    transposed
+        ``.trans``: each lane gets elements of two rows instead of two elements of a row.
+
+    Returns
+    -------
+    registers : uint32[count, 32]
+        Register i of lane 4g + t holds elements (g, 2t) and (g, 2t + 1) of matrix i, the first in the low half.
+    """
+    if not transposed:
+        return np.ascontiguousarray(rows).view(np.uint32).reshape(-1, 32)
+    elements = np.ascontiguousarray(rows).view(np.uint16).reshape(-1, 8, 8)
+    return np.ascontiguousarray(elements.transpose(0, 2, 1)).view(np.uint32).reshape(-1, 32)
+
+
+def matrices_from_registers(registers: npt.NDArray[np.uint32], transposed: bool = False) -> npt.NDArray[np.uint8]:
+    """Return the rows that ``stmatrix .m8n8 .b16`` stores: the inverse of `matrices_to_registers`.
+
+    Parameters
+    ----------
+    registers : uint32[count, 32]
+    transposed
+        ``.trans``.
+
+    Returns
+    -------
+    rows : uint8[8 * count, 16]
+        Row r of matrix i goes to the address that lane 8i + r supplies.
+    """
+    elements = np.ascontiguousarray(registers).view(np.uint16).reshape(-1, 8, 8)
+    if transposed:
+        elements = np.ascontiguousarray(elements.transpose(0, 2, 1))
+    return elements.view(np.uint8).reshape(-1, 16)
+
+
+_ROW = np.dtype((np.void, 16))
+
+
+def _values(words: Registers, dtype: str) -> npt.NDArray[Any]:
+    """Decode packed registers along the last axis."""
+    packed = np.ascontiguousarray(words)
+    if dtype == "f64":
+        return packed.view(np.float64)
+    if dtype in ("s8", "u8"):
+        return packed.view(np.int8 if dtype == "s8" else np.uint8).astype(np.float32)
+    storage: Literal["u1", "u2", "u4"] = "u1" if _SIZES[dtype] == 1 else "u2" if _SIZES[dtype] == 2 else "u4"
+    return decode(packed.view(storage), dtype)
