@@ -1,0 +1,237 @@
+"""From a detected race to an explained finding: what memory, who, where, and which edge is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tilekit.emulator.agents import Agent, Operation
+from tilekit.emulator.errors import RaceError, Where, describe
+from tilekit.emulator.shadow import Access, Race
+from tilekit.emulator.symbols import SymbolMap
+
+__all__ = ["Finding", "Findings", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong with a kernel, explained.
+
+    Attributes
+    ----------
+    kind
+        One word: `race`, `barrier`, `protocol`.
+    message
+        What is wrong, in one sentence.
+    lines
+        The facts, a line each.
+    hint
+        What to change.
+    where
+        The later of the places involved.
+    race
+        The race behind it, for programs; None for other kinds.
+    """
+
+    kind: str
+    message: str
+    lines: tuple[str, ...] = ()
+    hint: str = ""
+    where: Where = field(default_factory=Where)
+    race: Race | None = None
+
+    def __str__(self) -> str:
+        text = [f"{self.kind}: {self.message}", *(f"  {line}" for line in self.lines)]
+        if self.hint:
+            text.append(f"  hint: {self.hint}")
+        return "\n".join(text)
+
+
+class Findings:
+    """The findings of one launch, each reported once however often it happens.
+
+    Parameters
+    ----------
+    symbols
+        Names of the kernel's roles and shared memory.
+    dynamic_base
+        Bytes from the start of a CTA's shared memory to its dynamic shared memory, which the names are relative to.
+    kernel
+        Name of the entry.
+    """
+
+    def __init__(self, symbols: SymbolMap | None = None, dynamic_base: int = 0, kernel: str = "") -> None:
+        self.symbols = symbols if symbols is not None else SymbolMap()
+        self.dynamic_base = dynamic_base
+        self.kernel = kernel
+        self._found: dict[object, Finding] = {}
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self._found.values())
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def race(self, race: Race) -> None:
+        """Explain and keep a race: pass this method to :class:`Memory` as its `on_race`."""
+        # The same two instructions race in every CTA, warp and stage: one finding says it.
+        key = (id(race.earlier.instruction), id(race.later.instruction), race.unfenced, race.memory.cta is None)
+        if key not in self._found:
+            self._found[key] = explain(race, self.symbols, self.dynamic_base, self.kernel)
+
+    def add(self, finding: Finding) -> None:
+        """Keep a finding that is not a race."""
+        self._found.setdefault((finding.kind, finding.message), finding)
+
+    def raise_races(self) -> None:
+        """Raise the races found, if there are any.
+
+        Raises
+        ------
+        RaceError
+            For the first race; the others are listed under it and in its details.
+        """
+        races = [finding for finding in self if finding.kind == "race"]
+        if races:
+            first = races[0]
+            others = [str(finding) for finding in races[1:]]
+            raise RaceError(
+                first.message,
+                where=first.where,
+                hint=first.hint,
+                table="\n".join([*first.lines, *others]),
+                details={"findings": races},
+            )
+
+
+def explain(race: Race, symbols: SymbolMap, dynamic_base: int = 0, kernel: str = "") -> Finding:
+    """Return the finding for `race`: the memory by name, both accesses, the missing edge, and what would add it."""
+    edge, hint = _missing_fence(race) if race.unfenced else _missing_edge(race, symbols)
+    return Finding(
+        "race",
+        _memory(race, symbols, dynamic_base),
+        (f"{_did(race.earlier)}", f"{_did(race.later)}", f"missing edge: {edge}"),
+        hint,
+        Where(kernel, race.later.party.actor, race.later.instruction),
+        race,
+    )
+
+
+def _memory(race: Race, symbols: SymbolMap, dynamic_base: int) -> str:
+    memory = race.memory
+    low, high = race.lo - memory.base, race.hi - memory.base
+    if memory.cta is None:
+        return f"{memory.name}+{low:#x}..{high:#x}"
+    place = f"{memory.name} of CTA {memory.cta}, bytes {low:#x}..{high:#x}"
+    name = symbols.name(low - dynamic_base, high - dynamic_base)
+    return f"{name} ({place})" if name else place
+
+
+def _did(access: Access) -> str:
+    verb = ("atomic " if access.atomic else "") + ("write" if access.write else "read")
+    cluster = access.party.actor.cluster
+    return f"{verb} by {access.party} of CTA {access.party.actor.cta}, cluster {cluster}, at " + describe(
+        access.instruction
+    )
+
+
+def _missing_fence(race: Race) -> tuple[str, str]:
+    writer = race.earlier.party
+    return (
+        f"no fence.proxy.async by {writer.actor} between its generic write and the release that orders it before the "
+        f"{_unit(race.later)}",
+        "every warp that writes with st or stmatrix must execute fence.proxy.async.shared::cta after its writes and "
+        "before the barrier or the issue of the asynchronous operation",
+    )
+
+
+def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
+    earlier, later = race.earlier, race.later
+    first, second = earlier.party.issuer, later.party.issuer
+    if isinstance(earlier.party, Operation):
+        operation = earlier.party
+        if operation.completes is not None:
+            return _unwaited_barrier(operation, later)
+        if operation.groups is not None and first.clock.get(operation.identity, 0) < operation.epoch:
+            return _unwaited_group(operation, second)
+    if first is second and isinstance(later.party, Operation):
+        return _overtaken(later.party, first)
+    return _unacquired(race, first, second, symbols)
+
+
+def _unwaited_barrier(operation: Operation, later: Access) -> tuple[str, str]:
+    assert operation.completes is not None
+    who = later.party.issuer
+    before = f" before it issued the {_unit(later)}" if isinstance(later.party, Operation) else ""
+    name = operation.completes.name
+    return (
+        f"no wait for {name}{before} by {who.actor}, on which the {operation.unit} completes",
+        f"wait on {name} before touching what it announces, with the parity of that phase",
+    )
+
+
+def _unwaited_group(operation: Operation, second: Agent) -> tuple[str, str]:
+    assert operation.groups is not None
+    wait = operation.groups.waits_with
+    released = _releases_since(operation.agent, operation.issued.epoch)
+    committed = "" if operation.groups.epoch > operation.epoch else ", whose group is not even committed"
+    if second is operation.agent:
+        return (
+            f"no {wait} between the {operation.unit}{committed} and the access that follows it",
+            f"execute {wait} before using the memory of the {operation.unit} again",
+        )
+    told = f", which arrived on {released} before the {operation.unit} was known complete" if released else ""
+    return (
+        f"no {wait} by {operation.actor} after the {operation.unit}{committed}{told}",
+        f"execute {wait} before the arrive that lets {second.actor} reuse the memory",
+    )
+
+
+def _overtaken(operation: Operation, agent: Agent) -> tuple[str, str]:
+    if operation.groups is not None:
+        wait = operation.groups.waits_with
+        return (
+            f"no {wait} between the issue of the {operation.unit} and the access by {agent.actor} that follows it",
+            f"execute {wait} first: the {operation.unit} may still be under way",
+        )
+    name = operation.completes.name if operation.completes is not None else "its completion"
+    return (
+        f"no wait for {name} between the issue of the {operation.unit} and the access by {agent.actor} that follows it",
+        f"wait on {name} first: the {operation.unit} may still be under way",
+    )
+
+
+def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> tuple[str, str]:
+    party = race.earlier.party
+    since = party.issued.epoch if isinstance(party, Operation) else race.earlier.epoch
+    roles = first.actor.role, second.actor.role
+    declared = symbols.barriers_between(*roles)
+    released = _releases_since(first, since, tuple(s.name for s in declared))
+    verb = "write" if race.earlier.write else "read"
+    if released:
+        return (
+            f"no wait for {released} by {second.actor}, on which {first.actor} arrived after its {verb}",
+            f"{second.actor} must wait for {released} before it touches this memory; a wait with the wrong parity "
+            "passes at once",
+        )
+    if declared:
+        names = ", ".join(s.name for s in declared)
+        return (
+            f"{first.actor} has not arrived on {names} since its {verb}, and {second.actor} did not wait for it",
+            f"{second.actor} must wait on {names}, on which {first.actor} must arrive after its {verb}",
+        )
+    return (
+        f"nothing orders {second.actor} after the {verb}: {first.actor} has arrived on no barrier since",
+        "put a barrier between them: bar.sync, or an mbarrier that the one arrives on and the other waits for",
+    )
+
+
+def _releases_since(agent: Agent, epoch: int, prefer: tuple[str, ...] = ()) -> str:
+    """Return the name of the first object that `agent` released to from `epoch` on, one of `prefer` if there is."""
+    names = [sync.name for released, sync in agent.releases if released >= epoch]
+    named = [name for name in names if name.startswith(prefer)] if prefer else []
+    return next(iter(named or names), "")
+
+
+def _unit(access: Access) -> str:
+    return access.party.unit or "access"
