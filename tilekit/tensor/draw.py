@@ -119,6 +119,7 @@ class Picture:
         xs = _positions(len(self.rows[0]), width, self.breaks[1], left)
         ys = _positions(len(self.rows), height, self.breaks[0], top)
         right, bottom = xs[-1] + width, ys[-1] + height
+        title_end = 16 + 8 * len(self.title)
 
         body = [f'<text class="title" x="16" y="24">{escape(self.title)}</text>']
         body.append(f'<text class="axis" x="{(left + right) / 2:g}" y="42">{escape(self.axes[1])}</text>')
@@ -138,9 +139,10 @@ class Picture:
         if self.legend:
             body += _svg_legend(self.legend, left, bottom + 18)
             right, bottom = max(right, left + 24 * len(self.legend)), bottom + 18 + 20
+        size = (max(right, title_end) + 16, bottom + 16)
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right + 16} {bottom + 16}" '
-            f'width="{right + 16}" height="{bottom + 16}" role="img">\n'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" '
+            f'width="{size[0]}" height="{size[1]}" role="img">\n'
             f"<title>{escape(self.title)}</title>\n<style>{_STYLE}</style>\n" + "\n".join(body) + "\n</svg>\n"
         )
 

@@ -193,8 +193,12 @@ class Layout:
         >>> Layout.row_major(8, 4).slice(3, slice(None))
         (Layout((4,), (1,)), 12)
         """
+        if len(coordinate) != self.rank:
+            raise CoordinateError(
+                f"slice of {self}: {len(coordinate)} entries for {self.rank} modes; give one for each"
+            )
         kept: list[Layout] = []
-        offset = _fix(coordinate if len(coordinate) > 1 else coordinate[0], self, kept)
+        offset = sum(_fix(part, mode, kept) for part, mode in zip(coordinate, self, strict=True))
         if not kept:
             raise CoordinateError(f"slice of {self}: at least one mode must be kept with ':'; call it for an offset")
         return Layout.from_modes(*kept), offset

@@ -62,7 +62,7 @@ class TileTensor:
     --------
     >>> a = TileTensor(Layout.row_major(64, 64), "bf16", AddressSpace.SHARED, swizzle=Swizzle.tma(128))
     >>> a.bytes, a.alignment
-    (8192, 2)
+    (8192, 1024)
     >>> a.byte_offset(5, 0), a.byte_offset(5, 8)
     (720, 704)
     """
@@ -136,11 +136,20 @@ class TileTensor:
 
     @property
     def alignment(self) -> int:
-        """The largest power of two, in bytes, that is sure to divide the address of every coordinate."""
-        bits = self.dtype.bits
-        steps = [m.stride * bits for m in self.layout.leaves if m.shape > 1]
-        common = reduce(gcd, steps, gcd(8 * self.base_alignment, self.offset * bits)) // 8
-        aligned = max(1, common & -common)
+        """The largest power of two, in bytes, that is sure to divide the address of the tile's start.
+
+        The start is where `offset` lies before the swizzle: what a TMA box or a matrix descriptor is pointed at.
+        """
+        return _power_of_two(gcd(8 * self.base_alignment, self.offset * self.dtype.bits))
+
+    @property
+    def access_alignment(self) -> int:
+        """The largest power of two, in bytes, that is sure to divide the address of every coordinate.
+
+        It limits how wide a load or store of one element or vector may be.
+        """
+        steps = (m.stride * self.dtype.bits for m in self.layout.leaves if m.shape > 1)
+        aligned = _power_of_two(reduce(gcd, steps, 8 * self.alignment))
         if self.swizzle.bits and aligned < self.swizzle.period:
             aligned = min(aligned, self.swizzle.atom)
         return aligned
@@ -152,7 +161,7 @@ class TileTensor:
         if vector.size == 1:
             return True
         width = vector.size * self.dtype.bits // 8
-        whole = not self.swizzle.bits or (width <= self.swizzle.atom and self.alignment % width == 0)
+        whole = not self.swizzle.bits or (width <= self.swizzle.atom and self.access_alignment % width == 0)
         return vector == Layout(vector.size, 1) and whole
 
     @property
@@ -339,6 +348,11 @@ class TileTensor:
     def svg(self, colour: Literal["offset", "bank"] = "offset") -> str:
         """Return the element offsets as an SVG document."""
         return self.picture(colour).svg()
+
+
+def _power_of_two(bits: int) -> int:
+    """Return, in bytes, the largest power of two that divides a number of bits; 1 if it is less than a byte."""
+    return max(1, (bits & -bits) // 8)
 
 
 def _keeps(coordinate: object) -> bool:
