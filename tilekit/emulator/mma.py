@@ -133,13 +133,10 @@ def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers) -> Re
         total = fragment.astype(np.int64) + c.view(np.int32)
         if op.saturate:
             total = np.clip(total, -(2**31), 2**31 - 1)
-        result: Registers = total.astype(np.int32).view(np.uint32)
-        return result
+        return np.asarray(total, np.int64).astype(np.int32).view(np.uint32)
     if op.c_type == "f64":
-        result = (fragment + c.view(np.float64)).view(np.uint64)
-        return result
-    result = (fragment + c.view(np.float32)).view(np.uint32)
-    return result
+        return np.asarray(fragment + c.view(np.float64), np.float64).view(np.uint64)
+    return np.asarray(fragment + c.view(np.float32), np.float32).view(np.uint32)
 
 
 def load_matrices(shared: npt.NDArray[np.uint8], addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
