@@ -1,0 +1,354 @@
+"""Why nothing moves: the table of who waits for whom, the cycle in it, and the likely mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tilekit.emulator.errors import Actor, Deadlock, InstructionLike, describe
+from tilekit.emulator.mbarrier import Arrival, Mbarrier
+from tilekit.emulator.symbols import SymbolMap
+
+__all__ = ["Blocked", "GroupWait", "MbarrierWait", "Meeting", "deadlock", "waiting_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierWait:
+    """A wait for the phase of an mbarrier that has this parity.
+
+    Attributes
+    ----------
+    cta
+        Rank of the CTA whose shared memory the barrier is in.
+    key
+        What the waiter is called in :meth:`Mbarrier.suspend` and `resume`, so that a missed phase can be told.
+    """
+
+    barrier: Mbarrier
+    parity: int
+    cta: int
+    key: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A wait at a named barrier or at the barrier of the cluster, for `expected` threads of which `arrived` came.
+
+    Attributes
+    ----------
+    name
+        Such as `bar 1` or `the cluster barrier`.
+    identity
+        Equal for waits at the same barrier, such as (cta, number).
+    present
+        Who has arrived.
+    """
+
+    name: str
+    identity: Hashable
+    expected: int
+    arrived: int
+    present: tuple[Actor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWait:
+    """Any other wait, said in words: registers for setmaxnreg, the other warps of a warpgroup."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """One warp (or part of a divergent one) that cannot go on."""
+
+    actor: Actor
+    instruction: InstructionLike | None
+    wait: MbarrierWait | Meeting | GroupWait
+
+
+@dataclass(slots=True)
+class _Row:
+    """Warps of one role and CTA that wait at the same instruction for the same thing."""
+
+    cluster: int
+    cta: int
+    role: str
+    warps: list[int]
+    blocked: Blocked
+    keys: list[Hashable] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        first, last = min(self.warps), max(self.warps)
+        warps = f"warp {first}" if first == last else f"warps {first}-{last}"
+        if len(self.warps) != last - first + 1:
+            warps = f"warps {', '.join(map(str, sorted(self.warps)))}"
+        return f"role {self.role} ({warps})" if self.role else warps
+
+    @property
+    def node(self) -> str:
+        return self.role or f"warp {self.warps[0]}"
+
+
+def deadlock(
+    blocked: Iterable[Blocked],
+    *,
+    exited: Iterable[Actor] = (),
+    symbols: SymbolMap | None = None,
+) -> Deadlock:
+    """Return the error for a launch in which no warp can run and nothing is in flight.
+
+    Parameters
+    ----------
+    blocked
+        Every warp that waits.
+    exited
+        Every warp of the same clusters that has ended.
+    symbols
+        Names and declared arrivals of the kernel.
+    """
+    rows, hints, cycle = _analyse(list(blocked), list(exited), symbols if symbols is not None else SymbolMap())
+    ctas = len({(row.cluster, row.cta) for row in rows})
+    waiting = sum(len(row.warps) for row in rows)
+    return Deadlock(
+        f"{waiting} warp{'s' if waiting != 1 else ''} in {ctas} CTA{'s' if ctas != 1 else ''} wait, none can run and "
+        "nothing is in flight",
+        table=_table(rows, cycle, symbols if symbols is not None else SymbolMap()),
+        hint="; ".join(hints),
+        details={"blocked": [row.blocked for row in rows], "cycle": cycle, "hints": hints},
+    )
+
+
+def waiting_table(blocked: Iterable[Blocked], symbols: SymbolMap | None = None) -> str:
+    """Return the table alone: who waits for what, for a launch stopped for another reason."""
+    return _table(_rows(list(blocked)), [], symbols if symbols is not None else SymbolMap())
+
+
+def _rows(blocked: Sequence[Blocked]) -> list[_Row]:
+    rows: dict[Hashable, _Row] = {}
+    for one in blocked:
+        wait = one.wait
+        what: Hashable
+        if isinstance(wait, MbarrierWait):
+            what = (id(wait.barrier), wait.parity)
+        elif isinstance(wait, Meeting):
+            what = wait.identity
+        else:
+            what = wait.text
+        actor = one.actor
+        line = one.instruction.line if one.instruction is not None else 0
+        key = (actor.cluster, actor.cta, actor.role or actor.warp, line, what)
+        row = rows.setdefault(key, _Row(actor.cluster, actor.cta, actor.role, [], one))
+        if actor.warp not in row.warps:
+            row.warps.append(actor.warp)
+        if isinstance(wait, MbarrierWait):
+            row.keys.append(wait.key)
+    return sorted(rows.values(), key=lambda row: (row.cluster, row.cta, min(row.warps)))
+
+
+def _analyse(
+    blocked: Sequence[Blocked], exited: Sequence[Actor], symbols: SymbolMap
+) -> tuple[list[_Row], list[str], list[str]]:
+    rows = _rows(blocked)
+    cycle = _cycle(rows, symbols)
+    hints: list[str] = []
+    for row in rows:
+        for hint in _row_hints(row, rows, exited, symbols):
+            if hint not in hints:
+                hints.append(hint)
+    if cycle and not hints:
+        hints = [_cycle_hint(rows, cycle)]
+    return rows, hints, cycle
+
+
+def _table(rows: Sequence[_Row], cycle: Sequence[str], symbols: SymbolMap) -> str:
+    lines: list[str] = []
+    place: tuple[int, int] | None = None
+    for row in rows:
+        if (row.cluster, row.cta) != place:
+            place = row.cluster, row.cta
+            lines.append(f"cluster {row.cluster}, CTA {row.cta}")
+        lines.append(f"  {row.title} waits for {_wanted(row)}")
+        lines.append(f"      at {describe(row.blocked.instruction)}")
+        lines += [f"      {line}" for line in _state(row, symbols)]
+    if cycle:
+        lines.append("cycle: " + " -> ".join(cycle))
+    return "\n".join(lines)
+
+
+def _wanted(row: _Row) -> str:
+    wait = row.blocked.wait
+    if isinstance(wait, MbarrierWait):
+        barrier = wait.barrier
+        remote = f" of CTA {wait.cta}" if wait.cta != row.cta else ""
+        return f"{barrier.name}{remote} phase {barrier.phase} (parity {wait.parity})"
+    if isinstance(wait, Meeting):
+        return f"{wait.name}: {wait.arrived} of {wait.expected} threads arrived"
+    return wait.text
+
+
+def _state(row: _Row, symbols: SymbolMap) -> list[str]:
+    wait = row.blocked.wait
+    if isinstance(wait, Meeting):
+        return [f"arrived: {', '.join(dict.fromkeys(map(str, wait.present)))}"] if wait.present else []
+    if not isinstance(wait, MbarrierWait):
+        return []
+    barrier = wait.barrier
+    needs = []
+    if barrier.pending:
+        needs.append(f"{barrier.pending} of {barrier.expected} arrivals")
+    if barrier.tx > 0:
+        needs.append(f"{barrier.tx} of {barrier.bytes_expected} bytes")
+    elif barrier.tx < 0:
+        needs.append(f"an expect_tx for {-barrier.tx} bytes that arrived unannounced")
+    lines = [f"needs {' and '.join(needs)}"]
+    if barrier.arrivals:
+        lines.append(f"arrived in this phase: {_arrived(barrier.arrivals)}")
+    elif barrier.last_arrivals:
+        lines.append(f"arrived last (phase {barrier.phase - 1}): {_arrived(barrier.last_arrivals)}")
+    else:
+        lines.append("nobody has ever arrived")
+    symbol = symbols.barrier(barrier.name)
+    if symbol is not None and symbol.arrive:
+        lines.append(f"declared to arrive: {', '.join(symbol.arrive)}")
+    return lines
+
+
+def _arrived(arrivals: Sequence[Arrival]) -> str:
+    who: dict[str, list[str]] = {}
+    for arrival in arrivals:
+        parts = who.setdefault(str(arrival.actor) if arrival.actor is not None else "somebody", [])
+        if arrival.expected:
+            parts.append(f"expects {arrival.expected} B")
+        if arrival.completed:
+            parts.append(f"brought {arrival.completed} B")
+    return ", ".join(f"{name} ({', '.join(parts)})" if parts else name for name, parts in who.items())
+
+
+def _arrivers(barrier: Mbarrier, symbols: SymbolMap) -> set[str]:
+    """Return the nodes that must arrive: the declared roles, else whoever arrived or expected bytes before."""
+    symbol = symbols.barrier(barrier.name)
+    if symbol is not None and symbol.arrive:
+        return set(symbol.arrive)
+    return {
+        arrival.actor.role or f"warp {arrival.actor.warp}"
+        for arrival in (*barrier.arrivals, *barrier.last_arrivals)
+        if arrival.actor is not None
+    }
+
+
+def _cycle(rows: Sequence[_Row], symbols: SymbolMap) -> list[str]:
+    """Return a cycle of waits as alternating nodes and barriers, first node repeated at the end; empty if none."""
+    edges: dict[int, list[tuple[str, int]]] = {}
+    for i, row in enumerate(rows):
+        wait = row.blocked.wait
+        others: list[tuple[str, int]] = []
+        for j, other in enumerate(rows):
+            if other.cluster != row.cluster or i == j:
+                continue
+            if isinstance(wait, MbarrierWait) and other.node in _arrivers(wait.barrier, symbols):
+                here = {a.actor for a in wait.barrier.arrivals if a.arrivals}
+                if not (wait.barrier.pending and other.blocked.actor in here):
+                    others.append((wait.barrier.name, j))
+            elif isinstance(wait, Meeting) and not _attends(other, wait) and other.cta == row.cta:
+                others.append((wait.name, j))
+        edges[i] = sorted(others, key=lambda edge: rows[edge[1]].cta != row.cta)
+    for start in edges:
+        trail: list[tuple[int, str]] = []
+        seen: set[int] = set()
+
+        def follow(
+            node: int, *, start: int = start, trail: list[tuple[int, str]] = trail, seen: set[int] = seen
+        ) -> bool:
+            seen.add(node)
+            for name, then in edges[node]:
+                trail.append((node, name))
+                if then == start or (then not in seen and follow(then)):
+                    return True
+                trail.pop()
+            return False
+
+        if follow(start):
+            across = len({rows[node].cta for node, _ in trail}) > 1
+            words: list[str] = []
+            for node, name in trail:
+                words += [_label(rows[node], across), name]
+            return [*words, words[0]]
+    return []
+
+
+def _attends(row: _Row, meeting: Meeting) -> bool:
+    wait = row.blocked.wait
+    return isinstance(wait, Meeting) and wait.identity == meeting.identity
+
+
+def _label(row: _Row, across: bool) -> str:
+    return f"{row.node} of CTA {row.cta}" if across else row.node
+
+
+def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
+    barriers = [
+        row.blocked.wait.barrier
+        for row in rows
+        if isinstance(row.blocked.wait, MbarrierWait) and row.blocked.wait.barrier.name in cycle
+    ]
+    if barriers and all(b.phase == 0 and not b.arrivals for b in barriers):
+        return (
+            "no phase of these barriers has ever completed: on its first lap a producer waits for parity 1, which "
+            "passes at once, and a consumer for parity 0"
+        )
+    return "each waits for the next: one of them must arrive before it waits"
+
+
+def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols: SymbolMap) -> list[str]:
+    wait = row.blocked.wait
+    if isinstance(wait, Meeting):
+        return _meeting_hints(row, wait, exited)
+    if not isinstance(wait, MbarrierWait):
+        return []
+    barrier = wait.barrier
+    missed = next((phase for key in row.keys if (phase := barrier.overrun(key)) is not None), None)
+    if missed is not None:
+        return [
+            f"{row.title} missed phase {missed} of {barrier.name}, which completed together with the one after it: it "
+            "must be among those whose arrival the barrier's next phase depends on"
+        ]
+    if barrier.pending == 0 and barrier.tx > 0:
+        return [
+            f"{barrier.name}: expect_tx promised {barrier.bytes_expected} bytes but {barrier.bytes_arrived} arrived, "
+            "and no copy is in flight"
+        ]
+    if barrier.pending and barrier.tx < 0:
+        return [
+            f"{barrier.name}: {barrier.bytes_arrived} bytes arrived but nobody executed arrive.expect_tx in this phase"
+        ]
+    expected = _arrivers(barrier, symbols)
+    if not expected:
+        return [] if barrier.tx else [f"nobody has ever arrived on {barrier.name}: who should?"]
+    present = {arrival.actor for arrival in barrier.arrivals if arrival.arrivals and arrival.actor is not None}
+    here = {actor.role or f"warp {actor.warp}" for actor in present}
+    late = expected - here
+    blocked = {other.node for other in rows if other.cluster == row.cluster}
+    gone = {a.role or f"warp {a.warp}" for a in exited if a.cluster == row.cluster} - blocked
+    if not late:
+        who = ", ".join(sorted(here))
+        arrived = barrier.expected - barrier.pending
+        return [
+            f"{barrier.name} expects {barrier.expected} arrivals a phase, but everybody who arrives on it has "
+            f"({who}: {arrived}): its count is too high, or somebody arrives too few times"
+        ]
+    if late <= gone:
+        return [f"{', '.join(sorted(late))} exited and can no longer arrive on {barrier.name}"]
+    if barrier.pending and late == {row.node}:
+        return [f"{row.title} waits on {barrier.name} for its own arrival"]
+    return []
+
+
+def _meeting_hints(row: _Row, meeting: Meeting, exited: Sequence[Actor]) -> list[str]:
+    gone = sorted({str(a) for a in exited if a.cluster == row.cluster and a.cta == row.cta})
+    if gone and meeting.arrived < meeting.expected:
+        return [
+            f"{meeting.name} expects {meeting.expected} threads, but {', '.join(gone)} exited without arriving there"
+        ]
+    return []
