@@ -1,5 +1,6 @@
 """Pictures: golden text, and SVG that is well-formed, complete and coloured by what it claims."""
 
+import itertools
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from textwrap import dedent
@@ -131,7 +132,7 @@ def test_svg_is_well_formed_with_a_cell_for_each_coordinate(shape):
 def test_svg_leaves_gaps_between_blocks():
     """Nested modes are told apart by wider steps at the bounds of their blocks."""
     xs = sorted({x for x, *_ in cells_of(Layout(((2, 4), (2, 3))).svg())})
-    steps = [b - a for a, b in zip(xs, xs[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(xs)]
     assert steps[0] == steps[2] == steps[4] < steps[1] == steps[3]
 
 

@@ -18,6 +18,7 @@ _HUES = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07
 _ANSI_HUES = (110, 215, 114, 210, 116, 221, 182, 180)
 _SHADES = 4
 _BANKS, _BANK_BYTES = 32, 4
+_SWATCH, _SWATCHES_A_ROW = (24, 20), 16
 
 _STYLE = """
 text { font-family: ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #1f2328;
@@ -138,7 +139,8 @@ class Picture:
                 body += _svg_cell(cell, x, y, width, height, "cell")
         if self.legend:
             body += _svg_legend(self.legend, left, bottom + 18)
-            right, bottom = max(right, left + 24 * len(self.legend)), bottom + 18 + 20
+            right = max(right, left + _SWATCH[0] * min(len(self.legend), _SWATCHES_A_ROW))
+            bottom += 18 + _SWATCH[1] * -(-len(self.legend) // _SWATCHES_A_ROW)
         size = (max(right, title_end) + 16, bottom + 16)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" '
@@ -256,4 +258,5 @@ def _svg_cell(cell: Cell, x: float, y: float, width: float, height: float, kind:
 
 def _svg_legend(legend: Iterable[Cell], left: int, top: int) -> Iterator[str]:
     for k, cell in enumerate(legend):
-        yield from _svg_cell(cell, left + 24 * k, top, 24, 20, "swatch")
+        down, across = divmod(k, _SWATCHES_A_ROW)
+        yield from _svg_cell(cell, left + _SWATCH[0] * across, top + _SWATCH[1] * down, *_SWATCH, "swatch")
