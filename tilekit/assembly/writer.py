@@ -265,12 +265,6 @@ class Writer:
         self.emit(f"min.{a.type.arithmetic} {result.text}, {a.text}, {self.operand(b, a.type)};")
         return result
 
-    def widen(self, a: Value) -> Value:
-        """A 32-bit unsigned integer as 64 bits."""
-        result = self.new(U64, "wide", uniform=a.uniform)
-        self.emit(f"cvt.u64.u32 {result.text}, {a.text};")
-        return result
-
     def widen_multiply(self, a: Value, b: Operand) -> Value:
         """The 64-bit product of two 32-bit unsigned integers."""
         result = self.new(U64, "wide", uniform=a.uniform and (not isinstance(b, Value) or b.uniform))

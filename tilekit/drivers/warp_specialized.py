@@ -169,7 +169,7 @@ class WarpSpecialized:
     # -- around them --------------------------------------------------------------------------------------------------
 
     def _set_up(self, w: Writer, warp: Value) -> None:
-        with w.when(warp == self.warps.load.warps.start), w.when(w.ptx.warp.elect()):
+        with self._one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
             self.inputs.initialise(w)

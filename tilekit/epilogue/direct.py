@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.types import GMEM, U32, U64
+from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F32, DType
@@ -17,7 +17,7 @@ class DirectEpilogue:
     Parameters
     ----------
     w
-        The writer; address, row pitch and batch pitch (bytes) and the row count become kernel parameters.
+        The writer; address, row pitch and batch pitch (elements) and the row count become kernel parameters.
     op
         The matrix op whose accumulators are stored.
     functions
@@ -40,8 +40,8 @@ class DirectEpilogue:
         self._batched = batched
         self._address = w.parameter("d", GMEM)
         self._rows = w.parameter("rows", U32)
-        self._row_pitch = w.parameter("row_pitch", U64)
-        self._batch_pitch = w.parameter("batch_pitch", U64) if batched else None
+        self._row_pitch = w.parameter("row_pitch", U32)
+        self._batch_pitch = w.parameter("batch_pitch", U32) if batched else None
 
     def prefetch(self, w: Writer) -> None:
         """Nothing to prefetch: there is no tensor map."""
@@ -64,10 +64,10 @@ class BoundDirectEpilogue:
         e = self._e
         origin = e._address
         if e._batch_pitch is not None and isinstance(tile.batch, Value):
-            origin = origin + w.widen(tile.batch) * e._batch_pitch
+            origin = origin + w.widen_multiply(tile.batch, e._batch_pitch) * e._out.bytes
         for atom, registers in enumerate(accumulators):
             rows = [tile.row + self._row + (atom * ATOM_ROWS + 8 * half) for half in range(2)]
-            starts = [origin + w.widen(row) * e._row_pitch for row in rows]
+            starts = [origin + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
             inside = [row < e._rows for row in rows]
             for eighth in range(len(registers) // 4):
                 column = tile.column + 8 * eighth + self._column

@@ -71,7 +71,7 @@ class Elementwise:
             self._scale = w.parameter("scale", F32_REGISTER)
         elif spec.scale == "pointer":
             address = w.parameter("scale", GMEM)
-            self._scale = w.ptx.memory.load_global_f32(address=address, valid=True)
+            self._scale = w.ptx.memory.load_global_scalar(address=address)
         if spec.bias is not None:
             self._bias = w.parameter("bias", GMEM)
 

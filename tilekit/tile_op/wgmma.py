@@ -15,6 +15,9 @@ from tilekit.tile_pipeline.payload import Stage
 ATOM_ROWS = 64
 """Rows of M that one instruction computes."""
 
+ADDRESS_MASK = 0x3FFFF
+"""The part of a shared address that a matrix descriptor encodes."""
+
 K_BYTES = 32
 """Bytes along K that one instruction reads, whatever the type: k16 of 16-bit types, k32 of 8-bit ones."""
 
@@ -125,8 +128,10 @@ class BoundWgmma:
         self._a_stride, self._b_stride = a.stride >> 4, b.stride >> 4
         first_a = w.shared_base.retyped(U32) + a.offset + warpgroup * (op.rows * 128)
         first_b = w.shared_base.retyped(U32) + b.offset
-        self._a_low = (first_a >> 4) | op._a_descriptor.low
-        self._b_low = (first_b >> 4) | op._b_descriptor.low
+        # In a cluster an address carries the CTA's rank in its bits 24 and up; the descriptor takes 18 bits, and what lies above them would
+        # fall into the leading offset (seen on an H200: wrong chunks of MN-major operands in every CTA but the first).
+        self._a_low = ((first_a & ADDRESS_MASK) >> 4) | op._a_descriptor.low
+        self._b_low = ((first_b & ADDRESS_MASK) >> 4) | op._b_descriptor.low
 
     def multiply(self, w: Writer, accumulators: list[RegisterTile], stage: Stage, *, accumulate: Value) -> None:
         """Issue all instructions of one stage. The first k-slice overwrites the accumulators unless `accumulate` holds."""

@@ -1,0 +1,120 @@
+"""From a problem to kernel arguments: tensor maps, the raster, and every scalar a traced matmul declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.types import MAP
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
+from tilekit.emulator.tensor_map import TensorMap
+from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.kernel import KernelText
+from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
+from tilekit.runtime import parameters as runtime
+from tilekit.tile_io.operand import SPAN
+from tilekit.tile_schedule.static import Raster, StaticScheduler
+
+_MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8", E5M2: "u8"}
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Device addresses of a call's arrays; 0 where there is none."""
+
+    a: int
+    b: int
+    out: int
+    bias: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True)
+class MatmulLaunch:
+    """Everything one launch needs: the grid in CTAs and the parameters in order."""
+
+    grid: int
+    parameters: tuple[runtime.Parameter, ...]
+
+
+def launch_arguments(
+    text: KernelText,
+    config: MatmulConfig,
+    problem: MatmulProblem,
+    out: Matrix,
+    addresses: Addresses,
+    *,
+    scale: float,
+    resident_clusters: int,
+) -> MatmulLaunch:
+    """Compute grid and parameters; `resident_clusters` is how many clusters the device runs at once.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-MM-015`` where a tensor is too large for a tensor map or an index.
+    """
+    (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
+    raster = Raster.plan(
+        m=problem.m,
+        n=problem.n,
+        batches=problem.batches,
+        cluster_rows=tile_m * cluster_m,
+        cluster_columns=tile_n * cluster_n,
+        resident=resident_clusters,
+        group=config.raster_group,
+    )
+    k_block = SPAN // problem.a.dtype.bytes
+    size = out.dtype.bytes
+    values: dict[str, runtime.Parameter] = {
+        "k_blocks": runtime.U32(-(-problem.k // k_block)),
+        "columns": runtime.U32(problem.n),
+        "rows": runtime.U32(problem.m),
+        "row_pitch": runtime.U32(_fits("out's row pitch", out.pitch // size)),
+        "batch_pitch": runtime.U32(_fits("out's batch pitch", out.batch_pitch // size)),
+        "d": runtime.Pointer(addresses.out),
+        "a_batch_step": runtime.U32(int(problem.a.batches > 1)),
+        "b_batch_step": runtime.U32(int(problem.b.batches > 1)),
+        "bias": runtime.Pointer(addresses.bias),
+        "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(scale),
+        **{
+            name: runtime.U32(_fits("tile count", value))
+            for name, value in zip(StaticScheduler.PARAMETERS, StaticScheduler.arguments(raster), strict=True)
+        },
+    }
+    matrices = {"a_map": (problem.a, addresses.a), "b_map": (problem.b, addresses.b), "d_map": (out, addresses.out)}
+    parameters = tuple(
+        _tensor_map(*matrices[p.name], text.boxes[p.name], config if p.name != "d_map" else None) if p.type is MAP else values[p.name]
+        for p in text.parameters
+    )
+    return MatmulLaunch(raster.clusters(resident_clusters) * config.cluster_size, parameters)
+
+
+def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: MatmulConfig | None) -> TensorMap:
+    # With K = 0 an operand has no elements and no address need exist, but a tensor map must; the kernel starts no copy through it.
+    dims = tuple(max(1, extent) for extent in matrix.extents)
+    strides: tuple[int, ...] = (matrix.pitch,)
+    if len(box) == 3:
+        dims, strides = (*dims, matrix.batches), (matrix.pitch, matrix.batch_pitch or _whole(matrix))
+    try:
+        return TensorMap.tiled(
+            address,
+            _MAP_TYPES[matrix.dtype],
+            dims,
+            strides,
+            box,
+            swizzle="128B",
+            l2_promotion=config.l2_promotion if config else None,  # type: ignore[arg-type]
+        )
+    except ValueError as error:
+        raise ArgumentError(f"{matrix.name} cannot be described to the copy engine: {error}", code="TK-MM-015") from None
+
+
+def _whole(matrix: Matrix) -> int:
+    return matrix.pitch * max(1, matrix.extents[1])
+
+
+def _fits(what: str, value: int) -> int:
+    if value >= 1 << 32:
+        raise ArgumentError(f"{what} is {value} elements; the kernel counts in 32 bits, up to {(1 << 32) - 1}", code="TK-MM-015")
+    return value

@@ -1,0 +1,169 @@
+"""One matmul call: shapes, strides and majors read off the arrays, checked, and turned into a spec and launch numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.arrays import ArrayView
+from tilekit.dtypes import DType
+from tilekit.errors import ArgumentError
+from tilekit.tile_io.operand import Major
+
+TMA_ALIGNMENT = 16
+"""Bytes that a tensor's address and every pitch must be a multiple of (cuTensorMapEncodeTiled)."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix, or a batch of them, as the copy engine sees it.
+
+    Attributes
+    ----------
+    name
+        The caller's argument.
+    dtype
+        Element type.
+    extents
+        Elements along the contiguous dimension and along the other one.
+    pitch, batch_pitch
+        Bytes from row to row of the contiguous dimension, and from matrix to matrix (0 where there is only one).
+    batches
+        Matrices; 1 for an operand that every batch index shares.
+    major
+        ``"k"`` or ``"mn"`` for operands; ``"mn"`` for the output (N contiguous).
+    """
+
+    name: str
+    dtype: DType
+    extents: tuple[int, int]
+    pitch: int
+    batch_pitch: int
+    batches: int
+    major: Major
+
+
+@dataclass(frozen=True)
+class MatmulProblem:
+    """``D[m, n] = A[m, k] @ B[k, n]``, for each of `batches` where `batched`."""
+
+    m: int
+    n: int
+    k: int
+    batches: int
+    batched: bool
+    a: Matrix
+    b: Matrix
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations."""
+        return 2 * self.m * self.n * self.k * self.batches
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)
+
+
+def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
+    """Check two operands against each other and choose their majors.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-MM-010`` wrong rank, ``TK-MM-011`` K differs, ``TK-MM-012`` batches differ, ``TK-MM-013`` an operand the copy engine cannot
+        read, each naming the argument, what was given, what is legal, and a way out.
+    """
+    for name, view in (("a", a), ("b", b)):
+        if len(view.shape) not in (2, 3):
+            raise ArgumentError(
+                f"{name} has shape {view.shape}: matmul takes (M, K) @ (K, N) or batches (B, M, K) @ (B, K, N); nearest: "
+                f"{'add an axis, ' + name + '[None, :]' if len(view.shape) == 1 else 'reshape the leading axes into one'}",
+                code="TK-MM-010",
+            )
+    (m, k), (k_b, n) = a.shape[-2:], b.shape[-2:]
+    if k != k_b:
+        hint = " (b looks transposed: pass b.T)" if len(b.shape) == 2 and b.shape[1] == k else ""
+        raise ArgumentError(
+            f"a is {a.shape} and b is {b.shape}: K must agree, but a has K={k} columns and b has K={k_b} rows{hint}", code="TK-MM-011"
+        )
+    batch_a, batch_b = (view.shape[0] if len(view.shape) == 3 else 1 for view in (a, b))
+    if batch_a != batch_b and 1 not in (batch_a, batch_b):
+        raise ArgumentError(
+            f"a is {a.shape} and b is {b.shape}: batches must agree or be 1, but they are {batch_a} and {batch_b}", code="TK-MM-012"
+        )
+    return MatmulProblem(
+        m=m,
+        n=n,
+        k=k,
+        batches=max(batch_a, batch_b) if 0 not in (batch_a, batch_b) else 0,
+        batched=len(a.shape) == 3 or len(b.shape) == 3,
+        a=_operand("a", a, k_axis=-1),
+        b=_operand("b", b, k_axis=-2),
+    )
+
+
+def output_matrix(out: ArrayView) -> Matrix:
+    """Describe an output whose N dimension is contiguous (`store_kind` says whether the copy engine takes it)."""
+    n_stride = out.strides[-1]
+    if n_stride != 1 and out.shape[-1] > 1:
+        raise ArgumentError(
+            f"out has strides {out.strides} (elements): its last dimension must be contiguous. Compute out.T = b.T @ a.T instead, or pass an "
+            f"array in C order",
+            code="TK-MM-014",
+        )
+    size = out.dtype.bytes
+    rows = out.shape[-2]
+    return Matrix(
+        name="out",
+        dtype=out.dtype,
+        extents=(out.shape[-1], rows),
+        pitch=out.strides[-2] * size if rows > 1 else _rounded(out.shape[-1] * size),
+        batch_pitch=_batch_pitch(out),
+        batches=out.shape[0] if len(out.shape) == 3 else 1,
+        major="mn",
+    )
+
+
+def store_kind(address: int, out: Matrix) -> str:
+    """``"tma"`` where the copy engine can write `out`, else ``"direct"``."""
+    return "direct" if (address | out.pitch | out.batch_pitch) % TMA_ALIGNMENT else "tma"
+
+
+def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
+    mn_axis = -3 - k_axis
+    size = view.dtype.bytes
+    batch_pitch = _batch_pitch(view)
+    reasons = []
+    if view.address % TMA_ALIGNMENT:
+        reasons.append(f"its address is {view.address % TMA_ALIGNMENT} bytes past a multiple of {TMA_ALIGNMENT}")
+    if batch_pitch % TMA_ALIGNMENT:
+        reasons.append(f"its matrices are {batch_pitch} bytes apart")
+    choices: tuple[tuple[Major, int, int], ...] = (("k", k_axis, mn_axis), ("mn", mn_axis, k_axis))
+    for major, inner, outer in choices:
+        contiguous = view.strides[inner] == 1 or view.shape[inner] <= 1
+        pitch = view.strides[outer] * size if view.shape[outer] > 1 else _rounded(view.shape[inner] * size)
+        if major == "mn" and size == 1 and view.strides[k_axis] == 1:
+            continue  # a k-major fp8 operand with one column is also mn-major; only the former can be multiplied
+        if contiguous and pitch % TMA_ALIGNMENT == 0 and pitch >= 0 and not reasons:
+            batches = view.shape[0] if len(view.shape) == 3 else 1
+            return Matrix(name, view.dtype, (view.shape[inner], view.shape[outer]), pitch, batch_pitch, batches, major)
+        if contiguous and pitch % TMA_ALIGNMENT:
+            reasons.append(f"its rows are {pitch} bytes apart")
+    if not reasons:
+        reasons.append(f"neither of its last two dimensions is contiguous (strides {view.strides} in elements)")
+    unit = TMA_ALIGNMENT // size
+    raise ArgumentError(
+        f"{name}, {view.dtype} of shape {view.shape}, cannot be read by the copy engine: {'; '.join(reasons)}. TMA needs one contiguous dimension, and "
+        f"addresses and pitches in multiples of {TMA_ALIGNMENT} bytes ({unit} elements). Copy it into an array whose rows are padded to a multiple of "
+        f"{unit} elements and pass the view of the part you need",
+        code="TK-MM-013",
+    )
+
+
+def _batch_pitch(view: ArrayView) -> int:
+    return view.strides[0] * view.dtype.bytes if len(view.shape) == 3 and view.shape[0] > 1 else 0
+
+
+def _rounded(size: int) -> int:
+    return max(TMA_ALIGNMENT, -(-size // TMA_ALIGNMENT) * TMA_ALIGNMENT)
