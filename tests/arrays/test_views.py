@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilekit.arrays import ArrayView, host_array, require_same_place, unit_stride_axis, view_of
+from tilekit.arrays import ArrayView, host_array, require_same_place, view_of
 from tilekit.dtypes import BF16, DTYPES, F16, F32, DType
 from tilekit.errors import ArgumentError
 
@@ -150,7 +150,7 @@ class Interface:
 @pytest.fixture
 def second_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that finds every address on device 1."""
-    monkeypatch.setattr("tilekit.arrays.view._device_of", lambda address, name: ("cuda", 1))
+    monkeypatch.setattr("tilekit.runtime.driver.device_of", lambda address: 1)
 
 
 @pytest.mark.usefixtures("second_device")
@@ -207,28 +207,6 @@ def test_host_array_of_numpy_is_the_array_itself() -> None:
     assert host_array(view_of(array)) is array
     with pytest.raises(ArgumentError, match="cupy on cuda:0"):
         host_array(ArrayView(0, (1,), (1,), F32, ("cuda", 0), "cupy", None))
-
-
-@pytest.mark.parametrize(
-    ("shape", "strides", "axis"),
-    [
-        ((4, 8), (8, 1), -1),
-        ((4, 8), (1, 4), -2),
-        ((4, 1), (1, 7), -1),
-        ((1, 8), (5, 2), -2),
-        ((2, 4, 8), (99, 1, 4), -2),
-    ],
-)
-def test_the_contiguous_axis(shape: tuple[int, ...], strides: tuple[int, ...], axis: int) -> None:
-    """Rows before columns, and an axis of one element is contiguous whatever its stride."""
-    assert unit_stride_axis(ArrayView(0, shape, strides, F32, "cpu", "numpy", None), "a") == axis
-
-
-def test_no_contiguous_axis_is_an_error() -> None:
-    """Strides (16, 2) have no contiguous axis; the message gives shape, strides and the way out."""
-    with pytest.raises(ArgumentError, match=r"a of shape \(4, 8\) has strides \(16, 2\).*contiguous copy") as caught:
-        unit_stride_axis(view_of(np.zeros((4, 16), np.float32)[:, ::2]), "a")
-    assert caught.value.code == "TK-ARRAY-004"
 
 
 def test_mixed_places_name_both_arguments(torch: Any, cupy: Any) -> None:

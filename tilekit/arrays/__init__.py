@@ -8,7 +8,7 @@ whatever made the inputs and before whatever reads the result. An explicit ``str
 inputs are ready there. Arrays that come through plain DLPack are made ready on the legacy default stream.
 """
 
-from tilekit.arrays.checks import overlap, require_output, require_same_place, unit_stride_axis
+from tilekit.arrays.checks import overlap, require_output, require_same_place
 from tilekit.arrays.library import current_stream, empty_like_library, hand_over, resolve_stream
 from tilekit.arrays.view import ArrayView, Device, host_array, view_of
 
@@ -23,6 +23,5 @@ __all__ = [
     "require_output",
     "require_same_place",
     "resolve_stream",
-    "unit_stride_axis",
     "view_of",
 ]

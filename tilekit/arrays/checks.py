@@ -1,4 +1,4 @@
-"""Checks of a call's arrays against each other: place, overlap, layout, and the output that the caller passed in."""
+"""Checks of a call's arrays against each other: place, overlap, and the output that the caller passed in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilekit.arrays.view import AddressInterface, ArrayView
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 
-__all__ = ["overlap", "require_output", "require_same_place", "unit_stride_axis"]
+__all__ = ["overlap", "require_output", "require_same_place"]
 
 _OVERLAP_WORK: Final[Any] = 100_000
 """Candidate solutions after which the exact overlap test gives up, some milliseconds of work."""
@@ -56,27 +56,6 @@ def _byte_range(view: ArrayView) -> tuple[int, int]:
         else:
             high += reach
     return view.address + low * size, view.address + (high + 1) * size
-
-
-def unit_stride_axis(view: ArrayView, name: str) -> int:
-    """Return which of the last two axes is contiguous: -1 (rows are contiguous) or -2 (columns are).
-
-    An axis with one element counts as contiguous; if both are, the answer is -1.
-
-    Raises
-    ------
-    ArgumentError
-        ``TK-ARRAY-004`` if neither is: no copy engine reads single scattered elements.
-    """
-    if view.strides[-1] == 1 or view.shape[-1] == 1:
-        return -1
-    if view.strides[-2] == 1 or view.shape[-2] == 1:
-        return -2
-    raise ArgumentError(
-        f"{name} of shape {tuple(view.shape)} has strides {tuple(view.strides)}: one of its last two axes must have "
-        f"stride 1; pass a contiguous copy of {name} or its transpose",
-        code="TK-ARRAY-004",
-    )
 
 
 def require_same_place(named: Sequence[tuple[str, ArrayView]]) -> None:

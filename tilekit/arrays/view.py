@@ -209,21 +209,13 @@ def _view_cuda_interface(array: Any, name: str) -> ArrayView:
     shape = tuple(interface["shape"])
     byte_strides = interface.get("strides")
     strides = dlpack.c_strides(shape) if byte_strides is None else _in_elements(byte_strides, dtype.bytes, name)
-    return ArrayView(
-        address, shape, strides, dtype, _device_of(address, name), _root(type(array)), array, not read_only
-    )
+    return ArrayView(address, shape, strides, dtype, _device_of(address), _root(type(array)), array, not read_only)
 
 
-def _device_of(address: int, name: str) -> Device:
-    from cuda.bindings import driver
+def _device_of(address: int) -> Device:
+    from tilekit.runtime import driver
 
-    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    result, ordinal = driver.cuPointerGetAttribute(attribute, address)
-    if result != driver.CUresult.CUDA_SUCCESS:
-        raise ArgumentError(
-            f"{name}: the driver knows no device memory at {address:#x} ({result.name})", code="TK-ARRAY-003"
-        )
-    return _CUDA[int(ordinal)]
+    return _CUDA[driver.device_of(address)]
 
 
 _ADAPTERS: Final[dict[type, Callable[[Any, str], ArrayView]]] = {

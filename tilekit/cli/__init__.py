@@ -1,1 +1,5 @@
 """The ``tilekit`` command."""
+
+from tilekit.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,76 @@
+"""Host time: what a call costs the CPU, for shapes so small that the GPU waits for it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilekit.bench.machine import Machine
+from tilekit.bench.workload import MatmulWorkload
+
+__all__ = ["HostTimes", "measure_host"]
+
+_BATCHES = 25
+_CALLS = 200
+"""Calls between two synchronisations: fewer than the driver queues before it makes the host wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostTimes:
+    """Microseconds a call, by what was called."""
+
+    shape: str
+    us: dict[str, float]
+
+
+def measure_host(machine: Machine, workload: MatmulWorkload | None = None) -> HostTimes:
+    """Time a bound plan, tilekit's array call with and without ``out=``, and the library's own call.
+
+    Parameters
+    ----------
+    machine : Machine
+    workload : MatmulWorkload, optional
+        64x64x64 in bf16 if not given.
+    """
+    import tilekit
+
+    workload = workload or MatmulWorkload(64, 64, 64)
+    a, b = (
+        workload.cut(operand, machine.normal(*workload.stored(operand), seed))
+        for seed, operand in enumerate(("a", "b"))
+    )
+    out = machine.empty(workload.out_shape, workload.out_dtype)
+    kernel = tilekit.compile(
+        tilekit.MatmulSpec(
+            workload.a_dtype,
+            workload.b_dtype,
+            workload.out_dtype,
+            workload.a_major,
+            workload.b_major,
+            batched=workload.batch is not None,
+        )
+    )
+    calls: dict[str, Callable[[], Any]] = {
+        "plan()": kernel.bind(a, b, out),
+        "tilekit.matmul(a, b, out=c)": lambda: tilekit.matmul(a, b, out=out),
+        "tilekit.matmul(a, b)": lambda: tilekit.matmul(a, b, out_dtype=workload.out_dtype),
+        f"{machine.library.split()[0]}.matmul(a, b, out=c)": lambda: machine.matmul(a, b, out),
+    }
+    return HostTimes(workload.label, {name: _call_us(call, machine) for name, call in calls.items()})
+
+
+def _call_us(call: Callable[[], Any], machine: Machine) -> float:
+    for _ in range(_CALLS):
+        call()
+    machine.synchronize()
+    batches = []
+    for _ in range(_BATCHES):
+        start = time.perf_counter()
+        for _ in range(_CALLS):
+            call()
+        batches.append((time.perf_counter() - start) / _CALLS)
+        machine.synchronize()
+    return statistics.median(batches) * 1e6

@@ -1,0 +1,251 @@
+"""What the harness asks of an array library on a GPU: data, a reference product, graphs and device time."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilekit.dtypes import DType
+from tilekit.errors import DriverError
+from tilekit.runtime import driver
+
+__all__ = ["CupyMachine", "Machine", "TorchMachine", "find_machine", "require_machine"]
+
+
+class Machine(Protocol):
+    """A GPU, driven through one array library. All work goes to the library's current stream."""
+
+    library: str
+    """Name and version of the library."""
+    device: str
+    """Name of the GPU."""
+    uuid: str
+    """``GPU-...``, as NVML and nvidia-smi know it."""
+    capability: tuple[int, int]
+    """Compute capability."""
+    l2_bytes: int
+
+    def normal(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
+        """Return standard normal values rounded to ``dtype``, C-ordered."""
+        ...
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Any:
+        """Return a device copy of a host array of one of tilekit's element types."""
+        ...
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        """Return a host copy in float64."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        """Return a new array, C-ordered."""
+        ...
+
+    def poison(self, array: Any) -> None:
+        """Set every bit of the array, which is NaN in every floating-point format that tilekit knows."""
+        ...
+
+    def matmul(self, a: Any, b: Any, out: Any) -> None:
+        """Compute the library's own product into ``out``, by its default choice of algorithm."""
+        ...
+
+    def relative_error(self, a: Any, b: Any, out: Any) -> float:
+        """Return the Frobenius norm of ``out - a @ b`` over that of ``a @ b``, the product taken in float32."""
+        ...
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Capture ``work`` in a CUDA graph and return its replay."""
+        ...
+
+    def time(self, replay: Callable[[], None], count: int) -> float:
+        """Return the device seconds of ``count`` replays, and wait for them."""
+        ...
+
+    def light_load(self, seconds: float) -> None:
+        """Keep the card lightly busy, so that its clock comes up without heating it."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        ...
+
+
+def find_machine() -> Machine | None:
+    """Return torch's GPU, else CuPy's, else None."""
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        if torch.cuda.is_available():
+            return TorchMachine(torch)
+    if importlib.util.find_spec("cupy") is not None:
+        import cupy
+
+        try:
+            if cupy.cuda.runtime.getDeviceCount() > 0:
+                return CupyMachine(cupy)
+        except cupy.cuda.runtime.CUDARuntimeError:
+            return None
+    return None
+
+
+def require_machine() -> Machine:
+    """Return the GPU that :func:`find_machine` finds.
+
+    Raises
+    ------
+    DriverError
+        ``TK-BENCH-002`` saying what is missing.
+    """
+    machine = find_machine()
+    if machine is None:
+        why = driver.why_unavailable() or "a GPU is here, but neither torch nor CuPy: pip install torch or cupy-cuda13x"
+        raise DriverError(f"benchmarks need a GPU: {why}", code="TK-BENCH-002")
+    return machine
+
+
+class TorchMachine:
+    """The current CUDA device of torch."""
+
+    def __init__(self, torch: Any) -> None:
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.torch = torch
+        self.library = f"torch {torch.__version__}"
+        self.device = str(properties.name)
+        self.uuid = f"GPU-{properties.uuid}"
+        self.capability = (int(properties.major), int(properties.minor))
+        self.l2_bytes = int(properties.L2_cache_size)
+
+    def normal(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
+        generator = self.torch.Generator(device="cuda").manual_seed(seed)
+        values = self.torch.randn(shape, generator=generator, device="cuda", dtype=self.torch.float32)
+        return values.to(self._type(dtype))
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Any:
+        # Through the bits: torch does not know ml_dtypes.
+        bits = np.ascontiguousarray(values).view(f"u{values.itemsize}")
+        tensor = self.torch.from_numpy(bits).cuda()
+        return tensor.view(getattr(self.torch, values.dtype.name))
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(array.double().cpu().numpy())
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        return self.torch.empty(shape, device="cuda", dtype=self._type(dtype))
+
+    def poison(self, array: Any) -> None:
+        array.view(self.torch.uint8).fill_(0xFF)
+
+    def matmul(self, a: Any, b: Any, out: Any) -> None:
+        if a.element_size() > 1:
+            self.torch.matmul(a, b, out=out)
+            return
+        one = self._one()
+        self.torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)
+
+    def relative_error(self, a: Any, b: Any, out: Any) -> float:
+        expected = a.float() @ b.float()
+        return float((out.float() - expected).norm() / expected.norm())
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            work()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+    def time(self, replay: Callable[[], None], count: int) -> float:
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(count):
+            replay()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3
+
+    def light_load(self, seconds: float) -> None:
+        scratch = self.torch.empty(1 << 20, device="cuda", dtype=self.torch.uint8)
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            scratch.fill_(1)
+            self.synchronize()
+
+    def synchronize(self) -> None:
+        self.torch.cuda.synchronize()
+
+    def _type(self, dtype: DType) -> Any:
+        return getattr(self.torch, dtype.long_name)
+
+    def _one(self) -> Any:
+        if not hasattr(self, "_scale"):
+            self._scale = self.torch.ones((), device="cuda")
+        return self._scale
+
+
+class CupyMachine:
+    """The current device of CuPy."""
+
+    def __init__(self, cupy: Any) -> None:
+        runtime = cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(runtime.getDevice())
+        digits = bytes(properties["uuid"]).hex()
+        self.cupy = cupy
+        self.library = f"cupy {cupy.__version__}"
+        self.device = properties["name"].decode()
+        self.uuid = "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
+        self.capability = (int(properties["major"]), int(properties["minor"]))
+        self.l2_bytes = int(properties["l2CacheSize"])
+
+    def normal(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
+        return self.cupy.random.RandomState(seed).standard_normal(shape, dtype=np.float32).astype(dtype.numpy)
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Any:
+        return self.cupy.asarray(values)
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(self.cupy.asnumpy(array.astype(np.float64)))
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        return self.cupy.empty(shape, dtype=dtype.numpy)
+
+    def poison(self, array: Any) -> None:
+        array.view(np.uint8).fill(0xFF)
+
+    def matmul(self, a: Any, b: Any, out: Any) -> None:
+        self.cupy.matmul(a, b, out=out)
+
+    def relative_error(self, a: Any, b: Any, out: Any) -> float:
+        expected = self.cupy.matmul(a.astype(np.float32), b.astype(np.float32))
+        norm = self.cupy.linalg.norm
+        return float(norm((out.astype(np.float32) - expected).ravel()) / norm(expected.ravel()))
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        stream = self.cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            work()
+            graph = stream.end_capture()
+        replay: Callable[[], None] = graph.launch
+        return replay
+
+    def time(self, replay: Callable[[], None], count: int) -> float:
+        start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        start.record()
+        for _ in range(count):
+            replay()
+        end.record()
+        end.synchronize()
+        return float(self.cupy.cuda.get_elapsed_time(start, end)) / 1e3
+
+    def light_load(self, seconds: float) -> None:
+        scratch = self.cupy.empty(1 << 20, dtype=np.uint8)
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            scratch.fill(1)
+            self.synchronize()
+
+    def synchronize(self) -> None:
+        self.cupy.cuda.runtime.deviceSynchronize()

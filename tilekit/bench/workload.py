@@ -1,0 +1,213 @@
+"""A matmul to run: shape and types, random operands, and the float64 result that any answer is held to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import numpy as np
+
+from tilekit.dtypes import BF16, E4M3, E5M2, F32, DType
+from tilekit.errors import ArgumentError
+
+__all__ = ["Accuracy", "MatmulWorkload", "Operands"]
+
+_Array = np.ndarray[Any, Any]
+
+_ACCUMULATION: Final = {16: 2.0**-17, 8: 2.0**-11}
+"""Error of a sum over the sum of its terms' magnitudes, by operand bits: f32 for 16-bit operands, and for 8-bit
+operands the shorter sums of Hopper's tensor cores (about 14 bits)."""
+
+_ACTIVATION_ERROR: Final = 2.0**-10
+"""Of ``tanh.approx`` (PTX ISA: 2^-11), with what is computed around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The arrays of one call; ``bias`` is None where there is none."""
+
+    a: Any
+    b: Any
+    bias: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far an answer is from float64.
+
+    Attributes
+    ----------
+    relative : float
+        Frobenius norm of the difference over that of the reference; NaN if anything is NaN.
+    largest : float
+        Largest absolute difference.
+    worst : float
+        Largest difference over its own limit; the answer is right up to 1.
+    """
+
+    relative: float
+    largest: float
+    worst: float
+
+    @property
+    def right(self) -> bool:
+        """Whether every element is within its limit (NaN never is)."""
+        return self.worst <= 1
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulWorkload:
+    """``(M, K) @ (K, N)``, with a batch dimension in front of all three where ``batch`` is given.
+
+    Attributes
+    ----------
+    m, n, k : int
+    batch : int or None
+    a_dtype, b_dtype, out_dtype : DType
+    a_major, b_major : "k" or "mn"
+        The contiguous dimension: ``b_major="k"`` is the transposed view of a C-ordered (N, K) array.
+    bias : bool
+        Whether a vector of N values is added.
+    activation : str or None
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int | None = None
+    a_dtype: DType = BF16
+    b_dtype: DType = BF16
+    out_dtype: DType = BF16
+    a_major: str = "k"
+    b_major: str = "k"
+    bias: bool = False
+    activation: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k", "batch"):
+            extent = getattr(self, name)
+            if extent is not None and extent < 1:
+                raise ArgumentError.of(name, extent, legal="a whole number from 1 on", nearest=1, code="TK-BENCH-001")
+        for name in ("a_major", "b_major"):
+            if getattr(self, name) not in ("k", "mn"):
+                raise ArgumentError.of(name, getattr(self, name), legal="'k' or 'mn'", code="TK-BENCH-001")
+
+    @classmethod
+    def parse(cls, shape: str, like: Self | None = None) -> Self:
+        """Read ``MxNxK`` or ``BxMxNxK``; everything but the shape is taken from ``like``."""
+        if not re.fullmatch(r"\d+(x\d+){2,3}", shape):
+            raise ArgumentError.of(
+                "shape", shape, legal="MxNxK or BxMxNxK", nearest="4096x4096x4096", code="TK-BENCH-001"
+            )
+        *batch, m, n, k = (int(extent) for extent in shape.split("x"))
+        base = cls(1, 1, 1) if like is None else like
+        return replace(base, m=m, n=n, k=k, batch=batch[0] if batch else None)
+
+    @property
+    def label(self) -> str:
+        """The shape as :meth:`parse` reads it."""
+        return "x".join(str(extent) for extent in (self.batch, self.m, self.n, self.k) if extent is not None)
+
+    @property
+    def kind(self) -> str:
+        """Types, majors and fused functions in a few words."""
+        inputs = self.a_dtype.name if self.a_dtype is self.b_dtype else f"{self.a_dtype}·{self.b_dtype}"
+        fused = "".join(f" +{name}" for name in ("bias" if self.bias else None, self.activation) if name)
+        return f"{inputs}→{self.out_dtype} {self.a_major}/{self.b_major}{fused}"
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * (self.batch or 1) * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result."""
+        a, b = self.m * self.k * self.a_dtype.bytes, self.k * self.n * self.b_dtype.bytes
+        return (self.batch or 1) * (a + b + self.m * self.n * self.out_dtype.bytes)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (self.m, self.n) if self.batch is None else (self.batch, self.m, self.n)
+
+    def stored(self, operand: str) -> tuple[tuple[int, ...], DType]:
+        """Return the C-ordered shape that operand ``"a"`` or ``"b"`` is cut from, and its type.
+
+        Rows are padded to 16 bytes, as the copy engine needs them and as any library likes them.
+        """
+        outer, inner = self._outer_inner(operand)
+        dtype = self.a_dtype if operand == "a" else self.b_dtype
+        step = 16 // dtype.bytes
+        shape = (outer, -(-inner // step) * step)
+        return (shape if self.batch is None else (self.batch, *shape)), dtype
+
+    def cut(self, operand: str, stored: Any) -> Any:
+        """Return the operand as a view of what :meth:`stored` describes: padding off, transposed if K comes first."""
+        values = stored[..., : self._outer_inner(operand)[1]]
+        rows_are_outer = (self.a_major == "k") if operand == "a" else (self.b_major == "mn")
+        return values if rows_are_outer else values.swapaxes(-1, -2)
+
+    def _outer_inner(self, operand: str) -> tuple[int, int]:
+        extent, major = (self.m, self.a_major) if operand == "a" else (self.n, self.b_major)
+        return (extent, self.k) if major == "k" else (self.k, extent)
+
+    def operands(self, seed: int) -> Operands:
+        """Return standard normal operands as NumPy arrays, laid out as the majors say."""
+        random = np.random.default_rng(seed)
+        arrays = []
+        for operand in ("a", "b"):
+            shape, dtype = self.stored(operand)
+            arrays.append(self.cut(operand, random.standard_normal(shape, dtype=np.float32).astype(dtype.numpy)))
+        bias = random.standard_normal(self.n, dtype=np.float32) if self.bias else None
+        return Operands(arrays[0], arrays[1], bias)
+
+    def accuracy(self, operands: Operands, out: _Array) -> Accuracy:
+        """Compare an answer with float64, each element against the error its own sum may have.
+
+        Parameters
+        ----------
+        operands : Operands
+            NumPy arrays.
+        out : numpy.ndarray
+            The answer, of any floating-point type.
+        """
+        a, b = operands.a.astype(np.float64), operands.b.astype(np.float64)
+        expected: _Array = a @ b
+        limit = (np.abs(a) @ np.abs(b)) * _ACCUMULATION[self.a_dtype.bits]
+        if operands.bias is not None:
+            expected += operands.bias.astype(np.float64)
+        if self.activation is not None:
+            limit = 1.2 * limit + _ACTIVATION_ERROR * np.abs(expected)
+            expected = _activate(expected, self.activation)
+        limit += self.out_dtype.epsilon * np.abs(expected) + 1e-30
+        difference = out.astype(np.float64) - expected
+        scale = float(np.linalg.norm(expected))
+        return Accuracy(
+            relative=float(np.linalg.norm(difference)) / scale if scale else float(np.linalg.norm(difference)),
+            largest=float(np.max(np.abs(difference))),
+            worst=float(np.max(np.abs(difference) / limit)),
+        )
+
+    @property
+    def error_limit(self) -> float:
+        """Largest relative (Frobenius) error that a right answer has, for checks that look at whole arrays."""
+        accumulation = 2e-3 if self.a_dtype in (E4M3, E5M2) else 2e-5
+        return max(self.out_dtype.epsilon, accumulation) if self.out_dtype is not F32 else accumulation
+
+
+def _activate(values: _Array, activation: str) -> _Array:
+    if activation == "relu":
+        rectified: _Array = np.maximum(values, 0)
+        return rectified
+    if activation == "gelu":
+        inner: _Array = np.tanh(np.sqrt(2 / np.pi) * (values + 0.044715 * values**3))
+        gelu: _Array = 0.5 * values * (1 + inner)
+        return gelu
+    if activation == "silu":
+        # x sigmoid(x), with the sigmoid as a tanh so that large negative values do not overflow.
+        half: _Array = np.tanh(values / 2)
+        silu: _Array = values * (0.5 + 0.5 * half)
+        return silu
+    raise ArgumentError.of("activation", activation, legal="relu, gelu, silu or None", code="TK-BENCH-001")

@@ -1,0 +1,58 @@
+"""The commands, and what ``tilekit --help`` says of them. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import typer
+
+from tilekit.cli import bench, doctor, dump, listing, run
+
+__all__ = ["app", "main"]
+
+_HELP = """
+Structured GPU kernels from hand-written assembly, run on your GPU or on the built-in emulator.
+
+- `tilekit run matmul`: 512x512x512 in bf16, checked against float64
+
+- `tilekit run matmul --m 4096 --bias`: another shape, and a fused bias
+
+- `tilekit dump matmul --what ptx`: the kernel's text, each line tagged with its role and Python line
+
+- `tilekit bench matmul`: against cuBLAS on this GPU
+
+- `tilekit doctor`: what is installed, what it can do, what is missing
+
+Exit codes: 0 all well, 1 a wrong result or a finding, 2 bad usage, 3 the machine lacks something.
+"""
+
+app = typer.Typer(
+    help=_HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.run)
+app.command("dump")(dump.dump)
+app.command("bench")(bench.bench)
+app.command("doctor")(doctor.doctor)
+app.command("list")(listing.list_kernels)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import tilekit
+
+        typer.echo(f"tilekit {tilekit.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=_version),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; the console script's entry point."""
+    app(prog_name="tilekit")

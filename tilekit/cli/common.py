@@ -1,0 +1,195 @@
+"""What the commands share: exit codes, how an error looks, the options that describe a matmul, and tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from tilekit.bench.workload import MatmulWorkload
+    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.spec import MatmulSpec
+
+OK: Final = 0
+WRONG: Final = 1
+USAGE: Final = 2
+MISSING: Final = 3
+
+Kernel = Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel family; `tilekit list` shows them.")]
+Dtype = Annotated[str, typer.Option(help="Operand type: bf16, f16, e4m3 or e5m2; two as 'e4m3,e5m2' for A and B.")]
+OutDtype = Annotated[
+    str | None, typer.Option(help="Result type: bf16, f16 or f32. Default: the operands', bf16 for 8-bit operands.")
+]
+AMajor = Annotated[str, typer.Option(help="Contiguous dimension of A: k, or mn for a transposed A.")]
+BMajor = Annotated[str, typer.Option(help="Contiguous dimension of B: k (an (N, K) array transposed), or mn.")]
+Bias = Annotated[bool, typer.Option("--bias", help="Add a float32 vector of N values.")]
+Activation = Annotated[str | None, typer.Option(help="relu, gelu (tanh form) or silu, applied last.")]
+TargetName = Annotated[str, typer.Option(help="Architecture to build for.")]
+Tile = Annotated[
+    str | None, typer.Option(metavar="MxN", help="Output tile of a CTA, for example 128x256. Default: chosen by shape.")
+]
+Cluster = Annotated[str | None, typer.Option(metavar="MxN", help="CTAs of a cluster along M and N, for example 2x1.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+@contextmanager
+def presented(as_json: bool = False) -> Iterator[None]:
+    """Turn the errors that tilekit raises on purpose into one message and the exit code of their kind."""
+    try:
+        yield
+    except Exception as error:
+        exit_code = _exit_code(error)
+        if exit_code is None:
+            raise
+        fail(error, exit_code, as_json)
+
+
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code of an error's kind; None for what no one raised on purpose."""
+    from tilekit import errors
+    from tilekit.emulator.errors import EmulatorError
+
+    if isinstance(error, errors.KernelFault | EmulatorError):
+        return WRONG
+    if isinstance(error, errors.ArgumentError | errors.ConfigError | errors.EmulationTooLong):
+        return USAGE
+    if isinstance(error, errors.AssemblerNotFound | errors.DriverError):
+        return MISSING
+    return WRONG if isinstance(error, errors.TilekitError) else None
+
+
+def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
+    """Print an error, in red on stderr or as a JSON object on stdout, and exit."""
+    code = getattr(error, "code", type(error).__name__)
+    message = getattr(error, "message", str(error))
+    if as_json:
+        typer.echo(json.dumps({"error": message, "code": code, "exit": exit_code}))
+    else:
+        typer.secho(f"error [{code}]", fg="red", bold=True, err=True)
+        typer.secho(message, fg="red", err=True)
+    raise typer.Exit(exit_code)
+
+
+def require_family(kernel: str) -> None:
+    """Check that there is a kernel family of this name."""
+    from tilekit.errors import ArgumentError
+    from tilekit.kernels.registry import families
+
+    known = families()
+    if kernel not in known:
+        import difflib
+
+        nearest = difflib.get_close_matches(kernel, known, n=1)
+        raise ArgumentError.of(
+            "KERNEL", kernel, legal=", ".join(known), nearest=nearest[0] if nearest else None, code="TK-CLI-001"
+        )
+
+
+def workload_of(
+    shape: tuple[int, int, int],
+    batch: int | None,
+    dtype: str,
+    out_dtype: str | None,
+    a_major: str,
+    b_major: str,
+    bias: bool,
+    activation: str | None,
+) -> MatmulWorkload:
+    """Build the workload that the options describe."""
+    from tilekit.bench.workload import MatmulWorkload
+    from tilekit.dtypes import BF16, as_dtype
+    from tilekit.errors import ArgumentError
+
+    names = dtype.split(",")
+    if len(names) > 2:
+        raise ArgumentError.of("--dtype", dtype, legal="one type, or two as A,B", nearest=",".join(names[:2]))
+    a_dtype, b_dtype = as_dtype(names[0], "--dtype"), as_dtype(names[-1], "--dtype")
+    default = a_dtype if a_dtype.bits > 8 else BF16
+    return MatmulWorkload(
+        *shape,
+        batch=batch,
+        a_dtype=a_dtype,
+        b_dtype=b_dtype,
+        out_dtype=default if out_dtype is None else as_dtype(out_dtype, "--out-dtype"),
+        a_major=a_major,
+        b_major=b_major,
+        bias=bias,
+        activation=activation,
+    )
+
+
+def spec_of(workload: MatmulWorkload) -> MatmulSpec:
+    """Return the kernel specification of a workload."""
+    from tilekit.dtypes import F32
+    from tilekit.epilogue.functions import ElementwiseSpec
+    from tilekit.kernels.matmul.spec import MatmulSpec
+
+    return MatmulSpec(
+        workload.a_dtype,
+        workload.b_dtype,
+        workload.out_dtype,
+        workload.a_major,  # type: ignore[arg-type]  # the spec checks what the option said
+        workload.b_major,  # type: ignore[arg-type]
+        batched=workload.batch is not None,
+        functions=ElementwiseSpec(
+            bias=F32 if workload.bias else None,
+            activation=workload.activation,  # type: ignore[arg-type]
+        ),
+    )
+
+
+def config_of(workload: MatmulWorkload, target: str, tile: str | None, cluster: str | None) -> MatmulConfig:
+    """Return the config that the heuristic picks for a shape, with tile and cluster replaced where given.
+
+    A tile alone takes the warpgroups and the cluster of the best candidate that has it, else two consumer warpgroups
+    where the tile has rows for them, and no cluster.
+    """
+    from dataclasses import replace
+
+    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.picker import ranked
+    from tilekit.targets import target as chip_named
+
+    chip, spec = chip_named(target), spec_of(workload)
+    m, n, k = workload.m, workload.n, workload.k
+    best = [estimate.config for estimate in ranked(spec, chip, m=m, n=n, k=k, batches=workload.batch or 1)]
+    config = best[0]
+    if tile is not None:
+        wanted = pair(tile, "--tile")
+        plain = MatmulConfig(tile=wanted, cluster=(1, 1), consumers=1 if wanted[0] < 128 else 2)
+        config = next((candidate for candidate in best if candidate.tile == wanted), plain)
+    if cluster is not None:
+        config = replace(config, cluster=pair(cluster, "--cluster"))
+    config.check(chip, spec)
+    return config
+
+
+def pair(text: str, option: str) -> tuple[int, int]:
+    """Read ``MxN``."""
+    from tilekit.errors import ArgumentError
+
+    found = re.fullmatch(r"(\d+)x(\d+)", text)
+    if found is None:
+        numbers = re.findall(r"\d+", text)
+        nearest = "x".join(numbers) if len(numbers) == 2 else None
+        raise ArgumentError.of(option, text, legal="two whole numbers as MxN", nearest=nearest, code="TK-CLI-002")
+    return int(found[1]), int(found[2])
+
+
+def print_facts(title: str, facts: Mapping[str, Any]) -> None:
+    """Print a table of names and values."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, value if isinstance(value, Text) else str(value))
+    Console().print(table)

@@ -1,0 +1,92 @@
+"""``tilekit dump``: everything about a kernel, without running it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tilekit.cli import common
+
+_FILES = {"ptx": "{name}.ptx", "isa": "{name}.sass", "resources": "{name}.resources.json", "explain": "{name}.txt"}
+
+
+def dump(
+    kernel: common.Kernel,
+    what: Annotated[
+        str,
+        typer.Option(help="explain (roles, memory map, barriers), ptx, isa (SASS), resources (from ptxas), or all."),
+    ] = "explain",
+    out: Annotated[Path | None, typer.Option(help="Folder to write files into, instead of printing.")] = None,
+    dtype: common.Dtype = "bf16",
+    out_dtype: common.OutDtype = None,
+    a_major: common.AMajor = "k",
+    b_major: common.BMajor = "k",
+    bias: common.Bias = False,
+    activation: common.Activation = None,
+    batched: Annotated[bool, typer.Option("--batched", help="The kernel of batched products.")] = False,
+    target: common.TargetName = "sm_90a",
+    tile: common.Tile = None,
+    cluster: common.Cluster = None,
+    as_json: common.Json = False,
+) -> None:
+    """Build KERNEL for a target and show it: no GPU is needed, isa and resources need ptxas.
+
+    The config is the one picked for a large product unless --tile or --cluster say otherwise.
+
+    Examples: `tilekit dump matmul`; `tilekit dump matmul --what ptx | less`;
+    `tilekit dump matmul --what all --out kernels`.
+    """
+    with common.presented(as_json):
+        import tilekit
+        from tilekit.errors import ArgumentError
+
+        common.require_family(kernel)
+        if what not in (*_FILES, "all"):
+            import difflib
+
+            nearest = difflib.get_close_matches(what, _FILES, n=1)
+            legal = f"{', '.join(_FILES)}, all"
+            raise ArgumentError.of(
+                "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
+            )
+        batch = 1 if batched else None
+        shape = (4096, 4096, 4096)
+        workload = common.workload_of(shape, batch, dtype, out_dtype, a_major, b_major, bias, activation)
+        config = common.config_of(workload, target, tile, cluster)
+        built = tilekit.compile(common.spec_of(workload), target=target, config=config)
+        parts = {part: _part(built, part) for part in (_FILES if what == "all" else (what,))}
+    if out is not None:
+        files = _write(out, built.name, parts)
+        typer.echo(json.dumps({"files": files}) if as_json else "\n".join(files))
+    elif as_json:
+        typer.echo(json.dumps({"name": built.name, "config": str(config), "target": target, **parts}))
+    else:
+        for part, content in parts.items():
+            if len(parts) > 1:
+                typer.secho(f"---- {part} ----", bold=True)
+            typer.echo(content if isinstance(content, str) else json.dumps(content, indent=1))
+
+
+def _part(built: Any, part: str) -> Any:
+    if part == "explain":
+        return built.explain()
+    return asdict(built.resources) if part == "resources" else getattr(built, part)
+
+
+def _write(folder: Path, name: str, parts: dict[str, Any]) -> list[str]:
+    from tilekit.errors import ArgumentError
+
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for part, content in parts.items():
+            path = folder / _FILES[part].format(name=name)
+            path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1) + "\n")
+            written.append(str(path))
+    except OSError as error:
+        raise ArgumentError(f"--out {folder} cannot be written: {error.strerror}", code="TK-CLI-006") from None
+    return written
