@@ -21,14 +21,19 @@ SMALL_KERNEL = """\
 .minnctapersm 1
 {
   .reg .u64 %address;
-  .reg .u32 %v, %s;
+  .reg .u32 %v, %s, %cta;
+  .reg .pred %first;
   setmaxnreg.dec.sync.aligned.u32 24;
   ld.param.u64 %address, [out];
   ld.param.u32 %v, [value];
   bar.sync 1, 384;
+  mov.u32 %s, %tid.x;
+  mov.u32 %cta, %ctaid.x;
+  or.b32 %s, %s, %cta;
+  setp.eq.u32 %first, %s, 0;
   mov.u32 %s, scratch;
-  st.shared.u32 [%s], %v;
-  st.global.u32 [%address], %v;  //@ store Storer.store tile_io/store.py:12
+  @%first st.shared.u32 [%s], %v;
+  @%first st.global.u32 [%address], %v;  //@ store Storer.store tile_io/store.py:12
   ret;
 }
 """
@@ -43,7 +48,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small_kernel() -> str:
-    """PTX of one entry, `small(u64 out, u32 value)`, which writes the value; 384 threads a CTA."""
+    """PTX of one entry, `small(u64 out, u32 value)`, whose first thread writes the value; 384 threads."""
     return SMALL_KERNEL
 
 

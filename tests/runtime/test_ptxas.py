@@ -60,7 +60,7 @@ def test_rejection_names_the_ptx_line_and_the_python_line(small_kernel: str) -> 
     text = str(caught.value)
     number = next(i for i, line in enumerate(broken.splitlines(), 1) if "globl" in line)
     assert f"line {number}: Unknown modifier '.globl'" in text
-    assert "st.globl.u32 [%address], %v;" in text
+    assert "@%first st.globl.u32 [%address], %v;" in text
     assert "emitted by Storer.store at tile_io/store.py:12, role store" in text
     assert caught.value.code == "TK-ASM-001"
     assert "Ptx assembly aborted" in caught.value.log

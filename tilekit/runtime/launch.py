@@ -21,7 +21,7 @@ _LOAD_REMEDY = {
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "the image is for another architecture than the device's",
     "CUDA_ERROR_INVALID_IMAGE": "the assembler may be newer than the driver: choose an older one with TILEKIT_PTXAS",
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "the text's .version is newer than the driver",
-    "CUDA_ERROR_INVALID_PTX": "see the log above",
+    "CUDA_ERROR_INVALID_PTX": "the log follows",
 }
 # A launch into the default stream from a thread with no context, or with another device's, answers one of these.
 _WRONG_CONTEXT = ("CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE")
