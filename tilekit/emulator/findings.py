@@ -123,7 +123,7 @@ def _memory(race: Race, symbols: SymbolMap, dynamic_base: int) -> str:
     if memory.cta is None:
         return f"{memory.name}+{low:#x}..{high:#x}"
     place = f"{memory.name} of CTA {memory.cta}, bytes {low:#x}..{high:#x}"
-    name = symbols.name(low - dynamic_base, high - dynamic_base)
+    name = symbols.name(low - dynamic_base)
     return f"{name} ({place})" if name else place
 
 
@@ -165,7 +165,7 @@ def _unwaited_barrier(operation: Operation, later: Access) -> tuple[str, str]:
     before = f" before it issued the {_unit(later)}" if isinstance(later.party, Operation) else ""
     name = operation.completes.name
     return (
-        f"no wait for {name}{before} by {who.actor}, on which the {operation.unit} completes",
+        f"no wait for {name} by {who.actor}{before}; the {operation.unit} completes on it",
         f"wait on {name} before touching what it announces, with the parity of that phase",
     )
 
@@ -177,7 +177,7 @@ def _unwaited_group(operation: Operation, second: Agent) -> tuple[str, str]:
     committed = "" if operation.groups.epoch > operation.epoch else ", whose group is not even committed"
     if second is operation.agent:
         return (
-            f"no {wait} between the {operation.unit}{committed} and the access that follows it",
+            f"no {wait} by {second.actor} between the {operation.unit}{committed} and the access that follows it",
             f"execute {wait} before using the memory of the {operation.unit} again",
         )
     told = f", which arrived on {released} before the {operation.unit} was known complete" if released else ""
@@ -191,12 +191,12 @@ def _overtaken(operation: Operation, agent: Agent) -> tuple[str, str]:
     if operation.groups is not None:
         wait = operation.groups.waits_with
         return (
-            f"no {wait} between the issue of the {operation.unit} and the access by {agent.actor} that follows it",
+            f"no {wait} by {agent.actor} between the issue of the {operation.unit} and its access that follows",
             f"execute {wait} first: the {operation.unit} may still be under way",
         )
     name = operation.completes.name if operation.completes is not None else "its completion"
     return (
-        f"no wait for {name} between the issue of the {operation.unit} and the access by {agent.actor} that follows it",
+        f"no wait for {name} by {agent.actor} between the issue of the {operation.unit} and its access that follows",
         f"wait on {name} first: the {operation.unit} may still be under way",
     )
 

@@ -59,7 +59,7 @@ class Race:
     memory
         Where.
     lo, hi
-        Addresses of the first byte in common, and of the byte after the last within the same 8 KiB.
+        Addresses of the first byte in common and of the byte after the last.
     earlier, later
         The accesses, in the order in which the emulator met them.
     unfenced
@@ -281,6 +281,7 @@ class Memory:
         pages = self._pages
         identity = party.identity
         write, asynchronous = kind & _WRITE, kind & _ASYNC
+        later = party, epoch, kind, instruction
         for offset, shift, mask in pieces:
             number = first_page + offset
             page = pages.get(number)
@@ -294,14 +295,14 @@ class Memory:
             for record in page.writes:
                 if clock.get(record.identity, 0) < record.epoch:
                     if record.mask & mask and not record.kind & kind & _ATOMIC:
-                        self._report(number, page, record, mask, party, epoch, kind, instruction, unfenced=False)
+                        self._report(record, mask, page, first_page, pieces, later, False)
                 elif (
                     asynchronous
                     and not record.kind & _ASYNC
                     and fenced.get(record.identity, 0) < record.epoch
                     and record.mask & mask
                 ):
-                    self._report(number, page, record, mask, party, epoch, kind, instruction, unfenced=True)
+                    self._report(record, mask, page, first_page, pieces, later, True)
             if write:
                 for records in page.reads.values():
                     for record in records:
@@ -310,42 +311,56 @@ class Memory:
                             and record.mask & mask
                             and not record.kind & kind & _ATOMIC
                         ):
-                            self._report(number, page, record, mask, party, epoch, kind, instruction, unfenced=False)
+                            self._report(record, mask, page, first_page, pieces, later, False)
                 _record_write(page, mask, party, identity, epoch, kind, instruction, clock)
             else:
                 _record_read(page, mask, party, identity, epoch, kind, instruction)
 
     def _report(
         self,
-        number: int,
-        page: _Page,
         record: _Record,
         mask: int,
-        party: Agent | Operation,
-        epoch: int,
-        kind: int,
-        instruction: InstructionLike | None,
-        *,
+        page: _Page,
+        first_page: int,
+        pieces: Pieces,
+        later: tuple[Agent | Operation, int, int, InstructionLike | None],
         unfenced: bool,
     ) -> None:
-        hit = record.mask & mask
-        earlier = record.instruction_at(hit, page.shift)
+        earlier = record.instruction_at(record.mask & mask, page.shift)
+        party, epoch, kind, instruction = later
         key = (id(earlier), id(instruction), unfenced)
         if key in self._reported:
             return
         self._reported.add(key)
-        lowest = (hit & -hit).bit_length() - 1
-        start = number << PAGE_BITS
+        lo, hi = self._common(record, first_page, pieces)
         self.on_race(
             Race(
                 self,
-                start + (lowest << page.shift),
-                start + (hit.bit_length() << page.shift),
+                lo,
+                hi,
                 Access(record.party, record.epoch, bool(record.kind & _WRITE), bool(record.kind & _ATOMIC), earlier),
                 Access(party, epoch, bool(kind & _WRITE), bool(kind & _ATOMIC), instruction),
                 unfenced,
             )
         )
+
+    def _common(self, record: _Record, first_page: int, pieces: Pieces) -> tuple[int, int]:
+        """Return the addresses of the first and past the last byte that the footprint shares with `record`'s access."""
+        ends = []
+        for offset, shift, mask in pieces:
+            page = self._pages.get(first_page + offset)
+            if page is None:
+                continue
+            start = (first_page + offset) << PAGE_BITS
+            finest = min(shift, page.shift)
+            mask = footprint.expand(mask, shift - finest)
+            for other in page.writes if record.kind & _WRITE else page.reads.get(record.identity, ()):
+                if (other.identity, other.epoch) == (record.identity, record.epoch):
+                    hit = mask & footprint.expand(other.mask, page.shift - finest)
+                    if hit:
+                        lowest = (hit & -hit).bit_length() - 1
+                        ends += [start + (lowest << finest), start + (hit.bit_length() << finest)]
+        return min(ends), max(ends)
 
 
 def _record_write(

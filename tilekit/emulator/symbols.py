@@ -124,18 +124,13 @@ class SymbolMap:
         index = min((offset - symbol.offset) // symbol.stride, symbol.count - 1)
         return symbol, index, offset - symbol.offset - index * symbol.stride
 
-    def name(self, offset: int, end: int | None = None) -> str:
-        """Return the name of a byte of dynamic shared memory, or of the bytes up to `end`; empty if it has none."""
+    def name(self, offset: int) -> str:
+        """Return the name of a byte of dynamic shared memory, such as `inputs.a[1]+0x40`; empty if it has none."""
         found = self.at(offset)
         if found is None:
             return ""
         symbol, index, within = found
-        name = symbol.element(index)
-        if end is None:
-            return f"{name}+{within:#x}" if within else name
-        if within == 0 and end - offset in (symbol.stride, symbol.size):
-            return name
-        return f"{name}+{within:#x}..{within + end - offset:#x}"
+        return f"{symbol.element(index)}+{within:#x}" if within else symbol.element(index)
 
     def barrier(self, name: str) -> SharedSymbol | None:
         """Return the array that the element called `name` belongs to, such as `inputs.full[1]`."""
