@@ -255,26 +255,25 @@ def _cycle(rows: Sequence[_Row], symbols: SymbolMap) -> list[str]:
                 others.append((wait.name, j))
         edges[i] = sorted(others, key=lambda edge: rows[edge[1]].cta != row.cta)
     for start in edges:
-        trail: list[tuple[int, str]] = []
-        seen: set[int] = set()
-
-        def follow(
-            node: int, *, start: int = start, trail: list[tuple[int, str]] = trail, seen: set[int] = seen
-        ) -> bool:
-            seen.add(node)
-            for name, then in edges[node]:
-                trail.append((node, name))
-                if then == start or (then not in seen and follow(then)):
-                    return True
-                trail.pop()
-            return False
-
-        if follow(start):
+        trail = _way_back(edges, start, start, set())
+        if trail:
             across = len({rows[node].cta for node, _ in trail}) > 1
             words: list[str] = []
             for node, name in trail:
                 words += [_label(rows[node], across), name]
             return [*words, words[0]]
+    return []
+
+
+def _way_back(edges: dict[int, list[tuple[str, int]]], node: int, home: int, seen: set[int]) -> list[tuple[int, str]]:
+    """Return the steps (node, barrier) that lead from `node` to `home` along `edges`, or nothing."""
+    seen.add(node)
+    for name, then in edges[node]:
+        if then == home:
+            return [(node, name)]
+        rest = _way_back(edges, then, home, seen) if then not in seen else []
+        if rest:
+            return [(node, name), *rest]
     return []
 
 

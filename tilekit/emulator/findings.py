@@ -151,7 +151,7 @@ def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
     if isinstance(earlier.party, Operation):
         operation = earlier.party
         if operation.completes is not None:
-            return _unwaited_barrier(operation, later)
+            return _unwaited_barrier(operation, later, symbols)
         if operation.groups is not None and first.clock.get(operation.identity, 0) < operation.epoch:
             return _unwaited_group(operation, second)
     if first is second and isinstance(later.party, Operation):
@@ -159,13 +159,23 @@ def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
     return _unacquired(race, first, second, symbols)
 
 
-def _unwaited_barrier(operation: Operation, later: Access) -> tuple[str, str]:
+def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -> tuple[str, str]:
     assert operation.completes is not None
-    who = later.party.issuer
-    before = f" before it issued the {_unit(later)}" if isinstance(later.party, Operation) else ""
+    who = later.party.issuer.actor
     name = operation.completes.name
+    if later.write and isinstance(later.party, Operation):
+        # A refill: its issuer need not watch the barrier, but must hear from those who do that they are done.
+        full = symbols.barrier(name.partition(" phase ")[0])
+        freeing = [s.name for role in (full.wait if full else ()) for s in symbols.barriers_between(role, who.role)]
+        through = " or ".join(dict.fromkeys(freeing)) or "a barrier on which those who waited for it arrive"
+        return (
+            f"no wait by {who} for {through} before the {_unit(later)}: nothing says that the {operation.unit} it "
+            f"overwrites, which completes on {name}, is complete",
+            f"wait for {through} before refilling the memory; a wait with the wrong parity passes at once",
+        )
+    before = f" before it issued the {_unit(later)}" if isinstance(later.party, Operation) else ""
     return (
-        f"no wait for {name} by {who.actor}{before}; the {operation.unit} completes on it",
+        f"no wait for {name} by {who}{before}; the {operation.unit} completes on it",
         f"wait on {name} before touching what it announces, with the parity of that phase",
     )
 

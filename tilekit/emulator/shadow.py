@@ -292,6 +292,15 @@ class Memory:
                     page.refine(shift)
                 else:
                     mask = footprint.expand(mask, shift - page.shift)
+            if write:
+                for records in page.reads.values():
+                    for record in records:
+                        if (
+                            clock.get(record.identity, 0) < record.epoch
+                            and record.mask & mask
+                            and not record.kind & kind & _ATOMIC
+                        ):
+                            self._report(record, mask, page, first_page, pieces, later, False)
             for record in page.writes:
                 if clock.get(record.identity, 0) < record.epoch:
                     if record.mask & mask and not record.kind & kind & _ATOMIC:
@@ -304,14 +313,6 @@ class Memory:
                 ):
                     self._report(record, mask, page, first_page, pieces, later, True)
             if write:
-                for records in page.reads.values():
-                    for record in records:
-                        if (
-                            clock.get(record.identity, 0) < record.epoch
-                            and record.mask & mask
-                            and not record.kind & kind & _ATOMIC
-                        ):
-                            self._report(record, mask, page, first_page, pieces, later, False)
                 _record_write(page, mask, party, identity, epoch, kind, instruction, clock)
             else:
                 _record_read(page, mask, party, identity, epoch, kind, instruction)
