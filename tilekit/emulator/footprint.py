@@ -7,6 +7,7 @@ touch the same shapes again and again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -86,12 +87,17 @@ def granules(start: int, mask: int) -> Pieces:
 @lru_cache(_PATTERNS)
 def rows(start: int, count: int, row_bytes: int, pitch: int) -> Pieces:
     """Return the footprint of `count` rows of `row_bytes`, `pitch` bytes apart, from `start` bytes into a page."""
-    return extents(tuple((start + i * pitch, start + i * pitch + row_bytes) for i in range(count)))
+    return _union((start + i * pitch, start + i * pitch + row_bytes) for i in range(count))
 
 
 @lru_cache(_PATTERNS)
-def extents(spans: tuple[tuple[int, int], ...]) -> Pieces:
-    """Return the footprint of several spans [lo, hi), relative to one page."""
+def extents(start: int, relative: bytes) -> Pieces:
+    """Return the footprint of spans given as the bytes of an int64 array of (lo, hi), `start` to be added to each."""
+    spans = (np.frombuffer(relative, np.int64) + start).reshape(-1, 2).tolist()
+    return _union((lo, hi) for lo, hi in spans)
+
+
+def _union(spans: Iterable[tuple[int, int]]) -> Pieces:
     masks: dict[tuple[int, int], int] = {}
     for lo, hi in spans:
         for page, shift, mask in span(lo & IN_PAGE, hi - lo):

@@ -16,7 +16,7 @@ Until a memory is first written in a launch, reads of it are only listed: input 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -190,9 +190,9 @@ class Memory:
         """Access `width` bytes at each address: the active lanes of a load, a store, a cp.async or a stmatrix row."""
         if addresses.size == 0:
             return
-        first = int(addresses.min())
-        relative = (addresses - first).astype(np.int64)
-        pieces = footprint.lanes(first & IN_PAGE, relative.tobytes(), width)
+        places = addresses.astype(np.int64, copy=False)
+        first = int(places[0])
+        pieces = footprint.lanes(first & IN_PAGE, (places - first).tobytes(), width)
         self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction)
 
     def rows(
@@ -215,18 +215,18 @@ class Memory:
     def extents(
         self,
         party: Agent | Operation,
-        extents: Iterable[tuple[int, int]],
+        extents: npt.ArrayLike,
         *,
         write: bool,
         atomic: bool = False,
         instruction: InstructionLike | None = None,
     ) -> None:
-        """Access several spans [lo, hi) at once: the scattered bytes of one operation."""
-        spans = [(lo, hi) for lo, hi in extents if hi > lo]
-        if not spans:
+        """Access several spans at once, the scattered bytes of one operation: an array of (lo, hi), best of int64."""
+        spans = np.asarray(extents, np.int64)
+        if spans.size == 0:
             return
-        first = min(lo for lo, _ in spans) & ~IN_PAGE
-        pieces = footprint.extents(tuple((lo - first, hi - first) for lo, hi in spans))
+        first = int(spans.flat[0])
+        pieces = footprint.extents(first & IN_PAGE, (spans - first).tobytes())
         self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction)
 
     def granules(
