@@ -21,5 +21,5 @@ SUITES = {
     "prefill": PREFILL,
     "ragged": RAGGED,
     "batched": BATCHED,
-    "all": (*SQUARES, *DECODE, *PREFILL, *RAGGED, *BATCHED),
+    "all": tuple(dict.fromkeys((*SQUARES, *DECODE, *PREFILL, *RAGGED, *BATCHED))),
 }

@@ -35,6 +35,7 @@ class ClockSampler:
         self._samples: list[tuple[float, Reading]] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._interrupt: Callable[[], None] = self._stop.set
         self._closers = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -45,10 +46,10 @@ class ClockSampler:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        self._stop.set()
-        self._closers.close()
+        self._interrupt()
         if self._thread is not None:
             self._thread.join()
+        self._closers.close()
 
     def mean(self, windows: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
         """Return mean clock (MHz) and power (W) of the samples in these windows of ``time.perf_counter``."""
@@ -62,8 +63,6 @@ class ClockSampler:
     def _run(self, source: Callable[[], Iterator[Reading]]) -> None:
         for reading in source():
             self._samples.append((time.perf_counter(), reading))
-            if self._stop.is_set():
-                return
 
     def _nvml(self) -> Callable[[], Iterator[Reading]] | None:
         try:
@@ -94,8 +93,8 @@ class ClockSampler:
             return None
         query = ["--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits", "-lms", "100", "-i", self.uuid]
         process = subprocess.Popen([program, *query], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self._closers.callback(process.wait)
-        self._closers.callback(process.terminate)
+        self._closers.enter_context(process)
+        self._interrupt = process.terminate
 
         def read() -> Iterator[Reading]:
             assert process.stdout is not None

@@ -1,0 +1,97 @@
+"""The measurement itself: what is timed, how often, in which order, and what drift does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tilekit.bench import contest
+from tilekit.bench.clocks import ClockSampler
+from tilekit.bench.contest import hold
+
+
+def passes(machine: Any, **microseconds: float) -> dict[str, Callable[[], None]]:
+    """One pass a contestant, of this many microseconds."""
+
+    def work(us: float) -> Callable[[], None]:
+        return lambda: machine.spend(us * 1e-6)
+
+    return {name: work(us) for name, us in microseconds.items()}
+
+
+def test_times_are_microseconds_a_launch(machine: Any) -> None:
+    """A pass of 300 us with three launches is 100 us a launch, sustained and burst."""
+    timing = hold(machine, passes(machine, ours=300), 3, 60, ClockSampler("GPU-0"))["ours"]
+    assert timing.sustained == pytest.approx(100)
+    assert timing.burst == pytest.approx(100)
+
+
+def test_drift_cancels_in_the_ratio(machine: Any) -> None:
+    """A card that slows down by 2 % every slice changes the times by a lot and the median ratio by very little."""
+    machine.drift_per_slice = 0.02
+    timings = hold(machine, passes(machine, ours=100, peer=110), 1, 60, ClockSampler("GPU-0"))
+    rounds = timings["ours"].rounds
+    assert max(rounds) / min(rounds) > 1.3
+    assert timings["peer"].ratio_to(timings["ours"]) == pytest.approx(1.10, rel=0.02)
+    low, high = timings["peer"].spread_to(timings["ours"])
+    assert low < 1.10 < high
+
+
+def test_whoever_starts_changes_from_round_to_round(machine: Any) -> None:
+    """The starting contestant rotates, in rounds and in bursts: no one inherits the same neighbour's heat each time."""
+    order: list[int] = []
+    replays: dict[Any, int] = {}
+    time = machine.time
+
+    def noting(replay: Callable[[], None], count: int) -> float:
+        order.append(replays.setdefault(replay, len(replays)))
+        return float(time(replay, count))
+
+    machine.time = noting
+    hold(machine, passes(machine, ours=100, peer=100), 1, 0, ClockSampler("GPU-0"))
+    single, load, per_round, per_burst = 4, 2, 4, 4
+    after_load = order[single + load :]
+    starts = [after_load[per_round * index] for index in range(contest.FEWEST_ROUNDS)]
+    bursts = after_load[per_round * contest.FEWEST_ROUNDS :]
+    assert starts == [0, 1, 0]
+    assert [bursts[per_burst * index] for index in range(contest.BURSTS)] == [0, 1, 0]
+
+
+def test_the_budget_sets_the_number_of_rounds(machine: Any) -> None:
+    """With no time there are the fewest rounds; with plenty, the most."""
+    few = hold(machine, passes(machine, ours=100), 1, 0, ClockSampler("GPU-0"))["ours"]
+    many = hold(machine, passes(machine, ours=100), 1, 60, ClockSampler("GPU-0"))["ours"]
+    assert (len(few.rounds), len(many.rounds)) == (contest.FEWEST_ROUNDS, contest.MOST_ROUNDS)
+    assert len(few.bursts) == contest.BURSTS
+
+
+def test_the_card_is_loaded_before_the_first_round(machine: Any) -> None:
+    """Before anything counts, the contestants together run for the load time, and a measured slice is long enough."""
+    hold(machine, passes(machine, ours=100, peer=400), 1, 0, ClockSampler("GPU-0"))
+    counts = [count for _, count in machine.slices]
+    assert counts[:4] == [1, 1, 1, 1]
+    assert counts[4] * 100e-6 + counts[5] * 400e-6 >= contest.LOAD_SECONDS
+    lead_in, measured = counts[6], counts[7]
+    assert lead_in * 100e-6 >= contest.LEAD_IN_SECONDS
+    assert measured * 100e-6 >= contest.SLICE_SECONDS
+
+
+def test_without_nvml_and_nvidia_smi_there_are_no_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can read the card, means are None and nothing fails."""
+    monkeypatch.setattr("tilekit.bench.clocks.shutil.which", lambda program: None)
+    with ClockSampler("GPU-0") as sampler:
+        assert sampler.mean([(0.0, 1e9)]) == (None, None)
+
+
+def test_nvidia_smi_is_read_line_by_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """The readings of one running nvidia-smi are averaged within the windows, and the program is ended."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nwhile :; do echo '1500, 650.5'; sleep 0.01; echo 'N/A, N/A'; done\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("tilekit.bench.clocks.shutil.which", lambda name: str(program))
+    with ClockSampler("GPU-0") as sampler:
+        contest.time.sleep(0.3)
+        assert sampler.mean([(0.0, 1e12)]) == (1500.0, 650.5)
+        assert sampler.mean([(0.0, 1.0)]) == (None, None)

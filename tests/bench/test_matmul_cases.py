@@ -1,0 +1,180 @@
+"""Matmul cases: operands, checks, failures, tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilekit.bench import report
+from tilekit.bench.matmul import Entrant, library_entrant, run
+from tilekit.bench.workload import MatmulWorkload
+from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32
+from tilekit.errors import ArgumentError
+
+
+def ours(machine: Any, microseconds: float = 1.0) -> Entrant:
+    """An entrant that computes right and takes this long."""
+
+    def launch(a: Any, b: Any, out: Any) -> None:
+        machine.spend(microseconds * 1e-6)
+        out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
+
+    return Entrant("tilekit", launch)
+
+
+def test_a_case_has_times_ratios_and_errors(machine: Any) -> None:
+    """Against a library that takes 2 us, 1 us of ours is a ratio of 2, with the FLOPs turned into TFLOP/s."""
+    (case,) = run([MatmulWorkload(64, 48, 32)], [ours(machine), library_entrant(machine)], machine, seconds=0)
+    mine, theirs = case.results
+    assert (mine.us, theirs.us) == (pytest.approx(1), pytest.approx(2))
+    assert (mine.ratio, theirs.ratio, theirs.burst_ratio) == (None, pytest.approx(2), pytest.approx(2))
+    assert mine.tflops == pytest.approx(2 * 64 * 48 * 32 / 1e-6 / 1e12)
+    assert mine.error is not None
+    assert 0 < mine.error < BF16.epsilon
+
+
+def test_buffers_rotate_through_three_times_the_l2_cache(machine: Any) -> None:
+    """There are as many operand sets as exceed three times L2, and two where one set alone does."""
+    small, large = MatmulWorkload(128, 128, 128), MatmulWorkload(1024, 1024, 512)
+    cases = run([small, large], [ours(machine)], machine, seconds=0)
+    sets = {case.label: case.sets for case in cases}
+    assert sets[small.label] == math.ceil(3 * machine.l2_bytes / small.bytes)
+    assert sets[large.label] == 2
+
+
+def test_an_unwritten_element_is_wrong(machine: Any) -> None:
+    """Outputs are poisoned first, so one element that is left out is an error and no time."""
+
+    def lazy(a: Any, b: Any, out: Any) -> None:
+        keep = out[-1, -1].copy()
+        out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
+        out[-1, -1] = keep
+
+    (case,) = run([MatmulWorkload(64, 64, 64)], [Entrant("tilekit", lazy)], machine, seconds=0)
+    assert case.results[0].failure is not None
+    assert case.results[0].failure.startswith("wrong: relative error nan")
+    assert case.results[0].us is None
+    assert case.worst_ratio == 0
+
+
+def test_a_wrong_result_is_not_timed(machine: Any) -> None:
+    """An entrant that swaps two rows has an error far above the limit, and the peer is timed without it."""
+
+    def swapped(a: Any, b: Any, out: Any) -> None:
+        machine.matmul(a, b, out)
+        out[[0, 1]] = out[[1, 0]]
+
+    entrants = [Entrant("tilekit", swapped), library_entrant(machine)]
+    (case,) = run([MatmulWorkload(64, 64, 64)], entrants, machine, seconds=0)
+    assert "wrong" in str(case.results[0].failure)
+    assert (case.results[1].us, case.results[1].ratio) == (pytest.approx(2), None)
+
+
+def test_a_peer_that_cannot_run_is_a_note(machine: Any) -> None:
+    """A peer's exception becomes its line of the table; the others are measured."""
+
+    def refuse(a: Any, b: Any, out: Any) -> None:
+        raise ValueError("two dimensions only\nand more")
+
+    (case,) = run([MatmulWorkload(64, 64, 64)], [ours(machine), Entrant("peer", refuse)], machine, seconds=0)
+    assert case.results[1].failure == "ValueError: two dimensions only"
+    assert case.results[0].us == pytest.approx(1)
+
+
+def test_the_table_begins_with_the_worst_case(machine: Any) -> None:
+    """Cases are sorted by the smallest ratio, and the table ends with each peer's geometric mean and worst ratio."""
+
+    def fast_if_small(a: Any, b: Any, out: Any) -> None:
+        machine.spend(1e-6 if a.shape[0] == 64 else 4e-6)
+        out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
+
+    workloads = [MatmulWorkload(64, 64, 64), MatmulWorkload(128, 64, 64)]
+    entrants = [Entrant("tilekit", fast_if_small), library_entrant(machine)]
+    cases = run(workloads, entrants, machine, seconds=0)
+    assert [case.label for case in cases] == ["128x64x64", "64x64x64"]
+    table = report.to_markdown(cases, report.facts(machine))
+    assert table.index("| 128x64x64 |") < table.index("| 64x64x64 |")
+    assert "**0.500**" in table
+    assert "- cuBLAS (simulated): geometric mean 1.000, worst 0.500, 2 case(s)" in table
+    widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
+    assert len(widths) == 1
+    whole = json.loads(report.to_json(cases, report.facts(machine)))
+    assert whole["about"]["device"] == "Simulated GPU"
+    assert whole["cases"][0]["results"][1]["ratio"] == pytest.approx(0.5)
+
+
+def test_progress_is_reported_case_by_case(machine: Any) -> None:
+    """The callback sees every case in the order in which they are measured."""
+    seen: list[str] = []
+    workloads = [MatmulWorkload(64, 64, 64), MatmulWorkload(32, 64, 64)]
+    run(workloads, [ours(machine)], machine, seconds=0, progress=lambda case: seen.append(case.label))
+    assert seen == ["64x64x64", "32x64x64"]
+
+
+@pytest.mark.parametrize(("a_major", "b_major"), [("k", "k"), ("k", "mn"), ("mn", "k"), ("mn", "mn")])
+@pytest.mark.parametrize("batch", [None, 3])
+def test_operands_are_laid_out_as_the_majors_say(a_major: str, b_major: str, batch: int | None) -> None:
+    """Shapes are (M, K) and (K, N) whatever the majors; the contiguous axis follows them, and pitches are 16 bytes."""
+    workload = MatmulWorkload(20, 12, 7, batch=batch, a_major=a_major, b_major=b_major)
+    operands = workload.operands(seed=0)
+    lead = () if batch is None else (batch,)
+    assert (operands.a.shape, operands.b.shape) == ((*lead, 20, 7), (*lead, 7, 12))
+    for array, major, k_axis in ((operands.a, a_major, -1), (operands.b, b_major, -2)):
+        contiguous = k_axis if major == "k" else -3 - k_axis
+        assert array.strides[contiguous] == 2
+        assert array.strides[-3 - contiguous] % 16 == 0
+
+
+def test_shapes_are_read_with_and_without_a_batch() -> None:
+    """MxNxK and BxMxNxK are shapes, with everything else from the model; anything else is refused with an example."""
+    like = MatmulWorkload(1, 1, 1, a_dtype=F16, out_dtype=F32)
+    workload = MatmulWorkload.parse("8x64x32x16", like)
+    assert (workload.batch, workload.m, workload.n, workload.k, workload.a_dtype) == (8, 64, 32, 16, F16)
+    assert (workload.label, MatmulWorkload.parse("4x5x6").label) == ("8x64x32x16", "4x5x6")
+    for text in ("", "4x5", "4x5x6x7x8", "4*5*6", "-4x5x6"):
+        with pytest.raises(ArgumentError, match="MxNxK or BxMxNxK"):
+            MatmulWorkload.parse(text)
+    with pytest.raises(ArgumentError, match="m: given 0"):
+        MatmulWorkload.parse("0x5x6")
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+@pytest.mark.parametrize("dtype", [BF16, F16, E4M3, E5M2], ids=repr)
+@pytest.mark.parametrize("out_dtype", [BF16, F16, F32], ids=repr)
+def test_a_right_answer_is_right_and_a_swapped_element_is_not(dtype: Any, out_dtype: Any, activation: Any) -> None:
+    """A float32 evaluation passes for every type and activation; two swapped elements, a missing bias or a NaN fail."""
+    workload = MatmulWorkload(
+        48, 40, 96, a_dtype=dtype, b_dtype=dtype, out_dtype=out_dtype, bias=True, activation=activation
+    )
+    operands = workload.operands(seed=1)
+    value = operands.a.astype(np.float32) @ operands.b.astype(np.float32) + operands.bias
+    if activation == "relu":
+        value = np.maximum(value, 0)
+    elif activation == "gelu":
+        value = 0.5 * value * (1 + np.tanh(np.float32(0.7978845608) * (value + np.float32(0.044715) * value**3)))
+    elif activation == "silu":
+        value = value / (1 + np.exp(-value))
+    out = value.astype(out_dtype.numpy)
+    accuracy = workload.accuracy(operands, out)
+    assert accuracy.right
+    assert accuracy.relative <= workload.error_limit
+    row, column = np.unravel_index(np.argmax(value), value.shape)
+    for spoil in (lambda x: np.roll(x, 1, axis=1), lambda x: x - operands.bias.astype(x.dtype)):
+        assert not workload.accuracy(operands, spoil(out)).right
+    out[row, column] = np.nan
+    assert not workload.accuracy(operands, out).right
+
+
+def test_every_types_limit_is_above_its_rounding() -> None:
+    """Rounding to the output type alone stays within the whole-array limit for every input and output type."""
+    values = np.random.default_rng(0).standard_normal(10000)
+    for dtype in DTYPES:
+        for out_dtype in (BF16, F16):
+            rounded = values.astype(out_dtype.numpy).astype(np.float64)
+            relative = np.linalg.norm(rounded - values) / np.linalg.norm(values)
+            workload = MatmulWorkload(1, 1, 1, a_dtype=dtype, b_dtype=dtype, out_dtype=out_dtype)
+            assert relative < workload.error_limit / 2
