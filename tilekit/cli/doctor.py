@@ -87,10 +87,10 @@ def _gpus() -> tuple[Section, str | None]:
     section: Section = {}
     for gpu in found:
         major, minor = gpu.compute_capability
-        runs = supported.get(gpu.compute_capability)
+        runs = f"runs {supported[major, minor]}" if (major, minor) in supported else "not a target of tilekit"
         version = ".".join(map(str, gpu.driver_version))
         section[f"cuda:{gpu.ordinal}"] = (
-            f"{gpu.name}, compute capability {major}.{minor} ({f'runs {runs}' if runs else 'not a target of tilekit'}), "
+            f"{gpu.name}, compute capability {major}.{minor} ({runs}), "
             f"{gpu.sms} SMs, {gpu.memory / 2**30:.0f} GiB, driver for CUDA {version}"
         )
     if not any(gpu.compute_capability in supported for gpu in found):

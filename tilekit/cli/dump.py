@@ -59,8 +59,8 @@ def dump(
         config = common.config_of(workload, target, tile, cluster)
         built = tilekit.compile(common.spec_of(workload), target=target, config=config)
         parts = {part: _part(built, part) for part in (_FILES if what == "all" else (what,))}
-    if out is not None:
-        files = _write(out, built.name, parts)
+        files = [] if out is None else _write(out, built.name, parts)
+    if files:
         typer.echo(json.dumps({"files": files}) if as_json else "\n".join(files))
     elif as_json:
         typer.echo(json.dumps({"name": built.name, "config": str(config), "target": target, **parts}))
