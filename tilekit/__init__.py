@@ -1,3 +1,46 @@
-"""tilekit: structured GPU kernels from hand-written PTX and AMDGCN fragments, composed in Python."""
+"""tilekit: structured GPU kernels from hand-written PTX and AMDGCN fragments, composed in Python.
+
+>>> import numpy as np, ml_dtypes, tilekit
+>>> a = np.ones((64, 64), ml_dtypes.bfloat16)
+>>> float(tilekit.matmul(a, a.T, activation="relu")[0, 0])
+64.0
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilekit.api import compile, matmul
+    from tilekit.epilogue.functions import ElementwiseSpec
+    from tilekit.errors import TilekitError
+    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.spec import MatmulSpec
+    from tilekit.settings import settings
 
 __version__ = "0.1.0"
+
+__all__ = ["ElementwiseSpec", "MatmulConfig", "MatmulSpec", "TilekitError", "compile", "matmul", "settings"]
+
+_HOMES = {
+    "ElementwiseSpec": "tilekit.epilogue.functions",
+    "MatmulConfig": "tilekit.kernels.matmul.config",
+    "MatmulSpec": "tilekit.kernels.matmul.spec",
+    "TilekitError": "tilekit.errors",
+    "compile": "tilekit.api",
+    "matmul": "tilekit.api",
+    "settings": "tilekit.settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Names load on first use, so that `import tilekit.emulator` and the command line's --help stay light.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilekit' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -9,7 +9,8 @@ inputs are ready there. Arrays that come through plain DLPack are made ready on 
 """
 
 from tilekit.arrays.checks import overlap, require_output, require_same_place
-from tilekit.arrays.library import current_stream, empty_like_library, hand_over, resolve_stream
+from tilekit.arrays.fingerprint import fingerprint
+from tilekit.arrays.library import current_stream, empty_like_library, hand_over, resolve_stream, stream_getter
 from tilekit.arrays.view import ArrayView, Device, host_array, view_of
 
 __all__ = [
@@ -17,11 +18,13 @@ __all__ = [
     "Device",
     "current_stream",
     "empty_like_library",
+    "fingerprint",
     "hand_over",
     "host_array",
     "overlap",
     "require_output",
     "require_same_place",
     "resolve_stream",
+    "stream_getter",
     "view_of",
 ]

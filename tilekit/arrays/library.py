@@ -15,7 +15,7 @@ from tilekit.arrays.view import ArrayView
 from tilekit.dtypes import DTYPES, DType
 from tilekit.errors import ArgumentError
 
-__all__ = ["current_stream", "empty_like_library", "hand_over", "resolve_stream"]
+__all__ = ["current_stream", "empty_like_library", "hand_over", "resolve_stream", "stream_getter"]
 
 
 def current_stream(view: ArrayView) -> int:
@@ -28,6 +28,16 @@ def current_stream(view: ArrayView) -> int:
         return int(sys.modules["cupy"].cuda.get_current_stream(view.device[1]).ptr)
     interface = getattr(view.owner, "__cuda_array_interface__", None) or {}
     return int(interface.get("stream") or dlpack.LEGACY_DEFAULT_STREAM)
+
+
+def stream_getter(view: ArrayView) -> Callable[[], int]:
+    """Return a quick way to ask again and again for the library's current stream; for torch and CuPy it holds no array."""
+    if view.device != "cpu" and view.library == "torch":
+        return functools.partial(_torch_raw_stream(), view.device[1])
+    if view.device != "cpu" and view.library == "cupy":
+        cuda, ordinal = sys.modules["cupy"].cuda, view.device[1]
+        return lambda: int(cuda.get_current_stream(ordinal).ptr)
+    return functools.partial(current_stream, view)
 
 
 @functools.cache

@@ -84,7 +84,9 @@ def launch_arguments(
     }
     matrices = {"a_map": (problem.a, addresses.a), "b_map": (problem.b, addresses.b), "d_map": (out, addresses.out)}
     parameters = tuple(
-        _tensor_map(*matrices[p.name], text.boxes[p.name], config if p.name != "d_map" else None) if p.type is MAP else values[p.name]
+        _tensor_map(*matrices[p.name], text.boxes[p.name], config if p.name != "d_map" else None)
+        if p.type is MAP
+        else values[p.name]
         for p in text.parameters
     )
     return MatmulLaunch(raster.clusters(resident_clusters) * config.cluster_size, parameters)
@@ -107,7 +109,9 @@ def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: Matm
             l2_promotion=config.l2_promotion if config else None,  # type: ignore[arg-type]
         )
     except ValueError as error:
-        raise ArgumentError(f"{matrix.name} cannot be described to the copy engine: {error}", code="TK-MM-015") from None
+        raise ArgumentError(
+            f"{matrix.name} cannot be described to the copy engine: {error}", code="TK-MM-015"
+        ) from None
 
 
 def _whole(matrix: Matrix) -> int:
@@ -116,5 +120,7 @@ def _whole(matrix: Matrix) -> int:
 
 def _fits(what: str, value: int) -> int:
     if value >= 1 << 32:
-        raise ArgumentError(f"{what} is {value} elements; the kernel counts in 32 bits, up to {(1 << 32) - 1}", code="TK-MM-015")
+        raise ArgumentError(
+            f"{what} is {value} elements; the kernel counts in 32 bits, up to {(1 << 32) - 1}", code="TK-MM-015"
+        )
     return value

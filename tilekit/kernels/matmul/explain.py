@@ -26,7 +26,11 @@ def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
         lines.append(f"{role.name:<8}{warps:<8}{32 * len(role.warps):<9}{registers:<11}{', '.join(sorted(role.may))}")
     used = sum(32 * len(r.warps) * (r.registers or launch) for r in text.roles)
     lines += ["", f"registers {used} of {chip.registers} after setmaxnreg; accumulators {config.accumulators} a thread"]
-    lines += ["", f"shared memory {text.shared_bytes} of {chip.shared_bytes} B", f"{'  offset':<10}{'bytes':>8}  object"]
+    lines += [
+        "",
+        f"shared memory {text.shared_bytes} of {chip.shared_bytes} B",
+        f"{'  offset':<10}{'bytes':>8}  object",
+    ]
     for array in text.shared:
         count = f"[{array.count}] x {array.stride} B" if array.count > 1 else ""
         lines.append(f"{array.offset:>8}{array.size:>10}  {array.name} {count}".rstrip())
@@ -34,12 +38,20 @@ def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
     for array in text.shared:
         if array.kind == "mbarrier":
             expects = str(config.stage_bytes) if array.name.endswith(".full") else "-"
-            who = ", ".join(array.arrive) + (f" of {config.cluster_size} CTAs" if config.cluster_size > 1 and expects == "-" else "")
-            lines.append(f"{array.name + f'[{array.count}]':<18}{array.arrivals:<7}{expects:<9}{who:<26}{', '.join(array.wait)}")
+            who = ", ".join(array.arrive) + (
+                f" of {config.cluster_size} CTAs" if config.cluster_size > 1 and expects == "-" else ""
+            )
+            lines.append(
+                f"{array.name + f'[{array.count}]':<18}{array.arrivals:<7}{expects:<9}{who:<26}{', '.join(array.wait)}"
+            )
     lines += [
         "",
         f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B",
         f"per tile     K/{k} k-blocks, {tile_m * tile_n * spec.out_dtype.bytes} B of output"
-        + (f" in 64-row slabs through {config.output_buffers} buffers a warpgroup" if spec.store == "tma" else " stored from registers"),
+        + (
+            f" in 64-row slabs through {config.output_buffers} buffers a warpgroup"
+            if spec.store == "tma"
+            else " stored from registers"
+        ),
     ]
     return "\n".join(lines)

@@ -71,7 +71,9 @@ def candidates(spec: MatmulSpec, target: Target) -> Iterator[MatmulConfig]:
                 yield config
 
 
-def estimate(config: MatmulConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int) -> Estimate:
+def estimate(
+    config: MatmulConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
+) -> Estimate:
     """Model the time of one launch: waves of tiles, each limited by its slowest resource."""
     (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
     rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
@@ -93,13 +95,17 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, target: Target, *, m: int, 
     return Estimate(config, waves, tiles, tensor, shared, l2, total)
 
 
-def ranked(spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None) -> list[Estimate]:
+def ranked(
+    spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
+) -> list[Estimate]:
     """All candidates, best first."""
     sms = sms or target.multiprocessors
     found = [estimate(c, spec, target, m=m, n=n, k=k, batches=batches, sms=sms) for c in candidates(spec, target)]
     return sorted(found, key=lambda e: e.total)
 
 
-def pick(spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None) -> MatmulConfig:
+def pick(
+    spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
+) -> MatmulConfig:
     """The best candidate by the model."""
     return ranked(spec, target, m=m, n=n, k=k, batches=batches, sms=sms)[0].config

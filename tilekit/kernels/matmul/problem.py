@@ -85,12 +85,14 @@ def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
     if k != k_b:
         hint = " (b looks transposed: pass b.T)" if len(b.shape) == 2 and b.shape[1] == k else ""
         raise ArgumentError(
-            f"a is {a.shape} and b is {b.shape}: K must agree, but a has K={k} columns and b has K={k_b} rows{hint}", code="TK-MM-011"
+            f"a is {a.shape} and b is {b.shape}: K must agree, but a has K={k} columns and b has K={k_b} rows{hint}",
+            code="TK-MM-011",
         )
     batch_a, batch_b = (view.shape[0] if len(view.shape) == 3 else 1 for view in (a, b))
     if batch_a != batch_b and 1 not in (batch_a, batch_b):
         raise ArgumentError(
-            f"a is {a.shape} and b is {b.shape}: batches must agree or be 1, but they are {batch_a} and {batch_b}", code="TK-MM-012"
+            f"a is {a.shape} and b is {b.shape}: batches must agree or be 1, but they are {batch_a} and {batch_b}",
+            code="TK-MM-012",
         )
     return MatmulProblem(
         m=m,

@@ -1,0 +1,143 @@
+"""Bound launches: arrays checked, parameters packed, one call left to make."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from tilekit.arrays import ArrayView, resolve_stream, stream_getter
+from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
+from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
+from tilekit.runtime.emulated import EmulatedModule, Work
+from tilekit.runtime.staging import CudaStaging, EmulatedStaging, Staging
+
+if TYPE_CHECKING:
+    from tilekit.kernels.matmul.compiled import MatmulKernel
+
+
+class MatmulPlan:
+    """A bound matmul. This base class is the plan of an empty output: nothing to launch.
+
+    Attributes
+    ----------
+    out
+        The output array, as the caller's library knows it.
+    """
+
+    def __init__(self, out: Any, view: ArrayView) -> None:
+        self.out = out
+        self._view = view
+
+    def __call__(self, stream: Any = None) -> Any:
+        """Launch, without waiting, on `stream` or the current stream of the arrays' library; return the output."""
+        return self.out
+
+
+class DevicePlan(MatmulPlan):
+    """Arrays in GPU memory: a call is one launch."""
+
+    def __init__(
+        self,
+        kernel: MatmulKernel,
+        problem: MatmulProblem,
+        matrix: Matrix,
+        operands: dict[str, ArrayView],
+        out: Any,
+        scale: float,
+    ) -> None:
+        super().__init__(out, operands["out"])
+        ordinal = int(operands["out"].device[1])
+        addresses = Addresses(**{name: view.address for name, view in operands.items()})
+        launch = kernel.arguments(problem, matrix, addresses, scale, kernel.resident_clusters(ordinal))
+        self.launch = kernel.cuda.prepare(
+            kernel.launch_config(launch.grid), launch.parameters, description=str(kernel.config), ordinal=ordinal
+        )
+        self.library = operands["out"].library
+        self.current_stream = stream_getter(operands["out"])
+
+    def __call__(self, stream: Any = None) -> Any:
+        self.launch(self.current_stream() if stream is None else resolve_stream(stream, self._view))
+        return self.out
+
+
+class HostPlan(MatmulPlan, ABC):
+    """Arrays in host memory: each call copies them to a device, launches there, and copies the output back."""
+
+    def __init__(
+        self,
+        kernel: MatmulKernel,
+        problem: MatmulProblem,
+        matrix: Matrix,
+        operands: dict[str, ArrayView],
+        out: Any,
+        scale: float,
+    ) -> None:
+        super().__init__(out, operands["out"])
+        self._kernel = kernel
+        self._problem = problem
+        self._matrix = matrix
+        self._operands = operands
+        self._scale = scale
+
+    def __call__(self, stream: Any = None) -> Any:
+        if stream is not None:
+            resolve_stream(stream, self._view)  # raises: arrays in host memory have no streams
+        self._run()
+        return self.out
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Copy, launch, wait, copy back."""
+
+    def _arguments(self, staging: Staging, resident: int) -> MatmulLaunch:
+        addresses = Addresses(**{name: staging.upload(view) for name, view in self._operands.items()})
+        return self._kernel.arguments(self._problem, self._matrix, addresses, self._scale, resident)
+
+
+class StagedPlan(HostPlan):
+    """Arrays in host memory, computed on the GPU."""
+
+    def _run(self) -> None:
+        kernel = self._kernel
+        with CudaStaging() as staging:
+            launch = self._arguments(staging, kernel.resident_clusters(staging.ordinal))
+            config = kernel.launch_config(launch.grid)
+            kernel.cuda.prepare(config, launch.parameters, description=str(kernel.config), ordinal=staging.ordinal)()
+            staging.download(self._operands["out"])
+
+
+class EmulatedPlan(HostPlan):
+    """Arrays in host memory, computed by the emulator.
+
+    Attributes
+    ----------
+    report
+        What the emulator reported of the latest call.
+    """
+
+    def __init__(self, *arguments: Any, seed: int = 0, **emulator: Any) -> None:
+        super().__init__(*arguments)
+        self._emulator = {"seed": seed, **emulator}
+        self.report: Any = None
+
+    def _run(self) -> None:
+        from tilekit.emulator import Device  # after the checks: parsing and NumPy cost more than a launch
+
+        kernel, problem = self._kernel, self._problem
+        staging = EmulatedStaging(Device(kernel.target.name, **self._emulator))
+        launch = self._arguments(staging, kernel.target.multiprocessors // kernel.text.cluster)
+        k_blocks = -(-problem.k // kernel.k_block)
+        tiles = -(-problem.m // kernel.config.tile[0]) * -(-problem.n // kernel.config.tile[1]) * problem.batches
+        prepared = (
+            EmulatedModule(staging.device, kernel.ptx)
+            .kernel(kernel.name)
+            .prepare(
+                kernel.launch_config(launch.grid),
+                launch.parameters,
+                description=str(kernel.config),
+                work=Work(flops=problem.flops, tiles=tiles * k_blocks),
+            )
+        )
+        prepared()
+        self.report = prepared.report
+        staging.download(self._operands["out"])

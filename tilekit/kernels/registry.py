@@ -1,0 +1,20 @@
+"""Every kernel family there is: what the command line lists, the documents tabulate and the tests run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kernel family: its name, what it computes, and the targets it is built for."""
+
+    name: str
+    summary: str
+    targets: tuple[str, ...]
+
+
+def families() -> dict[str, Family]:
+    """All families by name."""
+    matmul = Family("matmul", "D = activation(scale * (A @ B) + bias), batched, f32 accumulation", ("sm_90a",))
+    return {matmul.name: matmul}

@@ -1,0 +1,103 @@
+"""Host arrays on a device for the length of a launch, byte for byte: same strides, same gaps, same misalignment.
+
+Copying the span of memory that an array covers, rather than its elements, keeps the device's rules honest: what TMA would refuse of a
+device array it refuses of this copy too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+from tilekit.arrays import ArrayView, host_array
+from tilekit.runtime import driver
+
+if TYPE_CHECKING:
+    from tilekit.emulator import Buffer, Device
+
+_ALIGNMENT = 256
+"""What device allocations are aligned to, on hardware and in the emulator."""
+
+_KEPT = 16
+"""The part of a host address's misalignment that is kept: every rule of TMA is about 16 bytes."""
+
+
+class Staging(Protocol):
+    """A device's memory, as a launch of host arrays needs it."""
+
+    def upload(self, view: ArrayView) -> int:
+        """Copy the array's span to the device; return the address of element zero."""
+
+    def download(self, view: ArrayView) -> None:
+        """Copy the span of an uploaded array back."""
+
+
+def _span(view: ArrayView) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], int]:
+    """The bytes an array covers, and where element zero lies among them."""
+    array = host_array(view)
+    if array.size == 0:
+        return np.zeros(0, np.uint8), 0
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low)), view.address - low
+
+
+class EmulatedStaging:
+    """Memory of an emulated device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._buffers: dict[int, Buffer] = {}
+
+    def upload(self, view: ArrayView) -> int:
+        """Copy the array's span into a buffer of its own."""
+        span, first = _span(view)
+        gap = (view.address - first) % _KEPT
+        buffer = self.device.buffer(np.concatenate([np.zeros(gap, np.uint8), span]))
+        self._buffers[view.address] = buffer
+        return buffer.address + gap + first
+
+    def download(self, view: ArrayView) -> None:
+        """Copy the span back."""
+        span, first = _span(view)
+        gap = (view.address - first) % _KEPT
+        span[:] = self._buffers[view.address].read()[gap:]
+
+
+class CudaStaging:
+    """Memory of the current CUDA device (or device 0), freed when the block ends."""
+
+    def __init__(self) -> None:
+        context = driver.context_for(None)
+        self.ordinal = context.ordinal
+        self._activation = driver.activated(context)
+        self._allocations: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._activation.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for address in self._allocations.values():
+            driver.call("cuMemFree", address)
+        self._activation.__exit__(kind, error, trace)
+
+    def upload(self, view: ArrayView) -> int:
+        """Copy the array's span into an allocation of its own."""
+        span, first = _span(view)
+        gap = (view.address - first) % _KEPT
+        address = driver.call("cuMemAlloc", span.size + _ALIGNMENT, during="copying arrays to the GPU")
+        self._allocations[view.address] = address
+        if span.size:
+            driver.call("cuMemcpyHtoD", int(address) + gap, span.ctypes.data, span.size)
+        return int(address) + gap + first
+
+    def download(self, view: ArrayView) -> None:
+        """Wait for the launch and copy the span back."""
+        span, first = _span(view)
+        gap = (view.address - first) % _KEPT
+        driver.call("cuMemcpyDtoH", span.ctypes.data, int(self._allocations[view.address]) + gap, span.size)
