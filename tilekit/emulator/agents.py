@@ -107,14 +107,14 @@ class Agent:
         Latest epoch of each agent that is ordered before this one's next instruction.
     fenced
         Latest epoch of each agent whose generic writes the async proxy may touch from here.
+    published
+        What it published last, while nothing has been added to it.
     releases
         The last few (epoch, sync object) it released to, for explaining what edge is missing.
     """
 
     __slots__ = (
         "_free_entries",
-        "_groups",
-        "_published",
         "acquirable",
         "actor",
         "clock",
@@ -123,6 +123,7 @@ class Agent:
         "fenced",
         "identity",
         "initialiser",
+        "published",
         "releases",
     )
 
@@ -139,9 +140,8 @@ class Agent:
         self.fence_snapshots: dict[int, Snapshot] = {}
         self.acquirable: dict[int, Snapshot] = {}
         self.releases: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
-        self._published: Snapshot | None = None
+        self.published: Snapshot | None = None
         self._free_entries: deque[tuple[int, int]] = deque()
-        self._groups: list[Groups] = []
 
     @property
     def issuer(self) -> Agent:
@@ -153,16 +153,16 @@ class Agent:
 
     def touch(self) -> None:
         """Start a new epoch if the current one has been published; called before anything that must not be in it."""
-        if self._published is not None:
-            self._published = None
+        if self.published is not None:
+            self.published = None
             self.epoch += 1
             self.clock[self.identity] = self.epoch
 
     def snapshot(self) -> Snapshot:
         """Publish all that this agent knows and did so far."""
-        if self._published is None:
-            self._published = Snapshot(self.identity, self.epoch, self.clock.copy(), self.fenced.copy())
-        return self._published
+        if self.published is None:
+            self.published = Snapshot(self.identity, self.epoch, self.clock.copy(), self.fenced.copy())
+        return self.published
 
 
 class Operation:

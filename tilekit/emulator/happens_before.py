@@ -35,6 +35,7 @@ class HappensBefore:
 
     def __init__(self) -> None:
         self._identities = 0
+        self._generic_groups: set[int] = set()
         self._atomics: dict[int, Sync] = {}
 
     def _identity(self) -> int:
@@ -58,7 +59,8 @@ class HappensBefore:
             Whether its accesses are in the async proxy; False for cp.async.
         """
         queue = Groups(agent, unit, self._identity(), asynchronous=asynchronous, waits_with=waits_with)
-        agent._groups.append(queue)
+        if not asynchronous:
+            self._generic_groups.add(queue.identity)
         return queue
 
     def bulk_groups(self, agent: Agent, unit: str = "TMA store") -> BulkGroups:
@@ -113,10 +115,15 @@ class HappensBefore:
         clock = agent.clock
         news = [s for s in sync.releases.values() if clock.get(s.identity, 0) < s.epoch]
         if len(news) > 2:
-            agent.touch()
             merged, fenced = sync.merged()
-            join(clock, merged)
-            join(agent.fenced, fenced)
+            if sync.releases.get(agent.identity) is agent.published and agent.published is not None:
+                # It came to this barrier and did nothing since: what was released includes all that it knows.
+                agent.clock, agent.fenced = merged.copy(), fenced.copy()
+                agent.touch()
+            else:
+                agent.touch()
+                join(clock, merged)
+                join(agent.fenced, fenced)
         elif news:
             _learn(agent, news)
 
@@ -134,10 +141,10 @@ class HappensBefore:
         """Execute `fence.proxy.async`: the async proxy may touch what `agent` wrote so far."""
         agent.touch()
         agent.fenced[agent.identity] = agent.epoch
-        for queue in agent._groups:
-            # cp.async writes in the generic proxy on the warp's behalf: those known complete are fenced with it.
-            if not queue.asynchronous and queue.identity in agent.clock:
-                agent.fenced[queue.identity] = agent.clock[queue.identity]
+        # cp.async writes in the generic proxy, but no warp is there to fence for it: whoever knows it complete may.
+        for identity in self._generic_groups:
+            if identity in agent.clock:
+                agent.fenced[identity] = agent.clock[identity]
         # What the warp writes from here on belongs to an epoch the fence does not cover.
         agent.snapshot()
 

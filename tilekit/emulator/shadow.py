@@ -157,7 +157,7 @@ class Memory:
         self.on_race = on_race
         self._pages: dict[int, _Page] = {}
         self._listed: list[tuple[int, Pieces, Agent | Operation, int, int, InstructionLike | None]] | None = []
-        self._reported: set[tuple[object, object, bool]] = set()
+        self._reported: dict[tuple[int, int, bool], tuple[InstructionLike | None, InstructionLike | None]] = {}
 
     def span(
         self,
@@ -332,7 +332,8 @@ class Memory:
         key = (id(earlier), id(instruction), unfenced)
         if key in self._reported:
             return
-        self._reported.add(key)
+        # Holding on to the instructions keeps their ids from being used again.
+        self._reported[key] = earlier, instruction
         lo, hi = self._common(record, first_page, pieces)
         self.on_race(
             Race(

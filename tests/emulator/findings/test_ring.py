@@ -295,10 +295,10 @@ class TestSubtle:
         self.one, self.two, self.three = (self.order.warp(Actor(1, i)) for i in range(3))
 
     def write(self, warp: Agent, lo: int, hi: int) -> None:
-        self.memory.span(warp, WINDOW + lo, WINDOW + hi, write=True)
+        self.memory.span(warp, WINDOW + lo, WINDOW + hi, write=True, instruction=Line(0, "st", ""))
 
     def read(self, warp: Agent, lo: int, hi: int) -> None:
-        self.memory.span(warp, WINDOW + lo, WINDOW + hi, write=False)
+        self.memory.span(warp, WINDOW + lo, WINDOW + hi, write=False, instruction=Line(0, "ld", ""))
 
     def test_neighbouring_words_of_a_granule_do_not_race(self) -> None:
         """Two warps may write different words, and different bytes, of one 16-byte granule."""
@@ -411,6 +411,21 @@ class TestSubtle:
         self.read(self.two, 64, 128)
         assert len(self.races) == 1
 
+    def test_cp_async_announced_by_an_mbarrier_is_fenced_by_its_reader(self) -> None:
+        """The warp that learned of the copies on an mbarrier may execute the proxy fence; without it, a race."""
+        for fenced in (True, False):
+            self.setup_method()
+            queue = self.order.groups(self.one, "cp.async", waits_with="cp.async.wait_group", asynchronous=False)
+            sync = Sync("full phase 0")
+            self.memory.span(queue.issue(None), WINDOW, WINDOW + 64, write=True)
+            queue.release(sync)
+            self.order.acquire(self.two, sync)
+            if fenced:
+                self.order.fence_proxy_async(self.two)
+            tensor = self.order.groups(self.two, "wgmma", waits_with="wgmma.wait_group")
+            self.memory.span(tensor.issue(None), WINDOW, WINDOW + 64, write=False)
+            assert len(self.races) == (not fenced)
+
     def test_issuer_may_not_touch_what_its_copy_is_writing(self) -> None:
         """The warp that issued a TMA load is not ordered after it until it waits."""
         sync = Sync("full phase 0")
@@ -476,6 +491,20 @@ class TestSubtle:
         self.order.acquire(self.three, sync)
         self.write(self.three, 20000, 20004)
         assert len(self.races) == 1
+
+    def test_scattered_spans_of_one_operation(self) -> None:
+        """Spans in any order and in several pages, as an array or a list, are all seen."""
+        spans = [(9000, 9100), (40, 48), (30000, 30016)]
+        operation = self.order.issue(self.one, "TMA load", None)
+        self.memory.extents(operation, np.array(spans) + WINDOW, write=True)
+        for lo, hi in spans:
+            races = len(self.races)
+            self.read(self.two, lo - 8, lo)
+            self.read(self.two, hi, hi + 8)
+            assert len(self.races) == races
+            self.read(self.two, lo, lo + 1)
+            self.read(self.two, hi - 1, hi)
+            assert len(self.races) == races + 2
 
     def test_race_range_is_what_both_touched(self) -> None:
         """The reported bytes are the first to the last in common."""
