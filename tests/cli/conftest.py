@@ -15,6 +15,7 @@ import tilekit
 from tilekit.bench import machine as machines
 from tilekit.cli.app import app
 from tilekit.dtypes import as_dtype
+from tilekit.runtime import driver
 from tilekit.runtime.ptxas_log import Resources
 
 Invoke = Callable[..., Result]
@@ -64,6 +65,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Calls:
     monkeypatch.setattr(tilekit, "matmul", matmul, raising=False)
     monkeypatch.setattr(tilekit, "compile", compile, raising=False)
     monkeypatch.setattr(machines, "find_machine", lambda: None)
+    monkeypatch.setattr(driver, "why_unavailable", lambda: "no NVIDIA driver")
     return calls
 
 
@@ -75,7 +77,7 @@ class NumpyMachine:
     l2_bytes = 1 << 16
 
     def upload(self, values: Any) -> Any:
-        return np.array(values)
+        return np.array(values, order="C")
 
     def download(self, array: Any) -> Any:
         return array.astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -11,6 +12,7 @@ import pytest
 
 from tilekit.errors import EmulationTooLong
 from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.runtime import driver
 
 SMALL = ("--m", 64, "--n", 48, "--k", 32)
 
@@ -87,6 +89,13 @@ def test_the_gpu_is_taken_where_there_is_one(invoke: Any, kernels: Any, gpu: Any
     assert "target" not in kernels.matmul[0]
 
 
+def test_operands_on_the_gpu_keep_their_layout(invoke: Any, kernels: Any, gpu: Any) -> None:
+    """A transposed B and rows padded to 16 bytes arrive on the device as they were laid out on the host."""
+    assert invoke("run", "matmul", "--m", 8, "--n", 12, "--k", 20, "--a-major", "mn").exit_code == 0
+    a, b = kernels.matmul[0]["a"], kernels.matmul[0]["b"]
+    assert (a.shape, a.strides, b.shape, b.strides) == ((8, 20), (2, 16), (20, 12), (2, 48))
+
+
 def test_an_unwritten_element_on_the_gpu_is_found(invoke: Any, kernels: Any, gpu: Any) -> None:
     """The output is NaN before the launch, so what the kernel leaves out is wrong."""
 
@@ -105,12 +114,33 @@ def test_the_emulator_can_be_asked_for(invoke: Any, kernels: Any, gpu: Any) -> N
     assert kernels.matmul[0]["target"] == "sm_90a"
 
 
-def test_a_gpu_of_another_generation_is_passed_over(invoke: Any, kernels: Any, gpu: Any) -> None:
+@pytest.fixture
+def bare_gpu(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> Callable[[tuple[int, int]], None]:
+    """A driver with one GPU of this compute capability, and no array library."""
+
+    def install(capability: tuple[int, int]) -> None:
+        info = driver.DeviceInfo(0, "Paper GPU", capability, 132, 1 << 36, 1 << 25, (13, 0))
+        monkeypatch.setattr(driver, "why_unavailable", lambda: None)
+        monkeypatch.setattr(driver, "devices", lambda: (info,))
+
+    return install
+
+
+def test_a_gpu_without_an_array_library_gets_copies(invoke: Any, kernels: Any, bare_gpu: Any) -> None:
+    """Without torch and CuPy NumPy arrays are computed on the GPU all the same, and the time is said to hold copies."""
+    bare_gpu((9, 0))
+    result = invoke("run", "matmul", *SMALL)
+    assert result.exit_code == 0, result.output
+    assert kernels.matmul[0]["target"] == "cuda"
+    assert "with the copies to and from the GPU" in result.stdout
+
+
+def test_a_gpu_of_another_generation_is_passed_over(invoke: Any, kernels: Any, bare_gpu: Any) -> None:
     """A GPU that is none of the target's is named with its capability, and the emulator runs."""
-    gpu.capability = (8, 0)
+    bare_gpu((8, 0))
     result = invoke("run", "matmul", *SMALL)
     assert result.exit_code == 0
-    assert "Paper H200 has compute capability 8.0, not 9.0" in result.stdout
+    assert "emulator of sm_90a (Paper GPU has compute capability 8.0, not 9.0)" in result.stdout
 
 
 def test_asking_for_a_gpu_that_is_not_there_exits_with_3(invoke: Any, kernels: Any) -> None:

@@ -34,7 +34,7 @@ class Machine(Protocol):
         ...
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:
-        """Return a device copy of a host array of one of tilekit's element types."""
+        """Return a device copy, C-ordered, of a host array of one of tilekit's element types."""
         ...
 
     def download(self, array: Any) -> np.ndarray[Any, Any]:
@@ -203,7 +203,7 @@ class CupyMachine:
         return self.cupy.random.RandomState(seed).standard_normal(shape, dtype=np.float32).astype(dtype.numpy)
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:
-        return self.cupy.asarray(values)
+        return self.cupy.asarray(np.ascontiguousarray(values))
 
     def download(self, array: Any) -> np.ndarray[Any, Any]:
         return np.asarray(self.cupy.asnumpy(array.astype(np.float64)))

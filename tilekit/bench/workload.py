@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from tilekit.dtypes import BF16, E4M3, E5M2, F32, DType
 from tilekit.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from tilekit.epilogue.functions import Activation
+    from tilekit.tile_io.operand import Major
 
 __all__ = ["Accuracy", "MatmulWorkload", "Operands"]
 
@@ -79,10 +84,10 @@ class MatmulWorkload:
     a_dtype: DType = BF16
     b_dtype: DType = BF16
     out_dtype: DType = BF16
-    a_major: str = "k"
-    b_major: str = "k"
+    a_major: Major = "k"
+    b_major: Major = "k"
     bias: bool = False
-    activation: str | None = None
+    activation: Activation | None = None
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
@@ -153,14 +158,22 @@ class MatmulWorkload:
         extent, major = (self.m, self.a_major) if operand == "a" else (self.n, self.b_major)
         return (extent, self.k) if major == "k" else (self.k, extent)
 
-    def operands(self, seed: int) -> Operands:
-        """Return standard normal operands as NumPy arrays, laid out as the majors say."""
+    def operands(self, seed: int, place: Callable[[_Array], Any] = lambda stored: stored) -> Operands:
+        """Return standard normal operands, laid out as the majors say.
+
+        Parameters
+        ----------
+        seed : int
+        place : callable, optional
+            Turns each stored NumPy array into the array that the operand is cut from, such as a copy on a device.
+        """
         random = np.random.default_rng(seed)
         arrays = []
         for operand in ("a", "b"):
             shape, dtype = self.stored(operand)
-            arrays.append(self.cut(operand, random.standard_normal(shape, dtype=np.float32).astype(dtype.numpy)))
-        bias = random.standard_normal(self.n, dtype=np.float32) if self.bias else None
+            values = random.standard_normal(shape, dtype=np.float32).astype(dtype.numpy)
+            arrays.append(self.cut(operand, place(values)))
+        bias = place(random.standard_normal(self.n, dtype=np.float32)) if self.bias else None
         return Operands(arrays[0], arrays[1], bias)
 
     def accuracy(self, operands: Operands, out: _Array) -> Accuracy:

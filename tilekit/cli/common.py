@@ -6,14 +6,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
 
 import typer
 
 if TYPE_CHECKING:
     from tilekit.bench.workload import MatmulWorkload
+    from tilekit.epilogue.functions import Activation as ActivationName
     from tilekit.kernels.matmul.config import MatmulConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
+    from tilekit.tile_io.operand import Major
 
 OK: Final = 0
 WRONG: Final = 1
@@ -100,7 +102,7 @@ def workload_of(
     bias: bool,
     activation: str | None,
 ) -> MatmulWorkload:
-    """Build the workload that the options describe."""
+    """Build the workload that the options describe; workload and spec check what the options say."""
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.dtypes import BF16, as_dtype
     from tilekit.errors import ArgumentError
@@ -116,10 +118,10 @@ def workload_of(
         a_dtype=a_dtype,
         b_dtype=b_dtype,
         out_dtype=default if out_dtype is None else as_dtype(out_dtype, "--out-dtype"),
-        a_major=a_major,
-        b_major=b_major,
+        a_major=cast("Major", a_major),
+        b_major=cast("Major", b_major),
         bias=bias,
-        activation=activation,
+        activation=cast("ActivationName | None", activation),
     )
 
 
@@ -133,13 +135,10 @@ def spec_of(workload: MatmulWorkload) -> MatmulSpec:
         workload.a_dtype,
         workload.b_dtype,
         workload.out_dtype,
-        workload.a_major,  # type: ignore[arg-type]  # the spec checks what the option said
-        workload.b_major,  # type: ignore[arg-type]
+        workload.a_major,
+        workload.b_major,
         batched=workload.batch is not None,
-        functions=ElementwiseSpec(
-            bias=F32 if workload.bias else None,
-            activation=workload.activation,  # type: ignore[arg-type]
-        ),
+        functions=ElementwiseSpec(bias=F32 if workload.bias else None, activation=workload.activation),
     )
 
 

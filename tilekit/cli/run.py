@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,21 +53,21 @@ def run(
         common.require_family(kernel)
         workload = common.workload_of((m, n, k), batch, dtype, out_dtype, a_major, b_major, bias, activation)
         config = common.config_of(workload, target, tile, cluster)
-        machine, why = _choose(device, target)
+        place = _choose(device, target)
         operands = workload.operands(seed)
-        if machine is None:
-            out, seconds, flops = _on_emulator(workload, operands, config, target)
+        if place.machine is None:
+            out, seconds = _with_numpy(workload, operands, config, place.target)
         else:
-            out, seconds, flops = _on_gpu(workload, operands, config, machine)
+            out, seconds = _with_library(workload, seed, config, place.machine)
     accuracy = workload.accuracy(operands, out)
-    where = f"emulator of {target}" if machine is None else f"{machine.device} through {machine.library}"
+    flops = workload.flops / seconds
     if as_json:
         facts = {
             "kernel": kernel,
             "shape": workload.label,
             "kind": workload.kind,
-            "device": where,
-            "note": why,
+            "device": place.name,
+            "note": place.note,
             "config": str(config),
             "seconds": seconds,
             "flops_per_second": flops,
@@ -79,15 +80,13 @@ def run(
     else:
         pace = f"{flops / 1e12:.1f} TFLOP/s" if flops > 1e11 else f"{flops / 1e6:.0f} MFLOP/s"
         rows: dict[str, Any] = {
-            "device": where,
+            "device": f"{place.name}{f' ({place.note})' if place.note else ''}",
             "config": str(config),
-            "time": f"{_duration(seconds)}{'' if machine is None else ' a launch, operands in L2'} ({pace})",
+            "time": f"{_duration(seconds)} {place.timed} ({pace})",
             "error": f"{accuracy.relative:.2e} relative, {accuracy.largest:.2e} at most; "
             f"the worst element has {accuracy.worst:.0%} of what its sum may have",
             "result": _verdict(accuracy.right),
         }
-        if why:
-            rows["device"] += f" ({why})"
         common.print_facts(f"{kernel} {workload.label}  {workload.kind}", rows)
     raise typer.Exit(common.OK if accuracy.right else common.WRONG)
 
@@ -102,8 +101,18 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1e6:.1f} us"
 
 
-def _choose(device: str, target: str) -> tuple[Machine | None, str]:
-    """Return the GPU to run on, or None for the emulator, and why it is not the GPU."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the kernel runs: through an array library, or with NumPy arrays on the target that matmul is told."""
+
+    name: str
+    timed: str
+    machine: Machine | None = None
+    target: str = ""
+    note: str = ""
+
+
+def _choose(device: str, target: str) -> _Place:
     from tilekit.bench.machine import find_machine
     from tilekit.errors import ArgumentError, DriverError
     from tilekit.runtime import driver
@@ -112,24 +121,28 @@ def _choose(device: str, target: str) -> tuple[Machine | None, str]:
     if device not in ("auto", "cuda", "emulator"):
         raise ArgumentError.of("--device", device, legal="auto, cuda or emulator", nearest="auto", code="TK-CLI-003")
     chip = chip_named(target)
+    emulator = _Place(f"emulator of {target}", "in all", target=target)
     if device == "emulator":
-        return None, ""
+        return emulator
     machine = find_machine()
     if machine is not None and machine.capability == chip.compute_capability:
-        return machine, ""
-    wanted = ".".join(map(str, chip.compute_capability))
-    if machine is not None:
-        why = f"{machine.device} has compute capability {machine.capability[0]}.{machine.capability[1]}, not {wanted}"
-    else:
-        why = driver.why_unavailable() or "a GPU is here, but neither torch nor CuPy to hold arrays on it"
+        return _Place(f"{machine.device} through {machine.library}", "a launch, operands in L2", machine)
+    why = driver.why_unavailable()
+    if why is None:
+        first = driver.devices()[0]
+        if first.compute_capability == chip.compute_capability:
+            # Neither torch nor CuPy is here to hold arrays on the GPU: they are copied there and back.
+            return _Place(first.name, "with the copies to and from the GPU", target="cuda")
+        major, minor = first.compute_capability
+        why = f"{first.name} has compute capability {major}.{minor}, not {'.'.join(map(str, chip.compute_capability))}"
     if device == "cuda":
         raise DriverError(f"--device cuda: {why}", code="TK-CLI-004")
-    return None, why
+    return replace(emulator, note=why)
 
 
-def _on_emulator(
+def _with_numpy(
     workload: MatmulWorkload, operands: Operands, config: MatmulConfig, target: str
-) -> tuple[np.ndarray[Any, Any], float, float]:
+) -> tuple[np.ndarray[Any, Any], float]:
     import tilekit
 
     start = time.perf_counter()
@@ -142,25 +155,24 @@ def _on_emulator(
         config=config,
         target=target,
     )
-    seconds = time.perf_counter() - start
-    return out, seconds, workload.flops / seconds
+    return out, time.perf_counter() - start
 
 
-def _on_gpu(
-    workload: MatmulWorkload, operands: Operands, config: MatmulConfig, machine: Machine
-) -> tuple[np.ndarray[Any, Any], float, float]:
+def _with_library(
+    workload: MatmulWorkload, seed: int, config: MatmulConfig, machine: Machine
+) -> tuple[np.ndarray[Any, Any], float]:
     import tilekit
 
-    a, b = (machine.upload(values) for values in (operands.a, operands.b))
-    bias = None if operands.bias is None else machine.upload(operands.bias)
+    on_device = workload.operands(seed, machine.upload)
     out = machine.empty(workload.out_shape, workload.out_dtype)
     machine.poison(out)
 
     def launch() -> None:
-        tilekit.matmul(a, b, out=out, bias=bias, activation=workload.activation, config=config)
+        tilekit.matmul(
+            on_device.a, on_device.b, out=out, bias=on_device.bias, activation=workload.activation, config=config
+        )
 
     launch()
     result = machine.download(out)
     machine.time(launch, _TIMED_LAUNCHES)
-    seconds = machine.time(launch, _TIMED_LAUNCHES) / _TIMED_LAUNCHES
-    return result, seconds, workload.flops / seconds
+    return result, machine.time(launch, _TIMED_LAUNCHES) / _TIMED_LAUNCHES
