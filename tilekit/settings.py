@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,14 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import platformdirs
-
 from tilekit.errors import ArgumentError
 
 _Value = TypeVar("_Value")
 _Given = TypeVar("_Given")
 
 _overrides: ContextVar[dict[str, object] | None] = ContextVar("tilekit_settings", default=None)
+
+
+def _user_cache() -> Path:
+    """Where this user's programs keep what they can make again (XDG Base Directory; Known Folders; Apple's guidelines)."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ class Settings:
 
     cache_dir: _Setting[Path, str | os.PathLike[str]] = _Setting(
         "TILEKIT_CACHE_DIR",
-        default=lambda: platformdirs.user_cache_path("tilekit"),
+        default=lambda: _user_cache() / "tilekit",
         parse=_folder,
         about="folder of assembled kernels",
     )
