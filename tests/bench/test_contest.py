@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,3 +97,33 @@ def test_nvidia_smi_is_read_line_by_line(monkeypatch: pytest.MonkeyPatch, tmp_pa
         contest.time.sleep(0.3)
         assert sampler.mean([(0.0, 1e12)]) == (1500.0, 650.5)
         assert sampler.mean([(0.0, 1.0)]) == (None, None)
+
+
+def fake_nvml(closed: list[bool], *, instant_works: bool) -> Any:
+    """A pynvml of a GPU at 1755 MHz that draws 700 W now and 400 W on average."""
+
+    def fields(handle: Any, wanted: list[int]) -> list[Any]:
+        status = 0 if instant_works else 3
+        return [SimpleNamespace(nvmlReturn=status, value=SimpleNamespace(uiVal=700_000)) for _ in wanted]
+
+    return SimpleNamespace(
+        NVML_CLOCK_SM=1,
+        NVML_FI_DEV_POWER_INSTANT=186,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: closed.append(True),
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetClockInfo=lambda handle, kind: 1755,
+        nvmlDeviceGetFieldValues=fields,
+        nvmlDeviceGetPowerUsage=lambda handle: 400_000,
+    )
+
+
+@pytest.mark.parametrize(("instant_works", "watts"), [(True, 700.0), (False, 400.0)])
+def test_nvml_is_polled_and_shut_down(monkeypatch: pytest.MonkeyPatch, instant_works: bool, watts: float) -> None:
+    """NVML's instantaneous power is preferred to its one-second average, and NVML is shut down once."""
+    closed: list[bool] = []
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(closed, instant_works=instant_works))
+    with ClockSampler("GPU-0") as sampler:
+        contest.time.sleep(0.2)
+    assert sampler.mean([(0.0, 1e12)]) == (1755.0, watts)
+    assert closed == [True]

@@ -69,8 +69,9 @@ class ClockSampler:
             nvml = importlib.import_module("pynvml")
             nvml.nvmlInit()
             handle = nvml.nvmlDeviceGetHandleByUUID(self.uuid)
+            self._nvml_reading(nvml, handle)
         except Exception:
-            # No package, no library, or a container without NVML: nvidia-smi may still answer.
+            # No package, no library, a container without NVML, or a GPU that does not tell: nvidia-smi may answer.
             return None
         self._closers.callback(nvml.nvmlShutdown)
 
@@ -82,16 +83,23 @@ class ClockSampler:
 
     @staticmethod
     def _nvml_reading(nvml: Any, handle: Any) -> Reading:
-        return (
-            float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-        )
+        # The plain power reading is an average over a second, in which every contestant has had its turn.
+        (instant,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_POWER_INSTANT])
+        milliwatts = instant.value.uiVal if instant.nvmlReturn == 0 else nvml.nvmlDeviceGetPowerUsage(handle)
+        return float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)), milliwatts / 1000
 
     def _nvidia_smi(self) -> Callable[[], Iterator[Reading]] | None:
         program = shutil.which("nvidia-smi")
         if program is None:
             return None
-        query = ["--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits", "-lms", "100", "-i", self.uuid]
+        query = [
+            "--query-gpu=clocks.sm,power.draw.instant",
+            "--format=csv,noheader,nounits",
+            "-lms",
+            "100",
+            "-i",
+            self.uuid,
+        ]
         process = subprocess.Popen([program, *query], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self._closers.enter_context(process)
         self._interrupt = process.terminate

@@ -1,0 +1,48 @@
+"""What the torch machine does with tensors, on the CPU; skipped where torch is not installed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tilekit.bench.machine import TorchMachine  # noqa: E402
+from tilekit.dtypes import DTYPES, DType  # noqa: E402
+
+
+@pytest.fixture
+def machine() -> TorchMachine:
+    """A machine without a GPU behind it: only methods that take tensors are called."""
+    made = TorchMachine.__new__(TorchMachine)
+    made.torch = torch
+    return made
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=repr)
+def test_poison_is_nan_in_every_type(machine: TorchMachine, dtype: DType) -> None:
+    """All bits set is NaN in all five formats, so nothing unwritten can pass for a result."""
+    tensor = torch.zeros(4, 8, dtype=getattr(torch, dtype.long_name))
+    machine.poison(tensor)
+    assert bool(torch.isnan(tensor.float()).all())
+    assert np.isnan(machine.download(tensor.float())).all()
+
+
+def test_relative_error_is_the_frobenius_norm(machine: TorchMachine) -> None:
+    """An exact product has error 0, twice the product has error 1, and a NaN is NaN."""
+    a, b = torch.ones(4, 8, dtype=torch.bfloat16), torch.ones(8, 2, dtype=torch.bfloat16)
+    out = torch.full((4, 2), 8.0, dtype=torch.bfloat16)
+    assert machine.relative_error(a, b, out) == 0
+    assert machine.relative_error(a, b, 2 * out) == 1
+    out[0, 0] = math.nan
+    assert math.isnan(machine.relative_error(a, b, out))
+
+
+def test_the_librarys_product_writes_into_out(machine: TorchMachine) -> None:
+    """torch.matmul with out= is used for 16-bit types, batched as well."""
+    a, b = torch.ones(3, 4, 8, dtype=torch.bfloat16), torch.ones(3, 8, 2, dtype=torch.bfloat16)
+    out = torch.zeros(3, 4, 2, dtype=torch.bfloat16)
+    machine.matmul(a, b, out)
+    assert bool((out == 8).all())

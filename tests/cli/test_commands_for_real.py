@@ -1,0 +1,53 @@
+"""The commands on the real kernels: traced, assembled by ptxas, run on the emulator."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+
+def test_dump_of_the_real_matmul(invoke: Any, tmp_path: Any) -> None:
+    """PTX, SASS, resources and explanation of the default kernel are written and agree about the same kernel."""
+    result = invoke("dump", "matmul", "--what", "all", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    ptx, sass, resources, explained = (
+        next(tmp_path.glob(f"matmul_*.{suffix}")).read_text() for suffix in ("ptx", "sass", "resources.json", "txt")
+    )
+    assert ptx.count("wgmma.mma_async") >= 4
+    assert ".target sm_90a" in ptx
+    assert "HGMMA" in sass
+    assert "USETMAXREG" in sass
+    assert json.loads(resources)["spill_store_bytes"] == 0
+    assert "inputs.full" in explained
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--n", 136),
+        (
+            "--dtype",
+            "f16",
+            "--out-dtype",
+            "f32",
+            "--a-major",
+            "mn",
+            "--b-major",
+            "mn",
+            "--activation",
+            "gelu",
+            "--bias",
+        ),
+        ("--dtype", "e4m3,e5m2", "--k", 200, "--batch", 2),
+    ],
+    ids=["bf16", "f16-transposed-fused", "fp8-batched"],
+)
+def test_run_of_the_real_matmul(invoke: Any, options: Any) -> None:
+    """Small products of each kind are right to the last element on the emulator."""
+    result = invoke("run", "matmul", "--device", "emulator", "--m", 72, "--n", 64, "--k", 64, *options, "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["right"]
+    assert 0 < facts["relative_error"] < 0.01
