@@ -492,6 +492,84 @@ class TestSubtle:
         self.write(self.three, 20000, 20004)
         assert len(self.races) == 1
 
+    def tensor_read(self, warp: Agent, lo: int, hi: int) -> None:
+        """A read of the async proxy, issued by `warp`."""
+        groups = self.order.groups(warp, "wgmma", waits_with="wgmma.wait_group")
+        self.memory.span(groups.issue(Line(0, "wgmma", "")), WINDOW + lo, WINDOW + hi, write=False)
+
+    def test_fence_covers_only_what_was_written_before_it(self) -> None:
+        """A write after the fence needs another one, even with no release in between."""
+        self.write(self.one, 0, 16)
+        self.order.fence_proxy_async(self.one)
+        self.write(self.one, 16, 32)
+        self.tensor_read(self.one, 0, 16)
+        assert not self.races
+        self.tensor_read(self.one, 16, 32)
+        assert len(self.races) == 1
+
+    def test_overwritten_bytes_need_no_fence(self) -> None:
+        """Only the last writer of a byte must have fenced: what it overwrote is not there to be read."""
+        self.write(self.one, 0, 32)
+        sync = Sync()
+        self.order.release(self.one, sync)
+        self.order.acquire(self.two, sync)
+        self.write(self.two, 0, 16)
+        self.order.fence_proxy_async(self.two)
+        self.tensor_read(self.two, 0, 16)
+        assert not self.races
+        self.tensor_read(self.two, 16, 32)
+        assert len(self.races) == 1
+
+    def test_reads_of_different_bytes_at_different_times_are_all_remembered(self) -> None:
+        """A later read elsewhere does not make an agent's earlier read forgotten; one of the same bytes replaces it."""
+        self.write(self.one, 0, 64)
+        early, late = Sync(), Sync()
+        self.order.release(self.one, early)
+        self.order.acquire(self.two, early)
+        self.read(self.two, 0, 16)
+        self.order.release(self.two, late)
+        self.read(self.two, 16, 32)
+        self.order.release(self.two, Sync())
+        self.read(self.two, 32, 48)
+        self.order.acquire(self.three, late)
+        self.write(self.three, 0, 16)
+        assert not self.races
+        self.write(self.three, 16, 32)
+        assert len(self.races) == 1
+        self.write(self.three, 32, 48)
+        assert len(self.races) == 2
+
+    def test_relaxed_release_does_not_take_back_a_release(self) -> None:
+        """A relaxed arrive after an old fence leaves what was released since."""
+        self.order.fence(self.one)
+        self.write(self.one, 0, 16)
+        sync = Sync()
+        self.order.release(self.one, sync)
+        self.order.release(self.one, sync, relaxed=True)
+        self.order.acquire(self.two, sync)
+        self.read(self.two, 0, 16)
+        assert not self.races
+
+    def test_records_stay_few(self) -> None:
+        """However often memory is written and read in order, the shadow holds only what can still race."""
+        for i in range(100):
+            for warp, after in ((self.one, self.two), (self.two, self.one)):
+                self.write(warp, 0, 8192)
+                self.write(warp, 64 * (i % 7), 64 * (i % 7) + 100)
+                self.read(warp, 32 * (i % 5), 4000)
+                self.read(warp, 0, 8192)
+                sync = Sync()
+                self.order.release(warp, sync)
+                self.order.acquire(after, sync)
+        assert not self.races
+        (page,) = self.memory._pages.values()
+        assert len(page.writes) <= 3
+        assert sum(map(len, page.reads.values())) <= 2
+        for _ in range(100):
+            self.read(self.one, 0, 8192)
+            self.order.release(self.one, Sync())
+        assert sum(map(len, page.reads.values())) <= 2
+
     def test_scattered_spans_of_one_operation(self) -> None:
         """Spans in any order and in several pages, as an array or a list, are all seen."""
         spans = [(9000, 9100), (40, 48), (30000, 30016)]
