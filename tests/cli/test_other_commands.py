@@ -135,6 +135,7 @@ def test_doctor_without_a_gpu_is_content(invoke: Any, monkeypatch: pytest.Monkey
         raise DriverError("no NVIDIA driver here", code="TK-DRV-003")
 
     monkeypatch.setattr(driver, "devices", none)
+    monkeypatch.setattr("tilekit.cli.doctor._has_nvidia_driver", lambda: False)
     result = invoke("doctor")
     assert result.exit_code == 0, result.output
     for words in (
@@ -178,6 +179,20 @@ def test_doctor_with_a_gpu_and_no_assembler_exits_with_3(invoke: Any, monkeypatc
         "no ptxas; pip install nvidia-cuda-nvcc",
         "no library for arrays on the GPU",
     ]
+
+
+def test_doctor_with_a_driver_that_python_cannot_reach(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nvidia-smi is there and cuda-bindings is not, a GPU goes unused: exit code 3, with what to install."""
+
+    def none() -> Any:
+        raise DriverError("CUDA needs the package cuda-bindings; pip install 'tilekit-gpu[cuda]'", code="TK-DRV-002")
+
+    monkeypatch.setattr(driver, "devices", none)
+    monkeypatch.setattr("tilekit.cli.doctor._has_nvidia_driver", lambda: True)
+    result = invoke("doctor")
+    assert result.exit_code == 3
+    assert "pip install 'tilekit-gpu[cuda]'" in result.stdout
+    assert "verdict: kernels run on the emulator" in result.stdout
 
 
 def test_doctor_with_a_gpu_of_another_generation(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:

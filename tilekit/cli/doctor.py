@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import shutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +38,7 @@ def doctor(as_json: common.Json = False) -> None:
     that is well.
     """
     with common.presented(as_json):
-        gpus, gpu_problem = _gpus()
+        gpus, gpu_problem, gpu_expected = _gpus()
         tools, tool_problem = _tools()
         sections: dict[str, Section] = {
             "tilekit": _versions(),
@@ -47,8 +48,8 @@ def doctor(as_json: common.Json = False) -> None:
             "packages": {name: _package(name) or "not installed" for name in _PACKAGES},
             "settings": _settings(),
         }
-    has_gpu = gpu_problem is None
-    problems = [problem for problem in (gpu_problem, tool_problem, _no_library() if has_gpu else None) if problem]
+    library_problem = _no_library() if gpu_expected else None
+    problems = [problem for problem in (gpu_problem, tool_problem, library_problem) if problem]
     if as_json:
         typer.echo(json.dumps({**sections, "problems": problems}, default=str))
     else:
@@ -57,11 +58,11 @@ def doctor(as_json: common.Json = False) -> None:
             typer.secho(f"{title}:", bold=True)
             for name, value in section.items():
                 typer.echo(f"  {name:<{width}}  {value}")
-        runs = "kernels run on the GPU" if has_gpu and not problems else "kernels run on the emulator"
+        runs = "kernels run on the emulator" if problems else "kernels run on the GPU"
         typer.secho(f"verdict: {runs}", bold=True)
         for problem in problems:
             typer.secho(f"  - {problem}", fg="yellow")
-    raise typer.Exit(common.MISSING if has_gpu and problems else common.OK)
+    raise typer.Exit(common.MISSING if gpu_expected and problems else common.OK)
 
 
 def _versions() -> Section:
@@ -74,7 +75,8 @@ def _versions() -> Section:
     }
 
 
-def _gpus() -> tuple[Section, str | None]:
+def _gpus() -> tuple[Section, str | None, bool]:
+    """Return the GPUs, what stands in the way of using one, and whether one should be usable."""
     from tilekit.errors import DriverError
     from tilekit.runtime import driver
     from tilekit.targets import TARGETS
@@ -82,7 +84,7 @@ def _gpus() -> tuple[Section, str | None]:
     try:
         found = driver.devices()
     except DriverError as error:
-        return {"none": error.message}, error.message
+        return {"none": error.message}, error.message, _has_nvidia_driver()
     supported = {target.compute_capability: name for name, target in TARGETS.items()}
     section: Section = {}
     for gpu in found:
@@ -95,8 +97,12 @@ def _gpus() -> tuple[Section, str | None]:
         )
     if not any(gpu.compute_capability in supported for gpu in found):
         names = ", ".join(f"{name} ({'.'.join(map(str, cc))})" for cc, name in supported.items())
-        return section, f"no GPU here is one of tilekit's targets: {names}"
-    return section, None
+        return section, f"no GPU here is one of tilekit's targets: {names}", False
+    return section, None, True
+
+
+def _has_nvidia_driver() -> bool:
+    return shutil.which("nvidia-smi") is not None
 
 
 def _tools() -> tuple[Section, str | None]:
