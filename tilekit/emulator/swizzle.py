@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PERIOD", "SPAN", "Swizzle", "chunk_order", "chunk_size", "swizzled"]
+__all__ = ["PERIOD", "SPAN", "Swizzle", "chunk_places", "chunk_size", "swizzled"]
 
 Swizzle: TypeAlias = Literal["32B", "64B", "128B", "128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B"]
 
@@ -69,27 +69,28 @@ def chunk_size(mode: Swizzle | None) -> int:
 
 
 @lru_cache(maxsize=4096)
-def chunk_order(mode: Swizzle | None, phase: int, chunks: int) -> npt.NDArray[np.intp]:
-    """Return the order of a swizzled image's chunks, as an index into the linear image.
+def chunk_places(mode: Swizzle | None, phase: int, rows: int, row_chunks: int) -> npt.NDArray[np.intp]:
+    """Return where the chunks of a box of rows lie in its shared-memory image.
 
-    ``image[i] = linear[order[i]]`` swizzles and, every mode being its own inverse, also un-swizzles.
+    Each row starts a new span of the mode, however few chunks it has; a full image maps onto itself, so that there
+    ``places`` is also its own inverse.
 
     Parameters
     ----------
     mode
-        Swizzle, or None.
+        Swizzle.
     phase
         Shared address of the image modulo `PERIOD`; a multiple of the mode's span.
-    chunks
-        Number of chunks of `chunk_size` bytes; they must fill whole spans, so that the image maps onto itself.
+    rows, row_chunks
+        Extent of the box in chunks of `chunk_size` bytes.
 
     Returns
     -------
-    order : int[chunks]
-        Read-only, because it is cached.
+    places : int[rows * row_chunks]
+        Chunk indices into the image; read-only, because it is cached.
     """
     size = chunk_size(mode)
-    linear = phase + size * np.arange(chunks, dtype=np.int64)
-    order = ((swizzled(linear, mode) - phase) // size).astype(np.intp)
-    order.setflags(write=False)
-    return order
+    linear = phase + SPAN[mode] * np.arange(rows, dtype=np.int64)[:, None] + size * np.arange(row_chunks)
+    places = ((swizzled(linear, mode) - phase) // size).astype(np.intp).reshape(-1)
+    places.setflags(write=False)
+    return places

@@ -1,28 +1,32 @@
 """Bulk tensor copies: the box of a tensor map, from global memory to its image in shared memory and back.
 
-An *image* is the box as it lies in shared memory: dense, dimension 0 fastest, its 16-byte chunks moved by the swizzle
-of the absolute shared address. Global memory is one allocation's bytes; the caller checks `footprint` against it.
-See PTX ISA, "Tensors" and ``cp.async.bulk.tensor``.
+An *image* is the box as it lies in shared memory: dimension 0 fastest, its 16-byte chunks moved by the swizzle of the
+absolute shared address. Under a swizzle every row starts a new span, so rows narrower than that leave *holes*, which a
+load does not write. Global memory is one allocation's bytes; the caller checks `footprint` against it.
+
+See PTX ISA, "Tensors" and ``cp.async.bulk.tensor``. What the manual leaves open (holes, fill patterns, conversions,
+which coordinates fault) was settled by hundreds of random copies on an H200.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.formats import decode, encode
-from tilekit.emulator.swizzle import PERIOD, chunk_order, chunk_size
+from tilekit.emulator.formats import encode
+from tilekit.emulator.reductions import ReduceOp, reduction
+from tilekit.emulator.swizzle import PERIOD, SPAN, chunk_places, chunk_size
 from tilekit.emulator.tensor_map import PixelBox, TensorMap
 
-__all__ = ["Footprint", "ReduceOp", "footprint", "load_box", "reduce_box", "store_box"]
+__all__ = ["Footprint", "footprint", "load_box", "reduce_box", "store_box", "written_bytes"]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-ReduceOp: TypeAlias = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +82,11 @@ class _Plan:
     """What every copy through one map has in common: dimension 0 in bytes of packed atoms, the rest in elements."""
 
     extents: tuple[int, ...]
+    written_extents: tuple[int, ...]
     counts: tuple[int, ...]
     steps: tuple[int, ...]
     strides: tuple[int, ...]
     box_shape: tuple[int, ...]
-    box_strides: tuple[int, ...]
     packed_bytes: int
 
 
@@ -114,7 +118,8 @@ def load_box(
     Returns
     -------
     image : uint8[tensor_map.shared_bytes]
-        A new array. Elements out of bounds hold zero, or NaN if the map says so; gaps of padded types hold zero.
+        A new array. Elements out of bounds hold zero, or NaN if the map says so. Holes and the gaps of padded types
+        hold zero too, but a load leaves those bytes of shared memory alone: see `written_bytes`.
 
     Raises
     ------
@@ -126,9 +131,7 @@ def load_box(
         packed = _load_tiled(tensor_map, _plan(tensor_map), coords, global_bytes, base_offset)
     else:
         packed = _load_column(tensor_map, tensor_map.pixels, coords, offsets, global_bytes, base_offset)
-    if tensor_map.dtype in _FLUSHED:
-        packed = _flush(packed)
-    return _swizzle(tensor_map, _spread(tensor_map, packed), shared_address)
+    return _placed(tensor_map, _spread(tensor_map, packed), shared_address)
 
 
 def store_box(
@@ -141,20 +144,23 @@ def store_box(
 ) -> None:
     """Write the in-bounds elements of an image to global memory, as a store does; parameters as for `load_box`.
 
+    The hardware writes rows in whole 16-byte units: where the extent of dimension 0 is no multiple of that, up to 15
+    bytes beyond it are overwritten too.
+
     Raises
     ------
     ValueError
-        If coordinates, image size or addresses break a rule of the instruction.
+        If coordinates (negative ones fault), image size or addresses break a rule of the instruction.
     """
-    packed = _unswizzled(tensor_map, image, shared_address)
+    packed = _packed(tensor_map, image, shared_address)
     if tensor_map.pixels is None:
         plan = _plan(tensor_map)
-        block = _block(tensor_map, plan, coords)
+        block = _block(tensor_map, plan, coords, True)
         if block is not None:
             box = np.ndarray(plan.box_shape, np.uint8, packed)
             _view(block, np.dtype(np.uint8), global_bytes, base_offset)[...] = box[block.inside]
         return
-    column = _column(tensor_map, tensor_map.pixels, coords, ())
+    column = _column(tensor_map, tensor_map.pixels, coords, (), True)
     if column is not None:
         rows, pixels = _rows(column, packed, global_bytes, base_offset)
         pixels[column.pixels // 16] = rows[column.inside]
@@ -172,25 +178,24 @@ def reduce_box(
     """Combine the in-bounds elements of an image into global memory, as ``cp.reduce.async.bulk.tensor`` does.
 
     Parameters are those of `store_box`; ``op`` is one of PTX's reductions, done in the map's element type. f16 and bf16
-    sums are rounded to nearest even and keep subnormals.
+    sums are rounded to nearest even and keep subnormals. Like a store, a reduction acts on whole 16-byte units.
 
     Raises
     ------
     ValueError
         If the element type has no such reduction, or as for `store_box`.
     """
-    combine = _reduction(tensor_map.dtype, op)
-    packed = _unswizzled(tensor_map, image, shared_address)
-    dtype = _STORAGE[tensor_map.dtype]
+    dtype, combine = reduction(tensor_map.dtype, op)
+    packed = _packed(tensor_map, image, shared_address)
     if tensor_map.pixels is None:
         plan = _plan(tensor_map)
-        block = _block(tensor_map, plan, coords)
+        block = _block(tensor_map, plan, coords, True)
         if block is not None:
             target = _view(block, dtype, global_bytes, base_offset)
             box = np.ndarray(plan.box_shape, np.uint8, packed)
             target[...] = combine(target, np.ascontiguousarray(box[block.inside]).view(dtype))
         return
-    column = _column(tensor_map, tensor_map.pixels, coords, ())
+    column = _column(tensor_map, tensor_map.pixels, coords, (), True)
     if column is not None:
         rows, pixels = _rows(column, packed, global_bytes, base_offset)
         where = column.pixels // 16
@@ -198,15 +203,29 @@ def reduce_box(
         pixels[where] = combine(held.view(dtype), added.view(dtype)).view(rows.dtype)
 
 
-def footprint(tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[int] = ()) -> Footprint:
-    """Return the global bytes that a copy of the box at ``coords`` reads or writes; parameters as for `load_box`."""
+def written_bytes(tensor_map: TensorMap, shared_address: int) -> npt.NDArray[np.bool_] | None:
+    """Return which bytes of an image a load writes, as bool[tensor_map.shared_bytes]; None if it writes them all."""
+    element = tensor_map.element
+    if tensor_map.row_bytes == tensor_map.row_pitch and element.global_bytes == element.shared_bytes:
+        return None
+    ones = np.ones(tensor_map.transaction_bytes, np.uint8)
+    return _placed(tensor_map, _spread(tensor_map, ones), shared_address).astype(np.bool_)
+
+
+def footprint(
+    tensor_map: TensorMap, coords: Sequence[int], offsets: Sequence[int] = (), *, stores: bool = False
+) -> Footprint:
+    """Return the global bytes that a load of the box at ``coords`` reads, or that a store or reduction writes.
+
+    Parameters and errors are those of `load_box` and `store_box`.
+    """
     nowhere = Footprint(np.empty(0, np.int64), 0)
     if tensor_map.pixels is not None:
-        column = _column(tensor_map, tensor_map.pixels, coords, offsets)
+        column = _column(tensor_map, tensor_map.pixels, coords, offsets, stores)
         if column is None:
             return nowhere
         return Footprint(column.pixels + (tensor_map.address + column.offset), column.run)
-    block = _block(tensor_map, _plan(tensor_map), coords)
+    block = _block(tensor_map, _plan(tensor_map), coords, stores)
     if block is None:
         return nowhere
     starts = np.full(1, tensor_map.address + block.offset, np.int64)
@@ -220,31 +239,38 @@ def _plan(tensor_map: TensorMap) -> _Plan:
     element = tensor_map.element
     size = element.global_bytes
     counts = (tensor_map.counts[0] // element.atom * size, *tensor_map.counts[1:])
-    shape = counts[::-1]
-    box_strides = tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    row = tensor_map.dims[0] // element.atom * size
     return _Plan(
-        extents=(tensor_map.dims[0] // element.atom * size, *tensor_map.dims[1:]),
+        extents=(row, *tensor_map.dims[1:]),
+        written_extents=(-(-row // 16) * 16, *tensor_map.dims[1:]),
         counts=counts,
         steps=(1, *tensor_map.element_strides[1:]),
         strides=(1, *tensor_map.strides),
-        box_shape=shape,
-        box_strides=box_strides,
+        box_shape=counts[::-1],
         packed_bytes=tensor_map.transaction_bytes,
     )
 
 
-def _check_coords(tensor_map: TensorMap, coords: Sequence[int]) -> int:
-    """Check the number of coordinates and return the first one in bytes."""
+def _check_coords(tensor_map: TensorMap, coords: Sequence[int], stores: bool) -> int:
+    """Check the coordinates and return the first one in bytes."""
     if len(coords) != tensor_map.rank:
         raise ValueError(f"coords has {len(coords)} entries: the tensor map has rank {tensor_map.rank}")
-    element = tensor_map.element
-    if coords[0] % element.atom:
-        nearest = round(coords[0] / element.atom) * element.atom
+    # The corner of an im2col box may be negative, a store's box may not.
+    if stores and tensor_map.pixels is None and min(coords) < 0:
+        axis = next(i for i, coord in enumerate(coords) if coord < 0)
         raise ValueError(
-            f"coords[0] = {coords[0]}: {tensor_map.dtype} is addressed in multiples of {element.atom} elements; "
-            f"nearest legal {nearest}"
+            f"coords[{axis}] = {coords[axis]}: a store's coordinates must not be negative; nearest legal 0"
         )
-    return coords[0] // element.atom * element.global_bytes
+    element = tensor_map.element
+    first = coords[0] * element.global_bytes
+    if first % (16 * element.atom):
+        unit = 16 * element.atom // math.gcd(16, element.global_bytes)
+        nearest = round(coords[0] / unit) * unit
+        raise ValueError(
+            f"coords[0] = {coords[0]}: the box must begin at a multiple of 16 bytes, which is {unit} elements of "
+            f"{tensor_map.dtype}; nearest legal {nearest}"
+        )
+    return first // element.atom
 
 
 def _check_shared(address: int) -> None:
@@ -255,15 +281,14 @@ def _check_shared(address: int) -> None:
         )
 
 
-def _block(tensor_map: TensorMap, plan: _Plan, coords: Sequence[int]) -> _Block | None:
+def _block(tensor_map: TensorMap, plan: _Plan, coords: Sequence[int], stores: bool) -> _Block | None:
     """Return the part of a tiled box that lies inside the tensor, or None if nothing does."""
-    starts = (_check_coords(tensor_map, coords), *coords[1:])
+    starts = (_check_coords(tensor_map, coords, stores), *coords[1:])
+    extents = plan.written_extents if stores else plan.extents
     offset = 0
     whole = True
     shape, strides, inside = [], [], []
-    for start, extent, count, step, stride in zip(
-        starts, plan.extents, plan.counts, plan.steps, plan.strides, strict=True
-    ):
+    for start, extent, count, step, stride in zip(starts, extents, plan.counts, plan.steps, plan.strides, strict=True):
         low = 0 if start >= 0 else -(start // step)
         high = min(count, -((start - extent) // step))
         if low >= high:
@@ -291,24 +316,32 @@ def _view(block: _Block, dtype: np.dtype[Any], global_bytes: Bytes, base_offset:
 def _load_tiled(
     tensor_map: TensorMap, plan: _Plan, coords: Sequence[int], global_bytes: Bytes, base_offset: int
 ) -> Bytes:
-    block = _block(tensor_map, plan, coords)
+    block = _block(tensor_map, plan, coords, False)
     if block is not None and block.whole:
-        return _view(block, np.dtype(np.uint8), global_bytes, base_offset).copy().reshape(-1)
+        return _converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset)).reshape(-1)
     packed = _filled(tensor_map, plan.packed_bytes)
     if block is not None:
         box = np.ndarray(plan.box_shape, np.uint8, packed)
-        box[block.inside] = _view(block, np.dtype(np.uint8), global_bytes, base_offset)
+        box[block.inside] = _converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset))
     return packed
 
 
-def _column(tensor_map: TensorMap, box: PixelBox, coords: Sequence[int], offsets: Sequence[int]) -> _Column | None:
+def _column(
+    tensor_map: TensorMap, box: PixelBox, coords: Sequence[int], offsets: Sequence[int], stores: bool
+) -> _Column | None:
     """Walk an im2col column and return the part that lies inside the tensor, or None if nothing does."""
-    first = _check_coords(tensor_map, coords)
+    if tensor_map.interleave:
+        raise ValueError(
+            f"interleave = {tensor_map.interleave!r}: im2col copies of interleaved tensors are not modelled"
+        )
+    first = _check_coords(tensor_map, coords, stores)
     spatial = tensor_map.rank - 2
     if offsets and len(offsets) != spatial:
         raise ValueError(f"offsets has {len(offsets)} entries: rank {tensor_map.rank} has {spatial} spatial dimensions")
     element = tensor_map.element
     extent = tensor_map.dims[0] // element.atom * element.global_bytes
+    if stores:
+        extent = -(-extent // 16) * 16
     low, high = max(first, 0), min(first + box.channels_per_pixel // element.atom * element.global_bytes, extent)
     position = np.zeros(box.pixels_per_column, np.int64)
     inside = np.ones(box.pixels_per_column, np.bool_)
@@ -357,24 +390,26 @@ def _load_column(
     global_bytes: Bytes,
     base_offset: int,
 ) -> Bytes:
-    column = _column(tensor_map, box, coords, offsets)
+    column = _column(tensor_map, box, coords, offsets, False)
     packed = _filled(tensor_map, tensor_map.transaction_bytes)
     if column is not None:
         rows, pixels = _rows(column, packed, global_bytes, base_offset)
-        rows[column.inside] = pixels[column.pixels // 16]
+        rows[column.inside] = _converted(tensor_map, pixels[column.pixels // 16])
     return packed
+
+
+def _converted(tensor_map: TensorMap, data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a contiguous copy of in-bounds data, as a load converts it: tf32 is rounded, nothing is flushed."""
+    if tensor_map.dtype not in ("tf32", "tf32_ftz"):
+        return data.copy()
+    values = np.ascontiguousarray(data).view(np.float32)
+    return encode(values, "tf32").view(data.dtype).reshape(data.shape)
 
 
 def _filled(tensor_map: TensorMap, size: int) -> Bytes:
     if tensor_map.oob_fill is None:
         return np.zeros(size, np.uint8)
-    nan = _NAN[tensor_map.dtype]
-    return np.full(size // nan.itemsize, nan).view(np.uint8)
-
-
-def _flush(packed: Bytes) -> Bytes:
-    words = packed.view(np.uint32)
-    return np.where(words & 0x7F800000, words, words & 0x80000000).astype(np.uint32).view(np.uint8)
+    return np.full(size // 2, 0x7FF7, np.uint16).view(np.uint8)  # A NaN of every type, repeated.
 
 
 def _spread(tensor_map: TensorMap, packed: Bytes) -> Bytes:
@@ -387,89 +422,38 @@ def _spread(tensor_map: TensorMap, packed: Bytes) -> Bytes:
     return image.reshape(-1)
 
 
-def _swizzle(tensor_map: TensorMap, linear: Bytes, shared_address: int) -> Bytes:
+def _places(tensor_map: TensorMap, shared_address: int) -> npt.NDArray[np.intp]:
+    size = chunk_size(tensor_map.swizzle)
+    if tensor_map.row_bytes == tensor_map.row_pitch:
+        rows, chunks = tensor_map.shared_bytes // SPAN[tensor_map.swizzle], SPAN[tensor_map.swizzle] // size
+    else:
+        rows, chunks = tensor_map.shared_bytes // tensor_map.row_pitch, tensor_map.row_bytes // size
+    return chunk_places(tensor_map.swizzle, shared_address % PERIOD, rows, chunks)
+
+
+def _placed(tensor_map: TensorMap, linear: Bytes, shared_address: int) -> Bytes:
+    """Move dense rows to where they lie in the image."""
     if tensor_map.swizzle is None:
         return linear
-    size = chunk_size(tensor_map.swizzle)
-    order = chunk_order(tensor_map.swizzle, shared_address % PERIOD, linear.size // size)
-    return linear.view(np.dtype((np.void, size))).take(order).view(np.uint8)
+    places = _places(tensor_map, shared_address)
+    chunks = linear.view(np.dtype((np.void, chunk_size(tensor_map.swizzle))))
+    if linear.size == tensor_map.shared_bytes:
+        return chunks.take(places).view(np.uint8)
+    image = np.zeros(tensor_map.shared_bytes, np.uint8)
+    image.view(chunks.dtype)[places] = chunks
+    return image
 
 
-def _unswizzled(tensor_map: TensorMap, image: Bytes, shared_address: int) -> Bytes:
+def _packed(tensor_map: TensorMap, image: Bytes, shared_address: int) -> Bytes:
     """Return the packed elements of an image."""
     _check_shared(shared_address)
     if image.size != tensor_map.shared_bytes:
         raise ValueError(f"image has {image.size} bytes: the tensor map's box has {tensor_map.shared_bytes}")
     linear = np.ascontiguousarray(image)
     if tensor_map.swizzle is not None:
-        linear = _swizzle(tensor_map, linear, shared_address)
+        record = np.dtype((np.void, chunk_size(tensor_map.swizzle)))
+        linear = linear.view(record).take(_places(tensor_map, shared_address)).view(np.uint8)
     element = tensor_map.element
     if element.global_bytes == element.shared_bytes:
         return linear
     return np.ascontiguousarray(linear.reshape(-1, element.shared_bytes)[:, : element.global_bytes]).reshape(-1)
-
-
-_FLUSHED = ("f32_ftz", "tf32_ftz")
-
-_NAN: dict[str, Any] = {
-    "f16": np.uint16(0x7FFF),
-    "bf16": np.uint16(0x7FFF),
-    "f32": np.uint32(0x7FFFFFFF),
-    "f32_ftz": np.uint32(0x7FFFFFFF),
-    "tf32": np.uint32(0x7FFFFFFF),
-    "tf32_ftz": np.uint32(0x7FFFFFFF),
-    "f64": np.uint64(0x7FFFFFFFFFFFFFFF),
-}
-
-_STORAGE: dict[str, np.dtype[Any]] = {
-    "u32": np.dtype(np.uint32),
-    "s32": np.dtype(np.int32),
-    "u64": np.dtype(np.uint64),
-    "s64": np.dtype(np.int64),
-    "f32": np.dtype(np.float32),
-    "f16": np.dtype(np.uint16),
-    "bf16": np.dtype(np.uint16),
-}
-
-_Combine: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]]
-
-
-def _increment(held: npt.NDArray[Any], limit: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    result: npt.NDArray[Any] = np.where(held >= limit, held.dtype.type(0), held + held.dtype.type(1))
-    return result
-
-
-def _decrement(held: npt.NDArray[Any], limit: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    result: npt.NDArray[Any] = np.where((held == 0) | (held > limit), limit, held - held.dtype.type(1))
-    return result
-
-
-def _in_format(fmt: str, operation: _Combine) -> _Combine:
-    """Return a reduction on 16-bit patterns, done in f32 (wide enough to round only once)."""
-
-    def combine(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return encode(operation(decode(held, fmt), decode(added, fmt)), fmt)
-
-    return combine
-
-
-_BITWISE: dict[str, _Combine] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-_ORDERED: dict[str, _Combine] = {"min": np.minimum, "max": np.maximum}
-_FLOAT_ORDERED: dict[str, _Combine] = {"add": np.add, "min": np.fmin, "max": np.fmax}
-_REDUCTIONS: dict[str, dict[str, _Combine]] = {
-    "u32": {"add": np.add, "inc": _increment, "dec": _decrement, **_ORDERED, **_BITWISE},
-    "s32": {"add": np.add, **_ORDERED, **_BITWISE},
-    "u64": {"add": np.add, **_ORDERED, **_BITWISE},
-    "s64": {**_ORDERED, **_BITWISE},
-    "f32": {"add": np.add},
-    "f16": {name: _in_format("f16", operation) for name, operation in _FLOAT_ORDERED.items()},
-    "bf16": {name: _in_format("bf16", operation) for name, operation in _FLOAT_ORDERED.items()},
-}
-
-
-def _reduction(dtype: str, op: ReduceOp) -> _Combine:
-    operations = _REDUCTIONS.get(dtype, {})
-    if op not in operations:
-        legal = ", ".join(operations) or "none"
-        raise ValueError(f"op = {op!r}: the reductions of {dtype} tensor maps are {legal}")
-    return operations[op]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Literal, TypeAlias
@@ -137,7 +137,8 @@ class TensorMap:
         Step along each dimension, 1 to 8. A tiled box moves ``ceil(box / element_stride)`` elements along a dimension.
         Dimension 0's is ignored without interleave.
     interleave
-        None, or the slice size of an NC/8HWC8 (``"16B"``) or NC/16HWC16 (``"32B"``) layout.
+        None, or the slice size of an NC/8HWC8 (``"16B"``) or NC/16HWC16 (``"32B"``) layout. Dimension 0 then counts
+        slices, whatever the element type.
     swizzle
         Shared-memory swizzle, or None.
     oob_fill
@@ -229,8 +230,12 @@ class TensorMap:
 
     @cached_property
     def element(self) -> ElementType:
-        """Layout of one element."""
-        return ELEMENT_TYPES[self.dtype]
+        """Layout of one element of the innermost dimension: with interleave, a slice of 16 or 32 bytes."""
+        element = ELEMENT_TYPES[self.dtype]
+        if self.interleave is None:
+            return element
+        size = 16 if self.interleave == "16B" else 32
+        return replace(element, atom=1, global_bytes=size, shared_bytes=size)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -241,14 +246,30 @@ class TensorMap:
         return tuple(-(-extent // step) for extent, step in zip(self.box, steps, strict=True))
 
     @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of one row of the box (dimension 0) in shared memory."""
+        return self.counts[0] // self.element.atom * self.element.shared_bytes
+
+    @cached_property
+    def row_pitch(self) -> int:
+        """Bytes from one row of the box to the next in shared memory: under a swizzle, rows start whole spans."""
+        return self.row_bytes if self.swizzle is None or self.interleave else SPAN[self.swizzle]
+
+    @cached_property
     def shared_bytes(self) -> int:
         """Bytes that the whole box occupies in shared memory, out-of-bounds elements and gaps included."""
-        return prod(self.counts) // self.element.atom * self.element.shared_bytes
+        return prod(self.counts[1:]) * self.row_pitch
 
     @cached_property
     def transaction_bytes(self) -> int:
-        """Bytes that a load adds to its mbarrier's transaction count: the box as stored, without gaps."""
+        """Bytes that a load adds to its mbarrier's transaction count: every element of the box, but no gaps."""
         return prod(self.counts) // self.element.atom * self.element.global_bytes
+
+    @property
+    def minimum_sm(self) -> int:
+        """The lowest architecture whose copy engine knows this map's element type and swizzle: 90 or 100."""
+        newer = ELEMENT_TYPES[self.dtype].atom > 1 or (self.swizzle is not None and "atom" in self.swizzle)
+        return 100 if newer else 90
 
     def problems(self) -> list[str]:
         """Return every rule of the driver and the hardware that this map breaks, as one line each."""
@@ -370,7 +391,7 @@ class TensorMap:
             yield from _range(f"dims[{i}]", extent, 1, 2**32)
         if padded:
             yield from _multiple("dims[0]", self.dims[0], 128, f"elements ({self.dtype})", 128, 2**32)
-        elif self.element.atom == 2:
+        elif ELEMENT_TYPES[self.dtype].atom == 2:
             yield from _multiple("dims[0]", self.dims[0], 2, f"elements ({self.dtype})", 2, 2**32)
         for i, stride in enumerate(self.strides):
             yield from _multiple(f"strides[{i}]", stride, align, f"bytes{why}", 0, 2**40 - align)
@@ -383,7 +404,7 @@ class TensorMap:
         if padded and self.swizzle not in _PADDED_SWIZZLES:
             legal = ", ".join(map(repr, _PADDED_SWIZZLES))
             yield f"swizzle = {self.swizzle!r}: {self.dtype} needs one of {legal}; nearest legal '128B'"
-        if self.oob_fill and not self.element.floating:
+        if self.oob_fill and not ELEMENT_TYPES[self.dtype].floating:
             yield f"oob_fill = {self.oob_fill!r}: only floating-point types can be filled, {self.dtype} needs None"
 
     def _box_problems(self) -> Iterator[str]:
@@ -400,13 +421,14 @@ class TensorMap:
             if inner != 128:
                 yield f"{inner_name} = {inner}: {self.dtype} needs 128"
             return
-        if self.interleave or not 1 <= inner <= 256:
+        if not 1 <= inner <= 256:
             return
-        per_atom, size = self.element.atom, self.element.shared_bytes
+        per_atom, size = ELEMENT_TYPES[self.dtype].atom, ELEMENT_TYPES[self.dtype].shared_bytes
         unit = 16 // size * per_atom
-        widest = (SPAN[self.swizzle] // size if self.swizzle else 256 // unit * 16 // size) * per_atom
+        spans = self.swizzle is not None and self.interleave is None
+        widest = (SPAN[self.swizzle] // size if spans else 256 // unit * 16 // size) * per_atom
         given = f"{inner_name} = {inner}: {inner} {self.dtype} are {inner / per_atom * size:g} bytes"
-        if inner % unit:
+        if inner % unit and not (self.pixels and self.interleave):
             nearest = _clamp(round(inner / unit) * unit, unit, widest)
             yield f"{given}, which must be a multiple of 16; nearest legal {nearest}"
         elif inner > widest:

@@ -126,7 +126,8 @@ class MatrixDescriptor:
     leading, stride
         Leading-dimension and stride-dimension byte offsets.
     base_offset
-        Row of the swizzle pattern at which the tile starts, 0 to 7.
+        Rows of 128 bytes by which the swizzle pattern is shifted, 0 to 7. Zero means the pattern of the absolute
+        address, which is what a tensor copy wrote, wherever the tile starts.
     swizzle
         None, ``"32B"``, ``"64B"`` or ``"128B"``.
     reserved
@@ -154,7 +155,10 @@ class MatrixDescriptor:
 
 
 def descriptor_problems(op: Wgmma, operand: Operand, bits: int) -> list[str]:
-    """Return what is wrong with a descriptor for one operand of an instruction, as one line each."""
+    """Return what is wrong with a descriptor for one operand of an instruction, as one line each.
+
+    Besides reserved bits, these are offsets that the hardware takes as they are but that no layout of the manual has.
+    """
     descriptor = MatrixDescriptor.decode(bits)
     span = SPAN[descriptor.swizzle]
     period = 8 * span
@@ -162,15 +166,7 @@ def descriptor_problems(op: Wgmma, operand: Operand, bits: int) -> list[str]:
     if descriptor.reserved:
         found.append(f"reserved bits {descriptor.reserved:#018x} are set: must be 0")
     if descriptor.swizzle is None:
-        if descriptor.base_offset:
-            found.append(f"base offset = {descriptor.base_offset}: must be 0 without swizzle")
         return found
-    row = descriptor.start % period // 128
-    if row != descriptor.base_offset and span == 128:
-        found.append(
-            f"base offset = {descriptor.base_offset}: the start {descriptor.start:#x} lies in row {row} of the swizzle "
-            f"pattern; nearest legal start {descriptor.start // period * period:#x}"
-        )
     mn_major = op.a_mn_major if operand == "a" else op.b_mn_major
     extent = 64 if operand == "a" else op.n
     # K-major operands step 8 rows by the stride offset; MN-major ones step 8 k by it and a span by the leading offset.
@@ -346,7 +342,10 @@ def _table(layout: _Layout, starts: tuple[int, ...], rest: tuple[int, ...]) -> n
         else:
             step = 16 if descriptor.swizzle else descriptor.leading
             rows = (order // 8 * descriptor.stride + order % 8 * span)[:, None] + step * np.arange(2)
-        tables.append(swizzled(start * 16 + rows, descriptor.swizzle) // 16)
+        address = start * 16 + rows
+        # The base offset shifts the rows of the pattern, not the operand.
+        pattern = address - 128 * descriptor.base_offset
+        tables.append((address ^ pattern ^ swizzled(pattern, descriptor.swizzle)) // 16)
     table = np.concatenate(tables) if layout.mn_major else np.stack(tables, axis=1)
     table.setflags(write=False)
     return table

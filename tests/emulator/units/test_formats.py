@@ -198,6 +198,9 @@ def test_f64_input_is_rounded_once(x: float) -> None:
     for rounding in ROUNDINGS:
         for name in ("f32", "f16"):
             bits = int(encode(np.array([x], np.float64), name, rounding)[0])  # type: ignore[arg-type]
+            if math.isnan(x) and name == "f32":
+                assert bits & 0x7FC00000 == 0x7FC00000
+                continue
             assert bits == rounded_by_scale(x, FORMATS[name], rounding, False)
 
 
@@ -211,6 +214,17 @@ def test_saturation_and_relu() -> None:
     assert encode(x, "f16", saturate=True).tolist()[:5] == [0x7BFF, 0xFBFF, 0x7BFF, 0xFBFF, 0x7FFF]
     assert encode(x, "bf16", relu=True).tolist() == [0x7F80, 0, 0x714A, 0, 0x7FFF, 0, 0, 0x4000]
     assert encode(x, "e2m1").tolist() == [7, 15, 7, 15, 7, 10, 8, 4]
+
+
+def test_nan_patterns() -> None:
+    """Most conversions make one NaN; f64 to f32 and rna to tf32 keep the payload's upper bits (as on an H200)."""
+    nan = np.array([0x7FB1DAEE, 0xFFC6DC3B], np.uint32).view(np.float32)
+    assert encode(nan, "tf32").tolist() == [0x7FFFE000] * 2
+    assert encode(nan, "tf32", "rna").tolist() == [0x7FB1C000, 0xFFC6C000]
+    assert encode(nan, "f16", "rz").tolist() == [0x7FFF] * 2
+    assert encode(np.array([0xFFFC68058F8D0B85], np.uint64).view(np.float64), "f32").tolist() == [0xFFE3402C]
+    assert decode([0x7C01, 0xFE00], "f16").view(np.uint32).tolist() == [0x7FFFFFFF] * 2
+    assert decode([0x7F81, 0xFFC1], "bf16").view(np.uint32).tolist() == [0x7F810000, 0xFFC10000]
 
 
 def test_flush_to_zero() -> None:
