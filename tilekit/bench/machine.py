@@ -225,6 +225,9 @@ class CupyMachine:
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         stream = self.cupy.cuda.Stream(non_blocking=True)
         with stream:
+            # Pools and cuBLAS workspaces belong to a stream, and no memory may be allocated during the capture.
+            work()
+            stream.synchronize()
             stream.begin_capture()
             work()
             graph = stream.end_capture()
