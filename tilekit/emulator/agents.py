@@ -177,7 +177,9 @@ class Operation:
     instruction
         The instruction that issued it.
     clock, fenced
-        The issuer's at issue: what the operation is ordered after.
+        The issuer's at issue: what the operation is ordered after. Gone once its completion has been published.
+    issued
+        The issuer's epoch at issue.
     asynchronous
         Whether its accesses are the async proxy's (cp.async is asynchronous, yet in the generic proxy).
     completes
@@ -218,7 +220,7 @@ class Operation:
         self.instruction = instruction
         self.identity = identity
         self.epoch = epoch
-        self.issued = issued
+        self.issued = issued.epoch
         self.clock = issued.clock
         self.fenced = issued.fenced
         self.asynchronous = asynchronous
@@ -243,10 +245,13 @@ class Operation:
 
     def snapshot(self) -> Snapshot:
         """Publish the operation's completion, with what its issuer knew at issue."""
-        issued = self.issued
-        return Snapshot(
-            self.identity, self.epoch, issued.clock, issued.fenced, origin=issued.identity, origin_epoch=issued.epoch
+        agent = self.agent
+        published = Snapshot(
+            self.identity, self.epoch, self.clock, self.fenced, origin=agent.identity, origin_epoch=self.issued
         )
+        # Reports remember operations for the rest of the launch; what they knew is no longer needed.
+        self.clock = self.fenced = NOTHING
+        return published
 
 
 class Groups:

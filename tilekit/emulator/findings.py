@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tilekit.emulator.agents import Agent, Operation
 from tilekit.emulator.errors import RaceError, Where, describe
+from tilekit.emulator.mbarrier_table import MbarrierTable
 from tilekit.emulator.shadow import Access, Race
 from tilekit.emulator.symbols import SymbolMap
 
@@ -82,6 +83,20 @@ class Findings:
     def add(self, finding: Finding) -> None:
         """Keep a finding that is not a race."""
         self._found.setdefault((finding.kind, finding.message), finding)
+
+    def unfinished(self, table: MbarrierTable) -> None:
+        """Keep a finding for each barrier that the end of the kernel leaves waiting for bytes."""
+        for barrier in table.unfinished():
+            missing = f"{barrier.tx} bytes never arrived" if barrier.tx > 0 else f"{-barrier.tx} were not expected"
+            self.add(
+                Finding(
+                    "barrier",
+                    f"the kernel ends while {barrier.name} of CTA {barrier.address >> 24 & 0xFF} is in phase "
+                    f"{barrier.phase}: {barrier.bytes_arrived} of {barrier.bytes_expected} bytes arrived, {missing}",
+                    tuple(barrier.history().splitlines()),
+                    "expect_tx must announce exactly what is copied, and somebody should wait for the last phase",
+                )
+            )
 
     def raise_races(self) -> None:
         """Raise the races found, if there are any.
@@ -183,7 +198,7 @@ def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -
 def _unwaited_group(operation: Operation, second: Agent) -> tuple[str, str]:
     assert operation.groups is not None
     wait = operation.groups.waits_with
-    released = _releases_since(operation.agent, operation.issued.epoch)
+    released = _releases_since(operation.agent, operation.issued)
     committed = "" if operation.groups.epoch > operation.epoch else ", whose group is not even committed"
     if second is operation.agent:
         return (
@@ -213,7 +228,7 @@ def _overtaken(operation: Operation, agent: Agent) -> tuple[str, str]:
 
 def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> tuple[str, str]:
     party = race.earlier.party
-    since = party.issued.epoch if isinstance(party, Operation) else race.earlier.epoch
+    since = party.issued if isinstance(party, Operation) else race.earlier.epoch
     roles = first.actor.role, second.actor.role
     declared = symbols.barriers_between(*roles)
     released = _releases_since(first, since, tuple(s.name for s in declared))

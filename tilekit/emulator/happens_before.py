@@ -81,7 +81,8 @@ class HappensBefore:
     ) -> Operation:
         """Start an operation that completes on its own, on an mbarrier: one for each destination CTA.
 
-        It is ordered after everything `agent` did so far. Release it to the barrier's phase when its data has landed.
+        It is ordered after everything `agent` did so far. When its data has landed, tell the memories of its accesses
+        and then release it to the barrier's phase: once, as that is the end of it.
         """
         free = agent._free_entries
         if free and agent.clock.get(free[0][0], 0) >= free[0][1]:

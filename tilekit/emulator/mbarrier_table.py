@@ -129,5 +129,5 @@ class MbarrierTable:
                 )
 
     def unfinished(self) -> list[Mbarrier]:
-        """Return the barriers left in the middle of a phase: bytes still expected, or only part of the arrivals."""
-        return [b for b in self._barriers.values() if b.tx or b.pending != b.expected]
+        """Return the barriers whose current phase was promised bytes that have not arrived, or got others."""
+        return [barrier for barrier in self._barriers.values() if barrier.tx]

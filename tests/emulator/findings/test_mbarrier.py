@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilekit.emulator.errors import Actor, BarrierFault
+from tilekit.emulator.findings import Findings
 from tilekit.emulator.mbarrier import MAXIMUM_COUNT, MAXIMUM_TX, BarrierState, Mbarrier, decode, encode
 from tilekit.emulator.mbarrier_table import MbarrierTable
 
@@ -365,13 +366,20 @@ class TestTable:
                 table.check_store(low, high)
 
     def test_unfinished_barriers(self) -> None:
-        """Barriers left inside a phase are found at the end of a kernel."""
+        """Barriers that were promised bytes which never came are found at the end of a kernel, and explained."""
         table = MbarrierTable()
-        table.initialise(0x1000, 1)
-        partial = table.initialise(0x1008, 2)
-        partial.arrive()
-        waiting = table.initialise(0x1010, 1)
-        waiting.arrive(expect_tx=8)
-        assert table.unfinished() == [partial, waiting]
+        table.initialise(0x1000, 2).arrive()
+        waiting = table.initialise(0x1001008, 1, "inputs.full[1]")
+        waiting.arrive(expect_tx=48, by=LOAD, instruction=ARRIVE)
+        waiting.complete_tx(16, by=LOAD, instruction=ARRIVE)
+        early = table.initialise(0x1010, 1, "other")
+        early.complete_tx(16)
+        assert table.unfinished() == [waiting, early]
         assert len(table) == 3
         assert len(list(table)) == 3
+        findings = Findings()
+        findings.unfinished(table)
+        first, second = map(str, findings)
+        assert "inputs.full[1] of CTA 1 is in phase 0: 16 of 48 bytes arrived, 32 bytes never arrived" in first
+        assert "this phase (0): role load (warp 0), 16 bytes arrived, at line 12" in first
+        assert "other of CTA 0 is in phase 0: 16 of 0 bytes arrived, 16 were not expected" in second
