@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tilekit.emulator.agents import Agent, Operation
-from tilekit.emulator.errors import RaceError, Where, describe
+from tilekit.emulator.errors import EmulatorError, RaceError, Where, describe
 from tilekit.emulator.mbarrier_table import MbarrierTable
 from tilekit.emulator.shadow import Access, Race
 from tilekit.emulator.symbols import SymbolMap
@@ -97,6 +97,13 @@ class Findings:
                     "expect_tx must announce exactly what is copied, and somebody should wait for the last phase",
                 )
             )
+
+    def attach(self, error: EmulatorError) -> None:
+        """Add what was found so far to the fault that ends the launch: a race is often its cause."""
+        found = [str(finding) for finding in self]
+        if found:
+            error.table = "\n".join([*filter(None, [error.table]), "found before that:", *found])
+            error.details["findings"] = list(self)
 
     def raise_races(self) -> None:
         """Raise the races found, if there are any.

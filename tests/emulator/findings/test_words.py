@@ -207,3 +207,21 @@ def test_equal_findings_are_kept_once() -> None:
     findings.add(Finding("barrier", "another"))
     assert len(findings) == 2
     findings.raise_races()
+
+
+def test_fault_shows_what_was_found_before_it() -> None:
+    """The fault that ends a launch lists the findings that may have caused it, and is untouched without any."""
+    error = MemoryFault("out of bounds", table="the facts")
+    Findings().attach(error)
+    assert error.table == "the facts"
+    findings = Findings()
+    findings.add(Finding("race", "inputs.a[1]", ("missing edge: one",)))
+    findings.attach(error)
+    assert str(error).splitlines() == [
+        "memory: out of bounds",
+        "  the facts",
+        "  found before that:",
+        "  race: inputs.a[1]",
+        "    missing edge: one",
+    ]
+    assert error.details["findings"] == list(findings)
