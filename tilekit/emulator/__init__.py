@@ -1,1 +1,55 @@
-"""An emulator for PTX text, whoever wrote it. Knows nothing of the framework around it."""
+"""An emulator for PTX: runs the text that ptxas assembles, on the CPU, and explains what is wrong with it.
+
+It knows nothing of who wrote the text::
+
+    device = Device("sm_90a")
+    module = device.load(ptx_text)
+    a = device.buffer(array)
+    report = module["kernel"].launch(grid=(2, 1, 1), block=(128, 1, 1), args=[a, np.int32(7)])
+"""
+
+from .device import Buffer, Device, EncodedTensorMap
+from .errors import (
+    BarrierFault,
+    Deadlock,
+    EmulatorError,
+    LaunchError,
+    Livelock,
+    MemoryFault,
+    ProtocolError,
+    PtxSyntaxError,
+    RaceError,
+    StepBudgetExceeded,
+    UnsupportedInstruction,
+)
+from .findings import Finding
+from .forms import coverage
+from .kernel import Kernel
+from .module import Module
+from .ops_control import Trap
+from .report import LaunchReport
+from .tensor_map import TensorMap
+
+__all__ = [
+    "BarrierFault",
+    "Buffer",
+    "Deadlock",
+    "Device",
+    "EmulatorError",
+    "EncodedTensorMap",
+    "Finding",
+    "Kernel",
+    "LaunchError",
+    "LaunchReport",
+    "Livelock",
+    "MemoryFault",
+    "Module",
+    "ProtocolError",
+    "PtxSyntaxError",
+    "RaceError",
+    "StepBudgetExceeded",
+    "TensorMap",
+    "Trap",
+    "UnsupportedInstruction",
+    "coverage",
+]

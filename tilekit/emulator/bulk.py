@@ -1,0 +1,509 @@
+"""Bulk copies in flight: TMA loads, stores and reductions, and plain bulk copies (PTX ISA 9.7.9.25 to 9.7.9.27).
+
+A load lands when the scheduler says so: data, then ``complete_tx`` on the mbarrier of each destination CTA. A store
+reads its source at the latest when ``wait_group.read`` asks for it, and writes its destination at the latest when
+``wait_group`` does; each of the two may land earlier at the scheduler's pleasure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .access import resolve
+from .errors import EmulatorError, MemoryFault, ProtocolError, Where
+from .mbarriers import changed, shared_address
+from .memory import OFFSET_MASK, Allocation
+from .tensor_copy import ReduceOp, footprint, load_box, reduce_box, store_box
+from .tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from .cta import Cta
+    from .mbarrier import Mbarrier
+    from .warp import Warp
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+Value = int | Array
+
+
+class InFlight:
+    """An asynchronous operation with the place it was issued from."""
+
+    __slots__ = ("cluster", "done", "warp", "where")
+
+    def __init__(self, warp: Warp) -> None:
+        self.done = False
+        self.warp = warp
+        self.cluster = warp.cta.cluster
+        self.where = Where(warp.program.name, warp.actor, warp.program.instruction(warp.at))
+        self.cluster.pending += 1
+
+    def finish(self) -> None:
+        """Note that nothing remains to be done."""
+        if not self.done:
+            self.done = True
+            self.cluster.pending -= 1
+            self.cluster.launch.machine.events += 1
+
+
+class Load(InFlight):
+    """A copy into shared memory that completes on mbarriers."""
+
+    __slots__ = ("barriers", "fetch", "offset", "operations", "size", "targets", "told")
+
+    def __init__(
+        self,
+        warp: Warp,
+        targets: list[Cta],
+        offset: int,
+        barriers: list[Mbarrier],
+        size: int,
+        fetch: Callable[[], Array],
+        told: Callable[[Any], None],
+        unit: str,
+    ) -> None:
+        super().__init__(warp)
+        self.targets = targets
+        self.offset = offset
+        self.barriers = barriers
+        self.size = size
+        self.fetch = fetch
+        self.told = told
+        hb = warp.cta.launch.order
+        self.operations = (
+            [hb.issue(warp.agent, unit, self.where.instruction, barrier.arriving) for barrier in barriers]
+            if hb is not None
+            else []
+        )
+
+    def land(self) -> bool:
+        """Write the data into every destination and complete the transactions."""
+        image = self.fetch()
+        launch = self.cluster.launch
+        hb = launch.order
+        by, instruction = self.where.actor, self.where.instruction
+        for index, (cta, barrier) in enumerate(zip(self.targets, self.barriers, strict=True)):
+            shared = cta.shared
+            if cta.live_warps == 0:
+                raise ProtocolError(
+                    f"CTA {cta.rank} exited before a copy into its shared memory landed",
+                    hint="wait on the copy's mbarrier, or meet at a cluster barrier, before the CTA ends",
+                )
+            end = self.offset + len(image)
+            if shared.barriers:
+                launch_base = shared.start
+                self.cluster.mbarriers.check_store(
+                    launch_base + self.offset, launch_base + end, by=by, instruction=instruction
+                )
+            shared.data[self.offset : end] = image
+            if hb is not None:
+                operation = self.operations[index]
+                if shared.shadow is not None:
+                    base = shared.shadow.base
+                    shared.shadow.span(operation, base + self.offset, base + end, write=True)
+                self.told(operation)
+                hb.release(operation, barrier.arriving)
+            phase = barrier.phase
+            barrier.complete_tx(self.size, by=by, instruction=instruction)
+            changed(self.cluster, barrier, phase)
+        launch.counters.bytes_loaded += self.size
+        self.finish()
+        return True
+
+
+class Store(InFlight):
+    """A copy or reduction out of shared memory that completes in a bulk group."""
+
+    __slots__ = ("image", "offset", "operations", "read_done", "shared", "size", "write")
+
+    def __init__(
+        self, warp: Warp, shared: Allocation, offset: int, size: int, write: Callable[[Array, Any], None]
+    ) -> None:
+        super().__init__(warp)
+        self.shared = shared
+        self.offset = offset
+        self.size = size
+        self.write = write
+        self.image: Array | None = None
+        self.read_done = False
+        queue = bulk_queue(warp)
+        self.operations = queue.groups.issue(self.where.instruction) if queue.groups is not None else None
+        queue.open.append(self)
+
+    def read(self) -> None:
+        """Read the source, unless that has been done."""
+        if self.read_done:
+            return
+        self.image = self.shared.data[self.offset : self.offset + self.size].copy()
+        self.read_done = True
+        if self.operations is not None and self.shared.shadow is not None:
+            base = self.shared.shadow.base
+            self.shared.shadow.span(self.operations[0], base + self.offset, base + self.offset + self.size, write=False)
+
+    def land(self) -> bool:
+        """The next of the two steps."""
+        if not self.read_done:
+            self.read()
+            return False
+        self.finish_write()
+        return True
+
+    def finish_write(self) -> None:
+        """Read if need be, and write the destination."""
+        if self.done:
+            return
+        self.read()
+        assert self.image is not None
+        self.write(self.image, self.operations[1] if self.operations is not None else None)
+        self.cluster.launch.counters.bytes_stored += self.size
+        self.finish()
+
+
+class BulkQueue:
+    """The bulk groups of one warp."""
+
+    __slots__ = ("committed", "groups", "open")
+
+    def __init__(self, groups: Any) -> None:
+        self.open: list[Store] = []
+        self.committed: list[list[Store]] = []
+        self.groups = groups
+
+
+def bulk_queue(warp: Warp) -> BulkQueue:
+    """The warp's bulk groups, made on first use."""
+    if warp.bulk is None:
+        hb = warp.cta.launch.order
+        warp.bulk = BulkQueue(hb.bulk_groups(warp.agent) if hb is not None else None)
+    queue: BulkQueue = warp.bulk
+    return queue
+
+
+def bulk_commit(warp: Warp) -> None:
+    """``cp.async.bulk.commit_group``."""
+    queue = bulk_queue(warp)
+    queue.committed.append(queue.open)
+    queue.open = []
+    if queue.groups is not None:
+        queue.groups.commit()
+
+
+def bulk_wait(warp: Warp, keep: int, read: bool) -> None:
+    """``cp.async.bulk.wait_group``: all but the youngest groups are read, or read and written."""
+    queue = bulk_queue(warp)
+    finished = max(0, len(queue.committed) - keep)
+    for group in queue.committed[:finished]:
+        try:
+            for store in group:
+                if read:
+                    store.read()
+                else:
+                    store.finish_write()
+        except EmulatorError as error:
+            raise error.at(store.where) from None
+    if not read:
+        del queue.committed[:finished]
+    if queue.groups is not None:
+        queue.groups.wait(keep, read=read)
+
+
+# -- operands --------------------------------------------------------------------------------------------------------
+
+
+def active_lanes(warp: Warp, mask: Mask | None) -> list[int]:
+    """Lanes that execute an instruction."""
+    if mask is None:
+        mask = warp.live
+    found: list[int] = np.flatnonzero(mask).tolist()
+    return found
+
+
+def at_lane(value: Value, lane: int) -> int:
+    """A lane's value of an operand that may be uniform."""
+    return value if isinstance(value, int) else int(value[lane])
+
+
+def tensor_map_at(warp: Warp, address: int) -> TensorMap:
+    """The tensor map at a generic address.
+
+    Raises
+    ------
+    MemoryFault
+        If the address is misaligned or holds no tensor map.
+    """
+    memory, offset = resolve(warp, "generic", address, 128, "read of a tensor map")
+    if address % 64:
+        raise MemoryFault(f"the tensor map at {address:#x} is not aligned to 64 bytes")
+    data = memory.data[offset : offset + 128].tobytes()
+    cache = warp.cta.launch.tensor_maps
+    found = cache.get(data)
+    if found is None:
+        try:
+            found = cache[data] = TensorMap.decode(data)
+        except ValueError as error:
+            raise MemoryFault(f"no tensor map at {address:#x}: {error}") from None
+    return found
+
+
+def _destinations(warp: Warp, address: int, multicast: int | None) -> tuple[list[Cta], int]:
+    """The CTAs that a load writes to, and the offset in their shared memory."""
+    cluster = warp.cta.cluster
+    if multicast is None:
+        owner = cluster.ctas[0].shared_of(address)
+        if owner is None:
+            raise MemoryFault(f"destination {address:#x} is not in shared memory of this cluster")
+        return [owner], address & OFFSET_MASK
+    ranks = [rank for rank in range(16) if multicast >> rank & 1]
+    if not ranks or ranks[-1] >= len(cluster.ctas):
+        raise ProtocolError(
+            f"multicast mask {multicast:#x} in a cluster of {len(cluster.ctas)} CTAs",
+            hint=f"legal: 1 to {(1 << len(cluster.ctas)) - 1:#x}, one bit for each destination CTA",
+        )
+    return [cluster.ctas[rank] for rank in ranks], address & OFFSET_MASK
+
+
+def _barriers(warp: Warp, address: int, targets: list[Cta], multicast: bool) -> list[Mbarrier]:
+    """The mbarrier on which the copy completes in each destination."""
+    table = warp.cta.cluster.mbarriers
+    instruction = warp.program.instruction(warp.at)
+    if not multicast:
+        return [table.at(address, by=warp.actor, instruction=instruction)]
+    offset = address & OFFSET_MASK
+    return [table.at(cta.shared_base | offset, by=warp.actor, instruction=instruction) for cta in targets]
+
+
+def _check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
+    for cta in targets:
+        shared = cta.shared
+        if not shared.low <= offset <= shared.size - size:
+            raise MemoryFault(
+                f"{what} of {size} bytes at offset {offset:#x} is out of bounds of {shared.name}, "
+                f"{shared.low:#x} to {shared.size:#x}"
+            )
+
+
+# -- tensor copies ---------------------------------------------------------------------------------------------------
+
+
+def _source(warp: Warp, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> Allocation:
+    """The allocation that a box touches.
+
+    Raises
+    ------
+    MemoryFault
+        If the map's tensor is not inside one allocation there.
+    """
+    touched = footprint(tensor, coordinates, offsets)
+    memory = warp.cta.launch.memory
+    if touched.starts.size == 0:
+        return memory.at(tensor.address, 1, "tensor copy")[0]
+    allocation, _ = memory.at(touched.begin, touched.end - touched.begin, "tensor copy")
+    return allocation
+
+
+def _tell_box(
+    allocation: Allocation, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...], write: bool
+) -> Callable[[Any], None]:
+    def told(operation: Any) -> None:
+        shadow = allocation.shadow
+        if shadow is None or operation is None:
+            return
+        touched = footprint(tensor, coordinates, offsets)
+        starts = touched.starts
+        if starts.size == 0:
+            return
+        steps = np.diff(starts)
+        if starts.size == 1:
+            shadow.span(operation, int(starts[0]), int(starts[0]) + touched.run, write=write)
+        elif steps[0] > 0 and (steps == steps[0]).all():
+            shadow.rows(operation, int(starts[0]), starts.size, touched.run, int(steps[0]), write=write)
+        else:
+            spans = [(start, start + touched.run) for start in starts.tolist()]
+            shadow.extents(operation, spans, write=write)
+
+    return told
+
+
+def tensor_load(
+    warp: Warp,
+    space: str,
+    destination: Value,
+    map_address: Value,
+    coordinates: tuple[Value, ...],
+    barrier: Value,
+    offsets: tuple[Value, ...],
+    multicast: Value | None,
+    mask: Mask | None,
+) -> None:
+    """``cp.async.bulk.tensor`` from global to shared memory."""
+    launch = warp.cta.launch
+    for lane in active_lanes(warp, mask):
+        tensor = tensor_map_at(warp, at_lane(map_address, lane))
+        address = shared_address(space, at_lane(destination, lane))
+        ctas = None if multicast is None else at_lane(multicast, lane)
+        targets, offset = _destinations(warp, address, ctas)
+        where = shared_address(space, at_lane(barrier, lane))
+        barriers = _barriers(warp, where, targets, multicast is not None)
+        box = tuple(at_lane(c, lane) for c in coordinates)
+        shifts = tuple(at_lane(o, lane) & 0xFFFF for o in offsets)
+        _check_rank(tensor, box)
+        _check_room(targets, offset, tensor.shared_bytes, "tensor load")
+        allocation = _source(warp, tensor, box, shifts)
+        base = tensor.address - allocation.start
+
+        def fetch(
+            tensor: TensorMap = tensor,
+            box: tuple[int, ...] = box,
+            allocation: Allocation = allocation,
+            base: int = base,
+            offset: int = offset,
+            shifts: tuple[int, ...] = shifts,
+        ) -> Array:
+            return load_box(tensor, box, allocation.data, base, offset, shifts)
+
+        if offset % 128:
+            raise MemoryFault(f"tensor load to {address:#x}: the destination must be a multiple of 128")
+        told = _tell_box(allocation, tensor, box, shifts, False)
+        launch.machine.submit(Load(warp, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load"))
+
+
+def _check_rank(tensor: TensorMap, box: tuple[int, ...]) -> None:
+    if len(box) != tensor.rank:
+        raise ProtocolError(
+            f"the instruction gives {len(box)} coordinates, the tensor map has rank {tensor.rank}",
+            hint=f"use the .{tensor.rank}d form, or encode the map with rank {len(box)}",
+        )
+
+
+def tensor_store(
+    warp: Warp,
+    space: str,
+    map_address: Value,
+    coordinates: tuple[Value, ...],
+    source: Value,
+    reduction: ReduceOp | None,
+    mask: Mask | None,
+) -> None:
+    """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor`` from shared to global memory."""
+    launch = warp.cta.launch
+    for lane in active_lanes(warp, mask):
+        tensor = tensor_map_at(warp, at_lane(map_address, lane))
+        address = shared_address(space, at_lane(source, lane))
+        size = tensor.shared_bytes
+        shared, offset = resolve(warp, "shared", address, size, "tensor store")
+        if offset % 128:
+            raise MemoryFault(f"tensor store from {address:#x}: the source must be a multiple of 128")
+        box = tuple(at_lane(c, lane) for c in coordinates)
+        _check_rank(tensor, box)
+        allocation = _source(warp, tensor, box, ())
+        if not allocation.writable:
+            raise MemoryFault(f"tensor store to {allocation.name}, which is read-only")
+        told = _tell_box(allocation, tensor, box, (), True)
+        base = tensor.address - allocation.start
+
+        def write(
+            image: Array,
+            operation: Any,
+            tensor: TensorMap = tensor,
+            box: tuple[int, ...] = box,
+            allocation: Allocation = allocation,
+            base: int = base,
+            offset: int = offset,
+            told: Callable[[Any], None] = told,
+        ) -> None:
+            if reduction is None:
+                told(operation)
+                store_box(tensor, box, allocation.data, base, image, offset)
+            else:
+                reduce_box(tensor, box, allocation.data, base, image, offset, reduction)
+
+        launch.machine.submit(Store(warp, shared, offset, size, write))
+
+
+# -- plain bulk copies -----------------------------------------------------------------------------------------------
+
+
+def _check_bulk(size: int, *addresses: int) -> None:
+    if size % 16 or size <= 0:
+        raise MemoryFault(f"bulk copy of {size} bytes: the size must be a positive multiple of 16")
+    for address in addresses:
+        if address % 16:
+            raise MemoryFault(f"bulk copy at {address:#x}: addresses must be multiples of 16")
+
+
+def bulk_load(
+    warp: Warp,
+    space: str,
+    destination: Value,
+    source_space: str,
+    source: Value,
+    size: Value,
+    barrier: Value,
+    multicast: Value | None,
+    mask: Mask | None,
+) -> None:
+    """``cp.async.bulk`` into shared memory, from global memory or from this CTA's shared memory."""
+    launch = warp.cta.launch
+    for lane in active_lanes(warp, mask):
+        count = at_lane(size, lane)
+        target = shared_address(space, at_lane(destination, lane))
+        origin = at_lane(source, lane)
+        if source_space == "shared":
+            origin = shared_address("generic", origin)
+        _check_bulk(count, target, origin)
+        ctas = None if multicast is None else at_lane(multicast, lane)
+        targets, offset = _destinations(warp, target, ctas)
+        where = shared_address(space, at_lane(barrier, lane))
+        barriers = _barriers(warp, where, targets, multicast is not None)
+        _check_room(targets, offset, count, "bulk copy")
+        memory, start = resolve(warp, source_space, origin, count, "bulk copy")
+
+        def fetch(memory: Allocation = memory, start: int = start, count: int = count) -> Array:
+            return memory.data[start : start + count].copy()
+
+        def told(operation: Any, memory: Allocation = memory, start: int = start, count: int = count) -> None:
+            if memory.shadow is not None:
+                first = memory.shadow.base + start
+                memory.shadow.span(operation, first, first + count, write=False)
+
+        launch.machine.submit(Load(warp, targets, offset, barriers, count, fetch, told, "bulk copy"))
+
+
+def bulk_store(
+    warp: Warp,
+    space: str,
+    destination: Value,
+    source: Value,
+    size: Value,
+    reduction: Callable[[Array, Array], Array] | None,
+    mask: Mask | None,
+) -> None:
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk`` from shared to global memory."""
+    launch = warp.cta.launch
+    for lane in active_lanes(warp, mask):
+        count = at_lane(size, lane)
+        target = at_lane(destination, lane)
+        origin = shared_address(space, at_lane(source, lane))
+        _check_bulk(count, target, origin)
+        memory, start = resolve(warp, "global", target, count, "bulk copy")
+        shared, offset = resolve(warp, "shared", origin, count, "bulk copy")
+
+        def write(
+            image: Array, operation: Any, memory: Allocation = memory, start: int = start, count: int = count
+        ) -> None:
+            if not memory.writable:
+                raise MemoryFault(f"bulk copy to {memory.name}, which is read-only")
+            region = memory.data[start : start + count]
+            if reduction is None:
+                region[:] = image
+                if memory.shadow is not None:
+                    first = memory.shadow.base + start
+                    memory.shadow.span(operation, first, first + count, write=True)
+            else:
+                region[:] = reduction(region, image)
+
+        launch.machine.submit(Store(warp, shared, offset, count, write))

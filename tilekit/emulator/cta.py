@@ -1,0 +1,171 @@
+"""CTAs and clusters: shared memory, barriers and the warps that share them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .agents import Sync
+from .errors import Actor, ProtocolError
+from .mbarrier_table import MbarrierTable
+from .memory import RANK_SHIFT, RESERVED_SHARED, Allocation
+from .warp import Fragment, Warp
+
+if TYPE_CHECKING:
+    from .launch import Launch
+    from .program import Program
+
+Index = tuple[int, int, int]
+
+
+class Rendezvous:
+    """A barrier at which threads are counted: one of a CTA's sixteen (``bar``, ``barrier``), or the cluster's.
+
+    Attributes
+    ----------
+    arrived, expected
+        Threads that have come in this generation, and the number it needs (0 until somebody says).
+    present
+        Who came, for messages.
+    sync
+        What the threads of this generation learn from each other.
+    reduction
+        Count, conjunction and disjunction of the predicates given to ``bar.red``.
+    """
+
+    __slots__ = ("arrived", "expected", "generation", "name", "present", "reduction", "results", "sync", "waiters")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.generation = 0
+        self.arrived = 0
+        self.expected = 0
+        self.present: list[Actor] = []
+        self.sync = Sync(name)
+        self.reduction = (0, True, False)
+        self.results: dict[int, tuple[int, bool, bool]] = {}
+        self.waiters: list[tuple[Warp, Fragment]] = []
+
+    def complete(self) -> Sync:
+        """Start the next generation; returns what the finished one carries."""
+        finished = self.sync
+        self.results = {self.generation: self.reduction}
+        self.generation += 1
+        self.arrived = self.expected = 0
+        self.present = []
+        self.sync = Sync(self.name)
+        self.reduction = (0, True, False)
+        return finished
+
+
+class Warpgroup:
+    """Four warps that execute wgmma together."""
+
+    __slots__ = ("executed", "identity", "issued", "tile", "waiters", "warps")
+
+    def __init__(self, tile: np.ndarray[Any, np.dtype[np.uint32]]) -> None:
+        self.tile = tile
+        """Tile file of the four warps: row by register, column by thread."""
+        self.warps: list[Warp] = []
+        self.issued: list[Any] = []
+        """Every wgmma of the warpgroup so far that has not been executed, and those after ``executed``."""
+        self.executed = 0
+        self.identity = 0
+        self.waiters: list[tuple[Warp, Fragment]] = []
+
+
+class Cta:
+    """One CTA of a running cluster.
+
+    Attributes
+    ----------
+    index
+        ``%ctaid``.
+    rank
+        ``%cluster_ctarank``.
+    shared
+        Its shared memory; address ``rank << 24`` in the cluster's window.
+    """
+
+    def __init__(self, launch: Launch, cluster: Cluster, program: Program, rank: int, index: Index) -> None:
+        self.launch = launch
+        self.cluster = cluster
+        self.rank = rank
+        self.index = index
+        width, height, _ = launch.cluster
+        self.index_in_cluster = (rank % width, rank // width % height, rank // (width * height))
+        self.sm = (cluster.number * len(cluster.indices) + rank) % launch.chip.sms
+        self.shared_base = rank << RANK_SHIFT
+        self.shared = Allocation(
+            f"shared memory of CTA {rank}", "shared", self.shared_base, RESERVED_SHARED + launch.total_shared_bytes,
+            low=RESERVED_SHARED, poison=True,
+        )  # fmt: skip
+        self.barriers = [Rendezvous(f"bar {number}") for number in range(16)]
+        self.register_pool = 0
+        self.pool_waiters: list[tuple[Warp, Fragment]] = []
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        count = -(-threads // 32)
+        rows = program.tile_row_count
+        self.warpgroups: list[Warpgroup] = []
+        self.warps: list[Warp] = []
+        for index_of_warp in range(count):
+            if index_of_warp % 4 == 0:
+                self.warpgroups.append(Warpgroup(np.full((rows, 128), 0xFFFFFFFF, np.uint32)))
+            group = self.warpgroups[-1]
+            lane = index_of_warp % 4 * 32
+            warp = Warp(program, self, index_of_warp, group.tile[:, lane : lane + 32])
+            warp.warpgroup = group
+            group.warps.append(warp)
+            self.warps.append(warp)
+        self.live_warps = count
+
+    def shared_of(self, address: int) -> Cta | None:
+        """The CTA of the cluster that a shared::cluster address belongs to."""
+        rank = address >> RANK_SHIFT
+        return self.cluster.ctas[rank] if rank < len(self.cluster.ctas) else None
+
+
+class Cluster:
+    """CTAs that are resident together and can reach each other's shared memory."""
+
+    def __init__(self, launch: Launch, program: Program, number: int, index: Index) -> None:
+        self.launch = launch
+        self.number = number
+        self.index = index
+        width, height, depth = launch.cluster
+        origin = (index[0] * width, index[1] * height, index[2] * depth)
+        self.indices: list[Index] = [
+            (origin[0] + x, origin[1] + y, origin[2] + z)
+            for z in range(depth)
+            for y in range(height)
+            for x in range(width)
+        ]
+        self.ctas: list[Cta] = []
+        for rank, position in enumerate(self.indices):
+            self.ctas.append(Cta(launch, self, program, rank, position))
+        self.barrier = Rendezvous("the cluster barrier")
+        self.mbarriers = MbarrierTable()
+        self.mbarrier_waiters: dict[int, list[tuple[Warp, Fragment]]] = {}
+        """Fragments blocked on an mbarrier, by its address."""
+        self.live_warps = sum(cta.live_warps for cta in self.ctas)
+        self.pending = 0
+        """Asynchronous operations that still read or write this cluster's shared memory."""
+
+    @property
+    def warps(self) -> list[Warp]:
+        """Every warp, by CTA."""
+        return [warp for cta in self.ctas for warp in cta.warps]
+
+
+def require_whole_warp(warp: Warp, what: str) -> None:
+    """Raise when an ``.aligned`` instruction is executed by a part of the warp's live lanes."""
+    fragment = warp.fragment
+    lanes = fragment.lanes
+    live = int(np.count_nonzero(warp.live))
+    if lanes != live:
+        raise ProtocolError(
+            f"{what} needs all lanes of the warp together, but {lanes} of {live} execute it",
+            hint="move it out of the divergent branch, or use the form without .aligned",
+            details={"lanes": lanes, "live": live},
+        )

@@ -1,0 +1,252 @@
+"""Arithmetic on lanes that NumPy has no single operation for; called by generated code.
+
+Arguments are 32-lane arrays; functions that end in ``_int`` work on Python integers (warp-uniform values, unsigned).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+LANES = np.arange(32, dtype=np.uint32)
+LANEMASK_EQ = np.uint32(1) << LANES
+LANEMASK_LT = LANEMASK_EQ - np.uint32(1)
+LANEMASK_LE = LANEMASK_LT | LANEMASK_EQ
+LANEMASK_GT = ~LANEMASK_LE
+LANEMASK_GE = ~LANEMASK_LT
+_WEIGHTS = LANEMASK_EQ.astype(np.uint64)
+
+
+def full_u16(value: int) -> Array:
+    """A uniform 16-bit value in every lane."""
+    return np.full(32, value, np.uint16)
+
+
+def full_u8(value: int) -> Array:
+    """A uniform 8-bit value in every lane."""
+    return np.full(32, value, np.uint8)
+
+
+def full_u32(value: int) -> Array:
+    """A uniform 32-bit value in every lane."""
+    return np.full(32, value, np.uint32)
+
+
+def full_u64(value: int) -> Array:
+    """A uniform 64-bit value in every lane."""
+    return np.full(32, value, np.uint64)
+
+
+def full_b1(value: bool) -> Array:
+    """A uniform predicate in every lane."""
+    return np.full(32, value, np.bool_)
+
+
+def signed8(value: int) -> int:
+    """An unsigned byte as two's complement."""
+    return value - 0x100 if value & 0x80 else value
+
+
+def signed16(value: int) -> int:
+    """An unsigned 16-bit pattern as two's complement."""
+    return value - 0x10000 if value & 0x8000 else value
+
+
+def signed32(value: int) -> int:
+    """An unsigned 32-bit pattern as two's complement."""
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def signed64(value: int) -> int:
+    """An unsigned 64-bit pattern as two's complement."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def truncating_divide_int(a: int, b: int, bits: int) -> int:
+    """Quotient toward zero; division by zero gives all ones, as hardware does."""
+    if b == 0:
+        return (1 << bits) - 1
+    quotient = abs(a) // abs(b)
+    return (-quotient if (a < 0) != (b < 0) else quotient) & ((1 << bits) - 1)
+
+
+def remainder_int(a: int, b: int, bits: int) -> int:
+    """Remainder with the sign of the dividend; by zero, the dividend."""
+    if b == 0:
+        return a & ((1 << bits) - 1)
+    remainder = abs(a) % abs(b)
+    return (-remainder if a < 0 else remainder) & ((1 << bits) - 1)
+
+
+def divide(a: Array, b: Array) -> Array:
+    """Integer quotient toward zero; all ones where the divisor is zero."""
+    a, b = np.broadcast_arrays(a, b)
+    safe = np.where(b == 0, 1, b).astype(a.dtype)
+    if a.dtype.kind == "u":
+        quotient = a // safe
+    else:
+        quotient = np.asarray(a // safe)
+        inexact = (a - quotient * safe != 0) & ((a < 0) != (safe < 0))
+        quotient = quotient + inexact.astype(a.dtype)
+    return np.where(b == 0, ~np.zeros_like(a), quotient)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """Integer remainder with the dividend's sign; the dividend where the divisor is zero."""
+    a, b = np.broadcast_arrays(a, b)
+    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b).astype(a.dtype)))
+
+
+def multiply_high(a: Array, b: Array) -> Array:
+    """Upper half of the double-width product."""
+    bits = a.dtype.itemsize * 8
+    if bits < 64:
+        wide = np.dtype(f"{a.dtype.kind}{bits // 4}")
+        return (a.astype(wide) * b.astype(wide) >> bits).astype(a.dtype)
+    unsigned_a, unsigned_b = a.view(np.uint64), b.view(np.uint64)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    a_high, a_low, b_high, b_low = unsigned_a >> half, unsigned_a & low, unsigned_b >> half, unsigned_b & low
+    middle = a_high * b_low + (a_low * b_low >> half)
+    other = a_low * b_high + (middle & low)
+    high = a_high * b_high + (middle >> half) + (other >> half)
+    if a.dtype.kind == "i":
+        high = high - np.where(a < 0, unsigned_b, np.uint64(0)) - np.where(b < 0, unsigned_a, np.uint64(0))
+    return high.view(a.dtype)
+
+
+def shift_left(a: Array, count: Array) -> Array:
+    """Left shift; counts beyond the width give zero."""
+    bits = a.dtype.itemsize * 8
+    small = np.minimum(count, bits - 1).astype(a.dtype)
+    return np.where(np.asarray(count) < bits, a << small, np.zeros_like(a))
+
+
+def shift_right(a: Array, count: Array) -> Array:
+    """Right shift, arithmetic for signed types; counts beyond the width give zero or the sign."""
+    bits = a.dtype.itemsize * 8
+    small = np.minimum(count, bits - 1).astype(a.dtype)
+    if a.dtype.kind == "i":
+        return np.asarray(a >> small)
+    return np.where(np.asarray(count) < bits, a >> small, np.zeros_like(a))
+
+
+def population_count(a: Array) -> Array:
+    """Number of set bits, as u32."""
+    return np.bitwise_count(a).astype(np.uint32)
+
+
+def leading_zeros(a: Array) -> Array:
+    """Number of zero bits above the highest set one, as u32."""
+    bits = a.dtype.itemsize * 8
+    smeared = a.copy()
+    shift = 1
+    while shift < bits:
+        smeared |= smeared >> a.dtype.type(shift)
+        shift *= 2
+    return (bits - np.bitwise_count(smeared)).astype(np.uint32)
+
+
+def find_highest(a: Array, shift_amount: bool) -> Array:
+    """``bfind``: position of the highest bit that differs from the sign, or all ones; as a shift amount, 31 minus it."""
+    bits = a.dtype.itemsize * 8
+    pattern = np.where(a < 0, ~a, a).view(f"u{a.dtype.itemsize}")
+    zeros = leading_zeros(pattern)
+    position = (bits - 1 - zeros) if not shift_amount else zeros
+    return np.where(pattern == 0, 0xFFFFFFFF, position).astype(np.uint32)
+
+
+def reverse_bits(a: Array) -> Array:
+    """Bits in reverse order."""
+    size = a.dtype.itemsize
+    as_bytes = a.reshape(-1, 1).view(np.uint8)
+    flipped = np.packbits(np.unpackbits(as_bytes, axis=1), axis=1, bitorder="little")
+    return np.ascontiguousarray(flipped[:, ::-1]).view(f"u{size}").ravel()
+
+
+def extract_bits(a: Array, position: Array, length: Array) -> Array:
+    """``bfe``: a field, zero- or sign-extended by the array's type."""
+    bits = a.dtype.itemsize * 8
+    position = np.broadcast_to(np.asarray(position, np.uint32) & 0xFF, a.shape).astype(np.int64)
+    length = np.broadcast_to(np.asarray(length, np.uint32) & 0xFF, a.shape).astype(np.int64)
+    pattern = a.view(f"u{a.dtype.itemsize}")
+    shifted = shift_right(pattern, position.astype(pattern.dtype))
+    kept = np.minimum(length, np.maximum(bits - position, 0))
+    ones = shift_left(np.ones_like(pattern), kept.astype(pattern.dtype)) - pattern.dtype.type(1)
+    field = shifted & ones
+    if a.dtype.kind == "u":
+        return field
+    sign_at = np.minimum(position + length - 1, bits - 1)
+    sign = (shift_right(pattern, sign_at.astype(pattern.dtype)) & pattern.dtype.type(1)).astype(bool) & (length > 0)
+    fill = shift_left(np.full_like(pattern, ~pattern.dtype.type(0)), length.astype(pattern.dtype))
+    return np.where(sign, field | fill, field).view(a.dtype)
+
+
+def insert_bits(source: Array, into: Array, position: Array, length: Array) -> Array:
+    """``bfi``: the low bits of ``source`` replace a field of ``into``."""
+    position = np.broadcast_to(np.asarray(position, np.uint32) & 0xFF, into.shape).astype(into.dtype)
+    length = np.broadcast_to(np.asarray(length, np.uint32) & 0xFF, into.shape).astype(into.dtype)
+    ones = shift_left(np.ones_like(into), length) - into.dtype.type(1)
+    field = shift_left(ones, position)
+    return (into & ~field) | (shift_left(source, position) & field)
+
+
+def look_up_3(a: Array, b: Array, c: Array, table: int) -> Array:
+    """``lop3``: any function of three bits."""
+    result = np.zeros_like(a)
+    for index in range(8):
+        if table >> index & 1:
+            term = (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
+            result = result | term
+    return result
+
+
+def permute_bytes(a: Array, b: Array, selector: Array, mode: str) -> Array:
+    """``prmt``: four bytes of eight, by a selector of nibbles or a mode."""
+    pair = np.empty((32, 8), np.uint8)
+    pair[:, :4] = np.ascontiguousarray(a).view(np.uint8).reshape(32, 4)
+    pair[:, 4:] = np.ascontiguousarray(b).view(np.uint8).reshape(32, 4)
+    selector = np.broadcast_to(np.asarray(selector, np.uint32), (32,))
+    low = (selector & np.uint32(3)).astype(np.int64)[:, None]
+    steps = np.arange(4)
+    if mode == "":
+        nibbles = (selector[:, None] >> (4 * steps).astype(np.uint32)) & np.uint32(15)
+        index = (nibbles & np.uint32(7)).astype(np.int64)
+        chosen = np.take_along_axis(pair, index, 1)
+        signs = np.where(chosen & np.uint8(0x80), np.uint8(0xFF), np.uint8(0))
+        chosen = np.where(nibbles & np.uint32(8), signs, chosen).astype(np.uint8)
+    else:
+        index = {
+            "f4e": low + steps,
+            "b4e": (low - steps) % 8,
+            "rc8": low + 0 * steps,
+            "ecl": np.maximum(low, steps),
+            "ecr": np.minimum(low, steps),
+            "rc16": (low & 1) * 2 + steps % 2,
+        }[mode]
+        chosen = np.take_along_axis(pair, index, 1)
+    return np.ascontiguousarray(chosen).view(np.uint32).ravel()
+
+
+def funnel_shift(low: Array, high: Array, count: Array, left: bool, wrap: bool) -> Array:
+    """``shf``: 32 bits of a 64-bit value, shifted left or right."""
+    count = np.broadcast_to(np.asarray(count, np.uint32), low.shape)
+    amount = (count & np.uint32(31) if wrap else np.minimum(count, np.uint32(32))).astype(np.uint64)
+    pair = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+    if left:
+        return (pair << amount >> np.uint64(32)).astype(np.uint32)
+    return (pair >> amount).astype(np.uint32)
+
+
+def ballot(predicate: Array) -> int:
+    """The lanes where a predicate holds, as an integer."""
+    return int.from_bytes(np.packbits(predicate, bitorder="little").tobytes(), "little")
+
+
+def lane_mask(bits: int) -> npt.NDArray[np.bool_]:
+    """The lanes of an integer, as booleans."""
+    return np.unpackbits(np.frombuffer((bits & 0xFFFFFFFF).to_bytes(4, "little"), np.uint8), bitorder="little").view(
+        bool
+    )

@@ -1,0 +1,256 @@
+"""One launch: its shape, parameters, memory, order and counters; what every part of the emulator looks up."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .chips import Chip
+from .deadlock import Blocked, GroupWait, deadlock, waiting_table
+from .errors import Deadlock, EmulatorError, ProtocolError
+from .findings import Finding, Findings
+from .happens_before import HappensBefore
+from .memory import PARAM_WINDOW, Allocation, GlobalMemory
+from .rendezvous import warp_exits
+from .report import LaunchReport
+from .scheduler import Machine, Policy
+from .shadow import Memory
+from .symbols import SymbolMap
+from .tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from .cta import Cluster
+    from .program import Program
+    from .warp import Warp
+
+Dim3 = tuple[int, int, int]
+Progress = Callable[[int, int, float], None]
+
+
+class InternalFault(EmulatorError):
+    """The emulator itself failed on an instruction: a defect of the emulator, with the place that shows it."""
+
+    title = "emulator defect"
+
+
+class Counters:
+    """What the asynchronous units did."""
+
+    __slots__ = ("bytes_loaded", "bytes_stored", "mma_flops", "wgmma_flops")
+
+    def __init__(self) -> None:
+        self.bytes_loaded = 0
+        self.bytes_stored = 0
+        self.wgmma_flops = 0
+        self.mma_flops = 0
+
+
+class Launch:
+    """The context of a running launch.
+
+    Attributes
+    ----------
+    order
+        Happens-before bookkeeping; None unless everything is checked.
+    protocol
+        Whether rules of use are checked (every level but ``off``).
+    """
+
+    _number = 0
+
+    def __init__(
+        self,
+        program: Program,
+        chip: Chip,
+        memory: GlobalMemory,
+        symbols: SymbolMap,
+        *,
+        grid: Dim3,
+        block: Dim3,
+        cluster: Dim3,
+        shared_bytes: int,
+        parameters: bytes,
+        schedule: Policy,
+        seed: int,
+        check: str,
+        step_budget: int,
+        progress: Progress | None,
+    ) -> None:
+        Launch._number += 1
+        self.number = Launch._number
+        self.program = program
+        self.chip = chip
+        self.memory = memory
+        self.symbols = symbols
+        self.grid = grid
+        self.block = block
+        self.cluster = cluster
+        self.clusters: Dim3 = (grid[0] // cluster[0], grid[1] // cluster[1], grid[2] // cluster[2])
+        self.explicit_cluster = cluster != (1, 1, 1)
+        self.shared_bytes = shared_bytes
+        self.total_shared_bytes = program.layout.total_bytes(shared_bytes)
+        self.parameters = Allocation("parameters", "param", PARAM_WINDOW, len(parameters))
+        self.parameters.data[: len(parameters)] = np.frombuffer(parameters, np.uint8)
+        self.parameters.writable = False
+        self.schedule: Policy = schedule
+        self.seed = seed
+        self.check = check
+        self.protocol = check != "off"
+        self.order = HappensBefore() if check == "full" else None
+        self.findings = Findings(symbols, program.layout.dynamic_base, program.name)
+        self.counters = Counters()
+        self.tensor_maps: dict[bytes, TensorMap] = {}
+        self.registers_per_thread = _registers_per_thread(program, chip, block)
+        self.max_resident_clusters = _resident_clusters(self)
+        self.progress = progress
+        self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits]
+        self.executed: Counter[str] = Counter()
+        self.machine = Machine(self, program, schedule, seed, step_budget)
+        self._shadowed: list[Allocation] = []
+
+    def run(self) -> LaunchReport:
+        """Run to the end.
+
+        Raises
+        ------
+        EmulatorError
+            The first fault, or the races found.
+        """
+        start = time.perf_counter()
+        if self.order is not None:
+            self._shadow_global()
+        try:
+            with np.errstate(all="ignore"):
+                self.machine.run()
+        finally:
+            for allocation in self._shadowed:
+                allocation.shadow = None
+        if self.order is not None:
+            self.findings.raise_races()
+        return LaunchReport(
+            kernel=self.program.name,
+            grid=self.grid,
+            block=self.block,
+            cluster=self.cluster,
+            shared_bytes=self.shared_bytes,
+            schedule=self.schedule,
+            seed=self.seed,
+            check=self.check,
+            steps=sum(self.executed.values()),
+            instructions=dict(self.executed),
+            bytes_loaded=self.counters.bytes_loaded,
+            bytes_stored=self.counters.bytes_stored,
+            flops=self.counters.wgmma_flops + self.counters.mma_flops,
+            seconds=time.perf_counter() - start,
+            findings=tuple(self.findings),
+        )
+
+    # -- life of clusters and warps ----------------------------------------------------------------------------------
+
+    def _shadow_global(self) -> None:
+        for allocation in self.memory.allocations():
+            if allocation.writable:
+                allocation.shadow = Memory(allocation.name, allocation.start, allocation.size, self.findings.race)
+                self._shadowed.append(allocation)
+
+    def cluster_started(self, cluster: Cluster) -> None:
+        """Give the cluster's warps their agents and its shared memory its shadow."""
+        if self.order is None:
+            return
+        for cta in cluster.ctas:
+            cta.shared.shadow = Memory(
+                "shared memory", cta.shared.start, cta.shared.size, self.findings.race, cta=cta.rank
+            )
+            for warp in cta.warps:
+                warp.agent = self.order.warp(warp.actor)
+
+    def warp_finished(self, warp: Warp) -> None:
+        """Count what the warp executed and check what it leaves behind."""
+        blocks = warp.program.flow.blocks
+        total = sum(n * (b.end - b.start) for n, b in zip(warp.counts, blocks, strict=False) if n)
+        self.executed[warp.role or f"warp {warp.index}"] += total
+        if self.protocol and warp.in_flight:
+            raise ProtocolError(
+                "a warp exits with a wgmma that it has not waited for",
+                hint="end with wgmma.wait_group 0 before the accumulators are given up",
+            ).at(self.machine.place(warp))
+        if self.protocol and warp.bulk is not None:
+            unread = [s for group in (*warp.bulk.committed, warp.bulk.open) for s in group if not s.read_done]
+            if unread:
+                raise ProtocolError(
+                    f"a warp exits with {len(unread)} bulk stores whose source may still be read",
+                    hint="wait with cp.async.bulk.wait_group.read 0 (or wait_group 0) before the CTA ends",
+                ).at(unread[0].where)
+
+    def cluster_finished(self, cluster: Cluster) -> None:
+        """Report barriers left in the middle of a phase."""
+        if not self.protocol:
+            return
+        for barrier in cluster.mbarriers.unfinished():
+            self.findings.add(
+                Finding(
+                    "barrier",
+                    f"{barrier.name} is left in the middle of phase {barrier.phase}: "
+                    f"{barrier.pending} of {barrier.expected} arrivals and {barrier.tx} bytes outstanding",
+                    tuple(barrier.history().splitlines()[-4:]),
+                )
+            )
+
+    def report_progress(self, done: int, seconds: float) -> None:
+        """Tell the caller how many CTAs have finished."""
+        if self.progress is not None:
+            self.progress(done, self.grid[0] * self.grid[1] * self.grid[2], seconds)
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def _blocked(self, clusters: Iterable[Cluster]) -> tuple[list[Blocked], list[Any]]:
+        rows: list[Blocked] = []
+        exited = []
+        for cluster in clusters:
+            for warp in cluster.warps:
+                if warp.done:
+                    exited.append(warp.actor)
+                for fragment in warp.fragments:
+                    first = warp.program.flow.blocks[fragment.block].start
+                    instruction = warp.program.instruction(first)
+                    wait = fragment.blocked.describe() if fragment.blocked is not None else GroupWait("a turn to run")
+                    rows.append(Blocked(warp.actor, instruction, wait))
+        return rows, exited
+
+    def deadlock(self, clusters: Iterable[Cluster]) -> Deadlock:
+        """The error when nothing can run."""
+        rows, exited = self._blocked(clusters)
+        return deadlock(rows, exited=exited, symbols=self.symbols)
+
+    def position_table(self, clusters: Iterable[Cluster]) -> str:
+        """Where every warp is."""
+        return waiting_table(self._blocked(clusters)[0], self.symbols)
+
+    def internal_fault(self, error: Exception) -> EmulatorError:
+        """The error for a failure inside the emulator."""
+        return InternalFault(
+            f"{type(error).__name__}: {error}",
+            hint="this is a defect of the emulator: please report it with the PTX text",
+        )
+
+
+def _registers_per_thread(program: Program, chip: Chip, block: Dim3) -> int:
+    """Registers that ptxas would give each thread for setmaxnreg: the whole file, divided."""
+    limit = program.function.directives.get("maxnreg")
+    if limit:
+        return limit[0]
+    threads = -(-block[0] * block[1] * block[2] // 128) * 128
+    return min(chip.registers_per_thread, chip.registers_per_sm // threads // 8 * 8)
+
+
+def _resident_clusters(launch: Launch) -> int:
+    """Clusters that the chip can hold at once."""
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    by_warps = launch.chip.warps_per_sm // -(-threads // 32)
+    by_shared = launch.chip.shared_per_sm // (launch.total_shared_bytes + 1024)
+    ctas = launch.chip.sms * max(1, min(by_warps, by_shared, 32))
+    return max(1, ctas // (launch.cluster[0] * launch.cluster[1] * launch.cluster[2]))

@@ -1,0 +1,210 @@
+"""mbarrier instructions of a warp, on the objects of :mod:`.mbarrier` (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .access import resolve
+from .deadlock import MbarrierWait
+from .errors import BarrierFault
+from .memory import RANK_SHIFT, SHARED_WINDOW, WINDOW
+
+if TYPE_CHECKING:
+    from .cta import Cluster
+    from .mbarrier import Mbarrier
+    from .warp import Fragment, Warp
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+
+class Polling:
+    """A fragment blocked in a try_wait or test_wait on an mbarrier."""
+
+    __slots__ = ("barrier", "key", "parity", "waiters")
+    polls = True
+
+    def __init__(self, barrier: Mbarrier, parity: int, key: tuple[int, int], waiters: list[Any]) -> None:
+        self.barrier = barrier
+        self.parity = parity
+        self.key = key
+        self.waiters = waiters
+
+    def describe(self) -> MbarrierWait:
+        """For the deadlock report."""
+        return MbarrierWait(self.barrier, self.parity, self.barrier.address >> RANK_SHIFT, self.key)
+
+
+def shared_address(space: str, address: int) -> int:
+    """Address in the cluster's shared window of an operand that may be generic."""
+    if space == "generic" and address // WINDOW == SHARED_WINDOW // WINDOW:
+        return address - SHARED_WINDOW
+    return address
+
+
+def _find(warp: Warp, space: str, address: int) -> Mbarrier:
+    address = shared_address(space, address)
+    barrier = warp.cta.cluster.mbarriers.get(address)
+    instruction = warp.program.instruction(warp.at)
+    if barrier is None:
+        resolve(warp, "shared::cluster", address, 8, "mbarrier access")
+        barrier = warp.cta.cluster.mbarriers.at(address, by=warp.actor, instruction=instruction)
+    hb = warp.cta.launch.order
+    if hb is not None and barrier.stamp is not None and not hb.knows(warp.agent, barrier.stamp):
+        raise BarrierFault(
+            f"{barrier.name} is used by a warp that its initialisation is not ordered before",
+            hint="after mbarrier.init: fence.mbarrier_init (or a barrier of the CTA), then bar.sync or a cluster "
+            "barrier that every user passes",
+            details={"address": address},
+        )
+    return barrier
+
+
+def each(warp: Warp, addresses: int | Array, mask: Mask | None) -> list[tuple[int, int]]:
+    """(address, number of lanes) of an instruction that every active lane executes."""
+    lanes = warp.fragment.lanes if mask is None else int(np.count_nonzero(mask))
+    if isinstance(addresses, int):
+        return [(addresses, lanes)]
+    values = addresses if mask is None else addresses[mask]
+    unique, counts = np.unique(values, return_counts=True)
+    return [(int(a), int(n)) for a, n in zip(unique, counts, strict=True)]
+
+
+def mbarrier_init(warp: Warp, space: str, addresses: int | Array, count: int | Array, mask: Mask | None) -> None:
+    """``mbarrier.init``."""
+    cta = warp.cta
+    hb = cta.launch.order
+    instruction = warp.program.instruction(warp.at)
+    pairs: dict[int, int] = {}
+    if isinstance(addresses, int) and isinstance(count, int):
+        pairs[addresses] = count
+    else:
+        lanes = range(32) if mask is None else np.flatnonzero(mask).tolist()
+        for lane in lanes:
+            address = addresses if isinstance(addresses, int) else int(addresses[lane])
+            pairs[address] = count if isinstance(count, int) else int(count[lane])
+    for given, number in pairs.items():
+        address = shared_address(space, given)
+        memory, offset = resolve(warp, "shared", address, 8, "mbarrier.init")
+        name = cta.launch.symbols.name(offset - warp.program.layout.dynamic_base)
+        stamp = hb.initialise(warp.agent) if hb is not None else None
+        cta.cluster.mbarriers.initialise(address, number, name, by=warp.actor, instruction=instruction, stamp=stamp)
+        memory.barriers[offset] = cta.cluster.mbarriers.get(address)
+    cta.launch.machine.events += 1
+
+
+def mbarrier_inval(warp: Warp, space: str, addresses: int | Array, mask: Mask | None) -> None:
+    """``mbarrier.inval``."""
+    for given, _ in each(warp, addresses, mask):
+        address = shared_address(space, given)
+        memory, offset = resolve(warp, "shared", address, 8, "mbarrier.inval")
+        instruction = warp.program.instruction(warp.at)
+        warp.cta.cluster.mbarriers.invalidate(address, by=warp.actor, instruction=instruction)
+        del memory.barriers[offset]
+
+
+def changed(cluster: Cluster, barrier: Mbarrier, phase: int) -> None:
+    """After an operation on a barrier: wake its waiters when the phase has completed."""
+    machine = cluster.launch.machine
+    machine.events += 1
+    if barrier.phase != phase:
+        waiters = cluster.mbarrier_waiters.get(barrier.address)
+        if waiters:
+            machine.wake(waiters)
+
+
+def mbarrier_arrive(
+    warp: Warp,
+    space: str,
+    addresses: int | Array,
+    count: int,
+    expect: int,
+    drop: bool,
+    no_complete: bool,
+    release: bool,
+    mask: Mask | None,
+) -> int:
+    """``mbarrier.arrive`` and ``arrive_drop``, with or without expect_tx; returns the state token of the last one."""
+    token = 0
+    hb = warp.cta.launch.order
+    cluster = warp.cta.cluster
+    instruction = warp.program.instruction(warp.at)
+    for address, lanes in each(warp, addresses, mask):
+        barrier = _find(warp, space, address)
+        phase = barrier.phase
+        if hb is not None:
+            hb.release(warp.agent, barrier.arriving, relaxed=not release)
+        operation = barrier.arrive_drop if drop else barrier.arrive
+        by = warp.actor
+        if expect:
+            for _ in range(lanes):
+                token = operation(count, expect_tx=expect, by=by, instruction=instruction, no_complete=no_complete)
+        elif lanes * count <= barrier.pending:
+            token = operation(lanes * count, by=by, instruction=instruction, no_complete=no_complete)
+        else:
+            for _ in range(lanes):
+                token = operation(count, by=by, instruction=instruction, no_complete=no_complete)
+        changed(cluster, barrier, phase)
+    return token
+
+
+def mbarrier_transaction(
+    warp: Warp, space: str, addresses: int | Array, size: int, complete: bool, mask: Mask | None
+) -> None:
+    """``mbarrier.expect_tx`` and ``mbarrier.complete_tx``."""
+    instruction = warp.program.instruction(warp.at)
+    for address, lanes in each(warp, addresses, mask):
+        barrier = _find(warp, space, address)
+        phase = barrier.phase
+        for _ in range(lanes):
+            if complete:
+                barrier.complete_tx(size, by=warp.actor, instruction=instruction)
+            else:
+                barrier.expect_tx(size, by=warp.actor, instruction=instruction)
+        changed(warp.cta.cluster, barrier, phase)
+
+
+def mbarrier_test(warp: Warp, space: str, address: int, state: int, parity: bool, acquire: bool) -> bool | None:
+    """``test_wait`` and ``try_wait``: True or False, or None when the fragment is suspended on the barrier."""
+    barrier = _find(warp, space, address)
+    fragment = warp.fragment
+    key = (warp.cta.rank, warp.index)
+    if barrier.test(state) if parity else barrier.test_token(state):
+        barrier.resume(key)
+        fragment.expired = False
+        hb = warp.cta.launch.order
+        if hb is not None and acquire:
+            hb.acquire(warp.agent, barrier.completed)
+        return True
+    if fragment.expired:
+        fragment.expired = False
+        barrier.resume(key, observed=False)
+        return False
+    barrier.suspend(key, warp.actor, warp.program.instruction(warp.at))
+    _suspend(warp, fragment, barrier, state & 1 if parity else state >> 63 & 1, key)
+    return None
+
+
+def _suspend(warp: Warp, fragment: Fragment, barrier: Mbarrier, parity: int, key: tuple[int, int]) -> None:
+    waiters = warp.cta.cluster.mbarrier_waiters.setdefault(barrier.address, [])
+    fragment.blocked = Polling(barrier, parity, key, waiters)
+    waiters.append((warp, fragment))
+
+
+def mbarrier_test_lanes(
+    warp: Warp, space: str, addresses: Array, states: Array, parity: bool, acquire: bool, mask: Mask | None
+) -> Array:
+    """A wait whose address or state differs between lanes: answered at once, lane by lane."""
+    result = np.zeros(32, np.bool_)
+    hb = warp.cta.launch.order
+    for lane in range(32) if mask is None else np.flatnonzero(mask):
+        barrier = _find(warp, space, int(addresses[lane]))
+        state = int(states[lane])
+        done = barrier.test(state) if parity else barrier.test_token(state)
+        result[lane] = done
+        if done and hb is not None and acquire:
+            hb.acquire(warp.agent, barrier.completed)
+    return result

@@ -1,0 +1,195 @@
+"""Bulk copies and tensor copies (PTX ISA 9.7.9.25 to 9.7.9.27)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import bulk, formats
+from .block_compiler import BlockCompiler
+from .forms import Decoded, form
+from .lanes import Array
+from .ops_barrier import where_is
+from .syntax import AddressOperand, Immediate, Operand, RegisterOperand, VectorOperand
+
+_DIM = "dim=1d|2d|3d|4d|5d"
+_HINT = "hint=L2::cache_hint?"
+_LOAD = f"{_DIM} dst=shared::cluster|shared::cta src=global"
+_COMPLETE = "complete=mbarrier::complete_tx::bytes multicast=multicast::cluster?"
+
+
+def value(g: BlockCompiler, operand: Operand, kind: str) -> str:
+    """An operand as a Python int when uniform, else as an array; registers of any width."""
+    if isinstance(operand, RegisterOperand):
+        bits = operand.register.bits
+        kind = f"{kind[0]}{bits}" if bits != int(kind[1:]) else kind
+    return g.scalar(operand, kind) if g.is_uniform(operand) else g.array(operand, kind)
+
+
+def _tensor(g: BlockCompiler, operand: Operand) -> tuple[str, str]:
+    """Expressions of a tensor map's address and of the tuple of coordinates."""
+    assert isinstance(operand, AddressOperand)
+    coordinates = "".join(value(g, c, "s32") + ", " for c in operand.coordinates or ())
+    return where_is(g, AddressOperand(operand.base, operand.addend)), f"({coordinates})"
+
+
+def _check_dimensions(g: BlockCompiler, i: Decoded, operand: Operand) -> None:
+    assert isinstance(operand, AddressOperand)
+    given, wanted = len(operand.coordinates or ()), int(i["dim"][0])
+    if given != wanted:
+        raise g.fail(f"{given} coordinates for a .{wanted}d copy")
+
+
+def _extras(i: Decoded, start: int) -> list[Operand | None]:
+    """The optional operands: CTA mask (with .multicast), cache policy (with .L2::cache_hint)."""
+    rest = list(i.operands[start:])
+    mask = rest.pop(0) if i.has("multicast") and rest else None
+    return [mask]
+
+
+def _check_count(g: BlockCompiler, i: Decoded, start: int) -> None:
+    wanted = start + i.has("multicast") + i.has("hint")
+    if len(i.operands) != wanted:
+        raise g.fail(f"{len(i.operands)} operands where these modifiers need {wanted}")
+
+
+@form("cp", f"async bulk tensor {_LOAD} mode=tile? {_COMPLETE} {_HINT}", "[a] [t] [a] a? a?")
+@form("cp", f"async bulk tensor {_LOAD} mode=im2col {_COMPLETE} {_HINT}", "[a] [t] [a] {a} a? a?")
+def tensor_load(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk.tensor`` to shared memory."""
+    destination, tensor, barrier = i.operands[:3]
+    offsets: tuple[Operand, ...] = ()
+    start = 3
+    if i.get("mode") == "im2col":
+        vector = i.operands[3]
+        assert isinstance(vector, VectorOperand)
+        offsets, start = vector.items, 4
+        if len(offsets) != int(i["dim"][0]) - 2:
+            raise g.fail(f"{len(offsets)} im2col offsets for a .{i['dim']} copy, which takes {int(i['dim'][0]) - 2}")
+    _check_count(g, i, start)
+    _check_dimensions(g, i, tensor)
+    map_address, coordinates = _tensor(g, tensor)
+    (mask,) = _extras(i, start)
+    ctas = "None" if mask is None else value(g, mask, "u16")
+    shifts = "".join(value(g, o, "u16") + ", " for o in offsets)
+    g.place()
+    g.effect(
+        f"{g.helper(bulk.tensor_load)}(w, 'shared', {where_is(g, destination)}, {map_address}, {coordinates}, "
+        f"{where_is(g, barrier)}, ({shifts}), {ctas}, {g.mask()})"
+    )
+
+
+@form("cp", f"async bulk tensor {_DIM} dst=global src=shared::cta mode=tile|im2col_no_offs? complete=bulk_group {_HINT}",
+      "[t] [a] a?")  # fmt: skip
+@form("cp", f"reduce async bulk tensor {_DIM} dst=global src=shared::cta op=add|min|max|inc|dec|and|or|xor "
+      f"mode=tile|im2col_no_offs? complete=bulk_group {_HINT}", "[t] [a] a?")  # fmt: skip
+def tensor_store(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor`` to global memory."""
+    tensor, source = i.operands[:2]
+    _check_count(g, i, 2)
+    _check_dimensions(g, i, tensor)
+    map_address, coordinates = _tensor(g, tensor)
+    reduction = repr(i["op"]) if i.has("op") else "None"
+    g.place()
+    g.effect(
+        f"{g.helper(bulk.tensor_store)}(w, 'shared', {map_address}, {coordinates}, {where_is(g, source)}, {reduction}, "
+        f"{g.mask()})"
+    )
+
+
+@form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode=tile? {_HINT}", "[t] a?")
+@form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode=im2col {_HINT}", "[t] {a} a?")
+@form("cp", f"async bulk prefetch level=L2 src=global {_HINT}", "[a] a a?")
+def prefetch(g: BlockCompiler, i: Decoded) -> None:
+    """Prefetches to L2 change no result."""
+
+
+@form("cp", f"async bulk dst=shared::cluster|shared::cta src=global {_COMPLETE} {_HINT}", "[a] [a] a [a] a? a?")
+@form("cp", "async bulk dst=shared::cluster src=shared::cta complete=mbarrier::complete_tx::bytes", "[a] [a] a [a]")
+def bulk_load(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk`` to shared memory."""
+    destination, source, size, barrier = i.operands[:4]
+    _check_count(g, i, 4)
+    (mask,) = _extras(i, 4)
+    ctas = "None" if mask is None else value(g, mask, "u16")
+    space = "global" if i["src"] == "global" else "shared"
+    g.place()
+    g.effect(
+        f"{g.helper(bulk.bulk_load)}(w, 'shared', {where_is(g, destination)}, {space!r}, {where_is(g, source)}, "
+        f"{value(g, size, 'u32')}, {where_is(g, barrier)}, {ctas}, {g.mask()})"
+    )
+
+
+@form("cp", f"async bulk dst=global src=shared::cta complete=bulk_group {_HINT}", "[a] [a] a a?")
+@form(
+    "cp",
+    f"reduce async bulk dst=global src=shared::cta complete=bulk_group {_HINT} op=add|min|max|inc|dec|and|or|xor "
+    "noftz? type=f16|bf16|f32|f64|b32|u32|s32|b64|u64|s64",
+    "[a] [a] a a?",
+)
+def bulk_store(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk`` to global memory."""
+    destination, source, size = i.operands[:3]
+    _check_count(g, i, 3)
+    reduction = "None"
+    if i.has("op"):
+        reduction = g.constant(Reduction(i["op"], i["type"]))
+    g.place()
+    g.effect(
+        f"{g.helper(bulk.bulk_store)}(w, 'shared', {where_is(g, destination)}, {where_is(g, source)}, "
+        f"{value(g, size, 'u32')}, {reduction}, {g.mask()})"
+    )
+
+
+_KINDS = {"b": "u", "s": "i"}
+
+
+class Reduction:
+    """Element-wise combination of memory with what a bulk reduction brings."""
+
+    def __init__(self, operation: str, kind: str) -> None:
+        self.operation = operation
+        self.kind = kind
+
+    def __call__(self, region: Array, image: Array) -> Array:
+        """Return the new bytes of the region."""
+        kind = self.kind
+        if kind in ("f16", "bf16"):
+            old, new = (formats.decode(x.view(np.uint16), kind) for x in (region.copy(), image))
+            return formats.encode(self._combine(old, new), kind).view(np.uint8)
+        dtype = np.dtype(f"{_KINDS.get(kind[0], kind[0])}{int(kind[1:]) // 8}")
+        result: Array = self._combine(region.copy().view(dtype), image.view(dtype)).view(np.uint8)
+        return result
+
+    def _combine(self, old: Array, new: Array) -> Array:
+        match self.operation:
+            case "inc":
+                return np.where(old >= new, 0, old + 1).astype(old.dtype)
+            case "dec":
+                return np.where((old == 0) | (old > new), new, old - 1).astype(old.dtype)
+        functions: dict[str, Any] = {
+            "add": np.add,
+            "min": np.minimum,
+            "max": np.maximum,
+            "and": np.bitwise_and,
+            "or": np.bitwise_or,
+            "xor": np.bitwise_xor,
+        }
+        result: Array = functions[self.operation](old, new)
+        return result
+
+
+@form("cp", "async bulk commit_group", "")
+def commit(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk.commit_group``."""
+    g.effect(f"{g.helper(bulk.bulk_commit)}(w)")
+
+
+@form("cp", "async bulk wait_group read?", "#")
+def wait(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk.wait_group``: what it waits for is done now, if it has not landed by itself."""
+    count = i.operands[0]
+    assert isinstance(count, Immediate)
+    g.place()
+    g.effect(f"{g.helper(bulk.bulk_wait)}(w, {count.value}, {i.has('read')})")

@@ -1,0 +1,586 @@
+"""Whole PTX modules, as compilers and people write them, parsed to :mod:`.syntax`.
+
+Names are resolved while parsing: registers, variables and labels belong to the innermost ``{ }`` scope that declares
+them, so a fragment pasted many times may repeat its names. Source: PTX ISA, sections 4, 5 and 11.
+"""
+
+from __future__ import annotations
+
+import difflib
+import struct
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from .constants import constant_expression, parse_number
+from .errors import PtxSyntaxError
+from .lexer import Token, TokenStream, tokenize
+from .special_registers import SPECIAL_REGISTERS
+from .syntax import (
+    TYPE_BYTES,
+    AddressOperand,
+    CallList,
+    Function,
+    FunctionName,
+    Immediate,
+    Instruction,
+    LabelOperand,
+    Operand,
+    PairOperand,
+    PtxModule,
+    Register,
+    RegisterOperand,
+    Sink,
+    SpecialRegister,
+    SymbolOperand,
+    Variable,
+    VectorOperand,
+)
+
+_LINKAGE = {".visible", ".extern", ".weak", ".common"}
+_SPACES = {".shared", ".global", ".const", ".local", ".param"}
+_DIRECTIVES = {
+    *(".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster"),
+    *(
+        ".maxclusterrank",
+        ".explicitcluster",
+        ".blocksareclusters",
+        ".noreturn",
+        ".abi_preserve",
+        ".abi_preserve_control",
+    ),
+}
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What one ``{ }`` declares."""
+
+    registers: dict[str, Register] = field(default_factory=dict)
+    ranges: list[tuple[str, int, str]] = field(default_factory=list)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, tuple[LabelOperand, ...]] = field(default_factory=dict)
+
+
+def parse_module(text: str) -> PtxModule:
+    """Parse PTX text.
+
+    Raises
+    ------
+    PtxSyntaxError
+        Naming line, column and what was expected.
+    """
+    return _Parser(tokenize(text)).module()
+
+
+class _Parser:
+    def __init__(self, stream: TokenStream) -> None:
+        self.stream = stream
+        self.tokens = stream.tokens
+        self.at = 0
+        self.result = PtxModule("", "", stream.text)
+        self.scopes: list[_Scope] = []
+        self.pending: list[tuple[LabelOperand, list[_Scope], Token]] = []
+        self.function: Function | None = None
+
+    # -- tokens ------------------------------------------------------------------------------------------------------
+
+    def fail(self, message: str, token: Token | None = None) -> NoReturn:
+        token = token or self.tokens[self.at]
+        raise PtxSyntaxError(message, line=token.line, column=token.column)
+
+    def next(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind == "end":
+            self.fail("the text ends inside a statement")
+        self.at += 1
+        return token
+
+    def peek(self) -> str:
+        return self.tokens[self.at].text
+
+    def accept(self, text: str) -> bool:
+        if self.tokens[self.at].text == text:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> Token:
+        token = self.tokens[self.at]
+        if token.text != text:
+            self.fail(f"expected {text!r}, found {token.text or 'the end of the text'!r}")
+        self.at += 1
+        return token
+
+    def word(self, what: str) -> Token:
+        token = self.next()
+        if token.kind != "word":
+            self.fail(f"expected {what}, found {token.text!r}", token)
+        return token
+
+    def integer(self) -> int:
+        return constant_expression(self)
+
+    def skip_line(self) -> None:
+        line = self.tokens[self.at].line
+        while self.tokens[self.at].line == line and self.tokens[self.at].kind != "end":
+            self.at += 1
+
+    def skip_braces(self) -> None:
+        self.expect("{")
+        depth = 1
+        while depth:
+            text = self.next().text
+            depth += (text == "{") - (text == "}")
+
+    # -- module ------------------------------------------------------------------------------------------------------
+
+    def module(self) -> PtxModule:
+        self.scopes = [_Scope()]
+        while self.tokens[self.at].kind != "end":
+            self.module_statement()
+        self.result.variables = self.scopes[0].variables
+        return self.result
+
+    def module_statement(self) -> None:
+        token = self.tokens[self.at]
+        if token.text == ".version":
+            self.at += 1
+            self.result.version = self.next().text
+        elif token.text == ".target":
+            self.at += 1
+            self.result.target = self.next().text
+            while self.accept(","):
+                self.next()
+        elif token.text == ".address_size":
+            self.at += 1
+            if self.integer() != 64:
+                self.fail("only 64-bit addresses are supported: write .address_size 64", token)
+        elif token.text in (".file", ".loc", ".pragma", ".alias"):
+            self.skip_line()
+        elif token.text == ".section":
+            self.at += 2
+            self.skip_braces()
+        elif token.text == ";":
+            self.at += 1
+        else:
+            self.declaration()
+
+    def declaration(self) -> None:
+        external = False
+        while self.peek() in _LINKAGE:
+            external |= self.next().text == ".extern"
+        token = self.tokens[self.at]
+        if token.text in (".entry", ".func"):
+            self.parse_function()
+        elif token.text in _SPACES:
+            self.parse_variables(external)
+        else:
+            self.fail(f"expected a directive such as .entry, .func or .shared, found {token.text!r}")
+
+    # -- functions ---------------------------------------------------------------------------------------------------
+
+    def parse_function(self) -> None:
+        kind = self.next()
+        scope = _Scope()
+        self.scopes.append(scope)
+        results = self.parameter_list() if self.peek() == "(" else []
+        while self.tokens[self.at].text in (".attribute",):
+            self.fail("function attributes are not supported")
+        name = self.word("a function name")
+        parameters = self.parameter_list() if self.peek() == "(" else []
+        function = Function(name.text, kind.text == ".entry", parameters, results, name.line)
+        for variable in (*parameters, *results):
+            scope.variables[variable.name] = variable
+        self.function = function
+        while self.tokens[self.at].kind == "dotted":
+            directive = self.next()
+            if directive.text == ".pragma":
+                self.skip_line()
+            elif directive.text in _DIRECTIVES:
+                numbers = []
+                while self.tokens[self.at].kind == "number":
+                    numbers.append(self.integer())
+                    self.accept(",")
+                function.directives[directive.text[1:]] = tuple(numbers)
+            else:
+                self.fail(f"unknown directive {directive.text} of function {name.text}", directive)
+        if self.accept(";"):
+            function.has_body = False
+        else:
+            first_line = self.expect("{").line
+            self.body(1)
+            self.resolve_labels()
+            last_line = self.tokens[self.at - 1].line
+            function.annotations = [
+                n for n in self.stream.annotations if name.line <= n[0] <= last_line or first_line <= n[0] <= last_line
+            ]
+        self.scopes.pop()
+        self.function = None
+        known = self.result.functions.get(name.text)
+        if known is None or not known.has_body:
+            self.result.functions[name.text] = function
+        elif function.has_body:
+            self.fail(f"{name.text} is defined twice (first on line {known.line})", name)
+
+    def parameter_list(self) -> list[Variable]:
+        self.expect("(")
+        variables: list[Variable] = []
+        while not self.accept(")"):
+            token = self.next()
+            if token.text == ".reg":
+                self.fail("register parameters of functions are not supported; compilers pass .param variables", token)
+            if token.text != ".param":
+                self.fail(f"expected .param, found {token.text!r}", token)
+            variables.extend(self.variable_declarators("param", False, single=True))
+            self.accept(",")
+        return variables
+
+    def body(self, depth: int) -> None:
+        """Statements up to the closing brace of this scope."""
+        while not self.accept("}"):
+            self.statement(depth)
+
+    def statement(self, depth: int) -> None:
+        token = self.tokens[self.at]
+        text = token.text
+        if text == "{":
+            self.at += 1
+            self.scopes.append(_Scope())
+            self.body(depth + 1)
+            self.scopes.pop()
+        elif text == ";":
+            self.at += 1
+        elif text == ".reg":
+            self.at += 1
+            self.registers()
+        elif text in _LINKAGE or text in _SPACES:
+            external = False
+            while self.peek() in _LINKAGE:
+                external |= self.next().text == ".extern"
+            self.parse_variables(external)
+        elif text in (".loc", ".file"):
+            self.skip_line()
+        elif text == ".pragma":
+            while self.next().text != ";":
+                pass
+        elif text == ".section":
+            self.at += 2
+            self.skip_braces()
+        elif token.kind == "word" and self.tokens[self.at + 1].text == ":":
+            self.at += 2
+            self.label(token)
+        elif text == "@" or token.kind == "word":
+            self.instruction()
+        else:
+            self.fail(f"expected an instruction, a label or a directive, found {text or 'the end of the text'!r}")
+
+    def label(self, token: Token) -> None:
+        assert self.function is not None
+        scope = self.scopes[-1]
+        if self.peek() == ".branchtargets":
+            self.at += 1
+            targets = []
+            while not self.accept(";"):
+                targets.append(self.label_reference(self.word("a label")))
+                self.accept(",")
+            scope.tables[token.text] = tuple(targets)
+        elif self.peek() in (".callprototype", ".calltargets"):
+            self.fail("indirect calls are not supported")
+        elif token.text in scope.labels:
+            self.fail(f"label {token.text} is defined twice in one scope", token)
+        else:
+            scope.labels[token.text] = len(self.function.instructions)
+
+    def label_reference(self, token: Token) -> LabelOperand:
+        operand = LabelOperand(token.text)
+        self.pending.append((operand, list(self.scopes), token))
+        return operand
+
+    def resolve_labels(self) -> None:
+        for operand, scopes, token in self.pending:
+            for scope in reversed(scopes):
+                if operand.name in scope.labels:
+                    operand.position = scope.labels[operand.name]
+                    break
+            else:
+                names = [name for scope in scopes for name in (*scope.labels, *scope.registers, *scope.variables)]
+                near = difflib.get_close_matches(operand.name, names, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                self.fail(f"{operand.name} is not a register, variable or label that is visible here{hint}", token)
+        self.pending.clear()
+
+    # -- declarations ------------------------------------------------------------------------------------------------
+
+    def registers(self) -> None:
+        token = self.next()
+        kind = token.text[1:]
+        if kind not in TYPE_BYTES:
+            self.fail(f"{token.text} is no register type", token)
+        scope = self.scopes[-1]
+        while True:
+            name = self.word("a register name")
+            if self.accept("<"):
+                scope.ranges.append((name.text, self.integer(), kind))
+                self.expect(">")
+            else:
+                if name.text in scope.registers:
+                    self.fail(f"register {name.text} is declared twice in one scope", name)
+                self.new_register(scope, name.text, kind)
+            if not self.accept(","):
+                break
+        self.expect(";")
+
+    def new_register(self, scope: _Scope, name: str, kind: str) -> Register:
+        assert self.function is not None
+        register = Register(name, kind, len(self.function.registers))
+        self.function.registers.append(register)
+        scope.registers[name] = register
+        return register
+
+    def find_register(self, name: str) -> Register | None:
+        for scope in reversed(self.scopes):
+            register = scope.registers.get(name)
+            if register is not None:
+                return register
+            for prefix, count, kind in scope.ranges:
+                tail = name[len(prefix) :]
+                if name.startswith(prefix) and tail.isdigit() and int(tail) < count and str(int(tail)) == tail:
+                    return self.new_register(scope, name, kind)
+        return None
+
+    def parse_variables(self, external: bool) -> None:
+        space = self.next().text[1:]
+        for variable in self.variable_declarators(space, external):
+            self.scopes[-1].variables[variable.name] = variable
+            if self.function is not None:
+                self.function.variables.append(variable)
+        self.expect(";")
+
+    def variable_declarators(self, space: str, external: bool, *, single: bool = False) -> list[Variable]:
+        """``.align 16 .b8 name[64] = {…}, other`` after the state space."""
+        align, vector, kind, pointee = 0, 1, "", ""
+        while self.tokens[self.at].kind == "dotted":
+            token = self.next()
+            text = token.text[1:]
+            if text == "align":
+                align = self.integer()
+            elif text in ("v2", "v4"):
+                vector = int(text[1])
+            elif text == "ptr":
+                while self.tokens[self.at].text in (".global", ".shared", ".const", ".local", ".align"):
+                    qualifier = self.next().text[1:]
+                    if qualifier == "align":
+                        self.integer()
+                    else:
+                        pointee = qualifier
+            elif text in TYPE_BYTES and text != "pred":
+                kind = text
+            elif text == "attribute":
+                while self.next().text != ")":
+                    pass
+            elif text != "managed":
+                self.fail(f"unexpected {token.text} in a declaration", token)
+        if not kind:
+            self.fail("the declaration names no type, for example .b32")
+        variables = []
+        while True:
+            name = self.word("a variable name")
+            count = vector
+            unsized = False
+            while self.accept("["):
+                if self.accept("]"):
+                    unsized = True
+                    continue
+                count *= self.integer()
+                self.expect("]")
+            width = TYPE_BYTES[kind]
+            variable = Variable(name.text, space, 0 if unsized else count * width, max(align, width * vector), kind)
+            variable.external, variable.pointee = external, pointee
+            if self.accept("="):
+                image = bytearray()
+                self.initializer(variable, width, image)
+                variable.image = bytes(image)
+                if unsized:
+                    variable.size = len(image)
+            variables.append(variable)
+            if single or not self.accept(","):
+                return variables
+
+    def initializer(self, variable: Variable, width: int, image: bytearray) -> None:
+        if self.accept("{"):
+            while not self.accept("}"):
+                self.initializer(variable, width, image)
+                self.accept(",")
+            return
+        token = self.tokens[self.at]
+        if token.kind == "word":
+            self.at += 1
+            generic = token.text == "generic" and self.accept("(")
+            name = self.word("a variable").text if generic else token.text
+            if generic:
+                self.expect(")")
+            addend = self.integer() if self.accept("+") else 0
+            variable.pointers.append((len(image), name, addend))
+            image += bytes(width)
+        else:
+            operand = self.number(negative=self.accept("-"))
+            value = operand.value
+            if operand.kind == "int":
+                if variable.type in ("f32", "f64"):
+                    packed = struct.pack("<f" if variable.type == "f32" else "<d", float(value))
+                    value = int.from_bytes(packed, "little")
+                value &= (1 << 8 * width) - 1
+            elif operand.kind == "f64" and variable.type == "f32":
+                number = struct.unpack("<d", value.to_bytes(8, "little"))[0]
+                value = int.from_bytes(struct.pack("<f", number), "little")
+            image += value.to_bytes(width, "little")
+
+    # -- instructions ------------------------------------------------------------------------------------------------
+
+    def instruction(self) -> None:
+        assert self.function is not None
+        guard = None
+        first = self.tokens[self.at]
+        if self.accept("@"):
+            negated = self.accept("!")
+            name = self.word("a predicate register")
+            register = self.find_register(name.text)
+            if register is None or register.type != "pred":
+                self.fail(f"the guard {name.text} is not a predicate register", name)
+            guard = RegisterOperand(register, negated)
+        opcode = self.word("an opcode")
+        modifiers = []
+        end = opcode.end
+        while self.tokens[self.at].kind == "dotted" and self.tokens[self.at].start == end:
+            token = self.next()
+            end = token.end
+            modifiers.append(token.text[1:])
+        operands: list[Operand] = []
+        while not self.accept(";"):
+            operands.append(self.operand(opcode.text))
+            if not self.accept(","):
+                self.expect(";")
+                break
+        last = self.tokens[self.at - 1]
+        text = " ".join(self.stream.text[first.start : last.end].split())
+        provenance = self.stream.provenance.get(last.line) or self.stream.provenance.get(first.line, "")
+        self.function.instructions.append(
+            Instruction(
+                opcode.text, tuple(modifiers), tuple(operands), guard, opcode.line, opcode.column, text, provenance
+            )
+        )
+
+    def operand(self, opcode: str) -> Operand:
+        token = self.tokens[self.at]
+        if token.text == "[":
+            return self.address()
+        if token.text == "{":
+            self.at += 1
+            items = []
+            while not self.accept("}"):
+                items.append(self.operand(opcode))
+                if not self.accept(",") and self.peek() != "}":
+                    self.fail("expected ',' or '}' in a vector")
+            return VectorOperand(tuple(items))
+        if token.text == "(":
+            self.at += 1
+            items = []
+            while not self.accept(")"):
+                items.append(self.operand(opcode))
+                if not self.accept(",") and self.peek() != ")":
+                    self.fail("expected ',' or ')' in a list")
+            return CallList(tuple(items))
+        operand = self.simple(opcode)
+        if self.accept("|"):
+            return PairOperand(operand, self.simple(opcode))
+        return operand
+
+    def simple(self, opcode: str) -> Operand:
+        token = self.next()
+        if token.text == "!":
+            name = self.word("a predicate register")
+            register = self.find_register(name.text)
+            if register is None:
+                self.fail(f"{name.text} is not a register", name)
+            return RegisterOperand(register, negated=True)
+        if token.text == "-":
+            return self.number(negative=True)
+        if token.kind == "number":
+            self.at -= 1
+            return self.number(negative=False)
+        if token.kind != "word":
+            self.fail(f"expected an operand, found {token.text!r}", token)
+        if token.text == "_":
+            return Sink()
+        return self.named(token, opcode)
+
+    def named(self, token: Token, opcode: str) -> Operand:
+        name = token.text
+        register = self.find_register(name)
+        if register is not None:
+            return RegisterOperand(register)
+        if name.startswith("%"):
+            if self.tokens[self.at].kind == "dotted" and self.tokens[self.at].start == token.end:
+                name += self.next().text
+            if name in SPECIAL_REGISTERS:
+                return SpecialRegister(name)
+            near = difflib.get_close_matches(name, [*self.visible_names(), *SPECIAL_REGISTERS], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.fail(f"{name} is not a declared or special register{hint}", token)
+        for scope in reversed(self.scopes):
+            if name in scope.variables:
+                addend = 0
+                if self.peek() in ("+", "-") and self.tokens[self.at + 1].kind == "number":
+                    sign = 1 if self.next().text == "+" else -1
+                    addend = sign * parse_number(self.next().text)[0]
+                return SymbolOperand(scope.variables[name], addend)
+            if name in scope.tables:
+                return VectorOperand(scope.tables[name])
+        if name in self.result.functions or opcode == "call":
+            return FunctionName(name)
+        if name == "WARP_SZ":
+            return Immediate(32)
+        return self.label_reference(token)
+
+    def visible_names(self) -> list[str]:
+        return [name for scope in self.scopes for name in scope.registers]
+
+    def number(self, *, negative: bool) -> Immediate:
+        token = self.next()
+        if token.kind != "number":
+            self.fail(f"expected a number, found {token.text!r}", token)
+        value, kind = parse_number(token.text)
+        if not negative:
+            return Immediate(value, kind)
+        if kind == "int":
+            return Immediate(-value)
+        return Immediate(value ^ (1 << (31 if kind == "f32" else 63)), kind)
+
+    def address(self) -> AddressOperand:
+        self.expect("[")
+        base: Operand
+        token = self.tokens[self.at]
+        if token.kind == "number" or token.text == "-":
+            base = Immediate(self.integer())
+        else:
+            base = self.named(self.word("an address"), "")
+        addend = 0
+        while self.peek() in ("+", "-"):
+            sign = 1 if self.next().text == "+" else -1
+            addend += sign * self.integer_atom()
+        coordinates = None
+        if self.accept(","):
+            vector = self.operand("")
+            if not isinstance(vector, VectorOperand):
+                self.fail("expected a vector of coordinates after ',' in an address")
+            coordinates = vector.items
+        self.expect("]")
+        return AddressOperand(base, addend, coordinates)
+
+    def integer_atom(self) -> int:
+        negative = self.accept("-")
+        operand = self.number(negative=negative)
+        if operand.kind != "int":
+            self.fail("an address offset is an integer")
+        return operand.value

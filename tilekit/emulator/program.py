@@ -1,0 +1,207 @@
+"""A kernel ready to run: decoded instructions, blocks, uniformity, where each register and variable lives."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import lanes
+from .block_compiler import BlockCompiler, representation
+from .control_flow import build_control_flow
+from .forms import Decoded
+from .memory import PARAM_WINDOW, RESERVED_SHARED
+from .syntax import Function, Instruction, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
+from .uniformity import analyse_uniformity
+from .warp import SPLIT, WAIT, YIELD
+from .wgmma_queue import touch_in_flight
+
+if TYPE_CHECKING:
+    from .module import Module
+
+_ROLE = re.compile(r"^role\s+(\S+)\s+warps=(\d+)(?:-(\d+))?")
+
+
+def base_namespace() -> dict[str, Any]:
+    """What generated code may name besides the helpers that emitters add."""
+    names = {name: getattr(lanes, name) for name in dir(lanes) if not name.startswith("_")}
+    for kind in ("uint8", "uint16", "int16", "float16", "uint32", "int32", "float32", "uint64", "int64", "float64"):
+        names[kind] = getattr(np, kind)
+    for function in ("where", "copyto", "minimum", "maximum", "abs", "fmin", "fmax", "rint", "array"):
+        names[function] = getattr(np, function)
+    names.update(WAIT=WAIT, SPLIT=SPLIT, YIELD=YIELD, touch_in_flight=touch_in_flight, np=np)
+    return names
+
+
+class Program:
+    """One kernel, analysed for one kind of block shape.
+
+    Attributes
+    ----------
+    code
+        Decoded instructions.
+    homes
+        Array type each register is kept in between blocks, such as ``f32``, by register number.
+    tile_rows
+        Rows of the warp's tile file that the registers of wgmma occupy, by register number.
+    full, masked
+        Compiled block functions, filled on first use.
+    """
+
+    def __init__(self, function: Function, code: list[Decoded], module: Module, *, aligned_warps: bool) -> None:
+        self.name = function.name
+        self.function = function
+        self.module = module
+        self.code = code
+        self.flow = build_control_flow(code)
+        self.uniformity = analyse_uniformity(code, self.flow.blocks, aligned_warps=aligned_warps)
+        self.namespace = base_namespace()
+        self.tile_rows: dict[int, int] = {}
+        self._place_tiles()
+        self.homes = self._choose_homes()
+        self.tile_row_count = len(self.tile_rows)
+        count = len(self.flow.blocks)
+        self.full: list[Any] = [None] * count
+        self.masked: list[Any] = [None] * count
+        self.sources: dict[tuple[int, bool], str] = {}
+        self.roles = _roles(function)
+        self.layout = SharedLayout(function, code, module)
+        self.local_bytes = _place(v for v in function.variables if v.space in ("local", "param"))
+
+    # -- registers ---------------------------------------------------------------------------------------------------
+
+    def is_uniform(self, register: Register) -> bool:
+        """Whether the register is kept as one Python value."""
+        return register.number not in self.tile_rows and self.uniformity.is_uniform(register.number)
+
+    def is_contested(self, register: Register) -> bool:
+        """Whether inactive lanes must keep their value when a part of the warp writes the register."""
+        return bool(self.uniformity.contested >> register.number & 1) or register.number in self.tile_rows
+
+    def home_tag(self, register: Register) -> str:
+        """Representation in which the register's array is kept: ``u``, ``s``, ``f`` or ``b``."""
+        return self.homes[register.number][0]
+
+    def _place_tiles(self) -> None:
+        """Give wgmma's accumulators consecutive rows, in their order, and its A fragments rows after them."""
+        for position in (0, 1):
+            for decoded in self.code:
+                if decoded.form.opcode != "wgmma" or len(decoded.operands) <= position:
+                    continue
+                operand = decoded.operands[position]
+                if isinstance(operand, VectorOperand):
+                    for item in operand.items:
+                        if isinstance(item, RegisterOperand):
+                            self.tile_rows.setdefault(item.register.number, len(self.tile_rows))
+
+    def _choose_homes(self) -> list[str]:
+        votes: list[Counter[str]] = [Counter() for _ in self.function.registers]
+        for decoded in self.code:
+            kind = decoded.get("type") or decoded.get("dtype")
+            if not kind or kind not in ("f32", "f64", "f16", "s32", "s64", "s16"):
+                continue
+            tag, bits = representation(kind)
+            for register in (*decoded.defs, *decoded.uses):
+                if register.bits == bits:
+                    votes[register.number][tag] += 1
+        homes = []
+        for register, vote in zip(self.function.registers, votes, strict=True):
+            if register.type == "pred":
+                homes.append("b1")
+            elif register.bits in (16, 32, 64) and vote and register.number not in self.tile_rows:
+                uses = sum(vote.values())
+                tag, most = vote.most_common(1)[0]
+                homes.append(f"{tag if most * 2 > uses else 'u'}{register.bits}")
+            else:
+                homes.append(f"u{max(register.bits, 16)}")
+        return homes
+
+    # -- variables ---------------------------------------------------------------------------------------------------
+
+    def symbol_expression(self, variable: Variable, addend: int) -> str:
+        """Python expression for a variable's address in its own space (generic for parameters and global memory)."""
+        if variable.space == "shared":
+            return f"(w.cta.shared_base + {self.layout.offset(variable) + addend})"
+        if variable.space == "param" and any(variable is p for p in self.function.parameters):
+            return str(PARAM_WINDOW + variable.offset + addend)
+        if variable.space in ("local", "param"):
+            return str(variable.offset + addend)
+        return str(self.module.address_of(variable.name) + addend)
+
+    # -- code --------------------------------------------------------------------------------------------------------
+
+    def compile_block(self, index: int, *, masked: bool) -> Any:
+        """The function of a block, compiled on first use."""
+        source, code = BlockCompiler(self, self.flow.blocks[index], masked=masked).compile()
+        self.sources[index, masked] = source
+        scope: dict[str, Any] = {}
+        exec(code, self.namespace, scope)
+        function = scope["block"]
+        (self.masked if masked else self.full)[index] = function
+        return function
+
+    def last_instruction(self, block: int) -> int:
+        """Position of a block's last instruction."""
+        return self.flow.blocks[block].end - 1
+
+    def instruction(self, position: int) -> Instruction:
+        """The instruction at a position of the code."""
+        return self.code[position].instruction
+
+    def role_of(self, warp: int) -> str:
+        """Name that the kernel's author gave to a warp, or an empty string."""
+        return next((name for name, first, last in self.roles if first <= warp <= last), "")
+
+
+class SharedLayout:
+    """Where a kernel's shared variables lie: static ones from the first usable byte, then dynamic memory."""
+
+    def __init__(self, function: Function, code: list[Decoded], module: Module) -> None:
+        used = {id(v): v for v in function.variables if v.space == "shared"}
+        for decoded in code:
+            for operand in decoded.operands:
+                base = getattr(operand, "base", operand)
+                if isinstance(base, SymbolOperand) and base.variable.space == "shared":
+                    used[id(base.variable)] = base.variable
+        static = [v for v in used.values() if not v.external or v.size]
+        dynamic = [v for v in used.values() if v.external and not v.size]
+        self.static_bytes = _place(static, RESERVED_SHARED) - RESERVED_SHARED
+        align = max([16, *(v.align for v in dynamic)])
+        base = RESERVED_SHARED + self.static_bytes
+        self.dynamic_base = -(-base // align) * align
+        self._offsets = {id(v): v.offset for v in static} | {id(v): self.dynamic_base for v in dynamic}
+        self.names = {v.offset: v.name for v in static}
+
+    def offset(self, variable: Variable) -> int:
+        """Offset of a variable in the CTA's shared memory."""
+        return self._offsets[id(variable)]
+
+    def total_bytes(self, dynamic: int) -> int:
+        """Shared memory of a CTA without the reserved kilobyte."""
+        return self.dynamic_base - RESERVED_SHARED + dynamic
+
+
+def _place(variables: Any, start: int = 0) -> int:
+    """Lay variables out one after another; returns the end."""
+    for variable in variables:
+        start = -(-start // variable.align) * variable.align
+        variable.offset = start
+        start += variable.size
+    return start
+
+
+def place_parameters(function: Function) -> int:
+    """Lay out a kernel's parameters as the driver's parameter block has them; returns its size."""
+    return _place(function.parameters)
+
+
+def _roles(function: Function) -> list[tuple[str, int, int]]:
+    roles = []
+    for _, text in function.annotations:
+        match = _ROLE.match(text)
+        if match:
+            first = int(match[2])
+            roles.append((match[1], first, int(match[3]) if match[3] else first))
+    return roles

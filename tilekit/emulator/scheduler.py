@@ -1,0 +1,250 @@
+"""Who runs next: a seeded interleaving of warps, asynchronous operations and resident clusters.
+
+A warp runs until it blocks or its fuel ends. Asynchronous operations land, by policy,
+
+- ``fair``: in the order of issue, as soon as the scheduler is between two warps;
+- ``random``: at random moments, in random order;
+- ``adversarial``: as late as the rules allow, that is when nothing else can run, in random order.
+
+A failed ``mbarrier.try_wait`` or ``test_wait`` blocks its warp until the barrier changes, so idle spinning costs
+nothing and a deadlock is exact: nobody can run, nothing is in flight, and polling once more changed nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from .cta import Cluster
+from .errors import EmulatorError, StepBudgetExceeded, Where
+from .warp import SPLIT, WAIT, Fragment, Warp
+
+if TYPE_CHECKING:
+    from .launch import Launch
+    from .program import Program
+
+Policy = Literal["adversarial", "random", "fair"]
+FUEL = 256
+"""Blocks that a warp runs before another gets its turn; fewer, at random, when the policy is ``random``."""
+
+
+class Pending(Protocol):
+    """An asynchronous operation that has been issued and may land at any time."""
+
+    done: bool
+
+    def land(self) -> bool:
+        """Do its next step; False when another one remains."""
+
+
+class Machine:
+    """Runs the clusters of one launch to the end."""
+
+    def __init__(self, launch: Launch, program: Program, policy: Policy, seed: int, budget: int) -> None:
+        self.launch = launch
+        self.program = program
+        self.policy = policy
+        self.rng = random.Random(seed)
+        self.budget = budget
+        self.ready: deque[Warp] = deque()
+        self.pending: list[Pending] = []
+        self.resident: list[Cluster] = []
+        self.events = 0
+        """Counts changes that somebody may wait for: arrivals, stores, landings, exits."""
+        self.steps = 0
+        self.started = time.perf_counter()
+        self._waiting = deque(range(launch.clusters[0] * launch.clusters[1] * launch.clusters[2]))
+        self._finished_ctas = 0
+
+    def ticks(self) -> int:
+        """Blocks run so far: the clock that kernels see."""
+        return self.steps
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, warp: Warp) -> None:
+        """Put a warp that can run into the queue."""
+        if not warp.queued:
+            warp.queued = True
+            self.ready.append(warp)
+
+    def wake(self, waiters: list[tuple[Warp, Fragment]]) -> None:
+        """Let fragments that waited for something try again."""
+        self.events += 1
+        if waiters:
+            for warp, fragment in waiters:
+                fragment.blocked = None
+                self.enqueue(warp)
+            waiters.clear()
+
+    def submit(self, operation: Pending) -> None:
+        """Queue an asynchronous operation."""
+        self.pending.append(operation)
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run every cluster to its end.
+
+        Raises
+        ------
+        EmulatorError
+            The first fault, with the place where it happened.
+        """
+        resident = max(1, 4 // len(self._indices()))
+        for _ in range(resident):
+            self._start_cluster()
+        while True:
+            if self.pending and self.policy != "adversarial":
+                self._land_some()
+            if self.ready:
+                self._turn(self._pick())
+            elif self.pending:
+                self._land(self.rng.randrange(len(self.pending)))
+            elif self._waiting and len(self.resident) < self.launch.max_resident_clusters:
+                self._start_cluster()
+            elif not self.resident:
+                return
+            elif not self._time_out():
+                raise self.launch.deadlock(self.resident)
+
+    def _indices(self) -> range:
+        width, height, depth = self.launch.cluster
+        return range(width * height * depth)
+
+    def _pick(self) -> Warp:
+        ready = self.ready
+        if self.policy == "fair" or len(ready) == 1:
+            warp = ready.popleft()
+        else:
+            index = self.rng.randrange(len(ready))
+            ready[index], ready[0] = ready[0], ready[index]
+            warp = ready.popleft()
+        warp.queued = False
+        return warp
+
+    def _land_some(self) -> None:
+        if self.policy == "fair":
+            for operation in list(self.pending):
+                while not operation.done and not operation.land():
+                    pass
+            self.pending.clear()
+        elif self.rng.random() < 0.5:
+            self._land(self.rng.randrange(len(self.pending)))
+
+    def _land(self, index: int) -> None:
+        pending = self.pending
+        operation = pending[index]
+        if operation.done or operation.land():
+            pending[index] = pending[-1]
+            pending.pop()
+
+    def _start_cluster(self) -> None:
+        if not self._waiting:
+            return
+        number = self._waiting.popleft()
+        width, height, _ = self.launch.clusters
+        index = (number % width, number // width % height, number // (width * height))
+        cluster = Cluster(self.launch, self.program, number, index)
+        self.resident.append(cluster)
+        self.launch.cluster_started(cluster)
+        for warp in cluster.warps:
+            self.enqueue(warp)
+
+    def _time_out(self) -> bool:
+        """Let polls that failed fail visibly, once for each state of the machine; False when all did already."""
+        woken = False
+        for cluster in self.resident:
+            for warp in cluster.warps:
+                for fragment in warp.fragments:
+                    blocked = fragment.blocked
+                    if blocked is not None and blocked.polls and fragment.timed_out != self.events:
+                        fragment.timed_out = self.events
+                        fragment.expired = True
+                        fragment.blocked = None
+                        blocked.waiters.remove((warp, fragment))
+                        self.enqueue(warp)
+                        woken = True
+        return woken
+
+    # -- one turn of a warp ------------------------------------------------------------------------------------------
+
+    def _turn(self, warp: Warp) -> None:
+        fuel = FUEL if self.policy != "random" else self.rng.randrange(1, 32)
+        try:
+            self._run_warp(warp, fuel)
+        except EmulatorError as error:
+            raise error.at(self.place(warp)) from None
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self.launch.internal_fault(error).at(self.place(warp)) from error
+
+    def place(self, warp: Warp) -> Where:
+        """Where a warp is."""
+        return Where(self.program.name, warp.actor, self.program.code[warp.at].instruction)
+
+    def _run_warp(self, warp: Warp, fuel: int) -> None:
+        program, counts, exit_block = warp.program, warp.counts, warp.exit_block
+        start = fuel
+        while True:
+            fragment = warp.runnable()
+            if fragment is None:
+                break
+            warp.fragment = fragment
+            block, mask, join = fragment.block, fragment.mask, fragment.join
+            table = program.full if mask is None else program.masked
+            while fuel > 0:
+                fuel -= 1
+                function = table[block]
+                if function is None:
+                    function = program.compile_block(block, masked=mask is not None)
+                following = function(warp, mask)
+                if following == WAIT:
+                    fragment.block = block
+                    break
+                counts[block] += 1
+                if following < 0:
+                    break
+                if following == join:
+                    warp.reach_join()
+                    break
+                if following == exit_block:
+                    warp.at = program.last_instruction(block)
+                    warp.exit_fragment()
+                    break
+                block = following
+            else:
+                fragment.block = block
+                self.enqueue(warp)
+                break
+            if following < SPLIT:
+                self.enqueue(warp)
+                break
+        self.steps += start - fuel
+        if self.steps > self.budget:
+            raise StepBudgetExceeded(
+                f"{self.steps} blocks were executed without the launch coming to an end",
+                hint="raise step_budget if the kernel is really that long; the table shows where each warp is",
+                table=self.launch.position_table(self.resident),
+                details={"steps": self.steps, "budget": self.budget},
+            )
+        if not warp.fragments and not warp.done:
+            self._finish(warp)
+
+    def _finish(self, warp: Warp) -> None:
+        warp.done = True
+        self.events += 1
+        cta, cluster = warp.cta, warp.cta.cluster
+        self.launch.warp_finished(warp)
+        cta.live_warps -= 1
+        cluster.live_warps -= 1
+        for release in self.launch.on_warp_exit:
+            release(warp)
+        if cta.live_warps == 0:
+            self._finished_ctas += 1
+        if cluster.live_warps == 0:
+            self.launch.cluster_finished(cluster)
+            self.resident.remove(cluster)
+            self.launch.report_progress(self._finished_ctas, time.perf_counter() - self.started)
+            self._start_cluster()

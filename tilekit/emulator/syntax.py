@@ -1,0 +1,200 @@
+"""What a parsed PTX module is made of: variables, kernels, instructions and their operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TYPE_BYTES = {
+    **{kind + "8": 1 for kind in "bsu"},
+    **{kind + "16": 2 for kind in "bsuf"},
+    **{kind + "32": 4 for kind in "bsuf"},
+    **{kind + "64": 8 for kind in "bsuf"},
+    "b128": 16,
+    "bf16": 2,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "pred": 1,
+}
+"""Bytes of each fundamental PTX type (PTX ISA 5.2)."""
+
+
+@dataclass(slots=True, eq=False)
+class Register:
+    """A declared register. ``number`` is unique within its kernel."""
+
+    name: str
+    type: str
+    number: int
+
+    @property
+    def bits(self) -> int:
+        """Width in bits; 1 for a predicate."""
+        return 1 if self.type == "pred" else TYPE_BYTES[self.type] * 8
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A variable in a state space, or a kernel parameter."""
+
+    name: str
+    space: str
+    size: int
+    align: int
+    type: str
+    image: bytes = b""
+    """Initial bytes; shorter than ``size`` means zeros follow."""
+    pointers: list[tuple[int, str, int]] = field(default_factory=list)
+    """(byte offset, symbol, addend) of initialisers that are addresses."""
+    external: bool = False
+    pointee: str = ""
+    """State space that a ``.ptr`` parameter points into."""
+    offset: int = 0
+    """Offset within its space's block: parameters, shared and local memory. Set by the program's layout."""
+
+
+@dataclass(slots=True, frozen=True)
+class RegisterOperand:
+    """A register, possibly negated (``!%p1``)."""
+
+    register: Register
+    negated: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Immediate:
+    """A constant: ``kind`` is ``int``, ``f32`` or ``f64``; ``value`` an integer, or the float's bit pattern."""
+
+    value: int
+    kind: str = "int"
+
+
+@dataclass(slots=True, frozen=True)
+class SpecialRegister:
+    """A read-only machine register such as ``%tid.x``."""
+
+    name: str
+
+
+@dataclass(slots=True, frozen=True)
+class SymbolOperand:
+    """The address of a variable or function, plus a constant."""
+
+    variable: Variable
+    addend: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class FunctionName:
+    """The name of a ``.func``, in a call."""
+
+    name: str
+
+
+@dataclass(slots=True, frozen=True)
+class Sink:
+    """The ``_`` operand: the result is dropped."""
+
+
+@dataclass(slots=True, frozen=True)
+class VectorOperand:
+    """``{a, b, c}``, also the list of registers of a matrix instruction."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class PairOperand:
+    """``d|p``: two results."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(slots=True, frozen=True)
+class AddressOperand:
+    """``[base + addend]``, or ``[base, {coordinates}]`` for tensor copies."""
+
+    base: Operand
+    addend: int = 0
+    coordinates: tuple[Operand, ...] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class LabelOperand:
+    """A branch target; ``block`` is known once the kernel's control flow is built."""
+
+    name: str
+    position: int = -1
+    """Index of the instruction that the label stands before."""
+
+
+@dataclass(slots=True, frozen=True)
+class CallList:
+    """``(a, b)`` in a call."""
+
+    items: tuple[Operand, ...]
+
+
+Operand = (
+    RegisterOperand
+    | Immediate
+    | SpecialRegister
+    | SymbolOperand
+    | FunctionName
+    | Sink
+    | VectorOperand
+    | PairOperand
+    | AddressOperand
+    | LabelOperand
+    | CallList
+)
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One instruction with its place in the text."""
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: RegisterOperand | None
+    line: int
+    column: int
+    text: str
+    provenance: str = ""
+
+    @property
+    def name(self) -> str:
+        """Opcode with its modifiers, as written."""
+        return self.opcode + "".join("." + modifier for modifier in self.modifiers)
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """A ``.entry`` or ``.func``."""
+
+    name: str
+    is_entry: bool
+    parameters: list[Variable]
+    results: list[Variable]
+    line: int
+    instructions: list[Instruction] = field(default_factory=list)
+    registers: list[Register] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    """Shared, local and param variables declared inside."""
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Performance directives: ``maxntid``, ``reqntid``, ``maxnreg``, ``minnctapersm``, ``reqnctapercluster``, …"""
+    annotations: list[tuple[int, str]] = field(default_factory=list)
+    """(line, text) of the ``//@`` notes inside the body."""
+    has_body: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class PtxModule:
+    """A parsed module."""
+
+    version: str
+    target: str
+    text: str
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)

@@ -1,0 +1,272 @@
+"""A warp: its registers, and its lanes where they have parted.
+
+Lanes that part at a branch run as fragments and meet again at the branch's post-dominator, lowest block first; a
+fragment that blocks lets the other side run. Uniform registers rely on this discipline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import Actor
+
+if TYPE_CHECKING:
+    from .cta import Cta
+    from .program import Program
+
+Mask = npt.NDArray[np.bool_]
+WAIT = -1
+"""Returned by a block that must wait: its fragment is blocked and enters the same block again."""
+SPLIT = -2
+"""Returned by a branch at which lanes parted."""
+YIELD = -3
+"""Returned by a block that lets others run; the fragment's next block is set."""
+_POISON = {
+    "b1": np.zeros(32, np.bool_),
+    "u16": np.full(32, 0xFFFF, np.uint16),
+    "s16": np.full(32, -1, np.int16),
+    "f16": np.full(32, np.nan, np.float16),
+    "u32": np.full(32, 0xFFFFFFFF, np.uint32),
+    "s32": np.full(32, -1, np.int32),
+    "f32": np.full(32, np.nan, np.float32),
+    "u64": np.full(32, 0xFFFFFFFFFFFFFFFF, np.uint64),
+    "s64": np.full(32, -1, np.int64),
+    "f64": np.full(32, np.nan, np.float64),
+    "u128": np.full((2, 32), 0xFFFFFFFFFFFFFFFF, np.uint64),
+}
+
+
+class Fragment:
+    """Lanes of a warp that run together.
+
+    Attributes
+    ----------
+    block
+        Next block to run.
+    mask
+        Its lanes; None for all 32.
+    join
+        Block at which it merges into ``parent``; -1 for none.
+    children
+        Fragments that have not reached this one's block yet; it runs when there are none left.
+    blocked
+        What it waits for, or None.
+    """
+
+    __slots__ = (
+        "block",
+        "blocked",
+        "children",
+        "collected",
+        "join",
+        "mask",
+        "parent",
+        "ticket",
+        "timed_out",
+        "expired",
+    )
+
+    def __init__(self, block: int, mask: Mask | None, join: int = -1, parent: Fragment | None = None) -> None:
+        self.block = block
+        self.mask = mask
+        self.join = join
+        self.parent = parent
+        self.children = 0
+        self.collected: Mask = np.zeros(32, np.bool_)
+        self.blocked: Any = None
+        self.ticket: Any = None
+        self.timed_out = -1
+        self.expired = False
+
+    @property
+    def lanes(self) -> int:
+        """Number of its lanes."""
+        return 32 if self.mask is None else int(np.count_nonzero(self.mask))
+
+
+class Warp:
+    """One warp of a CTA.
+
+    The short attribute names are those of the generated code: ``arrays`` and ``uniforms`` by register number, rows of
+    the tile file in two types, and ``at``, the instruction that is running.
+    """
+
+    __slots__ = (
+        "agent",
+        "arrays",
+        "at",
+        "bulk",
+        "carry",
+        "copies",
+        "counts",
+        "cta",
+        "done",
+        "exit_block",
+        "fragment",
+        "fragments",
+        "in_flight",
+        "index",
+        "live",
+        "local",
+        "program",
+        "queued",
+        "register_count",
+        "role",
+        "tid",
+        "tile",
+        "tile_f32",
+        "tile_u32",
+        "unfenced",
+        "uniforms",
+        "warpgroup",
+        "wgmma",
+    )
+
+    def __init__(self, program: Program, cta: Cta, index: int, tile: npt.NDArray[np.uint32]) -> None:
+        self.program = program
+        self.cta = cta
+        self.index = index
+        self.role = program.role_of(index)
+        self.exit_block = len(program.flow.blocks)
+        width, height, depth = cta.launch.block
+        linear = np.arange(index * 32, index * 32 + 32)
+        live = linear < width * height * depth
+        self.tid = tuple(
+            part.astype(np.uint32) for part in (linear % width, linear // width % height, linear // (width * height))
+        )
+        self.live: Mask = live
+        self.arrays: list[Any] = [_POISON[home] for home in program.homes]
+        self.uniforms: list[Any] = [0] * len(program.homes)
+        self.tile = tile
+        self.tile_u32 = list(tile)
+        self.tile_f32 = list(tile.view(np.float32))
+        self.at = 0
+        self.in_flight = 0
+        self.carry: Mask = np.zeros(32, np.bool_)
+        self.unfenced = -1
+        self.counts = [0] * (self.exit_block + 1)
+        self.fragment = Fragment(0, None if live.all() else live)
+        self.fragments = [self.fragment]
+        self.queued = False
+        self.done = False
+        self.local: Any = None
+        self.agent: Any = None
+        self.bulk: Any = None
+        self.copies: Any = None
+        self.wgmma: Any = None
+        self.warpgroup: Any = None
+        self.register_count = 0
+
+    @property
+    def actor(self) -> Actor:
+        """Name for messages."""
+        return Actor(self.cta.rank, self.index, self.role, self.cta.cluster.number)
+
+    def clock(self) -> int:
+        """A clock that advances with the launch."""
+        return self.cta.launch.machine.ticks()
+
+    # -- divergence --------------------------------------------------------------------------------------------------
+
+    def branch(self, condition: Mask, taken: int, other: int, join: int) -> int:
+        """Next block of a branch whose predicate differs between lanes."""
+        fragment = self.fragment
+        mask = fragment.mask
+        if mask is None:
+            chosen = int(np.count_nonzero(condition))
+            total = 32
+        else:
+            condition = condition & mask
+            chosen = int(np.count_nonzero(condition))
+            total = int(np.count_nonzero(mask))
+        if chosen == 0:
+            return other
+        if chosen == total:
+            return taken
+        rest = ~condition if mask is None else mask & ~condition
+        self.part([(taken, condition), (other, rest)], join)
+        return SPLIT
+
+    def switch(self, index: npt.NDArray[np.uint32], targets: tuple[int, ...], join: int) -> int:
+        """Next block of an indexed branch whose index differs between lanes."""
+        mask = self.fragment.mask
+        active = index if mask is None else index[mask]
+        values = sorted({int(value) for value in active})
+        if len(values) == 1:
+            return targets[values[0]]
+        sides = [(targets[v], (index == v) if mask is None else mask & (index == v)) for v in values]
+        self.part(sides, join)
+        return SPLIT
+
+    def part(self, sides: list[tuple[int, Mask]], join: int) -> None:
+        """Split the running fragment; its sides meet again at ``join``."""
+        fragment = self.fragment
+        self.fragments.remove(fragment)
+        if fragment.parent is not None and fragment.join == join:
+            parent = fragment.parent
+            parent.children -= 1
+        else:
+            parent = fragment
+            parent.block = join
+            parent.collected = np.zeros(32, np.bool_)
+        arrived = []
+        for target, mask in sides:
+            if target == join:
+                arrived.append(mask)
+            elif target != self.exit_block:
+                self.fragments.append(Fragment(target, mask, join, parent))
+                parent.children += 1
+        for mask in arrived:
+            parent.collected |= mask
+        if parent.children == 0:
+            self.merge(parent)
+
+    def reach_join(self) -> None:
+        """The running fragment has come to its join: it becomes part of its parent."""
+        fragment = self.fragment
+        parent = fragment.parent
+        assert parent is not None
+        self.fragments.remove(fragment)
+        parent.collected |= True if fragment.mask is None else fragment.mask
+        parent.children -= 1
+        if parent.children == 0:
+            self.merge(parent)
+
+    def merge(self, parent: Fragment) -> None:
+        """All sides of a parted fragment have arrived or exited."""
+        if parent.block == self.exit_block or parent.block < 0 or not parent.collected.any():
+            self._leave(parent)
+            return
+        parent.mask = None if parent.collected.all() else parent.collected
+        if parent.parent is not None and parent.block == parent.join:
+            grand = parent.parent
+            grand.collected |= parent.collected
+            grand.children -= 1
+            if grand.children == 0:
+                self.merge(grand)
+            return
+        self.fragments.append(parent)
+
+    def exit_fragment(self) -> None:
+        """The running fragment's lanes are finished."""
+        fragment = self.fragment
+        self.fragments.remove(fragment)
+        self._leave(fragment)
+
+    def _leave(self, fragment: Fragment) -> None:
+        parent = fragment.parent
+        if parent is not None:
+            parent.children -= 1
+            if parent.children == 0:
+                self.merge(parent)
+
+    def runnable(self) -> Fragment | None:
+        """The lowest fragment that is not blocked."""
+        best = None
+        for fragment in self.fragments:
+            if fragment.blocked is None and (best is None or fragment.block < best.block):
+                best = fragment
+        return best

@@ -1,0 +1,271 @@
+"""wgmma in flight: queued when issued, executed when waited for.
+
+The four warps of a warpgroup each issue the instruction; it is executed once, for all 64 rows, when the first of them
+waits for its group and all four have issued it. Consecutive instructions on the same accumulators become one matrix
+product along K. Until a warp has waited, its accumulator and A registers belong to the tensor core.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .deadlock import GroupWait
+from .errors import MemoryFault, ProtocolError
+from .memory import RANK_SHIFT
+from .syntax import Instruction
+from .wgmma import Wgmma, descriptor_problems, load_a, load_b, multiply_accumulate, operand_extents, registers_a
+
+if TYPE_CHECKING:
+    from .cta import Warpgroup
+    from .warp import Warp
+
+Rows = slice | tuple[int, ...]
+"""Rows of the tile file: a slice where they are consecutive."""
+
+
+class Collective:
+    """One wgmma of a warpgroup."""
+
+    __slots__ = ("a", "a_parts", "accumulate", "b", "form", "instruction", "issuers", "operations", "rows")
+
+    def __init__(
+        self, form: Wgmma, rows: Rows, a: int | None, b: int, accumulate: bool, instruction: Instruction
+    ) -> None:
+        self.form = form
+        self.rows = rows
+        self.a = a
+        self.b = b
+        self.accumulate = accumulate
+        self.instruction = instruction
+        self.a_parts: dict[int, npt.NDArray[np.uint32]] = {}
+        self.issuers = 0
+        self.operations: list[Any] = []
+
+
+class WgmmaQueue:
+    """What one warp has issued and not waited for."""
+
+    __slots__ = ("committed", "groups", "issued", "masks", "open_mask")
+
+    def __init__(self) -> None:
+        self.issued = 0
+        """Number issued in the launch; the warps of a warpgroup count alike."""
+        self.committed: list[int] = []
+        """Value of ``issued`` at each commit that has not been waited for."""
+        self.masks: list[int] = []
+        self.open_mask = 0
+        self.groups: Any = None
+
+
+def touch_in_flight(warp: Warp, position: int) -> None:
+    """Raise: an ordinary instruction uses registers of a wgmma that is not known complete."""
+    warp.at = position
+    raise ProtocolError(
+        "a register of a wgmma in flight is used: its accumulators and A registers may not be touched before "
+        "wgmma.wait_group",
+        hint="wait for its group first (wgmma.wait_group), or move this instruction before the wgmma",
+    )
+
+
+def issue_wgmma(
+    warp: Warp,
+    form: Wgmma,
+    rows: Rows,
+    row_mask: int,
+    a: int | None,
+    a_rows: Rows | None,
+    b: int,
+    accumulate: bool,
+    mask: npt.NDArray[np.bool_] | None,
+) -> None:
+    """``wgmma.mma_async``: queue it."""
+    group = warp.warpgroup
+    queue = _queue(warp)
+    instruction = warp.program.instruction(warp.at)
+    if mask is not None or len(group.warps) < 4:
+        raise ProtocolError(
+            "wgmma needs all 128 threads of an aligned warpgroup",
+            hint="the block's size must be a multiple of 128 and the branch to it uniform in the warpgroup",
+        )
+    if warp.unfenced & row_mask:
+        raise ProtocolError(
+            "wgmma without wgmma.fence: its registers were written by ordinary instructions since the last "
+            "wgmma.fence of this warp",
+            hint="put wgmma.fence.sync.aligned before the first wgmma of a batch",
+        )
+    collective: Collective
+    if queue.issued < group.executed + len(group.issued):
+        collective = group.issued[queue.issued - group.executed]
+        if (collective.a, collective.b, collective.instruction) != (a, b, instruction):
+            raise ProtocolError(
+                "the warps of a warpgroup issue different wgmmas: descriptors and instruction must agree",
+                details={"a": (collective.a, a), "b": (collective.b, b)},
+            )
+        if collective.accumulate != accumulate:
+            raise ProtocolError("the warps of a warpgroup disagree on scale-d of one wgmma")
+    else:
+        collective = Collective(form, rows, a, b, accumulate, instruction)
+        if warp.cta.launch.protocol:
+            _check_descriptors(form, a, b)
+        group.issued.append(collective)
+    collective.issuers += 1
+    if a_rows is not None:
+        collective.a_parts[warp.index % 4] = warp.tile[_index(a_rows)].copy()
+    queue.issued += 1
+    queue.open_mask |= row_mask
+    warp.in_flight |= row_mask
+    if queue.groups is not None:
+        collective.operations.append(queue.groups.issue(instruction))
+
+
+def _queue(warp: Warp) -> WgmmaQueue:
+    if warp.wgmma is None:
+        warp.wgmma = WgmmaQueue()
+        hb = warp.cta.launch.order
+        if hb is not None:
+            groups = hb.groups(warp.agent, "wgmma", waits_with="wgmma.wait_group")
+            # One collective operation: whichever warp waits for it knows that all four quarters are done.
+            group = warp.warpgroup
+            group.identity = group.identity or groups.identity
+            groups.identity = group.identity
+            warp.wgmma.groups = groups
+    queue: WgmmaQueue = warp.wgmma
+    return queue
+
+
+def _check_descriptors(form: Wgmma, a: int | None, b: int) -> None:
+    problems = [f"descriptor of B: {p}" for p in descriptor_problems(form, "b", b)]
+    if a is not None:
+        problems += [f"descriptor of A: {p}" for p in descriptor_problems(form, "a", a)]
+    if problems:
+        raise ProtocolError(problems[0], table="\n".join(problems[1:]))
+
+
+def fence_wgmma(warp: Warp) -> None:
+    """``wgmma.fence``: earlier ordinary register accesses come before later wgmmas."""
+    warp.unfenced = 0
+
+
+def commit_wgmma(warp: Warp) -> None:
+    """``wgmma.commit_group``: close the open group."""
+    queue = _queue(warp)
+    queue.committed.append(queue.issued)
+    queue.masks.append(queue.open_mask)
+    queue.open_mask = 0
+    if queue.groups is not None:
+        queue.groups.commit()
+    group = warp.warpgroup
+    if group.waiters:
+        warp.cta.launch.machine.wake(group.waiters)
+
+
+class WgmmaWait:
+    """A warp that waits for the other warps of its warpgroup to issue what it waits for."""
+
+    __slots__ = ("waiters",)
+    polls = False
+
+    def __init__(self, waiters: list[Any]) -> None:
+        self.waiters = waiters
+
+    def describe(self) -> GroupWait:
+        """For the deadlock report."""
+        return GroupWait("the other warps of its warpgroup, which have not issued the same wgmma")
+
+
+def wait_wgmma(warp: Warp, keep: int) -> bool:
+    """``wgmma.wait_group``: execute all but the ``keep`` youngest committed groups; False to wait for other warps."""
+    queue = _queue(warp)
+    finished = len(queue.committed) - keep
+    if finished <= 0:
+        return True
+    target = queue.committed[finished - 1]
+    group: Warpgroup = warp.warpgroup
+    ahead = group.issued[: max(0, target - group.executed)]
+    if any(collective.issuers < 4 for collective in ahead):
+        fragment = warp.fragment
+        fragment.blocked = WgmmaWait(group.waiters)
+        group.waiters.append((warp, fragment))
+        return False
+    if ahead:
+        execute(group, ahead)
+        del group.issued[: len(ahead)]
+        group.executed = target
+    del queue.committed[:finished], queue.masks[:finished]
+    in_flight = queue.open_mask
+    for mask in queue.masks:
+        in_flight |= mask
+    warp.in_flight = in_flight
+    if queue.groups is not None:
+        queue.groups.wait(keep)
+    return True
+
+
+def execute(group: Warpgroup, collectives: Sequence[Collective]) -> None:
+    """Execute wgmmas in order, runs on the same accumulators as one product."""
+    start = 0
+    while start < len(collectives):
+        first = collectives[start]
+        end = start + 1
+        while (
+            end < len(collectives)
+            and collectives[end].form == first.form
+            and collectives[end].rows == first.rows
+            and collectives[end].accumulate
+            and (collectives[end].a is None) == (first.a is None)
+        ):
+            end += 1
+        _execute_run(group, collectives[start:end])
+        start = end
+
+
+def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
+    first = run[0]
+    form = first.form
+    cta = group.warps[0].cta
+    launch = cta.launch
+    shared = cta.shared
+    b_descriptors = [c.b for c in run]
+    try:
+        if first.a is None:
+            parts = [np.concatenate([c.a_parts[w] for c in run]) for w in range(4)]
+            a = registers_a(form, np.concatenate(parts, axis=1))
+        else:
+            a = load_a(form, shared.data, [c.a for c in run if c.a is not None])
+        b = load_b(form, shared.data, b_descriptors)
+    except IndexError:
+        raise MemoryFault(
+            f"a wgmma operand lies beyond the end of shared memory ({shared.size} bytes)",
+            hint="check the descriptor's start, leading and stride offsets",
+        ) from None
+    if shared.shadow is not None:
+        _record_reads(group, run)
+    tile = group.tile
+    rows = _index(first.rows)
+    registers = tile[rows] if first.accumulate else None
+    tile[rows] = multiply_accumulate(form, a, b, registers)
+    launch.counters.wgmma_flops += 2 * 64 * form.n * form.k * len(run)
+
+
+def _index(rows: Rows) -> slice | list[int]:
+    return rows if isinstance(rows, slice) else list(rows)
+
+
+def _record_reads(group: Warpgroup, run: Sequence[Collective]) -> None:
+    """Tell the race check which shared memory was read, by the group that each instruction belongs to."""
+    cta = group.warps[0].cta
+    base = cta.rank << RANK_SHIFT
+    form = run[0].form
+    for _, members in itertools.groupby(run, lambda collective: collective.operations[0].epoch):
+        same = list(members)
+        extents = [operand_extents(form, "b", [c.b for c in same])]
+        if same[0].a is not None:
+            extents.append(operand_extents(form, "a", [c.a for c in same if c.a is not None]))
+        spans = (np.concatenate(extents) + base).tolist()
+        for operation in same[0].operations:
+            cta.shared.shadow.extents(operation, spans, write=False)
