@@ -80,11 +80,12 @@ def run(
     else:
         pace = f"{flops / 1e12:.1f} TFLOP/s" if flops > 1e11 else f"{flops / 1e6:.0f} MFLOP/s"
         rows: dict[str, Any] = {
-            "device": f"{place.name}{f' ({place.note})' if place.note else ''}",
+            # The whole reason is long, and `tilekit doctor` has it.
+            "device": f"{place.name} ({place.note.partition(': ')[0]})" if place.note else place.name,
             "config": str(config),
             "time": f"{_duration(seconds)} {place.timed} ({pace})",
             "error": f"{accuracy.relative:.2e} relative, {accuracy.largest:.2e} at most; "
-            f"the worst element has {accuracy.worst:.0%} of what its sum may have",
+            f"the worst element is at {accuracy.worst:.0%} of its limit",
             "result": _verdict(accuracy.right),
         }
         common.print_facts(f"{kernel} {workload.label}  {workload.kind}", rows)
