@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilekit.errors import EmulationTooLong
 from tilekit.runtime.parameters import Parameter, TensorMap
@@ -12,14 +12,14 @@ from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.emulator import Device
+    from tilekit.emulator import Device, Kernel, LaunchReport
 
 __all__ = ["EmulatedKernel", "EmulatedLaunch", "EmulatedModule", "Work"]
 
-# Measured on one core of a 2-core EPYC virtual machine, for matmul with full checks: matrix instructions run in NumPy
-# at the first rate, and each (output tile, k-block) costs the second for its copies, barriers and bookkeeping.
-_FLOPS_PER_SECOND = 2.0e9
-_SECONDS_PER_TILE = 0.01
+# Fitted to matmuls of 2**26 to 2**30 FLOP, tiles of 64x64 to 128x256, full checks, on one core of a 2-core EPYC virtual
+# machine: matrix instructions run in NumPy at the first rate, and a tile costs the second for its copies and barriers.
+_FLOPS_PER_SECOND = 1.5e9
+_SECONDS_PER_TILE = 1.5e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class EmulatedModule:
 class EmulatedKernel:
     """An entry of an `EmulatedModule`."""
 
-    def __init__(self, name: str, handle: Any) -> None:
+    def __init__(self, name: str, handle: Kernel) -> None:
         self.name = name
         self._handle = handle
 
@@ -99,15 +99,15 @@ class EmulatedLaunch(PreparedLaunch):
 
     Attributes
     ----------
-    report
+    report : tilekit.emulator.LaunchReport or None
         What the emulator reported of the latest launch; None before the first.
     """
 
     def __init__(
-        self, handle: Any, label: str, config: LaunchConfig, parameters: Sequence[Parameter], work: Work | None
+        self, handle: Kernel, label: str, config: LaunchConfig, parameters: Sequence[Parameter], work: Work | None
     ) -> None:
         super().__init__(label, config, parameters, TensorMap.encode)
-        self.report: Any = None
+        self.report: LaunchReport | None = None
         self._handle = handle
         self._work = work
 
