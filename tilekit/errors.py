@@ -146,7 +146,7 @@ class KernelFault(DriverError):  # noqa: N818  the name says what happened
 
 
 class EmulationTooLong(TilekitError):  # noqa: N818  the name says what happened
-    """The emulator would need longer than `tilekit.settings.settings.emulator_limit` for this launch.
+    """The emulator would need longer than `tilekit.settings.emulator_limit` for this launch.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ class EmulatedLaunch(PreparedLaunch):
             raise EmulationTooLong(
                 f"{self.label}: the emulator would need about {_duration(seconds)} for {work.flops:.3g} FLOP in "
                 f"{work.tiles} tiles; the limit is {_duration(limit)}. Make the problem smaller, or go ahead inside "
-                f"`with settings.override(emulator_limit={2 * seconds:.0f}):`, or with "
+                f"`with tilekit.settings.override(emulator_limit={2 * seconds:.0f}):`, or with "
                 f"TILEKIT_EMULATOR_LIMIT={2 * seconds:.0f}",
                 seconds=seconds,
                 limit=limit,
