@@ -11,13 +11,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# Eager, because importing the submodule later would put the module in place of the object.
+from tilekit.settings import settings
+
 if TYPE_CHECKING:
     from tilekit.api import compile, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.kernels.matmul.config import MatmulConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
-    from tilekit.settings import settings
 
 __version__ = "0.1.0"
 
@@ -30,7 +32,6 @@ _HOMES = {
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
     "matmul": "tilekit.api",
-    "settings": "tilekit.settings",
 }
 
 

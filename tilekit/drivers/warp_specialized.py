@@ -74,6 +74,10 @@ class WarpPlan:
         """Threads of a CTA."""
         return 32 * (len(self.load.warps) + len(self.mma.warps))
 
+    def launch_registers(self, registers: int) -> int:
+        """Registers a thread is launched with, of the `registers` of a multiprocessor."""
+        return _launch_registers(self.threads // 128, registers)
+
     @classmethod
     def of(cls, *, consumers: int, accumulators: int, registers: int) -> WarpPlan:
         """Plan for `consumers` warpgroups that hold `accumulators` registers a thread, on a chip of so many `registers`.
@@ -83,7 +87,7 @@ class WarpPlan:
         Two warpgroups have 255 each from the start, and nothing to give.
         """
         groups = 1 + consumers
-        launch = min(MAX_THREAD_REGISTERS, registers // (groups * 128) // 8 * 8)
+        launch = _launch_registers(groups, registers)
         load_share: int | None = None
         mma_share: int | None = None
         if launch < MAX_THREAD_REGISTERS // 8 * 8:
@@ -98,6 +102,10 @@ class WarpPlan:
                 mma_share,
             ),
         )
+
+
+def _launch_registers(groups: int, registers: int) -> int:
+    return min(MAX_THREAD_REGISTERS, registers // (groups * 128) // 8 * 8)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.drivers.warp_specialized import WarpPlan
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.staged import SLAB_BYTES, StagedEpilogue
 from tilekit.errors import ConfigError
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -12,8 +13,17 @@ from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
 
 MAX_STAGES = 12
-MAX_ACCUMULATORS = 208
-"""Accumulator registers of a thread above which ptxas 13.0 spills and serialises (C7511; 64x256 and 128x208 fit, 128x256 does not)."""
+PLAIN_HEADROOM = 32
+"""Registers a consumer thread needs beside its accumulators where the epilogue only converts them.
+
+128 of 160, 192 of 232 and 208 of 240 assemble without a spill (ptxas 13.0.88).
+"""
+
+RICH_HEADROOM = 64
+"""The same with a bias, a scale, an activation, an f32 output or direct stores: 96 of 160 fits, 192 of 255 spills."""
+
+INSTRUCTION_HEADROOM = 24
+"""Registers that must be left at launch beside one instruction's accumulators: with 128 at launch ptxas refuses n = 256 (C7602)."""
 
 BARRIER_BYTES = 16
 """Full and empty mbarrier of one stage."""
@@ -52,7 +62,7 @@ class MatmulConfig:
     output_buffers: int = 2
     in_flight: int = 1
     raster_group: int | None = None
-    l2_promotion: str | None = "128B"
+    l2_promotion: str | None = "256B"
 
     @property
     def cluster_size(self) -> int:
@@ -126,12 +136,8 @@ class MatmulConfig:
                     f"cluster={self.cluster} with tile {tile_m}x{tile_n}: {operand}'s {extent} rows are fetched in {sharers} slices of whole {unit}-row "
                     f"groups; nearest extent: {_nearest(extent, unit * sharers)}"
                 )
-        if not found and self.accumulators > MAX_ACCUMULATORS:
-            found.append(
-                f"tile {tile_m}x{tile_n} over {self.consumers} consumers: {self.accumulators} accumulator registers a thread, "
-                f"{self.accumulators - MAX_ACCUMULATORS} more than ptxas keeps without spilling ({MAX_ACCUMULATORS}); "
-                f"nearest: {'more consumers or ' if self.consumers < 3 else ''}tile N={MAX_ACCUMULATORS * 128 * self.consumers // max(tile_m, 1) // 64 * 64}"
-            )
+        if not found:
+            found += self._register_problems(chip, spec)
         if not 1 <= self.output_buffers <= 8:
             found.append(
                 f"output_buffers={self.output_buffers}: 1 to 8; nearest: {min(max(self.output_buffers, 1), 8)}"
@@ -157,6 +163,29 @@ class MatmulConfig:
             f"tile {self.tile[0]}x{self.tile[1]}, cluster {self.cluster[0]}x{self.cluster[1]}, {self.consumers} consumers, "
             f"{stages} stages, in flight {self.in_flight}"
         )
+
+    def _register_problems(self, chip: Target, spec: MatmulSpec) -> list[str]:
+        tile_m, tile_n = self.tile
+        plan = self.warps(chip)
+        launch = plan.launch_registers(chip.registers)
+        share = plan.mma.registers or launch
+        plain = spec.store == "tma" and spec.functions == ElementwiseSpec() and spec.out_dtype.bits == 16
+        limit = share - (PLAIN_HEADROOM if plain else RICH_HEADROOM)
+        found = []
+        if tile_n // 2 > launch - INSTRUCTION_HEADROOM:
+            widest = (launch - INSTRUCTION_HEADROOM) * 2 // 64 * 64
+            found.append(
+                f"tile N={tile_n} with {self.consumers} consumers: one instruction's {tile_n // 2} accumulators do not fit the {launch} registers "
+                f"a thread is launched with; nearest: tile N={widest}"
+            )
+        if self.accumulators > limit:
+            narrower = limit * 128 * self.consumers // tile_m // 64 * 64
+            more = "more consumers, or " if self.consumers < 3 else ""
+            found.append(
+                f"tile {tile_m}x{tile_n} over {self.consumers} consumers: {self.accumulators} accumulators a thread are {self.accumulators - limit} more than "
+                f"fit its {share} registers beside the epilogue; nearest: {more}tile {tile_m}x{max(narrower, 64)}"
+            )
+        return found
 
     def _stage_problems(self, chip: Target, spec: MatmulSpec) -> list[str]:
         budget = self.stage_budget(chip, spec)

@@ -19,7 +19,7 @@ def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
         f"cluster {config.cluster[0]}x{config.cluster[1]}, {chip.name}"
     )
     lines = [head, "", f"{'role':<8}{'warps':<8}{'threads':<9}{'registers':<11}may"]
-    launch = min(255, chip.registers // text.threads // 8 * 8)
+    launch = config.warps(chip).launch_registers(chip.registers)
     for role in text.roles:
         warps = f"{role.warps.start}-{role.warps.stop - 1}"
         registers = f"{launch} -> {role.registers}" if role.registers else f"{launch}"

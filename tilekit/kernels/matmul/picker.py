@@ -22,6 +22,9 @@ SHARED_BYTES_PER_CLOCK = 128
 LAUNCH_CLOCKS = 3000
 """From the launch to the first matrix instruction, and from the last store to the end; about 1.6 us."""
 
+CLUSTER_CLOCKS = 1000
+"""What a cluster adds to a launch: 0.5 to 0.6 us, measured at 512^3 and 1024^3 on an H200 (2026-11)."""
+
 STORE_BYTES_PER_CLOCK = 32
 """How fast one SM's accumulators leave: conversion, stmatrix and the barriers between slabs."""
 
@@ -91,7 +94,11 @@ def estimate(
     l2 = max(fetched * active / L2_BYTES_PER_CLOCK, (tile_m + tile_n) * SPAN / SM_BYTES_PER_CLOCK / 2)
     latency = 1.0 if config.consumers > 1 else 1.15  # one consumer cannot hide the turn from tile to tile
     store = tile_m * tile_n * spec.out_dtype.bytes / STORE_BYTES_PER_CLOCK
-    total = waves * (k_blocks * max(tensor, shared, l2) * latency + store) + LAUNCH_CLOCKS
+    total = (
+        waves * (k_blocks * max(tensor, shared, l2) * latency + store)
+        + LAUNCH_CLOCKS
+        + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
+    )
     return Estimate(config, waves, tiles, tensor, shared, l2, total)
 
 
