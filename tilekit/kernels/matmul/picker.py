@@ -10,25 +10,31 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
 
-L2_BYTES_PER_CLOCK = 6150
-"""What the whole chip's L2 feeds to shared memory (DeepGEMM's cost model for H100 and H200)."""
+# The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures).
 
-SM_BYTES_PER_CLOCK = 64
-"""What one SM takes from L2."""
+L2_BYTES_PER_CLOCK = 8000
+"""What the whole chip's L2 feeds to shared memory."""
 
 SHARED_BYTES_PER_CLOCK = 128
-"""What one SM reads from shared memory."""
+"""What the tensor cores of one SM read from shared memory."""
 
-LAUNCH_CLOCKS = 3000
-"""From the launch to the first matrix instruction, and from the last store to the end; about 1.6 us."""
+LAUNCH_CLOCKS = 6500
+"""From launch to launch in a stream, without any k-block: 3.3 us."""
 
-CLUSTER_CLOCKS = 1000
-"""What a cluster adds to a launch: 0.5 to 0.6 us, measured at 512^3 and 1024^3 on an H200 (2026-11)."""
+CLUSTER_CLOCKS = 3000
+"""What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
+
+ENERGY_CLOCKS_PER_BYTE = 0.00125
+"""At the power limit a byte fetched from L2 lowers the clock: without multicast 128x256 is 2 % slower at 4096^3."""
 
 STORE_BYTES_PER_CLOCK = 32
-"""How fast one SM's accumulators leave: conversion, stmatrix and the barriers between slabs."""
+"""How fast an SM's accumulators leave where another tile follows."""
+
+LAST_STORE_BYTES_PER_CLOCK = 8
+"""The same for the last tile, whose stores nothing hides."""
 
 CANDIDATES = (
+    MatmulConfig(tile=(256, 192), consumers=2),
     MatmulConfig(tile=(128, 256), consumers=2),
     MatmulConfig(tile=(256, 128), consumers=2),
     MatmulConfig(tile=(128, 192), consumers=2),
@@ -91,11 +97,14 @@ def estimate(
     shared = issues * (64 + tile_n) * 32 / SHARED_BYTES_PER_CLOCK
     # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read.
     fetched = (tile_m / cluster_n + tile_n / cluster_m) * SPAN
-    l2 = max(fetched * active / L2_BYTES_PER_CLOCK, (tile_m + tile_n) * SPAN / SM_BYTES_PER_CLOCK / 2)
+    l2 = fetched * active / L2_BYTES_PER_CLOCK
+    k_block = max(tensor, shared, l2) + fetched * ENERGY_CLOCKS_PER_BYTE
     latency = 1.0 if config.consumers > 1 else 1.15  # one consumer cannot hide the turn from tile to tile
-    store = tile_m * tile_n * spec.out_dtype.bytes / STORE_BYTES_PER_CLOCK
+    output = tile_m * tile_n * spec.out_dtype.bytes
     total = (
-        waves * (k_blocks * max(tensor, shared, l2) * latency + store)
+        waves * k_blocks * k_block * latency
+        + (waves - 1) * output / STORE_BYTES_PER_CLOCK
+        + output / LAST_STORE_BYTES_PER_CLOCK
         + LAUNCH_CLOCKS
         + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
     )
