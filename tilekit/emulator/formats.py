@@ -7,7 +7,9 @@ formats" and ``cvt``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
@@ -166,6 +168,8 @@ def encode(
     """
     form = _format(fmt)
     given = np.asarray(values)
+    if rounding == "rn" and given.dtype == np.float32 and fmt in _NEAREST and not (ftz or relu):
+        return _NEAREST[fmt](given, saturate)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):  # Signalling NaNs are no accident here.
         x = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
         if ftz and x.dtype == np.float32:
@@ -174,11 +178,6 @@ def encode(
             x = np.where(x <= 0, x.dtype.type(0), x)
         if form.name == "ue8m0":
             return _encode_scale(np.asarray(x, np.float64), rounding, saturate)
-        if rounding == "rn" and x.dtype == np.float32:
-            if fmt == "bf16":
-                return _encode_bf16(np.asarray(x, np.float32), saturate)
-            if fmt == "f16":
-                return _encode_f16(np.asarray(x, np.float32), saturate)
         bits = _encode(np.asarray(x, np.float64), form, rounding, saturate)
         if fmt == "f32" and given.dtype == np.float64:
             bits = np.where(np.isnan(x), x.astype(np.float32).view(np.uint32), bits)
@@ -208,25 +207,46 @@ def _format(name: str) -> Format:
         raise ValueError(f"fmt = {name!r}: must be one of {', '.join(FORMATS)}") from None
 
 
+def _encode_f32(x: npt.NDArray[np.float32], saturate: bool) -> npt.NDArray[np.uint32]:
+    bits = np.array(x).view(np.uint32)
+    magnitude = bits & np.uint32(0x7FFFFFFF)
+    if saturate:
+        bits -= magnitude == 0x7F800000
+    bits[magnitude > 0x7F800000] = 0x7FFFFFFF
+    return bits
+
+
 def _encode_bf16(x: npt.NDArray[np.float32], saturate: bool) -> npt.NDArray[np.uint16]:
     word = np.ascontiguousarray(x).view(np.uint32)
     bits = ((word + (np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)).astype(np.uint16)
     if saturate:
         bits -= (bits & np.uint16(0x7FFF)) == 0x7F80
-    nan = x != x
-    if nan.any():
-        bits[nan] = 0x7FFF
+    bits[(word & np.uint32(0x7FFFFFFF)) > 0x7F800000] = 0x7FFF
     return bits
 
 
-def _encode_f16(x: npt.NDArray[np.float32], saturate: bool) -> npt.NDArray[np.uint16]:
-    bits = x.astype(np.float16).view(np.uint16)
+def _encode_by_cast(x: npt.NDArray[np.float32], saturate: bool, form: Format, dtype: Any) -> Bits:
+    """Encode through a NumPy type that rounds to nearest even but may differ in NaN and overflow."""
+    magnitude = np.ascontiguousarray(x).view(np.uint32) & np.uint32(0x7FFFFFFF)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        bits: Bits = x.astype(dtype).view(form.storage)
     if saturate:
-        bits -= (bits & np.uint16(0x7FFF)) == 0x7C00
-    nan = x != x
-    if nan.any():
-        bits[nan] = 0x7FFF
+        # What rounds beyond the largest value has become the pattern after it: infinity, or e4m3's NaN.
+        beyond = bits & form.storage(form.sign - 1) > form.largest
+        bits[beyond] = (bits[beyond] & form.storage(form.sign)) | form.storage(form.largest)
+    assert form.nan is not None
+    bits[magnitude > 0x7F800000] = form.nan
     return bits
+
+
+_NEAREST: dict[str, Callable[[npt.NDArray[np.float32], bool], Bits]] = {
+    "f32": _encode_f32,
+    "bf16": _encode_bf16,
+    "f16": partial(_encode_by_cast, form=FORMATS["f16"], dtype=np.float16),
+    "e4m3": partial(_encode_by_cast, form=FORMATS["e4m3"], dtype=ml_dtypes.float8_e4m3fn),
+    "e5m2": partial(_encode_by_cast, form=FORMATS["e5m2"], dtype=ml_dtypes.float8_e5m2),
+}
+"""Fast paths for the conversions that epilogues are made of: round to nearest even from float32."""
 
 
 def _encode(x: npt.NDArray[np.float64], form: Format, rounding: Rounding, saturate: bool) -> Bits:

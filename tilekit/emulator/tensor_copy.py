@@ -14,7 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from operator import le, mul
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -55,8 +56,7 @@ class Footprint:
         return int(self.starts.max()) + self.run if self.starts.size else 0
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """The in-bounds part of a tiled box, outermost dimension first; dimension 0 counted in bytes."""
 
     offset: int  # of its first byte from the map's address
@@ -86,7 +86,8 @@ class _Plan:
     counts: tuple[int, ...]
     steps: tuple[int, ...]
     strides: tuple[int, ...]
-    box_shape: tuple[int, ...]
+    last_whole: tuple[int, ...]  # the greatest coordinates at which the whole box is in bounds
+    whole: _Block  # that box at the origin
     packed_bytes: int
 
 
@@ -157,10 +158,10 @@ def store_box(
         plan = _plan(tensor_map)
         block = _block(tensor_map, plan, coords, True)
         if block is not None:
-            box = np.ndarray(plan.box_shape, np.uint8, packed)
+            box = np.ndarray(plan.whole.shape, np.uint8, packed)
             _view(block, np.dtype(np.uint8), global_bytes, base_offset)[...] = box[block.inside]
         return
-    column = _column(tensor_map, tensor_map.pixels, coords, (), True)
+    column = _column(tensor_map, tensor_map.pixels, tuple(coords), (), True)
     if column is not None:
         rows, pixels = _rows(column, packed, global_bytes, base_offset)
         pixels[column.pixels // 16] = rows[column.inside]
@@ -192,10 +193,10 @@ def reduce_box(
         block = _block(tensor_map, plan, coords, True)
         if block is not None:
             target = _view(block, dtype, global_bytes, base_offset)
-            box = np.ndarray(plan.box_shape, np.uint8, packed)
+            box = np.ndarray(plan.whole.shape, np.uint8, packed)
             target[...] = combine(target, np.ascontiguousarray(box[block.inside]).view(dtype))
         return
-    column = _column(tensor_map, tensor_map.pixels, coords, (), True)
+    column = _column(tensor_map, tensor_map.pixels, tuple(coords), (), True)
     if column is not None:
         rows, pixels = _rows(column, packed, global_bytes, base_offset)
         where = column.pixels // 16
@@ -221,7 +222,7 @@ def footprint(
     """
     nowhere = Footprint(np.empty(0, np.int64), 0)
     if tensor_map.pixels is not None:
-        column = _column(tensor_map, tensor_map.pixels, coords, offsets, stores)
+        column = _column(tensor_map, tensor_map.pixels, tuple(coords), tuple(offsets), stores)
         if column is None:
             return nowhere
         return Footprint(column.pixels + (tensor_map.address + column.offset), column.run)
@@ -236,17 +237,31 @@ def footprint(
 
 @lru_cache(maxsize=256)
 def _plan(tensor_map: TensorMap) -> _Plan:
+    if tensor_map.interleave and tensor_map.element_strides[0] != 1:
+        raise ValueError(
+            f"element_strides[0] = {tensor_map.element_strides[0]}: steps between the slices of an interleaved tensor "
+            "are not modelled; nearest legal 1"
+        )
     element = tensor_map.element
     size = element.global_bytes
     counts = (tensor_map.counts[0] // element.atom * size, *tensor_map.counts[1:])
-    row = tensor_map.dims[0] // element.atom * size
+    extents = (tensor_map.dims[0] // element.atom * size, *tensor_map.dims[1:])
+    steps = (1, *tensor_map.element_strides[1:])
+    strides = (1, *tensor_map.strides)
     return _Plan(
-        extents=(row, *tensor_map.dims[1:]),
-        written_extents=(-(-row // 16) * 16, *tensor_map.dims[1:]),
+        extents=extents,
+        written_extents=(-(-extents[0] // 16) * 16, *extents[1:]),
         counts=counts,
-        steps=(1, *tensor_map.element_strides[1:]),
-        strides=(1, *tensor_map.strides),
-        box_shape=counts[::-1],
+        steps=steps,
+        strides=strides,
+        last_whole=tuple(e - (c - 1) * s - 1 for e, c, s in zip(extents, counts, steps, strict=True)),
+        whole=_Block(
+            offset=0,
+            shape=counts[::-1],
+            strides=tuple(step * stride for step, stride in zip(steps, strides, strict=True))[::-1],
+            inside=(slice(None),) * tensor_map.rank,
+            whole=True,
+        ),
         packed_bytes=tensor_map.transaction_bytes,
     )
 
@@ -284,6 +299,8 @@ def _check_shared(address: int) -> None:
 def _block(tensor_map: TensorMap, plan: _Plan, coords: Sequence[int], stores: bool) -> _Block | None:
     """Return the part of a tiled box that lies inside the tensor, or None if nothing does."""
     starts = (_check_coords(tensor_map, coords, stores), *coords[1:])
+    if min(starts) >= 0 and all(map(le, starts, plan.last_whole)):
+        return plan.whole._replace(offset=sum(map(mul, starts, plan.strides)))
     extents = plan.written_extents if stores else plan.extents
     offset = 0
     whole = True
@@ -321,13 +338,14 @@ def _load_tiled(
         return _converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset)).reshape(-1)
     packed = _filled(tensor_map, plan.packed_bytes)
     if block is not None:
-        box = np.ndarray(plan.box_shape, np.uint8, packed)
+        box = np.ndarray(plan.whole.shape, np.uint8, packed)
         box[block.inside] = _converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset))
     return packed
 
 
+@lru_cache(maxsize=64)  # A copy is asked for its footprint first and moved later.
 def _column(
-    tensor_map: TensorMap, box: PixelBox, coords: Sequence[int], offsets: Sequence[int], stores: bool
+    tensor_map: TensorMap, box: PixelBox, coords: tuple[int, ...], offsets: tuple[int, ...], stores: bool
 ) -> _Column | None:
     """Walk an im2col column and return the part that lies inside the tensor, or None if nothing does."""
     if tensor_map.interleave:
@@ -343,33 +361,40 @@ def _column(
     if stores:
         extent = -(-extent // 16) * 16
     low, high = max(first, 0), min(first + box.channels_per_pixel // element.atom * element.global_bytes, extent)
-    position = np.zeros(box.pixels_per_column, np.int64)
+    walked, position = _walk(tensor_map, box, coords[1:])
+    if low >= high:
+        return None
     inside = np.ones(box.pixels_per_column, np.bool_)
+    for values, shift, extent in zip(walked, (*(offsets or (0,) * spatial), 0), tensor_map.dims[1:], strict=True):
+        # Negative positions are huge as unsigned ones.
+        inside &= (values + shift).view(np.uint64) < extent
+    pixels = position[inside] + sum(map(mul, offsets, tensor_map.strides))
+    return _Column(low, high - low, low - first, pixels, inside) if pixels.size else None
+
+
+@lru_cache(maxsize=256)  # Every filter tap and channel block of a convolution walks the same pixels.
+def _walk(
+    tensor_map: TensorMap, box: PixelBox, cursor: tuple[int, ...]
+) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+    """Return the positions of a column's pixels along each dimension (w, [h, [d,]] n), and their byte offsets."""
     ticks = np.arange(box.pixels_per_column)
-    for i in range(spatial):
-        extent = tensor_map.dims[i + 1]
-        begin, last, step = box.lower[i], extent - 1 + box.upper[i], tensor_map.element_strides[i + 1]
-        start = coords[i + 1]
+    walked = []
+    for i, start in enumerate(cursor[:-1]):
+        begin, last = box.lower[i], tensor_map.dims[i + 1] - 1 + box.upper[i]
+        step = tensor_map.element_strides[i + 1]
         if not begin <= start <= last:
             raise ValueError(
                 f"coords[{i + 1}] = {start}: must lie in the map's pixel box, {begin} to {last}; "
                 f"nearest legal {min(max(start, begin), last)}"
             )
-        # The first sweep starts at the coordinate, every later one at the box's lower corner.
+        # The first sweep starts at the cursor, every later one at the box's lower corner.
         ahead, sweep = (last - start) // step + 1, (last - begin) // step + 1
         later = ticks - ahead
-        value = np.where(later < 0, start + ticks * step, begin + later % sweep * step)
+        walked.append(np.where(later < 0, start + ticks * step, begin + later % sweep * step))
         ticks = np.where(later < 0, 0, 1 + later // sweep)
-        value += offsets[i] if offsets else 0
-        inside &= (value >= 0) & (value < extent)
-        position += value * tensor_map.strides[i]
-    image = coords[-1] + ticks
-    inside &= (image >= 0) & (image < tensor_map.dims[-1])
-    position += image * tensor_map.strides[-1]
-    pixels = position[inside]
-    if low >= high or not pixels.size:
-        return None
-    return _Column(low, high - low, low - first, pixels, inside)
+    walked.append(cursor[-1] + ticks)
+    position = sum(values * stride for values, stride in zip(walked, tensor_map.strides, strict=True))
+    return walked, np.asarray(position, np.int64)
 
 
 def _rows(column: _Column, packed: Bytes, global_bytes: Bytes, base_offset: int) -> tuple[Any, Any]:
@@ -390,7 +415,7 @@ def _load_column(
     global_bytes: Bytes,
     base_offset: int,
 ) -> Bytes:
-    column = _column(tensor_map, box, coords, offsets, False)
+    column = _column(tensor_map, box, tuple(coords), tuple(offsets), False)
     packed = _filled(tensor_map, tensor_map.transaction_bytes)
     if column is not None:
         rows, pixels = _rows(column, packed, global_bytes, base_offset)

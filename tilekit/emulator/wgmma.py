@@ -378,7 +378,7 @@ def _runs(layout: _Layout, starts: tuple[int, ...], rest: tuple[int, ...]) -> np
 def _gather(shared: npt.NDArray[np.uint8], layout: _Layout, descriptors: Sequence[int]) -> npt.NDArray[np.uint8]:
     base, starts, rest = _relative(descriptors)
     table = _table(layout, starts, rest)
-    return shared.view(_CHUNK).take(table + base // 16).view(np.uint8)
+    return shared.view(_CHUNK)[base // 16 :].take(table).view(np.uint8)
 
 
 def _decoded(data: npt.NDArray[np.uint8], dtype: str) -> Matrix:
