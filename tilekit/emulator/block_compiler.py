@@ -98,7 +98,7 @@ class BlockCompiler:
         return source, compile(source, name, "exec")
 
     def _instruction(self) -> None:
-        guard = self.decoded.instruction.guard
+        guard = self.decoded.guard
         self.before, self.body = [], []
         self.condition, self.guarded = None, False
         self.check_tile_registers()

@@ -79,10 +79,10 @@ def _successors(block: Block, code: list[Decoded], block_at: dict[int, int], exi
     flow = last.form.flow
     if flow == "branch":
         found = [block_at[target.position] for target in targets_of(last)]
-        if last.instruction.guard is not None:
+        if last.guard is not None:
             found.append(following)
     elif flow == "exit":
-        found = [exit_block] if last.instruction.guard is None else [exit_block, following]
+        found = [exit_block] if last.guard is None else [exit_block, following]
     else:
         found = [following]
     return tuple(dict.fromkeys(found))
@@ -117,7 +117,7 @@ def _find_liveness(blocks: list[Block], code: list[Decoded]) -> None:
                 if not killed[block.index] >> register.number & 1:
                     used[block.index] |= 1 << register.number
             for register in decoded.defs:
-                if decoded.instruction.guard is None:
+                if decoded.guard is None:
                     killed[block.index] |= 1 << register.number
                 elif not killed[block.index] >> register.number & 1:
                     used[block.index] |= 1 << register.number  # the old value survives where the guard is false

@@ -85,15 +85,13 @@ class Decoded:
     instruction: Instruction
     form: Form
     fields: dict[str, str]
-    index: int = 0
+    index: int
     """Position in its kernel."""
+    operands: tuple[Operand, ...]
+    """As written, with registers split into webs."""
+    guard: RegisterOperand | None
     defs: tuple[Register, ...] = field(default=())
     uses: tuple[Register, ...] = field(default=())
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """The operands as written."""
-        return self.instruction.operands
 
     def __getitem__(self, name: str) -> str:
         return self.fields[name]
@@ -250,8 +248,8 @@ def decode(instruction: Instruction, index: int) -> Decoded:
         else:
             score = len(fields)
         if problem is None:
-            decoded = Decoded(instruction, row, fields, index)
-            _collect_registers(decoded)
+            decoded = Decoded(instruction, row, fields, index, instruction.operands, instruction.guard)
+            collect_registers(decoded)
             return decoded
         if best is None or score > best[0]:
             best = (score, row, problem)
@@ -265,7 +263,8 @@ def decode(instruction: Instruction, index: int) -> Decoded:
     )
 
 
-def _collect_registers(decoded: Decoded) -> None:
+def collect_registers(decoded: Decoded) -> None:
+    """Note which registers the operands and the guard read and write."""
     defs: list[Register] = []
     uses: list[Register] = []
     for kind, operand in zip(decoded.form.operands, decoded.operands, strict=False):
@@ -276,9 +275,8 @@ def _collect_registers(decoded: Decoded) -> None:
                 uses += found
         else:
             uses += found
-    guard = decoded.instruction.guard
-    if guard is not None:
-        uses.append(guard.register)
+    if decoded.guard is not None:
+        uses.append(decoded.guard.register)
     decoded.defs, decoded.uses = tuple(defs), tuple(uses)
 
 

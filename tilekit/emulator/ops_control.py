@@ -25,7 +25,7 @@ def branch(g: BlockCompiler, i: Decoded) -> None:
     """``bra``: to a label, for the lanes where the guard holds."""
     target = g.program.flow.block_at[targets_of(i)[0].position]
     following = g.block.index + 1
-    guard = i.instruction.guard
+    guard = i.guard
     if guard is None:
         g.leave(f"return {target}")
     elif g.is_uniform(guard):
@@ -40,7 +40,7 @@ def branch_indexed(g: BlockCompiler, i: Decoded) -> None:
     """``brx.idx``: to a label of a table."""
     targets = tuple(g.program.flow.block_at[target.position] for target in targets_of(i))
     index = i.operands[0]
-    if i.instruction.guard is not None:
+    if i.guard is not None:
         raise g.fail("a guard on brx.idx is not supported")
     if g.is_uniform(index):
         g.leave(f"return {g.constant(targets)}[{g.scalar(index, 'u32')}]")
@@ -55,7 +55,7 @@ def exit_kernel(g: BlockCompiler, i: Decoded) -> None:
     """``exit`` and ``ret``: the lanes are finished."""
     end = len(g.program.flow.blocks)
     following = g.block.index + 1
-    guard = i.instruction.guard
+    guard = i.guard
     if guard is None:
         g.leave(f"return {end}")
     elif g.is_uniform(guard):

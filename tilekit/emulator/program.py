@@ -16,6 +16,7 @@ from .memory import PARAM_WINDOW, RESERVED_SHARED
 from .syntax import Function, Instruction, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
 from .uniformity import analyse_uniformity
 from .warp import SPLIT, WAIT, YIELD
+from .webs import split_webs
 from .wgmma_queue import touch_in_flight
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class Program:
         self.name = function.name
         self.function = function
         self.module = module
-        self.code = code
+        first_flow = build_control_flow(code)
+        self.code, self.registers = split_webs(code, first_flow, function.registers)
+        code = self.code
         self.flow = build_control_flow(code)
         self.uniformity = analyse_uniformity(code, self.flow.blocks, aligned_warps=aligned_warps)
         self.namespace = base_namespace()
@@ -97,7 +100,7 @@ class Program:
                             self.tile_rows.setdefault(item.register.number, len(self.tile_rows))
 
     def _choose_homes(self) -> list[str]:
-        votes: list[Counter[str]] = [Counter() for _ in self.function.registers]
+        votes: list[Counter[str]] = [Counter() for _ in self.registers]
         for decoded in self.code:
             kind = decoded.get("type") or decoded.get("dtype")
             if not kind or kind not in ("f32", "f64", "f16", "s32", "s64", "s16"):
@@ -107,7 +110,7 @@ class Program:
                 if register.bits == bits:
                     votes[register.number][tag] += 1
         homes = []
-        for register, vote in zip(self.function.registers, votes, strict=True):
+        for register, vote in zip(self.registers, votes, strict=True):
             if register.type == "pred":
                 homes.append("b1")
             elif register.bits in (16, 32, 64) and vote and register.number not in self.tile_rows:

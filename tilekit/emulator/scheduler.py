@@ -29,11 +29,15 @@ Policy = Literal["adversarial", "random", "fair"]
 FUEL = 256
 """Blocks that a warp runs before another gets its turn; fewer, at random, when the policy is ``random``."""
 
+SPIN = 8192
+"""Blocks without an event after which asynchronous work lands, or another cluster starts, although warps can run."""
+
 
 class Pending(Protocol):
     """An asynchronous operation that has been issued and may land at any time."""
 
     done: bool
+    where: Where
 
     def land(self) -> bool:
         """Do its next step; False when another one remains."""
@@ -54,6 +58,8 @@ class Machine:
         self.events = 0
         """Counts changes that somebody may wait for: arrivals, stores, landings, exits."""
         self.steps = 0
+        self._last_events = 0
+        self._spun = 0
         self.started = time.perf_counter()
         self._waiting = deque(range(launch.clusters[0] * launch.clusters[1] * launch.clusters[2]))
         self._finished_ctas = 0
@@ -99,7 +105,7 @@ class Machine:
         while True:
             if self.pending and self.policy != "adversarial":
                 self._land_some()
-            if self.ready:
+            if self.ready and not self._spinning():
                 self._turn(self._pick())
             elif self.pending:
                 self._land(self.rng.randrange(len(self.pending)))
@@ -107,8 +113,17 @@ class Machine:
                 self._start_cluster()
             elif not self.resident:
                 return
+            elif self.ready:
+                self._spun = self.steps
             elif not self._time_out():
                 raise self.launch.deadlock(self.resident)
+
+    def _spinning(self) -> bool:
+        """Whether warps have run for long without changing anything: perhaps they poll memory for what is pending."""
+        if self.events != self._last_events:
+            self._last_events = self.events
+            self._spun = self.steps
+        return self.steps - self._spun > SPIN
 
     def _indices(self) -> range:
         width, height, depth = self.launch.cluster
@@ -127,17 +142,19 @@ class Machine:
 
     def _land_some(self) -> None:
         if self.policy == "fair":
-            for operation in list(self.pending):
-                while not operation.done and not operation.land():
-                    pass
-            self.pending.clear()
+            while self.pending:
+                self._land(0)
         elif self.rng.random() < 0.5:
             self._land(self.rng.randrange(len(self.pending)))
 
     def _land(self, index: int) -> None:
         pending = self.pending
         operation = pending[index]
-        if operation.done or operation.land():
+        try:
+            landed = operation.done or operation.land()
+        except EmulatorError as error:
+            raise error.at(operation.where) from None
+        if landed:
             pending[index] = pending[-1]
             pending.pop()
 

@@ -67,7 +67,7 @@ def analyse_uniformity(code: list[Decoded], blocks: list[Block], *, aligned_warp
             return _operand_uniform(operand, mixed)
 
         for decoded in code:
-            guard = decoded.instruction.guard
+            guard = decoded.guard
             if guard is not None and mixed >> guard.register.number & 1:
                 results: tuple[bool, ...] = (False,) * len(decoded.defs)
             elif thread_ids and _warp_uniform_of_tid(decoded, thread_ids):
@@ -91,7 +91,7 @@ def analyse_uniformity(code: list[Decoded], blocks: list[Block], *, aligned_warp
 
 
 def _diverges(branch: Decoded, mixed: int) -> bool:
-    guard = branch.instruction.guard
+    guard = branch.guard
     if guard is not None and mixed >> guard.register.number & 1:
         return True
     return any(isinstance(o, RegisterOperand) and mixed >> o.register.number & 1 for o in branch.operands)
@@ -142,7 +142,7 @@ def _copies_of_tid(code: list[Decoded]) -> int:
             source = decoded.operands[1] if len(decoded.operands) > 1 else None
             is_copy = (
                 decoded.form.opcode in _COPIES
-                and decoded.instruction.guard is None
+                and decoded.guard is None
                 and len(decoded.defs) == 1
                 and not any(m.startswith(("f", "b8", "s8", "u8", "bf")) for m in decoded.instruction.modifiers)
                 and (
