@@ -1,7 +1,7 @@
 """Fragments: a few lines of real assembly with a typed header, read from `ptx/` and called from Python.
 
-A fragment file holds fragments one after another. Lines that start with ``//!`` are the header, the rest is assembly in which
-``${name}`` stands for an operand::
+A fragment file holds fragments one after another. Lines that start with ``//!`` are the header, the rest is assembly in
+which ``${name}`` stands for an operand::
 
     //! fragment  wait_parity
     //! about     Spin until the phase with this parity has completed.
@@ -14,12 +14,17 @@ A fragment file holds fragments one after another. Lines that start with ``//!``
 Header lines
 ------------
 ``in``, ``out``, ``inout``
-    An operand: its name and its register type (`tilekit.assembly.types`), with ``[*]`` for a list of any length or ``[n]`` for one of
-    length n. An ``in`` operand of an integer or f32 type also takes a Python number. A call returns the ``out`` operands.
+    An operand: its name and its register type (`tilekit.assembly.types`), with ``[*]`` for a list of any length or
+    ``[n]`` for one of length n. An ``in`` operand of an integer or f32 type also takes a Python number, a ``pred`` a
+    bool unless it guards an instruction (``@${name}``). A call returns the ``out`` operands.
 ``imm``
-    A build-time operand that becomes part of the text: ``imm n 8..256 step 8``, ``imm depth 0..7``, or ``imm type bf16|f16``.
+    A build-time operand that becomes part of the text: ``imm n 8..256 step 8``, ``imm depth 0..7``, or
+    ``imm type bf16|f16``.
 ``kind``
     What the fragment does (`KINDS`); a role may only use the kinds it declared.
+``target``
+    The lowest architecture and PTX version that have it. ``sm_90`` means 9.0 and all later ones, ``sm_90a`` that one
+    only.
 ``aligned``
     All lanes of the warp must execute it together; emitting it where control flow may have diverged is an error.
 ``uniform``
@@ -30,10 +35,12 @@ A header line indented past its key continues the one before it.
 
 from __future__ import annotations
 
+import difflib
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from tilekit.assembly.errors import FragmentError
@@ -51,7 +58,11 @@ KINDS = {
 }
 
 _HOLE = re.compile(r"\$\{(\w+)\}")
+_GUARD = re.compile(r"@!?\$\{(\w+)\}")
+_LOCAL = re.compile(r"^\s*(?:(\w+):|\.reg\s+\.\w+\s+([\w\s,]+);)")
 _OPERAND = re.compile(r"(\w+)(?:\[(\*|\d+)\])?$")
+_SPAN = re.compile(r"(\d+)\.\.(\d+)(?: step (\d+))?$")
+_ARCHITECTURE = re.compile(r"sm_(\d+)(a?)$")
 
 
 @dataclass(frozen=True)
@@ -63,21 +74,54 @@ class FragmentOperand:
     type: RegisterType
     length: int | None
 
+    @property
+    def wanted(self) -> str:
+        """What a call must pass, in the header's notation."""
+        return f"{self.type}" if self.length is None else f"{self.type}[{self.length or '*'}]"
+
 
 @dataclass(frozen=True)
 class Immediate:
-    """A build-time operand: the values it may take, in the header's notation."""
+    """A build-time operand.
+
+    Attributes
+    ----------
+    name, rule
+        Its name, and the rule in the header's notation.
+    values
+        What it may be: a range of integers, or words.
+    """
 
     name: str
     rule: str
+    values: range | tuple[str, ...]
 
-    def legal(self, value: object) -> bool:
-        """Whether `value` satisfies the rule."""
-        if "|" in self.rule:
-            return str(value) in self.rule.split("|")
-        span, _, step = self.rule.partition(" step ")
-        low, high = (int(part, 0) for part in span.split(".."))
-        return isinstance(value, int) and low <= value <= high and (value - low) % int(step or 1) == 0
+    @classmethod
+    def of(cls, name: str, rule: str) -> Immediate | None:
+        """Read a rule such as ``8..256 step 8`` or ``bf16|f16``; None if it cannot be read."""
+        span = _SPAN.match(rule)
+        if span is not None:
+            low, high, step = (int(part or 1) for part in span.groups())
+            return cls(name, rule, range(low, high + 1, step)) if low <= high and step else None
+        words = tuple(rule.split("|"))
+        return cls(name, rule, words) if all(word.isidentifier() for word in words) else None
+
+    def spell(self, value: object) -> str | None:
+        """The text for `value`, or None where the rule forbids it."""
+        if isinstance(self.values, tuple):
+            return value if isinstance(value, str) and value in self.values else None
+        try:
+            number = operator.index(value)  # type: ignore[arg-type]  # what it refuses is what is reported
+        except TypeError:
+            return None
+        return str(number) if number in self.values else None
+
+    def nearest(self, value: object) -> str:
+        """The legal value nearest to `value`."""
+        if isinstance(self.values, tuple):
+            return next(iter(difflib.get_close_matches(str(value), self.values, 1, 0.0)), self.values[0])
+        number = value if isinstance(value, (int, float)) else self.values[0]
+        return str(min(self.values, key=lambda legal: abs(legal - number)))
 
 
 @dataclass(frozen=True)
@@ -101,6 +145,24 @@ class Fragment:
     def error(self, message: str, code: str = "TK-FRAG-002") -> FragmentError:
         """Build the error for a wrong call of this fragment."""
         return FragmentError(f"fragment {self.name} ({self.file.name}:{self.line}): {message}", code=code)
+
+    @cached_property
+    def guards(self) -> frozenset[str]:
+        """Operands that guard an instruction, ``@${name}``: only a register can."""
+        return frozenset(name for line in self.text for name in _GUARD.findall(line))
+
+    @cached_property
+    def locals(self) -> frozenset[str]:
+        """Registers and labels that the fragment declares in its own scope; they would hide an operand of that name."""
+        found = (_LOCAL.match(line) for line in self.text)
+        lists = (match[1] or match[2] for match in found if match)
+        return frozenset(name.strip() for names in lists for name in names.split(","))
+
+    def runs_on(self, target: str) -> bool:
+        """Whether `target` has the fragment's instructions."""
+        if self.target.endswith("a"):
+            return target == self.target
+        return _generation(target) >= _generation(self.target)
 
     def bind(self, bound: Mapping[str, str]) -> list[str]:
         """Return the fragment's lines with every hole filled."""
@@ -186,9 +248,21 @@ def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> F
                 )
             length = None if match.group(2) is None else 0 if match.group(2) == "*" else int(match.group(2))
             operands.append(FragmentOperand(operand, key, REGISTER_TYPES[match.group(1)], length))
+            if operands[-1].direction == "out" and length == 0:
+                raise FragmentError(
+                    f"{where}: output {operand} has no fixed length; declare it `inout`, so that a call passes the "
+                    f"registers",
+                    code="TK-FRAG-001",
+                )
         elif key == "imm":
-            immediate, _, rule = value.partition(" ")
-            immediates.append(Immediate(immediate, rule.strip()))
+            immediate_name, _, rule = value.partition(" ")
+            immediate = Immediate.of(immediate_name, rule.strip())
+            if immediate is None:
+                raise FragmentError(
+                    f"{where}: immediate rule {rule.strip()!r} must read like `8..256 step 8` or `bf16|f16`",
+                    code="TK-FRAG-001",
+                )
+            immediates.append(immediate)
         elif key in flags:
             flags[key] = True
         elif key in facts:
@@ -202,7 +276,7 @@ def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> F
         )
     target, _, isa = facts["target"].partition(" ptx ")
     major, _, minor = isa.strip().partition(".")
-    if not (target.strip().startswith("sm_") and major.isdigit() and minor.isdigit()):
+    if not (_ARCHITECTURE.match(target.strip()) and major.isdigit() and minor.isdigit()):
         raise FragmentError(
             f"{file.name}:{start}: fragment {name}: `target` must read like `sm_90a ptx 8.0`", code="TK-FRAG-001"
         )
@@ -210,8 +284,8 @@ def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> F
     used = {hole for line in body for hole in _HOLE.findall(line)}
     if declared != used:
         raise FragmentError(
-            f"{file.name}:{start}: fragment {name}: operands declared and never used: {sorted(declared - used) or 'none'}; "
-            f"used and never declared: {sorted(used - declared) or 'none'}",
+            f"{file.name}:{start}: fragment {name}: operands declared and never used: "
+            f"{sorted(declared - used) or 'none'}; used and never declared: {sorted(used - declared) or 'none'}",
             code="TK-FRAG-001",
         )
     return Fragment(
@@ -229,3 +303,8 @@ def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> F
         immediates=tuple(immediates),
         text=tuple(body),
     )
+
+
+def _generation(target: str) -> int:
+    match = _ARCHITECTURE.match(target)
+    return int(match[1]) if match else 0

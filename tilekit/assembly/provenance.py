@@ -12,7 +12,7 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 @dataclass(frozen=True)
 class Origin:
-    """A component's method (``TmaLoader.load``), its file (relative to the package, or a bare name outside it) and line."""
+    """A component's method (``TmaLoader.load``), its file (relative to the package, or a bare name) and line."""
 
     component: str
     file: str

@@ -32,6 +32,16 @@ class RegisterType:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def suffix(self) -> str:
+        """The PTX type suffix of moves, choices and parameters."""
+        return self.arithmetic or self.bit_suffix
+
+    @property
+    def bit_suffix(self) -> str:
+        """The PTX type suffix of bitwise instructions."""
+        return "pred" if self.declared == "pred" else f"b{self.bits}"
+
 
 PRED = RegisterType("pred", "pred", 1, None)
 B16 = RegisterType("b16", "b16", 16, None)
@@ -51,7 +61,6 @@ REGISTER_TYPES = {t.name: t for t in (PRED, B16, U32, S32, B32, U64, F32, SMEM, 
 # What a fragment operand of the keyed type also takes. A CTA's own shared address is a valid shared::cluster address
 # (PTX ISA 5.1.7), so an `smem` value may stand where a `dsmem` one is asked for; never the other way round.
 _ALSO_TAKES = {
-    "b16": {"b16"},
     "b32": {"u32", "s32", "f32"},
     "u32": {"s32", "b32"},
     "s32": {"u32", "b32"},

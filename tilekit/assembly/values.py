@@ -1,21 +1,22 @@
 """Device values: Python objects that stand for registers while a kernel is traced.
 
-Arithmetic on them emits the plain integer, predicate and f32 instructions; everything else comes from a fragment. A device value
-has no Python truth and no Python integer: ``if value`` and ``range(value)`` raise and say what to write instead.
+Arithmetic on them emits the plain integer, predicate and f32 instructions; everything else comes from a fragment. A
+device value has no Python truth and no Python integer: ``if value`` and ``range(value)`` raise and say what to write
+instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, Union
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, overload
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.types import F32, PRED, RegisterType
+from tilekit.assembly.types import F32, PRED, U32, RegisterType
 
 if TYPE_CHECKING:
     from tilekit.assembly.writer import Writer
 
-Operand = Union["Value", int, float]
+Operand: TypeAlias = "Value | int | float"
 
 
 class Value:
@@ -28,7 +29,8 @@ class Value:
     text
         Its name in the emitted assembly.
     uniform
-        Whether every lane of a warp is known to hold the same value.
+        Whether every lane of a warp is known to hold the same value. A register overwritten with something else, or
+        where lanes may have diverged, is not uniform from there on; what was emitted before is not looked at again.
     """
 
     __slots__ = ("_writer", "text", "type", "uniform")
@@ -43,7 +45,7 @@ class Value:
     def __repr__(self) -> str:
         return f"<{self.type} {self.text}>"
 
-    # -- arithmetic ---------------------------------------------------------------------------------------------------
+    # -- arithmetic ----------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Operand) -> Value:
         return self if _is_int(other, 0) else self._binary("add", other)
@@ -66,16 +68,16 @@ class Value:
         return self * other
 
     def __floordiv__(self, other: Operand) -> Value:
-        return self if _is_int(other, 1) else self._binary("div", other)
+        return self if _is_int(other, 1) else self._divide("div", other)
 
     def __mod__(self, other: Operand) -> Value:
-        return self._binary("rem", other)
+        return self._divide("rem", other)
 
     def __lshift__(self, bits: Operand) -> Value:
-        return self if _is_int(bits, 0) else self._bitwise("shl", bits)
+        return self if _is_int(bits, 0) else self._shift(f"shl.{self.type.bit_suffix}", bits)
 
     def __rshift__(self, bits: Operand) -> Value:
-        return self if _is_int(bits, 0) else self._binary("shr", bits)
+        return self if _is_int(bits, 0) else self._shift(f"shr.{self.type.suffix}", bits)
 
     def __and__(self, other: Operand) -> Value:
         return self._bitwise("and", other)
@@ -87,11 +89,12 @@ class Value:
         return self._bitwise("xor", other)
 
     def __invert__(self) -> Value:
-        result = self._writer.new(self.type, self._hint("not"), uniform=self.uniform)
-        self._writer.emit(f"not.{self._bit_suffix()} {result.text}, {self.text};")
+        self._require(self.type is not F32, "bits")
+        result = self._writer.new(self.type, "not", uniform=self.uniform)
+        self._writer.emit(f"not.{self.type.bit_suffix} {result.text}, {self.text};")
         return result
 
-    # -- comparison ---------------------------------------------------------------------------------------------------
+    # -- comparison ----------------------------------------------------------------------------------------------------
 
     def __lt__(self, other: Operand) -> Value:
         return self._compare("lt", other)
@@ -111,31 +114,31 @@ class Value:
     def __ne__(self, other: object) -> Value:  # type: ignore[override]
         return self._compare("ne", other)
 
-    # -- state --------------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     def assign(self, source: Operand) -> None:
-        """Overwrite this register: ``value.assign(value + 1)`` is a device assignment, ``value = value + 1`` a new name."""
-        if isinstance(source, Value) and not source.uniform:
+        """Overwrite this register: ``value.assign(value + 1)`` is a device assignment, ``value = value + 1`` a name."""
+        if self._writer.divergent or (isinstance(source, Value) and not source.uniform):
             self.uniform = False
-        self._writer.emit(f"mov.{_move_suffix(self.type)} {self.text}, {self._writer.operand(source, self.type)};")
+        self._writer.emit(f"mov.{self.type.suffix} {self.text}, {self._writer.operand(source, self.type)};")
 
     def retyped(self, type_: RegisterType) -> Value:
         """Return the same register seen as another type of the same width; emits nothing."""
         if type_.bits != self.type.bits:
             raise TraceError(
-                f"{self.text} is a {self.type} of {self.type.bits} bits and cannot be seen as a {type_} of {type_.bits}; "
-                f"use Writer.widen for a conversion",
+                f"{self.text} is a {self.type} of {self.type.bits} bits and cannot be seen as a {type_} of "
+                f"{type_.bits}; Writer.widen_multiply(value, 1) widens a u32",
                 code="TK-TRACE-001",
             )
         return Value(self._writer, type_, self.text, uniform=self.uniform)
 
-    # -- what a device value is not --------------------------------------------------------------------------------------
+    # -- what a device value is not ------------------------------------------------------------------------------------
 
     def __bool__(self) -> NoReturn:
         raise TraceError(
-            f"{self!r} is a device value: its truth is only known when the kernel runs, so a Python `if`, `while`, `and`, `or` or "
-            f"`not` cannot use it. Write `with w.when(condition):` for a branch, `a & b` for a conjunction of predicates, "
-            f"`w.select(condition, x, y)` for a choice.",
+            f"{self!r} is a device value: its truth is only known when the kernel runs, so a Python `if`, `while`, "
+            f"`and`, `or` or `not` cannot use it. Write `with w.when(condition):` for a branch, `a & b` for a "
+            f"conjunction of predicates, `w.select(condition, x, y)` for a choice.",
             code="TK-TRACE-002",
         )
 
@@ -154,25 +157,24 @@ class Value:
             code="TK-TRACE-003",
         )
 
-    # -- helpers ------------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _binary(self, operation: str, other: Operand) -> Value:
-        if self.type.arithmetic is None:
-            raise TraceError(
-                f"{self!r} has no arithmetic: a {self.type} is moved, compared bitwise or passed on",
-                code="TK-TRACE-004",
-            )
-        result = self._writer.new(self.type, self._hint(operation), uniform=self._joint_uniform(other))
-        text = self._writer.operand(other, self.type)
-        self._writer.emit(f"{operation}.{self.type.arithmetic} {result.text}, {self.text}, {text};")
-        return result
+        self._require(self.type.arithmetic is not None, "arithmetic")
+        hint = operation.partition(".")[0]
+        return self._emit(f"{operation}.{self.type.arithmetic}", self.type, hint, other, self.type)
+
+    def _divide(self, operation: str, other: Operand) -> Value:
+        self._require(self.type is not F32, "integer division")
+        return self._binary(operation, other)
 
     def _bitwise(self, operation: str, other: Operand) -> Value:
-        result = self._writer.new(self.type, self._hint(operation), uniform=self._joint_uniform(other))
-        self._writer.emit(
-            f"{operation}.{self._bit_suffix()} {result.text}, {self.text}, {self._writer.operand(other, self.type)};"
-        )
-        return result
+        self._require(self.type is not F32, "bitwise operations")
+        return self._emit(f"{operation}.{self.type.bit_suffix}", self.type, operation, other, self.type)
+
+    def _shift(self, instruction: str, bits: Operand) -> Value:
+        self._require(self.type is not F32 and self.type is not PRED, "shifts")
+        return self._emit(instruction, self.type, instruction.partition(".")[0], bits, U32)
 
     def _compare(self, relation: str, other: object) -> Value:
         if not isinstance(other, (Value, int, float)):
@@ -180,21 +182,21 @@ class Value:
                 f"{self!r} was compared with {other!r}; a device value compares with device values and numbers",
                 code="TK-TRACE-004",
             )
-        result = self._writer.new(PRED, relation, uniform=self._joint_uniform(other))
-        suffix = self.type.arithmetic or f"b{self.type.bits}"
-        self._writer.emit(
-            f"setp.{relation}.{suffix} {result.text}, {self.text}, {self._writer.operand(other, self.type)};"
-        )
+        self._require(self.type is not PRED, "comparison (`a ^ b` and `~(a ^ b)` compare predicates)")
+        self._require(self.type.arithmetic is not None or relation in ("eq", "ne"), "order")
+        return self._emit(f"setp.{relation}.{self.type.suffix}", PRED, relation, other, self.type)
+
+    def _emit(
+        self, instruction: str, result_type: RegisterType, hint: str, other: Operand, other_type: RegisterType
+    ) -> Value:
+        result = self._writer.new(result_type, hint, uniform=all_uniform(self, other))
+        text = self._writer.operand(other, other_type)
+        self._writer.emit(f"{instruction} {result.text}, {self.text}, {text};")
         return result
 
-    def _joint_uniform(self, other: Operand) -> bool:
-        return self.uniform and (not isinstance(other, Value) or other.uniform)
-
-    def _bit_suffix(self) -> str:
-        return "pred" if self.type is PRED else f"b{self.type.bits}"
-
-    def _hint(self, operation: str) -> str:
-        return operation.partition(".")[0]
+    def _require(self, holds: bool, what: str) -> None:
+        if not holds:
+            raise TraceError(f"{self!r} has no {what}: a {self.type} value does not support it", code="TK-TRACE-004")
 
 
 class RegisterTile(Sequence[Value]):
@@ -209,25 +211,25 @@ class RegisterTile(Sequence[Value]):
     def __iter__(self) -> Iterator[Value]:
         return iter(self._values)
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    @overload
+    def __getitem__(self, index: int) -> Value: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RegisterTile: ...
+
+    def __getitem__(self, index: int | slice) -> Value | RegisterTile:
         if isinstance(index, slice):
             return RegisterTile(self._values[index])
         return self._values[index]
 
-    @property
-    def type(self) -> RegisterType:
-        """The type all registers of the tile share."""
-        return self._values[0].type
-
     def __repr__(self) -> str:
-        return f"<{len(self)} x {self.type} {self._values[0].text}…>"
+        return f"<{len(self)} x {self._values[0].type} {self._values[0].text}…>" if self._values else "<0 registers>"
+
+
+def all_uniform(*operands: object) -> bool:
+    """Whether all are numbers or uniform values."""
+    return all(not isinstance(operand, Value) or operand.uniform for operand in operands)
 
 
 def _is_int(value: object, constant: int) -> bool:
     return isinstance(value, int) and value == constant
-
-
-def _move_suffix(type_: RegisterType) -> str:
-    return {"pred": "pred", "f32": "f32", "b16": "b16"}.get(
-        type_.declared, f"b{type_.bits}" if type_.arithmetic is None else type_.arithmetic
-    )

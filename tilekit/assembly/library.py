@@ -1,0 +1,102 @@
+"""Fragments as Python calls: ``w.ptx.tma.load_2d(dst=…, map=…, x=…, y=…, full=…)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, ptx_fragments
+from tilekit.assembly.literals import literal
+from tilekit.assembly.types import PRED, accepts
+from tilekit.assembly.values import RegisterTile, Value
+
+if TYPE_CHECKING:
+    from tilekit.assembly.writer import Writer
+
+
+class FragmentGroup:
+    """The fragments of one file, as methods that take their operands by name."""
+
+    def __init__(self, writer: Writer, name: str, fragments: dict[str, Fragment]) -> None:
+        self._writer = writer
+        self._name = name
+        self._fragments = fragments
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        fragment = self._fragments.get(name)
+        if fragment is None:
+            raise AttributeError(
+                f"ptx.{self._name} has no fragment {name!r}; it has {', '.join(sorted(self._fragments))}"
+            )
+        return partial(self._writer.place, fragment)
+
+
+class FragmentLibrary:
+    """``w.ptx``: every fragment file as an attribute."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> FragmentGroup:
+        fragments = ptx_fragments().get(name)
+        if fragments is None:
+            raise AttributeError(f"no fragment file {name!r}; there are {', '.join(sorted(ptx_fragments()))}")
+        return FragmentGroup(self._writer, name, fragments)
+
+
+def spell_immediate(fragment: Fragment, immediate: Immediate, value: object) -> str:
+    """Spell a build-time operand.
+
+    Raises
+    ------
+    FragmentError
+        ``TK-FRAG-002`` with the rule and the nearest legal value.
+    """
+    text = immediate.spell(value)
+    if text is None:
+        raise fragment.error(
+            f"immediate {immediate.name}={value!r} is not one of {immediate.rule}; nearest: {immediate.nearest(value)}"
+        )
+    return text
+
+
+def spell_operand(fragment: Fragment, operand: FragmentOperand, value: object) -> str:
+    """Spell what stands for a register operand: its register, a list of registers, or a constant.
+
+    Raises
+    ------
+    FragmentError
+        ``TK-FRAG-002`` for a wrong type, list length or a constant where a register must stand.
+    TraceError
+        ``TK-TRACE-005`` for a number that the operand's type cannot hold.
+    """
+    if operand.length is not None:
+        return _spell_list(fragment, operand, value)
+    if isinstance(value, Value):
+        if accepts(operand.type, value.type):
+            return value.text
+    elif operand.name in fragment.guards:
+        raise fragment.error(
+            f"operand {operand.name} guards an instruction and must be a predicate register; given {value!r}. Write a "
+            f"Python `if` for what is known at build time, or pass w.constant(PRED, {value!r})"
+        )
+    elif operand.direction == "in" and _takes_constant(operand, value):
+        return literal(value, operand.type)
+    raise fragment.error(f"operand {operand.name} is {operand.wanted}; given {value!r}")
+
+
+def _takes_constant(operand: FragmentOperand, value: object) -> bool:
+    if isinstance(value, bool) or operand.type is PRED:
+        return isinstance(value, bool) and operand.type is PRED
+    is_number = operand.type.arithmetic is not None or operand.type.name in ("b16", "b32")
+    return is_number and operand.type.space is None and isinstance(value, (int, float))
+
+
+def _spell_list(fragment: Fragment, operand: FragmentOperand, value: object) -> str:
+    if not isinstance(value, RegisterTile) or (operand.length and len(value) != operand.length):
+        raise fragment.error(f"operand {operand.name} is {operand.wanted}; given {value!r}")
+    wrong = next((v for v in value if not accepts(operand.type, v.type)), None)
+    if wrong is not None:
+        raise fragment.error(f"operand {operand.name} is {operand.wanted}; given a tile holding {wrong!r}")
+    return ", ".join(v.text for v in value)
