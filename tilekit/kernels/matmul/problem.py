@@ -128,8 +128,13 @@ def output_matrix(out: ArrayView) -> Matrix:
 
 
 def store_kind(address: int, out: Matrix) -> str:
-    """``"tma"`` where the copy engine can write `out`, else ``"direct"``."""
-    return "direct" if (address | out.pitch | out.batch_pitch) % TMA_ALIGNMENT else "tma"
+    """``"tma"`` where the copy engine can write `out`, else ``"direct"``.
+
+    It writes whole units of 16 bytes: of a row that ends inside one, it overwrites what follows (seen on an H200), which may be somebody
+    else's columns.
+    """
+    row_bytes = out.extents[0] * out.dtype.bytes
+    return "direct" if (address | out.pitch | out.batch_pitch | row_bytes) % TMA_ALIGNMENT else "tma"
 
 
 def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
