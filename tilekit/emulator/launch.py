@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .blas import single_threaded
 from .chips import Chip
 from .deadlock import Blocked, GroupWait, deadlock, waiting_table
 from .errors import Deadlock, EmulatorError, ProtocolError
@@ -124,7 +125,7 @@ class Launch:
         if self.order is not None:
             self._shadow_global()
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), single_threaded():
                 self.machine.run()
         finally:
             for allocation in self._shadowed:
