@@ -108,6 +108,15 @@ def _launch_registers(groups: int, registers: int) -> int:
     return min(MAX_THREAD_REGISTERS, registers // (groups * 128) // 8 * 8)
 
 
+@contextmanager
+def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
+    """One thread of the role's first warp; the warp reconverges at the end, and the role's other warps jump over it all."""
+    with w.when(warp == role.warps.start):
+        with w.when(w.ptx.warp.elect()):
+            yield
+        w.ptx.barrier.warp_sync()
+
+
 @dataclass(frozen=True)
 class WarpSpecialized:
     """A kernel's components, ready to trace.
@@ -140,7 +149,7 @@ class WarpSpecialized:
         self._set_up(w, warp)
         with w.role(self.warps.load, warp):
             self._set_registers(w, self.warps.load)
-            with self._one_thread(w, warp, self.warps.load):
+            with one_thread(w, warp, self.warps.load):
                 self._load(w)
         with w.role(self.warps.mma, warp):
             self._set_registers(w, self.warps.mma)
@@ -177,23 +186,16 @@ class WarpSpecialized:
     # -- around them --------------------------------------------------------------------------------------------------
 
     def _set_up(self, w: Writer, warp: Value) -> None:
-        with self._one_thread(w, warp, self.warps.load):
+        with one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
             self.inputs.initialise(w)
-        self._meet(w)
+        self.cluster.meet(w, self.warps.threads)
 
     def _tear_down(self, w: Writer) -> None:
         # Peers multicast into this CTA's shared memory and arrive on its barriers: nobody leaves before everybody is done.
         if self.cluster.size > 1:
-            self._meet(w)
-
-    def _meet(self, w: Writer) -> None:
-        if self.cluster.size > 1:
-            w.ptx.cluster.arrive()
-            w.ptx.cluster.wait()
-        else:
-            w.ptx.barrier.sync(id=0, threads=self.warps.threads)
+            self.cluster.meet(w, self.warps.threads)
 
     def _set_registers(self, w: Writer, role: Role) -> None:
         if role.registers is not None:
@@ -201,11 +203,3 @@ class WarpSpecialized:
                 w.ptx.warp.release_registers(count=role.registers)
             else:
                 w.ptx.warp.acquire_registers(count=role.registers)
-
-    @contextmanager
-    def _one_thread(self, w: Writer, warp: Value, role: Role) -> Iterator[None]:
-        """One thread of the role's first warp; the others go on to the role's end, where the warp reconverges."""
-        with w.when(warp == role.warps.start):
-            with w.when(w.ptx.warp.elect()):
-                yield
-            w.ptx.barrier.warp_sync()

@@ -45,7 +45,7 @@ class StagedEpilogue:
         *,
         out: DType,
         role: Role,
-        batched: bool,
+        batched: bool = False,
         buffers: int,
         first_barrier: int,
     ) -> None:

@@ -59,6 +59,14 @@ class ClusterPosition:
             return None
         return Multicast(self.m, self.row, self._mask(w, (1 << self.m) - 1, self.column * self.m))
 
+    def meet(self, w: Writer, threads: int) -> None:
+        """Wait for every thread of the cluster; for the `threads` of the CTA where it is alone."""
+        if self.size > 1:
+            w.ptx.cluster.arrive()
+            w.ptx.cluster.wait()
+        else:
+            w.ptx.barrier.sync(id=0, threads=threads)
+
     @property
     def size(self) -> int:
         """CTAs of the cluster."""

@@ -28,7 +28,7 @@ class TmaLoader:
         CTAs of a cluster that need the same tile; the box is that fraction of it.
     """
 
-    def __init__(self, w: Writer, tile: OperandTile, *, batched: bool, sharers: int) -> None:
+    def __init__(self, w: Writer, tile: OperandTile, *, batched: bool = False, sharers: int = 1) -> None:
         self.tile = tile
         self.sharers = sharers
         self.batched = batched

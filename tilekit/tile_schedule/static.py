@@ -88,7 +88,9 @@ class StaticScheduler:
 
     PARAMETERS = ("tile_rows", "tile_columns", "tile_group", "tile_count")
 
-    def __init__(self, w: Writer, *, tile_m: int, tile_n: int, cluster: ClusterPosition, batched: bool) -> None:
+    def __init__(
+        self, w: Writer, *, tile_m: int, tile_n: int, cluster: ClusterPosition, batched: bool = False
+    ) -> None:
         self._rows, self._columns, self._group, self._count = (w.parameter(name, U32) for name in self.PARAMETERS)
         self._tile_m, self._tile_n = tile_m, tile_n
         self._cluster = cluster
