@@ -17,7 +17,8 @@ from .access import resolve
 from .errors import EmulatorError, MemoryFault, ProtocolError, Where
 from .mbarriers import changed, shared_address
 from .memory import OFFSET_MASK, Allocation
-from .tensor_copy import ReduceOp, footprint, load_box, reduce_box, store_box
+from .reductions import ReduceOp
+from .tensor_copy import footprint, load_box, reduce_box, store_box, written_bytes
 from .tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class InFlight:
 class Load(InFlight):
     """A copy into shared memory that completes on mbarriers."""
 
-    __slots__ = ("barriers", "fetch", "offset", "operations", "size", "targets", "told")
+    __slots__ = ("barriers", "fetch", "offset", "operations", "size", "targets", "told", "written")
 
     def __init__(
         self,
@@ -65,8 +66,10 @@ class Load(InFlight):
         fetch: Callable[[], Array],
         told: Callable[[Any], None],
         unit: str,
+        written: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         super().__init__(warp)
+        self.written = written
         self.targets = targets
         self.offset = offset
         self.barriers = barriers
@@ -99,7 +102,10 @@ class Load(InFlight):
                 self.cluster.mbarriers.check_store(
                     launch_base + self.offset, launch_base + end, by=by, instruction=instruction
                 )
-            shared.data[self.offset : end] = image
+            if self.written is None:
+                shared.data[self.offset : end] = image
+            else:
+                shared.data[self.offset : end][self.written] = image[self.written]
             if hb is not None:
                 operation = self.operations[index]
                 if shared.shadow is not None:
@@ -289,15 +295,25 @@ def _check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
 # -- tensor copies ---------------------------------------------------------------------------------------------------
 
 
-def _source(warp: Warp, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> Allocation:
+def _source(
+    warp: Warp, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...], *, stores: bool = False
+) -> Allocation:
     """The allocation that a box touches.
 
     Raises
     ------
     MemoryFault
-        If the map's tensor is not inside one allocation there.
+        If the map's tensor is not inside one allocation there, or the engine refuses the coordinates.
     """
-    touched = footprint(tensor, coordinates, offsets)
+    if tensor.minimum_sm > warp.cta.launch.chip.number:
+        raise ProtocolError(
+            f"the tensor map's element type or swizzle needs sm_{tensor.minimum_sm}",
+            hint="encode the map for this chip",
+        )
+    try:
+        touched = footprint(tensor, coordinates, offsets, stores=stores)
+    except ValueError as error:
+        raise MemoryFault(f"tensor copy at {coordinates}: {error}") from None
     memory = warp.cta.launch.memory
     if touched.starts.size == 0:
         return memory.at(tensor.address, 1, "tensor copy")[0]
@@ -312,7 +328,7 @@ def _tell_box(
         shadow = allocation.shadow
         if shadow is None or operation is None:
             return
-        touched = footprint(tensor, coordinates, offsets)
+        touched = footprint(tensor, coordinates, offsets, stores=write)
         starts = touched.starts
         if starts.size == 0:
             return
@@ -322,8 +338,7 @@ def _tell_box(
         elif steps[0] > 0 and (steps == steps[0]).all():
             shadow.rows(operation, int(starts[0]), starts.size, touched.run, int(steps[0]), write=write)
         else:
-            spans = [(start, start + touched.run) for start in starts.tolist()]
-            shadow.extents(operation, spans, write=write)
+            shadow.extents(operation, np.stack([starts, starts + touched.run], axis=1), write=write)
 
     return told
 
@@ -368,7 +383,10 @@ def tensor_load(
         if offset % 128:
             raise MemoryFault(f"tensor load to {address:#x}: the destination must be a multiple of 128")
         told = _tell_box(allocation, tensor, box, shifts, False)
-        launch.machine.submit(Load(warp, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load"))
+        written = written_bytes(tensor, offset)
+        launch.machine.submit(
+            Load(warp, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load", written)
+        )
 
 
 def _check_rank(tensor: TensorMap, box: tuple[int, ...]) -> None:
@@ -399,7 +417,7 @@ def tensor_store(
             raise MemoryFault(f"tensor store from {address:#x}: the source must be a multiple of 128")
         box = tuple(at_lane(c, lane) for c in coordinates)
         _check_rank(tensor, box)
-        allocation = _source(warp, tensor, box, ())
+        allocation = _source(warp, tensor, box, (), stores=True)
         if not allocation.writable:
             raise MemoryFault(f"tensor store to {allocation.name}, which is read-only")
         told = _tell_box(allocation, tensor, box, (), True)
