@@ -34,7 +34,7 @@ class Chip:
     """Largest non-portable cluster."""
 
     @property
-    def number(self) -> int:
+    def sm(self) -> int:
         """Architecture as a number: 90 for ``sm_90a``."""
         return int("".join(c for c in self.name if c.isdigit()))
 
@@ -47,5 +47,6 @@ CHIPS: dict[str, Chip] = {
         Chip("sm_89", 128, 101376, 102400, 1, warps_per_sm=48, max_cluster=1),
         Chip("sm_90", 132, 232448, 233472, 8),
         Chip("sm_90a", 132, 232448, 233472, 8),
+        Chip("sm_100a", 148, 232448, 233472, 8),
     )
 }
