@@ -34,7 +34,7 @@ class Chip:
     """Largest non-portable cluster."""
 
     @property
-    def sm(self) -> int:
+    def number(self) -> int:
         """Architecture as a number: 90 for ``sm_90a``."""
         return int("".join(c for c in self.name if c.isdigit()))
 
