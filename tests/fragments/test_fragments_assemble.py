@@ -1,0 +1,108 @@
+"""Every fragment alone, through the real assembler."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from fragment_entries import TARGETS, all_fragments, cases, claimed_targets, extremes, module, ptxas_errors, rejected
+
+from tilekit.assembly.fragment import KINDS, Fragment
+from tilekit.assembly.writer import Writer
+
+EVERY = [pytest.param(group, fragment, id=f"{group}.{fragment.name}") for group, fragment in all_fragments()]
+EVERY_TARGET = [
+    pytest.param(group, fragment, target, id=f"{group}.{fragment.name}-{target}")
+    for group, fragment in all_fragments()
+    for target in claimed_targets(fragment)
+]
+
+
+@pytest.mark.parametrize(("group", "fragment", "target"), EVERY_TARGET)
+def test_assembles_alone(group: str, fragment: Fragment, target: str) -> None:
+    """ptxas takes the fragment with fresh registers, at both ends of every immediate, for every target it claims."""
+    found = rejected(target, 1)
+    assert {c.entry: found.get(c.entry) for c in cases(group, fragment)} == dict.fromkeys(
+        c.entry for c in cases(group, fragment)
+    )
+
+
+@pytest.mark.parametrize(("group", "fragment", "target"), EVERY_TARGET)
+def test_assembles_twice_in_one_scope(group: str, fragment: Fragment, target: str) -> None:
+    """A fragment's labels and temporaries do not clash with those of its own second use."""
+    found = rejected(target, 2)
+    assert {c.entry: found.get(c.entry) for c in cases(group, fragment)} == dict.fromkeys(
+        c.entry for c in cases(group, fragment)
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "version"), sorted({(f.target, f.isa) for _, f in all_fragments()}), ids=lambda v: str(v)
+)
+def test_stated_version_is_enough(target: str, version: tuple[int, int]) -> None:
+    """A module of exactly the PTX version and target that fragments name assembles with all of them in it."""
+    chosen = [c for g, f in all_fragments() if (f.target, f.isa) == (target, version) for c in cases(g, f)]
+    assert ptxas_errors(module(chosen, target=target, version=version), target) == []
+
+
+def test_chip_specific_targets_are_needed() -> None:
+    """ptxas refuses wgmma and setmaxnreg for sm_90, and wgmma for sm_100a: `sm_90a` is not claimed too narrowly."""
+    for word, targets in (("wgmma.", ("sm_90", "sm_100a")), ("setmaxnreg.", ("sm_90",))):
+        chosen = [(g, f) for g, f in all_fragments() if f.text[0].startswith(word)]
+        assert chosen
+        for group, fragment in chosen:
+            text = module([next(cases(group, fragment))], target="sm_90a")
+            for target in targets:
+                elsewhere = text.replace("sm_90a", target).replace(".version 8.0", ".version 9.0")
+                assert ptxas_errors(elsewhere, target), f"{group}.{fragment.name} assembles for {target}"
+                assert not fragment.runs_on(target)
+
+
+@pytest.mark.parametrize(("group", "fragment"), EVERY)
+def test_header_is_complete(group: str, fragment: Fragment) -> None:
+    """Every fragment says what it does, where the vendor documents it, its kind and its target."""
+    assert re.fullmatch(r"\S.*[.]", fragment.about), "about: one sentence with its full stop"
+    assert len(fragment.see) > 5
+    assert fragment.kind in KINDS
+    assert fragment.file.parent.name == fragment.target.removesuffix("a"), "the folder is the lowest architecture"
+    assert fragment.text
+
+
+@pytest.mark.parametrize(("group", "fragment"), EVERY)
+def test_aligned_instructions_are_declared_aligned(group: str, fragment: Fragment) -> None:
+    """An instruction that all lanes must run together makes its fragment `aligned`; `bar.warp.sync` realigns them."""
+    text = " ".join(fragment.text)
+    needs = re.search(r"\.aligned|\bbar\.sync|shfl\.sync|elect\.sync|stmatrix\.sync", text) is not None
+    assert fragment.aligned == needs
+
+
+@pytest.mark.parametrize(("group", "fragment"), EVERY)
+def test_runs_on_the_targets_it_claims(group: str, fragment: Fragment) -> None:
+    """`runs_on` agrees with what was assembled."""
+    assert [t for t in TARGETS if fragment.runs_on(t)] == claimed_targets(fragment)
+
+
+def test_immediates_keep_to_their_rules() -> None:
+    """The ends of every range and every word are legal; what lies outside or between is not, and the nearest is."""
+    for _, fragment in all_fragments():
+        for immediate in fragment.immediates:
+            ends = extremes(immediate)
+            assert [immediate.spell(end) for end in ends] == [str(end) for end in ends]
+            outside = [ends[0] - 1, ends[-1] + 1, 0.5, "x"] if isinstance(ends[0], int) else ["f64", 0]
+            for value in outside:
+                assert immediate.spell(value) is None
+                assert immediate.nearest(value) in {str(legal) for legal in immediate.values}
+
+
+def test_local_names_do_not_hide_operands() -> None:
+    """Registers called like a fragment's own labels and temporaries reach it under another name."""
+    chosen = [(g, f) for g, f in all_fragments() if f.locals]
+    assert {f.name for _, f in chosen} >= {"wait_parity", "widen_bf16"}
+    for group, fragment in chosen:
+        case = next(cases(group, fragment))
+        for hint in sorted(fragment.locals):
+            w = Writer(case.entry, target="sm_90a", threads=128)
+            operands = {o.name: w.new(o.type, hint, uniform=True) for o in fragment.operands if o.direction != "out"}
+            w.place(fragment, **operands)
+            assert not {v.text for v in operands.values()} & fragment.locals
+            assert ptxas_errors(w.text(), "sm_90a") == []

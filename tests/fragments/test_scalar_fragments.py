@@ -1,0 +1,166 @@
+"""Fragments of a single thread, run alone by the emulator and compared with NumPy."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from small_kernels import BF16, Array, SmallKernel
+
+from tilekit.assembly.types import B32, U32
+from tilekit.emulator import MemoryFault
+
+LANES = 32
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 65504.0, 3.4e38, 1e-40, 6e-8, 1 + 2**-8], np.float32)
+
+
+def numbers(scale: float = 4.0) -> Array:
+    """Ordinary and special values, one a lane."""
+    drawn = np.random.default_rng(7).normal(size=LANES - len(SPECIAL)) * scale
+    return np.concatenate([SPECIAL, drawn.astype(np.float32)])
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("pack_bf16", BF16), ("pack_f16", np.dtype(np.float16))])
+def test_pack_rounds_to_nearest_even(name: str, dtype: np.dtype) -> None:
+    """`pack_bf16` and `pack_f16` round as NumPy and ml_dtypes do, `low` to the lower address."""
+    low, high = numbers(), numbers()[::-1].copy()
+    out = np.zeros(LANES, np.uint32)
+    k = SmallKernel(pointers=3)
+    pack = getattr(k.w.ptx.convert, name)
+    k.store(2, k.thread, pack(low=k.load(0, k.thread), high=k.load(1, k.thread)))
+    k.run(low, high, out)
+    with np.errstate(over="ignore"):
+        expected = np.stack([low, high], axis=1).astype(dtype)
+    got = out.view(dtype).reshape(LANES, 2)
+    # A NaN's payload is the hardware's choice; everything else is compared bit for bit.
+    assert (np.isnan(got) == np.isnan(expected)).all()
+    number = ~np.isnan(expected)
+    assert (got.view(np.uint16) == expected.view(np.uint16))[number].all()
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("widen_bf16", BF16), ("widen_f16", np.dtype(np.float16))])
+def test_unpack_and_widen_are_exact(name: str, dtype: np.dtype) -> None:
+    """Both halves of a packed pair, widened to f32, equal the 16-bit values."""
+    with np.errstate(over="ignore"):
+        pairs = np.stack([numbers(), numbers()[::-1]], axis=1).astype(dtype)
+    out = np.zeros((2, LANES), np.float32)
+    k = SmallKernel(pointers=2)
+    low, high = k.w.ptx.convert.unpack(packed=k.load(0, k.thread, B32))
+    widen = getattr(k.w.ptx.convert, name)
+    k.store(1, k.thread, widen(narrow=low))
+    k.store(1, k.thread + LANES, widen(narrow=high))
+    k.run(pairs.view(np.uint32).reshape(-1), out)
+    np.testing.assert_array_equal(out.T, pairs.astype(np.float32))
+
+
+def test_narrow_u16_keeps_the_lower_half() -> None:
+    """`narrow_u16` drops the upper 16 bits."""
+    wide = np.random.default_rng(1).integers(0, 1 << 32, LANES, dtype=np.uint32)
+    out = np.zeros(LANES, np.uint16)
+    k = SmallKernel(pointers=2)
+    k.store(1, k.thread, k.w.ptx.convert.narrow_u16(wide=k.load(0, k.thread, U32)))
+    k.run(wide, out)
+    np.testing.assert_array_equal(out, (wide & 0xFFFF).astype(np.uint16))
+
+
+def elementwise(name: str, *operands: Array) -> Array:
+    """Run one elementwise fragment over `operands`."""
+    out = np.full(LANES, np.float32(123))
+    k = SmallKernel(pointers=len(operands) + 1)
+    names = ("x",) if len(operands) == 1 else ("a", "b", "c")
+    values = {n: k.load(i, k.thread) for i, n in enumerate(names)}
+    k.store(len(operands), k.thread, getattr(k.w.ptx.elementwise, name)(**values))
+    k.run(*operands, out)
+    return out
+
+
+def test_fma_rounds_once() -> None:
+    """`fma` rounds the exact a * b + c once: the product's lower half survives."""
+    a = np.full(LANES, np.float32(1 + 2**-12))
+    out = elementwise("fma", a, a, np.full(LANES, np.float32(-1)))
+    assert (out == np.float32(2**-11 + 2**-24)).all()
+
+
+def test_relu_keeps_nan() -> None:
+    """`relu` is max(x, 0), and NaN stays NaN."""
+    x = numbers()
+    np.testing.assert_array_equal(elementwise("relu", x), np.where(np.isnan(x), np.nan, np.maximum(x, 0)))
+
+
+def test_tanh_is_within_its_bound() -> None:
+    """`tanh` has a relative error of at most 2^-11, its documented bound, and saturates."""
+    x = numbers()
+    exact = np.tanh(x.astype(np.float64))
+    out = elementwise("tanh", x)
+    finite = np.isfinite(exact) & (np.abs(exact) > 1e-30)
+    assert (np.abs(out - exact)[finite] <= 2**-10.98 * np.abs(exact)[finite]).all()
+    assert np.isnan(out[np.isnan(x)]).all()
+
+
+def test_sigmoid_is_accurate() -> None:
+    """`sigmoid` is within 2^-21 of the exact value relative to it, goes to 0 and 1 at the infinities, and keeps NaN."""
+    x = numbers()
+    with np.errstate(over="ignore"):
+        exact = 1 / (1 + np.exp(-x.astype(np.float64)))
+    out = elementwise("sigmoid", x)
+    finite = np.isfinite(x) & (np.abs(x) < 80)
+    assert (np.abs(out - exact)[finite] <= 2**-21 * exact[finite]).all()
+    assert out[x == np.inf] == 1
+    assert out[x == -np.inf] == 0
+    assert np.isnan(out[np.isnan(x)]).all()
+
+
+def test_loads_are_predicated() -> None:
+    """A lane whose predicate is false reads nothing, out of bounds or not, and gets 0."""
+    source, half = np.arange(1, 11, dtype=np.float32), np.arange(1, 11, dtype=np.uint16)
+    out, out_half = np.full(LANES, np.float32(9)), np.full(LANES, 9, np.uint16)
+    k = SmallKernel(pointers=4)
+    inside = k.thread < 10
+    k.store(2, k.thread, k.w.ptx.memory.load_global_f32(address=k.element(0, k.thread), valid=inside))
+    k.store(3, k.thread, k.w.ptx.memory.load_global_b16(address=k.element(1, k.thread, 2), valid=inside))
+    k.run(source, half, out, out_half)
+    np.testing.assert_array_equal(out, np.r_[source, np.zeros(LANES - 10)])
+    np.testing.assert_array_equal(out_half, np.r_[half, np.zeros(LANES - 10)])
+
+
+def test_an_unpredicated_load_out_of_bounds_faults() -> None:
+    """The same load with a predicate that always holds is caught: the test above can fail."""
+    k = SmallKernel(pointers=2)
+    value = k.w.ptx.memory.load_global_f32(address=k.element(0, k.thread), valid=k.thread >= 0)
+    k.store(1, k.thread, value)
+    with pytest.raises(MemoryFault):
+        k.run(np.ones(10, np.float32), np.zeros(LANES, np.float32))
+
+
+def test_stores_are_predicated() -> None:
+    """A lane whose predicate is false writes nothing, out of bounds or not."""
+    out, half = np.zeros(10, np.float32), np.zeros(10, np.uint16)
+    k = SmallKernel(pointers=2)
+    odd = ((k.thread & 1) == 1) & (k.thread < 10)
+    one = k.w.constant(U32, np.float32(1).view(np.uint32).item())
+    k.w.ptx.memory.store_global_f32(address=k.element(0, k.thread), value=1.0, valid=odd)
+    narrow = k.w.ptx.convert.narrow_u16(wide=one >> 16)
+    k.w.ptx.memory.store_global_b16(address=k.element(1, k.thread, 2), value=narrow, valid=odd)
+    k.run(out, half)
+    np.testing.assert_array_equal(out, np.arange(10) % 2)
+    np.testing.assert_array_equal(half.view(ml_dtypes.bfloat16).astype(np.float32), np.arange(10) % 2)
+
+
+def test_special_registers() -> None:
+    """Thread, lane and warp indices of a CTA of 96 threads."""
+    out = np.zeros((3, 96), np.uint32)
+    k = SmallKernel(pointers=1, threads=96)
+    for row, value in enumerate((k.thread, k.w.ptx.special.lane_index(), k.w.ptx.special.warp_index())):
+        k.store(0, k.thread + 96 * row, value)
+    k.run(out)
+    thread = np.arange(96)
+    np.testing.assert_array_equal(out, [thread, thread % 32, thread // 32])
+
+
+def test_elect_chooses_one_lane() -> None:
+    """`elect` is true in exactly one lane of each warp."""
+    out = np.zeros(64, np.uint32)
+    k = SmallKernel(pointers=1, threads=64)
+    k.store(0, k.thread, k.w.select(k.w.ptx.warp.elect(), 1, 0))
+    k.run(out)
+    assert out.reshape(2, 32).sum(axis=1).tolist() == [1, 1]
