@@ -1,0 +1,162 @@
+"""A complete Hopper matmul, composed by hand: every component, both roles and both loops in view.
+
+D = relu(A B^T) in bf16, in tiles of 128 x 128. Two CTAs of a cluster share each tile of B by multicast; one thread of
+each CTA loads, two warpgroups multiply and store. Runs on an H100 or H200 if there is one, else on the emulator, and
+checks every element.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tilekit.arrays import view_of
+from tilekit.assembly.types import U32
+from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.warp_specialized import one_thread
+from tilekit.dtypes import BF16
+from tilekit.emulator import Device
+from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
+from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.runtime import driver
+from tilekit.runtime import parameters as runtime
+from tilekit.runtime.emulated import EmulatedModule
+from tilekit.runtime.launch import CudaModule
+from tilekit.runtime.prepared import LaunchConfig
+from tilekit.runtime.staging import CudaStaging, EmulatedStaging, Staging
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.wgmma import Wgmma
+from tilekit.tile_pipeline.payload import StandardPayload
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.sync import MbarrierSync
+from tilekit.tile_schedule.static import Raster, StaticScheduler
+
+Matrix = np.ndarray[Any, Any]
+
+TILE, STAGES, CLUSTER = 128, 4, 2
+LOAD = Role("load", warps=range(4), may=frozenset({"load", "sync", "wait"}))
+MMA = Role("mma", warps=range(4, 12), may=frozenset({"mma", "sync", "wait", "store"}))
+
+
+def compose() -> Writer:
+    """Trace the kernel. Everything this function says happens in order, once; what it traces runs on the device."""
+    w = Writer("composed_matmul", target="sm_90a", threads=32 * 12, cluster=CLUSTER)
+    cluster = ClusterPosition.read(w, CLUSTER, 1)
+
+    # What a stage holds, and who moves it.
+    a, b = OperandTile("a", BF16, TILE, "k"), OperandTile("b", BF16, TILE, "k")
+    payload = StandardPayload(a, b)
+    tiles = payload.allocate(w.shared, "inputs", STAGES)
+    load_a, load_b = TmaLoader(w, a, sharers=cluster.n), TmaLoader(w, b, sharers=cluster.m)
+    loader = StandardLoader(w, load_a, load_b, tiles, cluster)
+
+    # When a stage may be filled and read: arrival counts follow from the roles.
+    sync = MbarrierSync(
+        w,
+        "inputs",
+        stages=STAGES,
+        stage_bytes=payload.stage_bytes,
+        producers=(LOAD,),
+        consumers=(MMA,),
+        cluster=cluster,
+    )
+    inputs = TilePipeline(payload, tiles, stages=STAGES, sync=sync)
+
+    # What is computed, which tile is next, and where it goes.
+    op = Wgmma(a, b, warpgroups=2)
+    scheduler = StaticScheduler(w, tile_m=TILE, tile_n=TILE, cluster=cluster)
+    k_blocks, columns = w.parameter("k_blocks", U32), w.parameter("columns", U32)
+    functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
+    epilogue = StagedEpilogue(w, op, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
+
+    warp = w.ptx.special.warp_index()
+    with one_thread(w, warp, LOAD):
+        loader.prefetch(w)
+        inputs.initialise(w)
+    cluster.meet(w, w.threads)  # nobody waits on a barrier, here or in the peer, before it is initialised
+
+    with w.role(LOAD, warp), one_thread(w, warp, LOAD):
+        producer = inputs.producer(w)
+        for tile in scheduler.tiles(w):
+            for k in w.range(k_blocks, name="k"):
+                with producer.acquire() as stage:  # waits until it is free; what is loaded completes it
+                    loader.load(w, stage, tile, k)
+
+    with w.role(MMA, warp):
+        warpgroup, thread = (warp - MMA.warps.start) >> 2, w.ptx.special.thread_index() & 127
+        multiplier = op.bind(w, tiles, warpgroup)
+        consumer = inputs.consumer(w, multiplier, in_flight=1)
+        storer = epilogue.bind(w, thread, warpgroup)
+        accumulators = op.accumulators(w)
+        for tile in scheduler.tiles(w):
+            for k in w.range(k_blocks, name="k"):
+                with consumer.acquire() as stage:  # waits until it is full; released when its reads are done
+                    multiplier.multiply(w, accumulators, stage, accumulate=k != 0)
+            consumer.finish()
+            storer.store(w, accumulators, tile)
+        storer.finish(w)
+
+    cluster.meet(w, w.threads)  # the peer still multicasts into this CTA: nobody leaves before everybody is done
+    return w
+
+
+def launch(w: Writer, a: Matrix, b: Matrix, d: Matrix) -> str:
+    """Launch on a GPU if there is one that can, else on the emulator; return where."""
+    if driver.why_unavailable() is None and driver.devices()[0].compute_capability == (9, 0):
+        kernel = CudaModule.from_ptx(w.text(), w.target, kernel_name=w.name).kernel(w.name)
+        with CudaStaging() as memory:
+            kernel.prepare(*arguments(w, memory, a, b, d))()
+            memory.download(view_of(d))
+        return "GPU"
+    device = Device("sm_90a", seed=1)
+    emulated = EmulatedStaging(device)
+    EmulatedModule(device, w.text()).kernel(w.name).prepare(*arguments(w, emulated, a, b, d))()
+    emulated.download(view_of(d))
+    return "emulator"
+
+
+def arguments(
+    w: Writer, memory: Staging, a: Matrix, b: Matrix, d: Matrix
+) -> tuple[LaunchConfig, list[runtime.Parameter]]:
+    """Compute the launch's shape and its parameters: tensor maps, the raster, and two numbers."""
+
+    def map_of(array: Matrix, rows: int) -> runtime.TensorMap:
+        address, pitch = memory.upload(view_of(array)), array.strides[0]
+        return runtime.TensorMap.tiled(address, "bf16", array.shape[::-1], (pitch,), (64, rows), swizzle="128B")
+
+    (m, k), n, clusters = a.shape, len(b), 132 // CLUSTER
+    raster = Raster.plan(
+        m=m, n=n, batches=1, cluster_rows=TILE * CLUSTER, cluster_columns=TILE, resident=clusters, group=None
+    )
+    numbers = {"k_blocks": -(-k // 64), "columns": n}
+    numbers |= dict(zip(StaticScheduler.PARAMETERS, StaticScheduler.arguments(raster), strict=True))
+    maps = {"a_map": map_of(a, TILE), "b_map": map_of(b, TILE // CLUSTER), "d_map": map_of(d, 64)}
+    shape = LaunchConfig(
+        grid=(raster.clusters(clusters) * CLUSTER, 1, 1),
+        block=(w.threads, 1, 1),
+        cluster=(CLUSTER, 1, 1),
+        shared_bytes=w.shared.size,
+    )
+    return shape, [maps[p.name] if p.name in maps else runtime.U32(numbers[p.name]) for p in w.parameters]
+
+
+def main() -> None:
+    """Compose, launch, check."""
+    random = np.random.default_rng(0)
+    # Small integers: every product and every sum is exact, so the result must match to the bit.
+    a, b = (random.integers(-2, 3, shape).astype(ml_dtypes.bfloat16) for shape in ((500, 192), (200, 192)))
+    d = np.full((500, 200), np.nan, ml_dtypes.bfloat16)
+    w = compose()
+    where = launch(w, a, b, d)
+    expected = np.maximum(a.astype(np.float32) @ b.astype(np.float32).T, 0).astype(ml_dtypes.bfloat16)
+    assert (d == expected).all()
+    print(f"{w.name}: {len(w.text().splitlines())} lines of PTX, {d.size} elements on the {where}, all exact")
+
+
+if __name__ == "__main__":
+    main()
