@@ -82,6 +82,7 @@ class _Parser:
         self.scopes: list[_Scope] = []
         self.pending: list[tuple[LabelOperand, list[_Scope], Token]] = []
         self.function: Function | None = None
+        self.annotated = 0
 
     # -- tokens ------------------------------------------------------------------------------------------------------
 
@@ -208,13 +209,12 @@ class _Parser:
         if self.accept(";"):
             function.has_body = False
         else:
-            first_line = self.expect("{").line
+            self.expect("{")
             self.body(1)
             self.resolve_labels()
             last_line = self.tokens[self.at - 1].line
-            function.annotations = [
-                n for n in self.stream.annotations if name.line <= n[0] <= last_line or first_line <= n[0] <= last_line
-            ]
+            function.annotations = [n for n in self.stream.annotations if self.annotated < n[0] <= last_line]
+            self.annotated = last_line
         self.scopes.pop()
         self.function = None
         known = self.result.functions.get(name.text)

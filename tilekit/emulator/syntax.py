@@ -185,7 +185,7 @@ class Function:
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Performance directives: ``maxntid``, ``reqntid``, ``maxnreg``, ``minnctapersm``, ``reqnctapercluster``, …"""
     annotations: list[tuple[int, str]] = field(default_factory=list)
-    """(line, text) of the ``//@`` notes inside the body."""
+    """(line, text) of the ``//@`` notes inside the body, and before it back to the end of the previous function."""
     has_body: bool = True
 
 
