@@ -215,6 +215,8 @@ class BlockCompiler:
                 return SPECIAL_REGISTERS[name].uniform
             case AddressOperand(base=base):
                 return self.is_uniform(base)
+            case SymbolOperand(variable=variable):
+                return variable.space not in ("local", "frame")
         return True
 
     def results_uniform(self) -> bool:

@@ -57,6 +57,14 @@ class Group:
     choices: tuple[str, ...]
     optional: bool
 
+    def shown(self) -> str:
+        """The position in the manual's notation; a long list of choices is shown by its name."""
+        if len(self.choices) > 12:
+            text = f".<{self.name}>"
+        else:
+            text = "." + "|.".join(self.choices)
+        return f"{{{text}}}" if self.optional else text if len(self.choices) == 1 else f"({text})"
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -71,10 +79,7 @@ class Form:
     flow: Flow
 
     def __str__(self) -> str:
-        modifiers = "".join(
-            "{." + "|.".join(g.choices) + "}" if g.optional or len(g.choices) > 1 else "." + g.choices[0]
-            for g in self.groups
-        )
+        modifiers = "".join(group.shown() for group in self.groups)
         return f"{self.opcode}{modifiers} {', '.join(self.operands)}".rstrip()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from .chips import Chip
 from .errors import LaunchError, PtxSyntaxError, nearest
 from .forms import Decoded, decode
+from .inlining import inline_calls
 from .memory import Allocation
 from .parser import parse_module
 from .program import Program, place_parameters
@@ -48,8 +49,9 @@ class Module:
         self._allocate_variables()
         self._code: dict[str, list[Decoded]] = {}
         self._programs: dict[tuple[str, bool], Program] = {}
-        for function in self._parsed.functions.values():
-            if function.is_entry and function.has_body:
+        for name, parsed in self._parsed.functions.items():
+            if parsed.is_entry and parsed.has_body:
+                function = self._parsed.functions[name] = inline_calls(parsed, self._parsed)
                 self._code[function.name] = [decode(ins, n) for n, ins in enumerate(function.instructions)]
                 place_parameters(function)
 
@@ -78,8 +80,10 @@ class Module:
 
     def symbols(self, name: str) -> SymbolMap:
         """Roles and shared-memory names of a kernel, from its annotations."""
-        notes = "\n".join(f"//@{text}" for _, text in self.function(name).annotations)
-        return SymbolMap.parse(notes, self.function(name).line)
+        notes = dict(self.function(name).annotations)
+        first, last = min(notes, default=1), max(notes, default=0)
+        lines = (f"//@{notes[line]}" if line in notes else "" for line in range(first, last + 1))
+        return SymbolMap.parse("\n".join(lines), first)
 
     def program(self, name: str, *, aligned_warps: bool) -> Program:
         """The kernel analysed for a kind of block shape, kept for later launches."""

@@ -27,12 +27,11 @@ _TYPES = "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f16x2|bf16|bf16x2|f32
 
 def address_space(g: BlockCompiler, i: Decoded, operand: Operand) -> str:
     """State space of an access; call frames (``.param`` of functions) live in local memory."""
-    space = i.get("space", "generic").replace("param::entry", "param")
-    if space in ("param", "param::func") and isinstance(operand, AddressOperand):
-        base = operand.base
-        if not isinstance(base, SymbolOperand) or not any(base.variable is p for p in g.program.function.parameters):
-            return "local"
-    return {"shared::cta": "shared"}.get(space, space)
+    base = operand.base if isinstance(operand, AddressOperand) else operand
+    if isinstance(base, SymbolOperand) and base.variable.space == "frame":
+        return "local"
+    space = i.get("space", "generic").replace("param::entry", "param").replace("param::func", "param")
+    return "shared" if space == "shared::cta" else space
 
 
 def address_kind(g: BlockCompiler, operand: Operand) -> str:
@@ -65,11 +64,7 @@ def array_address(g: BlockCompiler, operand: Operand) -> str:
 
 def uniform_load(decoded: Decoded, uniform: Callable[[Operand], bool]) -> tuple[bool, ...]:
     """A load from one address gives one value; local memory differs between lanes even at one address."""
-    base = decoded.operands[1]
-    symbol = base.base if isinstance(base, AddressOperand) else base
-    if decoded.get("space") == "local" or (
-        decoded.get("space") == "param" and isinstance(symbol, SymbolOperand) and symbol.variable.space != "param"
-    ):
+    if decoded.get("space") == "local":
         return (False,) * len(decoded.defs)
     return all_sources(decoded, uniform)
 

@@ -351,6 +351,8 @@ class _Parser:
 
     def parse_variables(self, external: bool) -> None:
         space = self.next().text[1:]
+        if space == "param":
+            space = "frame"  # arguments and results of calls
         for variable in self.variable_declarators(space, external):
             self.scopes[-1].variables[variable.name] = variable
             if self.function is not None:

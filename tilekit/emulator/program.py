@@ -71,7 +71,7 @@ class Program:
         self.sources: dict[tuple[int, bool], str] = {}
         self.roles = _roles(function)
         self.layout = SharedLayout(function, code, module)
-        self.local_bytes = _place(v for v in function.variables if v.space in ("local", "param"))
+        self.local_bytes = _place(v for v in function.variables if v.space in ("local", "frame"))
 
     # -- registers ---------------------------------------------------------------------------------------------------
 
@@ -127,9 +127,9 @@ class Program:
         """Python expression for a variable's address in its own space (generic for parameters and global memory)."""
         if variable.space == "shared":
             return f"(w.cta.shared_base + {self.layout.offset(variable) + addend})"
-        if variable.space == "param" and any(variable is p for p in self.function.parameters):
+        if variable.space == "param":
             return str(PARAM_WINDOW + variable.offset + addend)
-        if variable.space in ("local", "param"):
+        if variable.space in ("local", "frame"):
             return str(variable.offset + addend)
         return str(self.module.address_of(variable.name) + addend)
 

@@ -24,6 +24,7 @@ from .syntax import (
     PairOperand,
     RegisterOperand,
     SpecialRegister,
+    SymbolOperand,
     VectorOperand,
 )
 
@@ -119,6 +120,9 @@ def _operand_uniform(operand: Operand, mixed: int) -> bool:
     match operand:
         case RegisterOperand(register=register):
             return not mixed >> register.number & 1
+        case SymbolOperand(variable=variable):
+            # One address, but every lane has local memory of its own: what is loaded from it differs.
+            return variable.space not in ("local", "frame")
         case SpecialRegister(name=name):
             return SPECIAL_REGISTERS[name].uniform
         case VectorOperand(items=items):
