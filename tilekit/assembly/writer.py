@@ -321,8 +321,6 @@ class Writer:
             "",
             f".extern .shared .align 1024 .b8 {_SHARED_SYMBOL}[];",
             "",
-            *(f"//@role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in self.roles),
-            *self.shared.annotations(),
             f".visible .entry {self.name}(",
             parameters,
             ")",
@@ -331,7 +329,10 @@ class Writer:
         ]
         if self.cluster > 1:
             head += [".explicitcluster", f".reqnctapercluster {self.cluster}, 1, 1"]
-        return "\n".join([*head, "{", *self._root.lines(), "    ret;", "}", ""])
+        notes = [f"//@role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in self.roles]
+        notes += self.shared.annotations()
+        body = [*(f"    {note}" for note in notes), *self._root.lines(), "    ret;"]
+        return "\n".join([*head, "{", *body, "}", ""])
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

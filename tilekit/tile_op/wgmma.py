@@ -47,7 +47,7 @@ class MatrixDescriptor:
         """
         size = tile.dtype.bits // 8
         if major == "k":
-            return cls(leading=16, stride=tile.layout(8, 0) * size, step=K_BYTES)
+            return cls(leading=16, stride=8 * tile.layout(1, 0) * size, step=K_BYTES)
         k_row = tile.layout(0, 1) * size
         chunk = k_row // size
         leading = tile.layout(chunk, 0) * size if tile.layout[0].size > chunk else 16

@@ -1,0 +1,144 @@
+"""Barriers, tensor copies, clusters and stmatrix, run alone by the emulator and compared with NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_kernels import Array, SmallKernel, Tensor
+
+from tilekit.assembly.types import U64
+from tilekit.emulator import Deadlock, ProtocolError, RaceError
+from tilekit.tile_io.tma import EVICT_FIRST
+
+COUNT_UP = np.arange(1, 6 * 40 + 1, dtype=np.float32).reshape(6, 40)
+BOX_BYTES = 4 * 8 * 4
+
+
+def clipped(tensor: Array, x: int, y: int) -> Array:
+    """The 4 x 8 box at column x and row y, zero outside the tensor."""
+    padded = np.pad(tensor, 8)
+    return padded[y + 8 : y + 12, x + 8 : x + 16]
+
+
+def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = True) -> Array:
+    """Load a 4 x 8 box of `COUNT_UP` at (x, y) and store it to the origin of a zeroed tensor."""
+    out = Tensor(np.zeros((4, 8), np.float32), (8, 4))
+    k = SmallKernel(maps=2)
+    w = k.w
+    tile = w.shared.allocate("tile", size=BOX_BYTES, alignment=128, kind="tile")
+    full = k.barrier("full")
+    address = w.shared_base + tile.offset
+    with w.when(k.thread == 0):
+        for tensor in k.maps:
+            w.ptx.tma.prefetch_map(map=tensor)
+        w.ptx.mbarrier.arrive_expect(bar=full, bytes=expect)
+        w.ptx.tma.load_2d(dst=address, map=k.maps[0], x=x & 0xFFFFFFFF, y=y & 0xFFFFFFFF, full=full)
+        if wait:
+            w.ptx.mbarrier.wait_parity(bar=full, parity=0)
+        policy = w.constant(U64, EVICT_FIRST)
+        w.ptx.tma.store_2d(map=k.maps[1], x=0, y=0, src=address, policy=policy)
+        w.ptx.tma.commit_stores()
+        w.ptx.tma.wait_stores_read(pending=0)
+        w.ptx.tma.wait_stores(pending=0)
+    k.run(maps=[Tensor(COUNT_UP, (8, 4)), out])
+    return out.read()
+
+
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (16, 2), (36, 0), (8, 4), (36, 5), (-4, -2), (40, 0)])
+def test_load_2d_fills_with_zero_outside(x: int, y: int) -> None:
+    """A box inside, across each edge, a corner, negative coordinates, and wholly outside: all its bytes count."""
+    np.testing.assert_array_equal(load_then_store(x, y), clipped(COUNT_UP, x, y))
+
+
+def test_wait_is_needed() -> None:
+    """Without `wait_parity` the store reads what has not landed: the emulator says so."""
+    with pytest.raises((RaceError, ProtocolError), match="tensor"):
+        load_then_store(0, 0, wait=False)
+
+
+def test_expected_bytes_are_counted() -> None:
+    """A barrier that expects one byte more than the box has never completes its phase."""
+    with pytest.raises(Deadlock, match="full"):
+        load_then_store(0, 0, expect=BOX_BYTES + 1)
+
+
+@pytest.mark.parametrize(("x", "y", "z"), [(0, 0, 1), (4, 3, 2)])
+def test_3d_copies(x: int, y: int, z: int) -> None:
+    """`load_3d` and `store_3d` move a box of a batch, and clip each coordinate on its own."""
+    source = np.arange(1, 3 * 5 * 8 + 1, dtype=np.float32).reshape(3, 5, 8)
+    out = Tensor(np.full((3, 5, 8), np.float32(-1)), (8, 4, 1))
+    k = SmallKernel(maps=2)
+    w = k.w
+    tile = w.shared.allocate("tile", size=BOX_BYTES, alignment=128, kind="tile")
+    full = k.barrier("full")
+    address = w.shared_base + tile.offset
+    with w.when(k.thread == 0):
+        w.ptx.mbarrier.arrive_expect(bar=full, bytes=BOX_BYTES)
+        w.ptx.tma.load_3d(dst=address, map=k.maps[0], x=x, y=y, z=z, full=full)
+        w.ptx.mbarrier.wait_parity(bar=full, parity=0)
+        policy = w.constant(U64, EVICT_FIRST)
+        w.ptx.tma.store_3d(map=k.maps[1], x=x, y=y, z=z, src=address, policy=policy)
+        w.ptx.tma.commit_stores()
+        w.ptx.tma.wait_stores(pending=0)
+    k.run(maps=[Tensor(source, (8, 4, 1)), out])
+    expected = np.full_like(source, -1)
+    expected[z, y : y + 4, x:] = source[z, y : y + 4, x:]
+    np.testing.assert_array_equal(out.read(), expected)
+
+
+def stage_and_store(*, fence: bool, barrier: bool) -> Array:
+    """Two warps write 128 f32 with `store_shared_f32x2`; one thread of the second stores them as a tensor."""
+    out = Tensor(np.zeros((4, 32), np.float32), (32, 4))
+    k = SmallKernel(maps=1, pointers=1, threads=64)
+    w = k.w
+    slab = w.shared.allocate("slab", size=512, alignment=128, kind="tile")
+    address = w.shared_base + slab.offset
+    low, high = k.load(0, k.thread), k.load(0, k.thread + 64)
+    w.ptx.memory.store_shared_f32x2(address=address + k.thread * 8, low=low, high=high)
+    if fence:
+        w.ptx.tma.fence_shared()
+    if barrier:
+        w.ptx.barrier.sync(id=3, threads=64)
+    with w.when(k.thread == 63):
+        w.ptx.tma.store_2d(map=k.maps[0], x=0, y=0, src=address, policy=w.constant(U64, EVICT_FIRST))
+        w.ptx.tma.commit_stores()
+        w.ptx.tma.wait_stores(pending=0)
+    k.run(np.arange(128, dtype=np.float32), maps=[out])
+    return out.read()
+
+
+def test_store_shared_fence_and_sync() -> None:
+    """Pairs written by two warps, fenced and synchronised, are what the copy engine stores."""
+    expected = np.arange(128, dtype=np.float32).reshape(2, 64).T.reshape(4, 32)
+    np.testing.assert_array_equal(stage_and_store(fence=True, barrier=True), expected)
+
+
+@pytest.mark.parametrize(("fence", "barrier"), [(False, True), (True, False)])
+def test_fence_and_sync_are_both_needed(fence: bool, barrier: bool) -> None:
+    """Without the proxy fence, or without the barrier, the emulator reports a race."""
+    with pytest.raises(RaceError):
+        stage_and_store(fence=fence, barrier=barrier)
+
+
+def test_stmatrix_rows() -> None:
+    """`store_x4`: lane l holds row l / 4, columns 2 (l % 4) and the next of each matrix, and addresses row l % 8."""
+    values = np.arange(32 * 8, dtype=np.uint16).reshape(4, 32, 2)  # matrix, lane, half
+    out = Tensor(np.zeros((32, 8), np.uint16), (8, 32))
+    k = SmallKernel(maps=1, pointers=1)
+    w = k.w
+    slab = w.shared.allocate("slab", size=512, alignment=128, kind="tile")
+    registers = w.tile(k.load(0, k.thread).type, 4, "packed")
+    for matrix, register in enumerate(registers):
+        register.assign(k.load(0, k.thread + 32 * matrix))
+    # Matrices are stored in reverse order, so that an address of the wrong lane shows.
+    row = (3 - (k.thread >> 3)) * 8 + (k.thread & 7)
+    w.ptx.stmatrix.store_x4(address=w.shared_base + slab.offset + row * 16, values=registers)
+    w.ptx.tma.fence_shared()
+    w.ptx.barrier.warp_sync()
+    with w.when(k.thread == 0):
+        source = w.shared_base + slab.offset
+        w.ptx.tma.store_2d(map=k.maps[0], x=0, y=0, src=source, policy=w.constant(U64, EVICT_FIRST))
+        w.ptx.tma.commit_stores()
+        w.ptx.tma.wait_stores(pending=0)
+    k.run(values.reshape(-1).view(np.uint32), maps=[out])
+    np.testing.assert_array_equal(out.read(), values.reshape(4, 8, 8)[::-1].reshape(32, 8))

@@ -1,0 +1,119 @@
+"""One wgmma of each kind, run by the emulator on tiles that the copy engine brought, and compared with NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_kernels import BF16, E4M3, E5M2, Array, SmallKernel, Tensor
+
+from tilekit.assembly.types import F32, U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import as_dtype
+from tilekit.tile_io.operand import Major, OperandTile
+from tilekit.tile_op.wgmma import MatrixDescriptor
+
+F16 = np.dtype(np.float16)
+
+
+def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), accumulate: bool = False) -> Array:
+    """A [64, k] times B [k, n] by one instruction, with accumulators that begin at 1; a whole k-block is loaded."""
+    n = b.shape[1]
+    tiles = [
+        OperandTile("a", as_dtype(a.dtype), 64, majors[0]),
+        OperandTile("b", as_dtype(b.dtype), n, majors[1]),
+    ]
+    tensors = [operand_map(a, tiles[0]), operand_map(b.T, tiles[1])]
+    out = np.full((64, n), np.float32(np.nan))
+    k = SmallKernel(pointers=1, maps=2, threads=128)
+    w = k.w
+    places = [w.shared.allocate(t.name, size=t.bytes, alignment=1024, kind="tile") for t in tiles]
+    full = k.barrier("full")
+    with w.when(k.thread == 0):
+        w.ptx.mbarrier.arrive_expect(bar=full, bytes=sum(t.bytes for t in tiles))
+        for tile, place, tensor in zip(tiles, places, k.maps, strict=True):
+            # MN-major, one copy brings a chunk of one swizzle span along M or N.
+            for chunk in range(1 if tile.major == "k" else tile.rows // tile.chunk):
+                target = w.shared_base + (place.offset + chunk * tile.chunk * 128)
+                w.ptx.tma.load_2d(dst=target, map=tensor, x=chunk * tile.chunk, y=0, full=full)
+    w.ptx.barrier.warp_sync()
+    w.ptx.mbarrier.wait_parity(bar=full, parity=0)
+    acc = w.tile(F32, n // 2, "acc")
+    for register in acc:
+        register.assign(1.0)
+    a_desc, b_desc = (
+        descriptor(w, tile, w.shared_base.retyped(U32) + place.offset)
+        for tile, place in zip(tiles, places, strict=True)
+    )
+    w.ptx.wgmma.fence()
+    common = {"acc": acc, "a": a_desc, "b": b_desc, "accumulate": accumulate, "n": n}
+    if a.dtype.itemsize == 1:
+        w.ptx.wgmma.mma_8bit(**common, a_type=tiles[0].dtype.name, b_type=tiles[1].dtype.name)
+    else:
+        transposed = {"a_mn_major": int(majors[0] == "mn"), "b_mn_major": int(majors[1] == "mn")}
+        w.ptx.wgmma.mma_16bit(**common, type=tiles[0].dtype.name, **transposed)
+    w.ptx.wgmma.commit()
+    w.ptx.wgmma.wait(pending=0)
+    row = (k.thread >> 5) * 16 + ((k.thread >> 2) & 7)
+    for index, register in enumerate(acc):
+        column = (k.thread & 3) * 2 + (8 * (index // 4) + index % 2)
+        k.store(0, (row + 8 * (index // 2 % 2)) * n + column, register)
+    k.run(out, maps=tensors)
+    return out
+
+
+def descriptor(w: Writer, tile: OperandTile, address: Value) -> Value:
+    """The matrix descriptor of the tile's first k-slice."""
+    fields = MatrixDescriptor.of(tile.tensor, major=tile.major)
+    result: Value = w.ptx.wgmma.descriptor(low=(address >> 4) | fields.low, high=fields.high)
+    return result
+
+
+def operand_map(matrix: Array, tile: OperandTile) -> Tensor:
+    """A tensor map of (rows, k), padded to one k-block along K, in the tile's major."""
+    padded = np.zeros((tile.rows, tile.k), matrix.dtype)
+    padded[:, : matrix.shape[1]] = matrix
+    if tile.major == "k":
+        return Tensor(padded, (tile.k, tile.rows), swizzle="128B")
+    return Tensor(np.ascontiguousarray(padded.T), (tile.chunk, tile.k), swizzle="128B")
+
+
+def integers(shape: tuple[int, int], dtype: np.dtype, seed: int) -> Array:
+    """Small integers, whose sums of products are exact in f32, different enough to tell coordinates apart."""
+    return np.random.default_rng(seed).integers(-8, 9, shape).astype(np.float32).astype(dtype)
+
+
+def product(a: Array, b: Array) -> Array:
+    """The exact product."""
+    return a.astype(np.float32) @ b.astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+@pytest.mark.parametrize("majors", [("k", "k"), ("mn", "k"), ("k", "mn"), ("mn", "mn")])
+def test_16bit_majors(dtype: np.dtype, majors: tuple[Major, Major]) -> None:
+    """m64n128k16 with each operand K-major and MN-major, exact."""
+    a, b = integers((64, 16), dtype, 1), integers((16, 128), dtype, 2)
+    np.testing.assert_array_equal(multiply(a, b, majors=majors), product(a, b))
+
+
+@pytest.mark.parametrize("b_dtype", [E4M3, E5M2], ids=str)
+@pytest.mark.parametrize("a_dtype", [E4M3, E5M2], ids=str)
+def test_8bit_types(a_dtype: np.dtype, b_dtype: np.dtype) -> None:
+    """m64n64k32 with each pair of fp8 types, exact."""
+    a, b = integers((64, 32), a_dtype, 3), integers((32, 64), b_dtype, 4)
+    np.testing.assert_array_equal(multiply(a, b), product(a, b))
+
+
+@pytest.mark.parametrize("n", [8, 24, 256])
+def test_widths(n: int) -> None:
+    """The narrowest, an odd and the widest n."""
+    a, b = integers((64, 16), BF16, 5), integers((16, n), BF16, 6)
+    np.testing.assert_array_equal(multiply(a, b), product(a, b))
+
+
+@pytest.mark.parametrize("dtype", [F16, E4M3], ids=str)
+def test_accumulate_adds_to_the_accumulators(dtype: np.dtype) -> None:
+    """With `accumulate` the instruction adds to what the registers hold, without it overwrites them."""
+    k = 32 // dtype.itemsize
+    a, b = integers((64, k), dtype, 7), integers((k, 8), dtype, 8)
+    np.testing.assert_array_equal(multiply(a, b, accumulate=True), product(a, b) + 1)
