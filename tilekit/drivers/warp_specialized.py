@@ -186,11 +186,15 @@ class WarpSpecialized:
     # -- around them --------------------------------------------------------------------------------------------------
 
     def _set_up(self, w: Writer, warp: Value) -> None:
+        # The set-up touches nothing that another kernel writes, so it may run while the kernel before this one ends; and the next one's
+        # may run while this one does. What follows the wait may read and write global memory.
+        w.ptx.grid.launch_dependents()
         with one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
             self.inputs.initialise(w)
         self.cluster.meet(w, self.warps.threads)
+        w.ptx.grid.wait()
 
     def _tear_down(self, w: Writer) -> None:
         # Peers multicast into this CTA's shared memory and arrive on its barriers: nobody leaves before everybody is done.

@@ -56,6 +56,7 @@ class BoundDirectEpilogue:
 
     def __init__(self, w: Writer, epilogue: DirectEpilogue, thread: Value, warpgroup: Value) -> None:
         self._e = epilogue
+        epilogue._functions.bind(w)
         self._row = warpgroup * epilogue._op.rows + (thread >> 5) * 16 + ((thread >> 2) & 7)
         self._column = (thread & 3) * 2
 

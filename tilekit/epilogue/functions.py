@@ -70,10 +70,14 @@ class Elementwise:
         if spec.scale == "value":
             self._scale = w.parameter("scale", F32_REGISTER)
         elif spec.scale == "pointer":
-            address = w.parameter("scale", GMEM)
-            self._scale = w.ptx.memory.load_global_scalar(address=address)
+            self._scale_address = w.parameter("scale", GMEM)
         if spec.bias is not None:
             self._bias = w.parameter("bias", GMEM)
+
+    def bind(self, w: Writer) -> None:
+        """Fetch what all elements share; once a role, after the kernels before this one are complete."""
+        if self._spec.scale == "pointer":
+            self._scale = w.ptx.memory.load_global_scalar(address=self._scale_address)
 
     def columns(self, w: Writer, column: Value) -> ColumnPair:
         """Fetch what columns `column` and ``column + 1`` need (zeros beyond N)."""

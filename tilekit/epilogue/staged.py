@@ -83,6 +83,7 @@ class BoundStagedEpilogue:
 
     def __init__(self, w: Writer, epilogue: StagedEpilogue, thread: Value, warpgroup: Value) -> None:
         self._e = epilogue
+        epilogue._functions.bind(w)
         self._warpgroup = warpgroup
         self._barrier = warpgroup + epilogue._first_barrier
         self._stores = thread == 0

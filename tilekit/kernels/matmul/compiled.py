@@ -110,6 +110,7 @@ class MatmulKernel:
             block=(self.text.threads, 1, 1),
             cluster=(self.text.cluster, 1, 1),
             shared_bytes=self.text.shared_bytes,
+            pdl=True,
         )
 
     def bind(

@@ -30,7 +30,7 @@ ENERGY_CLOCKS_PER_BYTE = 0.00125
 STORE_BYTES_PER_CLOCK = 32
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 8
+LAST_STORE_BYTES_PER_CLOCK = 12
 """The same for the last tile, whose stores nothing hides."""
 
 CANDIDATES = (

@@ -1,0 +1,84 @@
+"""Run every case on the GPU of this machine and store what came out.
+
+python -m tests.emulator.hardware.record tests/emulator/hardware/h200.npz
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tests.emulator.hardware.cases import Case, all_cases, module_text
+from tilekit.runtime import driver
+from tilekit.runtime.assembler import AssemblerError
+from tilekit.runtime.launch import CudaModule
+from tilekit.runtime.parameters import Pointer
+from tilekit.runtime.prepared import LaunchConfig
+
+
+def main(path: str) -> int:
+    """Record all families; report cases that ptxas or the device refuses."""
+    records: dict[str, np.ndarray] = {}
+    refused = []
+    for family, cases in all_cases().items():
+        good = [case for case in cases if _assembles(case, refused)] if not _loads(module_text(cases)) else cases
+        module = _load(module_text(good))
+        for case in good:
+            records[case.name] = _run(module, case)
+        print(f"{family}: {len(good)} of {len(cases)}", flush=True)
+    np.savez_compressed(path, **records)
+    print(f"{len(records)} cases, {Path(path).stat().st_size} bytes; refused {len(refused)}")
+    for line in refused:
+        print("REFUSED", line)
+    return 0
+
+
+def _load(text: str) -> CudaModule:
+    from tilekit.runtime.assembler import assemble
+
+    name = text.split(".visible .entry ", 1)[1].split("(", 1)[0]
+    return CudaModule.load(assemble(text, "sm_90a", kernel_name=name).cubin)
+
+
+def _loads(text: str) -> bool:
+    try:
+        _load(text)
+    except AssemblerError:
+        return False
+    return True
+
+
+def _assembles(case: Case, refused: list[str]) -> bool:
+    try:
+        _load(module_text([case]))
+    except AssemblerError as error:
+        refused.append(f"{case.name}: {str(error)[:300]}")
+        return False
+    return True
+
+
+def _run(module: CudaModule, case: Case) -> np.ndarray:
+    context = driver.context_for(0)
+    with driver.activated(context):
+        addresses = []
+        for array in case.inputs:
+            address = driver.call("cuMemAlloc", array.nbytes)
+            data = np.ascontiguousarray(array)
+            driver.call("cuMemcpyHtoD", address, data.ctypes.data, data.nbytes)
+            addresses.append(address)
+        out = driver.call("cuMemAlloc", case.output)
+        driver.call("cuMemsetD8", out, 0, case.output)
+        config = LaunchConfig(grid=(1, 1, 1), block=(case.block, 1, 1), shared_bytes=case.shared_bytes)
+        parameters = [Pointer(int(a)) for a in (*addresses, out)]
+        module.kernel(case.symbol).prepare(config, parameters, ordinal=0)()
+        result = np.zeros(case.output, np.uint8)
+        driver.call("cuMemcpyDtoH", result.ctypes.data, out, case.output)
+        for address in (*addresses, out):
+            driver.call("cuMemFree", address)
+    return result
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))
