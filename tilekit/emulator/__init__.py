@@ -26,7 +26,7 @@ from .findings import Finding
 from .forms import coverage
 from .kernel import Kernel
 from .module import Module
-from .ops_control import Trap
+from .ops_control import TrapError
 from .report import LaunchReport
 from .tensor_map import TensorMap
 
@@ -49,7 +49,7 @@ __all__ = [
     "RaceError",
     "StepBudgetExceeded",
     "TensorMap",
-    "Trap",
+    "TrapError",
     "UnsupportedInstruction",
     "coverage",
 ]

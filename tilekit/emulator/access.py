@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import MemoryFault
+from .happens_before import Order
 from .memory import (
     LOCAL_WINDOW,
     OFFSET_MASK,
@@ -101,7 +102,7 @@ def misaligned(address: int, size: int, action: str) -> MemoryFault:
     )
 
 
-def tell_strong(warp: Warp, space: str, address: int, order: str, reads: bool, writes: bool) -> None:
+def tell_strong(warp: Warp, space: str, address: int, order: Order, reads: bool, writes: bool) -> None:
     """Let a relaxed, acquire, release or volatile access move knowledge between warps."""
     hb = warp.cta.launch.order
     if hb is not None:
@@ -109,7 +110,7 @@ def tell_strong(warp: Warp, space: str, address: int, order: str, reads: bool, w
         hb.atomic(warp.agent, key, order, reads=reads, writes=writes)
 
 
-def load_uniform(warp: Warp, space: str, address: int, width: int, count: int, order: str) -> Any:
+def load_uniform(warp: Warp, space: str, address: int, width: int, count: int, order: Order | None) -> Any:
     """One address for the whole warp: an int, or a list of ``count`` ints of ``width`` bytes."""
     size = width * count
     memory, offset = resolve(warp, space, address, size, "load")
@@ -136,7 +137,7 @@ def load_uniform(warp: Warp, space: str, address: int, width: int, count: int, o
 
 
 def load_lanes(
-    warp: Warp, space: str, addresses: Array, width: int, count: int, mask: Mask | None, order: str
+    warp: Warp, space: str, addresses: Array, width: int, count: int, mask: Mask | None, order: Order | None
 ) -> Array:
     """An address for each lane: unsigned[32], or unsigned[count, 32] for vectors."""
     size = width * count
@@ -193,7 +194,7 @@ def _offsets(
 
 
 def _load_scattered(
-    warp: Warp, space: str, addresses: Array, width: int, count: int, mask: Mask | None, order: str
+    warp: Warp, space: str, addresses: Array, width: int, count: int, mask: Mask | None, order: Order | None
 ) -> Array:
     """Lanes that hit different allocations, one at a time."""
     result = np.zeros((count, 32), f"u{width}")
@@ -202,14 +203,14 @@ def _load_scattered(
     return result[0] if count == 1 else result
 
 
-def _tell_span(warp: Warp, memory: Allocation, offset: int, size: int, write: bool, order: str) -> None:
+def _tell_span(warp: Warp, memory: Allocation, offset: int, size: int, write: bool, order: Order | None) -> None:
     start = memory.shadow.base + offset
     instruction = warp.program.instruction(warp.at)
     memory.shadow.span(warp.agent, start, start + size, write=write, atomic=bool(order), instruction=instruction)
 
 
 def _tell_lanes(
-    warp: Warp, memory: Allocation, offsets: npt.NDArray[np.int64], size: int, write: bool, order: str
+    warp: Warp, memory: Allocation, offsets: npt.NDArray[np.int64], size: int, write: bool, order: Order | None
 ) -> None:
     instruction = warp.program.instruction(warp.at)
     addresses = offsets + memory.shadow.base
@@ -227,7 +228,9 @@ def _before_store(warp: Warp, memory: Allocation, low: int, high: int) -> None:
     warp.cta.launch.machine.events += 1
 
 
-def store_uniform(warp: Warp, space: str, address: int, values: tuple[int, ...], width: int, order: str) -> None:
+def store_uniform(
+    warp: Warp, space: str, address: int, values: tuple[int, ...], width: int, order: Order | None
+) -> None:
     """One address for the whole warp; every active lane stores the same values."""
     size = width * len(values)
     memory, offset = resolve(warp, space, address, size, "store")
@@ -245,7 +248,13 @@ def store_uniform(warp: Warp, space: str, address: int, values: tuple[int, ...],
 
 
 def store_lanes(
-    warp: Warp, space: str, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None, order: str
+    warp: Warp,
+    space: str,
+    addresses: Array,
+    values: tuple[Array, ...],
+    width: int,
+    mask: Mask | None,
+    order: Order | None,
 ) -> None:
     """An address and values for each lane; where lanes collide the highest lane wins."""
     count = len(values)
@@ -290,7 +299,13 @@ def store_lanes(
 
 
 def _store_scattered(
-    warp: Warp, space: str, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None, order: str
+    warp: Warp,
+    space: str,
+    addresses: Array,
+    values: tuple[Array, ...],
+    width: int,
+    mask: Mask | None,
+    order: Order | None,
 ) -> None:
     for lane in range(32) if mask is None else np.flatnonzero(mask):
         each = tuple(int(value[lane]) for value in values)

@@ -325,7 +325,8 @@ class BlockCompiler:
         key = (register.number, tag)
         if key not in self.broadcast:
             name = f"a{register.number}{tag}"
-            plain = f"full_{'b' if bits == 1 else 'u'}{bits}({self.scalar(RegisterOperand(register), f'b{bits}' if bits > 1 else 'pred')})"
+            value = self.scalar(RegisterOperand(register), f"b{bits}" if bits > 1 else "pred")
+            plain = f"full_{'b' if bits == 1 else 'u'}{bits}({value})"
             self.before.append(f"{name} = {self._view(plain, tag, bits)}")
             self.broadcast[key] = name
         return self.broadcast[key]

@@ -77,7 +77,8 @@ def saturate(values: Array) -> Array:
 
 def approximate(name: str, values: Array) -> Array:
     """One of the approximate functions, computed in float64 and rounded to the argument's type."""
-    return _FUNCTIONS[name](values.astype(np.float64)).astype(values.dtype)
+    result: Array = _FUNCTIONS[name](values.astype(np.float64)).astype(values.dtype)
+    return result
 
 
 def _reciprocal(x: Array) -> Array:
@@ -112,7 +113,8 @@ def classify(values: Array, test: str) -> Array:
         return np.isnan(values)
     tiny = np.finfo(values.dtype).tiny
     normal = np.isfinite(values) & (np.abs(values) >= tiny)
-    return normal if test == "normal" else np.isfinite(values) & ~normal
+    result: Array = normal if test == "normal" else np.isfinite(values) & ~normal
+    return result
 
 
 def to_integer(values: Array, rounding: str, kind: str) -> Array:
@@ -163,5 +165,5 @@ def convert_pair(upper: Array, lower: Array, kind: str, rounding: Rounding, satu
         return bits.astype(np.uint16).view(np.uint32).ravel()
     width = 16 if kind in ("f16", "bf16") else 8
     encoded = [formats.encode(x, kind, rounding, saturate=saturating, relu=relu) for x in (upper, lower)]
-    packed = formats.pack_pair(*encoded, width)
+    packed = formats.pack_pair(encoded[0], encoded[1], width)
     return packed if width == 16 else packed.astype(np.uint16)

@@ -59,10 +59,7 @@ class Group:
 
     def shown(self) -> str:
         """The position in the manual's notation; a long list of choices is shown by its name."""
-        if len(self.choices) > 12:
-            text = f".<{self.name}>"
-        else:
-            text = "." + "|.".join(self.choices)
+        text = f".<{self.name}>" if len(self.choices) > 12 else "." + "|.".join(self.choices)
         return f"{{{text}}}" if self.optional else text if len(self.choices) == 1 else f"({text})"
 
 

@@ -1,4 +1,4 @@
-"""Calls of ``.func`` are expanded in place: each call gets the callee's body with registers and local variables of its own.
+"""Calls of ``.func`` are expanded in place, each with registers and local variables of its own.
 
 Arguments and results pass through the caller's ``.param`` variables, which live in each lane's local memory.
 """
@@ -122,7 +122,11 @@ class _Expansion:
     @staticmethod
     def _fail(call: Instruction, message: str) -> UnsupportedInstruction:
         return UnsupportedInstruction(
-            f"{message}, in: {call.text}", line=call.line, column=call.column, form=call.name, hint="inline the function"
+            f"{message}, in: {call.text}",
+            line=call.line,
+            column=call.column,
+            form=call.name,
+            hint="inline the function",
         )
 
 

@@ -229,7 +229,7 @@ def _encode(index: int, value: Any, parameter: Variable) -> bytes:
 def _encode_number(name: str, value: float, parameter: Variable) -> bytes:
     kind = parameter.type
     if kind in ("f32", "f64", "f16"):
-        return np.dtype(f"f{TYPE_BYTES[kind]}").type(value).tobytes()
+        return np.array([value], f"f{TYPE_BYTES[kind]}").tobytes()
     bits = parameter.size * 8
     if not isinstance(value, int) or not -(1 << bits - 1) <= value < 1 << bits or bits > 64:
         raise LaunchError.argument(name, value, f"an integer of {bits} bits")

@@ -105,7 +105,8 @@ def multiply_high(a: Array, b: Array) -> Array:
     bits = a.dtype.itemsize * 8
     if bits < 64:
         wide = np.dtype(f"{a.dtype.kind}{bits // 4}")
-        return (a.astype(wide) * b.astype(wide) >> bits).astype(a.dtype)
+        upper: Array = (a.astype(wide) * b.astype(wide) >> bits).astype(a.dtype)
+        return upper
     unsigned_a, unsigned_b = a.view(np.uint64), b.view(np.uint64)
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     a_high, a_low, b_high, b_low = unsigned_a >> half, unsigned_a & low, unsigned_b >> half, unsigned_b & low
@@ -114,7 +115,8 @@ def multiply_high(a: Array, b: Array) -> Array:
     high = a_high * b_high + (middle >> half) + (other >> half)
     if a.dtype.kind == "i":
         high = high - np.where(a < 0, unsigned_b, np.uint64(0)) - np.where(b < 0, unsigned_a, np.uint64(0))
-    return high.view(a.dtype)
+    result: Array = high.view(a.dtype)
+    return result
 
 
 def shift_left(a: Array, count: Array) -> Array:
@@ -150,7 +152,7 @@ def leading_zeros(a: Array) -> Array:
 
 
 def find_highest(a: Array, shift_amount: bool) -> Array:
-    """``bfind``: position of the highest bit that differs from the sign, or all ones; as a shift amount, 31 minus it."""
+    """``bfind``: position of the highest bit unlike the sign, or all ones; as a shift amount, 31 minus it."""
     bits = a.dtype.itemsize * 8
     pattern = np.where(a < 0, ~a, a).view(f"u{a.dtype.itemsize}")
     zeros = leading_zeros(pattern)
@@ -175,13 +177,14 @@ def extract_bits(a: Array, position: Array, length: Array) -> Array:
     shifted = shift_right(pattern, position.astype(pattern.dtype))
     kept = np.minimum(length, np.maximum(bits - position, 0))
     ones = shift_left(np.ones_like(pattern), kept.astype(pattern.dtype)) - pattern.dtype.type(1)
-    field = shifted & ones
+    field: Array = shifted & ones
     if a.dtype.kind == "u":
         return field
     sign_at = np.minimum(position + length - 1, bits - 1)
     sign = (shift_right(pattern, sign_at.astype(pattern.dtype)) & pattern.dtype.type(1)).astype(bool) & (length > 0)
     fill = shift_left(np.full_like(pattern, ~pattern.dtype.type(0)), length.astype(pattern.dtype))
-    return np.where(sign, field | fill, field).view(a.dtype)
+    result: Array = np.where(sign, field | fill, field).view(a.dtype)
+    return result
 
 
 def insert_bits(source: Array, into: Array, position: Array, length: Array) -> Array:

@@ -32,7 +32,7 @@ Dim3 = tuple[int, int, int]
 Progress = Callable[[int, int, float], None]
 
 
-class InternalFault(EmulatorError):
+class EmulatorDefectError(EmulatorError):
     """The emulator itself failed on an instruction: a defect of the emulator, with the place that shows it."""
 
     title = "emulator defect"
@@ -233,7 +233,7 @@ class Launch:
 
     def internal_fault(self, error: Exception) -> EmulatorError:
         """The error for a failure inside the emulator."""
-        return InternalFault(
+        return EmulatorDefectError(
             f"{type(error).__name__}: {error}",
             hint="this is a defect of the emulator: please report it with the PTX text",
         )

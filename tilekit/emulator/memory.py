@@ -112,7 +112,7 @@ class GlobalMemory:
         allocation = self.find(address)
         if allocation is not None:
             offset = address - allocation.start
-            if 0 <= offset and offset + size <= allocation.size:
+            if offset >= 0 and offset + size <= allocation.size:
                 return allocation, offset
         raise self.fault(address, size, action)
 

@@ -14,8 +14,8 @@ from .inlining import inline_calls
 from .memory import Allocation
 from .parser import parse_module
 from .program import Program, place_parameters
-from .syntax import Function
 from .symbols import SymbolMap
+from .syntax import Function
 
 if TYPE_CHECKING:
     from .device import Device

@@ -12,6 +12,7 @@ from .access import misaligned, resolve, tell_strong
 from .block_compiler import BlockCompiler
 from .errors import MemoryFault
 from .forms import Decoded, form, never
+from .happens_before import Order
 from .lanes import Array
 from .ops_memory import address_space, array_address
 from .syntax import TYPE_BYTES, Operand, VectorOperand
@@ -32,7 +33,7 @@ def atomic(
     space: str,
     operation: str,
     kind: str,
-    order: str,
+    order: Order,
     addresses: Array,
     values: tuple[Array, ...],
     compare: Array | None,
@@ -87,7 +88,7 @@ def _locate(warp: Warp, space: str, address: int, size: int) -> tuple[Allocation
     return memory, offset
 
 
-def _tell(warp: Warp, space: str, memory: Allocation, offset: int, address: int, size: int, order: str) -> None:
+def _tell(warp: Warp, space: str, memory: Allocation, offset: int, address: int, size: int, order: Order) -> None:
     instruction = warp.program.instruction(warp.at)
     if memory.barriers:
         start = memory.start + offset
@@ -162,10 +163,8 @@ def _emit(g: BlockCompiler, i: Decoded, address: Operand, source: Operand, compa
     operation = i["op"] if i.has("op") else "cas"
     space = address_space(g, i, address)
     order = i.get("order", "relaxed")
-    return (
-        f"{g.helper(atomic)}(w, {space!r}, {operation!r}, {kind!r}, {order!r}, {array_address(g, address)}, ({values}), "
-        f"{expected}, {g.mask()})"
-    )
+    what = f"{space!r}, {operation!r}, {kind!r}, {order!r}"
+    return f"{g.helper(atomic)}(w, {what}, {array_address(g, address)}, ({values}), {expected}, {g.mask()})"
 
 
 @form("atom", f"{_SCOPE} {_SPACE} {_INTEGERS} {_HINT}", "d [a] a a?", uniform=never)

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from .warp import Warp
 
 _SPACE = "space=shared|shared::cta|shared::cluster?"
+_RESTRICT = "restrict=sync_restrict::shared::cta|sync_restrict::shared::cluster"
+_ARRIVE = (
+    "op=arrive|arrive_drop expect=expect_tx? part=noComplete? order=release|relaxed? scope=cta|cluster? "
+    f"{_SPACE} type=b64"
+)
 
 
 def _number(g: BlockCompiler, operand: Operand | None, default: str) -> str:
@@ -126,11 +131,7 @@ def fence_initialisation(warp: Warp) -> None:
 
 
 @form("fence", "how=acq_rel|sc|acquire|release? scope=cta|cluster|gpu|sys", "")
-@form(
-    "fence",
-    "how=acquire|release sync_restrict=sync_restrict::shared::cta|sync_restrict::shared::cluster scope=cluster",
-    "",
-)
+@form("fence", f"how=acquire|release {_RESTRICT} scope=cluster", "")
 @form("membar", "level=cta|gl|sys", "")
 def fence(g: BlockCompiler, i: Decoded) -> None:
     """``fence`` and ``membar``."""
@@ -138,11 +139,7 @@ def fence(g: BlockCompiler, i: Decoded) -> None:
 
 
 @form("fence", "kind=proxy what=async space=global|shared::cta|shared::cluster?", "")
-@form(
-    "fence",
-    "kind=proxy what=async::generic? how=acquire|release? restrict=sync_restrict::shared::cta|sync_restrict::shared::cluster? scope=cluster?",
-    "",
-)
+@form("fence", f"kind=proxy what=async::generic how=acquire|release {_RESTRICT} scope=cluster", "")
 def fence_proxy_async(g: BlockCompiler, i: Decoded) -> None:
     """``fence.proxy.async``."""
     g.effect(f"{g.helper(fence_async)}(w)")
@@ -196,17 +193,8 @@ def mbarrier_inval(g: BlockCompiler, i: Decoded) -> None:
     g.effect(f"{g.helper(mbarriers.mbarrier_inval)}(w, {space_of(i)!r}, {where_is(g, i.operands[0])}, {g.mask()})")
 
 
-@form(
-    "mbarrier",
-    f"op=arrive|arrive_drop expect=expect_tx? part=noComplete? order=release|relaxed? scope=cta|cluster? {_SPACE} type=b64",
-    "d [a] a?",
-    uniform=never,
-)
-@form(
-    "mbarrier",
-    f"op=arrive|arrive_drop expect=expect_tx? part=noComplete? order=release|relaxed? scope=cta|cluster? {_SPACE} type=b64",
-    "[a] a?",
-)
+@form("mbarrier", _ARRIVE, "d [a] a?", uniform=never)
+@form("mbarrier", _ARRIVE, "[a] a?")
 def mbarrier_arrive(g: BlockCompiler, i: Decoded) -> None:
     """``mbarrier.arrive`` and ``arrive_drop``; the third operand is a count, or bytes with ``expect_tx``."""
     operands = list(i.operands)
@@ -216,7 +204,8 @@ def mbarrier_arrive(g: BlockCompiler, i: Decoded) -> None:
     count, expect = ("1", number) if i.has("expect") else (number, "0")
     g.place()
     flags = f"{i['op'] == 'arrive_drop'}, {i.has('part')}, {i.get('order', 'release') == 'release'}"
-    call = f"{g.helper(mbarriers.mbarrier_arrive)}(w, {space_of(i)!r}, {where_is(g, address)}, {count}, {expect}, {flags}, {g.mask()})"
+    arguments = f"{space_of(i)!r}, {where_is(g, address)}, {count}, {expect}, {flags}, {g.mask()}"
+    call = f"{g.helper(mbarriers.mbarrier_arrive)}(w, {arguments})"
     if isinstance(d, RegisterOperand):
         if g.condition is not None:
             call += f" if {g.condition}.any() else 0"
@@ -249,7 +238,8 @@ def mbarrier_wait(g: BlockCompiler, i: Decoded) -> None:
     g.place()
     name = g.temporary()
     if g.sources_uniform(address, state):
-        call = f"{g.helper(mbarriers.mbarrier_test)}(w, {space_of(i)!r}, {scalar_address(g, address)}, {g.scalar(state, kind)}, {i.has('parity')}, {acquire})"
+        what = f"{scalar_address(g, address)}, {g.scalar(state, kind)}, {i.has('parity')}, {acquire}"
+        call = f"{g.helper(mbarriers.mbarrier_test)}(w, {space_of(i)!r}, {what})"
         if g.condition is not None:
             call = f"{call} if {g.condition}.any() else False"
         g.emit(f"{name} = {call}")

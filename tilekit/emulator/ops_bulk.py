@@ -16,6 +16,7 @@ from .syntax import AddressOperand, Immediate, Operand, RegisterOperand, VectorO
 _DIM = "dim=1d|2d|3d|4d|5d"
 _HINT = "hint=L2::cache_hint?"
 _LOAD = f"{_DIM} dst=shared::cluster|shared::cta src=global"
+_STORE = f"{_DIM} dst=global src=shared::cta mode=tile|im2col_no_offs? complete=bulk_group"
 _COMPLETE = "complete=mbarrier::complete_tx::bytes multicast=multicast::cluster?"
 
 
@@ -80,10 +81,8 @@ def tensor_load(g: BlockCompiler, i: Decoded) -> None:
     )
 
 
-@form("cp", f"async bulk tensor {_DIM} dst=global src=shared::cta mode=tile|im2col_no_offs? complete=bulk_group {_HINT}",
-      "[t] [a] a?")  # fmt: skip
-@form("cp", f"reduce async bulk tensor {_DIM} dst=global src=shared::cta op=add|min|max|inc|dec|and|or|xor "
-      f"mode=tile|im2col_no_offs? complete=bulk_group {_HINT}", "[t] [a] a?")  # fmt: skip
+@form("cp", f"async bulk tensor {_STORE} {_HINT}", "[t] [a] a?")
+@form("cp", f"reduce async bulk tensor {_STORE} op=add|min|max|inc|dec|and|or|xor {_HINT}", "[t] [a] a?")
 def tensor_store(g: BlockCompiler, i: Decoded) -> None:
     """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor`` to global memory."""
     tensor, source = i.operands[:2]

@@ -9,7 +9,7 @@ from .forms import Decoded, form
 from .warp import Warp
 
 
-class Trap(EmulatorError):
+class TrapError(EmulatorError):
     """The kernel executed ``trap`` or ``brkpt``."""
 
     title = "trap"
@@ -17,7 +17,7 @@ class Trap(EmulatorError):
 
 def raise_trap(warp: Warp) -> None:
     """``trap``: end the launch with an error."""
-    raise Trap("the kernel executed a trap", details={"warp": warp.index})
+    raise TrapError("the kernel executed a trap", details={"warp": warp.index})
 
 
 @form("bra", "uni?", "L", flow="branch")

@@ -190,8 +190,8 @@ def cp_async(g: BlockCompiler, i: Decoded) -> None:
     sizes = g.array(rest[0], "u32") if rest else "None"
     g.place()
     g.effect(
-        f"{g.helper(copy_async)}(w, 'shared', {array_address(g, destination)}, {array_address(g, source)}, {size.value}, "
-        f"{sizes}, {g.mask()})"
+        f"{g.helper(copy_async)}(w, 'shared', {array_address(g, destination)}, {array_address(g, source)}, "
+        f"{size.value}, {sizes}, {g.mask()})"
     )
 
 

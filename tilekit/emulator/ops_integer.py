@@ -210,10 +210,7 @@ def _shift(g: BlockCompiler, i: Decoded, sign: str, helper: str) -> None:
     bits = representation(kind)[1]
     if g.results_uniform():
         amount = g.scalar(count, "u32")
-        if not amount.isdigit():
-            amount = f"min({amount}, {bits})"
-        else:
-            amount = str(min(int(amount), bits))
+        amount = f"min({amount}, {bits})" if not amount.isdigit() else str(min(int(amount), bits))
         g.write(d, kind, f"({g.scalar(a, kind)} {sign} {amount}) & {mask_of(kind)}", scalar=True)
     elif isinstance(count, Immediate) and 0 <= count.value < bits:
         tag = representation(kind)[0]
@@ -419,7 +416,7 @@ def with_carry(warp: Warp, a: Array, b: Array, subtract: bool, carry_in: bool, c
     """Add or subtract with the condition code's carry."""
     carry = warp.carry.astype(a.dtype) if carry_in else a.dtype.type(0)
     if subtract:
-        total = a - b - carry
+        total: Array = a - b - carry
         out = (a < b) | ((a == b) & (carry != 0))
     else:
         partial = a + b

@@ -107,8 +107,8 @@ _TYPES = "f16|bf16|tf32|f64|e4m3|e5m2|s8|u8"
 
 @form(
     "mma",
-    f"sync aligned shape=m16n8k4|m16n8k8|m16n8k16|m16n8k32|m8n8k4|m8n8k16 rows=row columns=col kind=kind::f8f6f4? satfinite? "
-    f"dtype=f16|f32|f64|s32 atype={_TYPES} btype={_TYPES} ctype=f16|f32|f64|s32",
+    "sync aligned shape=m16n8k4|m16n8k8|m16n8k16|m16n8k32|m8n8k4|m8n8k16 rows=row columns=col kind=kind::f8f6f4? "
+    f"satfinite? dtype=f16|f32|f64|s32 atype={_TYPES} btype={_TYPES} ctype=f16|f32|f64|s32",
     "dv av av av",
     uniform=never,
 )

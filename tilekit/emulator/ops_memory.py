@@ -17,10 +17,11 @@ from .syntax import (
     VectorOperand,
 )
 
-CACHE = (
-    "level=ca|cg|cs|lu|cv? l1=L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate? "
+HINTS = (
+    "l1=L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate? "
     "l2=L2::evict_normal|L2::evict_first|L2::evict_last? hint=L2::cache_hint? prefetch=L2::64B|L2::128B|L2::256B?"
 )
+CACHE = f"level=ca|cg|cs|lu|cv? {HINTS}"
 SCOPE = "scope=cta|cluster|gpu|sys?"
 _TYPES = "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64"
 
@@ -69,6 +70,12 @@ def uniform_load(decoded: Decoded, uniform: Callable[[Operand], bool]) -> tuple[
     return all_sources(decoded, uniform)
 
 
+def strength(i: Decoded) -> str | None:
+    """Memory order of an access: None for a weak one; a volatile one counts as relaxed."""
+    written = i.get("order")
+    return None if written in ("", "weak") else {"volatile": "relaxed"}.get(written, written)
+
+
 def _parts(d: Operand) -> tuple[Operand, ...]:
     return d.items if isinstance(d, VectorOperand) else (d,)
 
@@ -87,8 +94,7 @@ def load(g: BlockCompiler, i: Decoded) -> None:
     width = TYPE_BYTES[i["type"]]
     parts = _parts(d)
     _check_vector(g, i, parts)
-    order = i.get("order") if i.get("order") != "weak" else ""
-    order = {"volatile": "relaxed"}.get(order, order)
+    order = strength(i)
     space = address_space(g, i, a)
     g.place()
     name = g.temporary()
@@ -156,8 +162,7 @@ def _write_lanes(g: BlockCompiler, part: Operand, kind: str, value: str) -> None
 
 @form(
     "st",
-    f"order=weak|relaxed|release|volatile? {SCOPE} space=$S? level=wb|cg|cs|wt? {CACHE.replace('level=ca|cg|cs|lu|cv? ', '')} "
-    f"vec=v2|v4|v8? type={_TYPES}",
+    f"order=weak|relaxed|release|volatile? {SCOPE} space=$S? level=wb|cg|cs|wt? {HINTS} vec=v2|v4|v8? type={_TYPES}",
     "[a] av a?",
 )
 def store(g: BlockCompiler, i: Decoded) -> None:
@@ -166,7 +171,7 @@ def store(g: BlockCompiler, i: Decoded) -> None:
     width = TYPE_BYTES[i["type"]]
     parts = _parts(source)
     _check_vector(g, i, parts)
-    order = {"volatile": "relaxed", "weak": ""}.get(i.get("order"), i.get("order"))
+    order = strength(i)
     space = address_space(g, i, a)
     g.place()
     if space == "local":

@@ -137,7 +137,7 @@ def elect(g: BlockCompiler, i: Decoded) -> None:
         g.write(p, "pred", f"{g.constant(ONE_LANE)}[{name}]")
 
 
-ONE_LANE = [LANES == lane for lane in range(32)]
+ONE_LANE = [lane == LANES for lane in range(32)]
 
 
 def leader(warp: Warp, members: int | Array) -> int:
@@ -230,7 +230,7 @@ def change_registers(warp: Warp, count: int, increase: bool) -> bool:
     if warp.fragment.mask is not None:
         raise ProtocolError("setmaxnreg needs all lanes of the warp together")
     held = warp.register_count or cta.launch.registers_per_thread
-    if increase and held > count or not increase and held < count:
+    if (increase and held > count) or (not increase and held < count):
         word = "inc" if increase else "dec"
         raise ProtocolError(
             f"setmaxnreg.{word} to {count} registers, but the warp has {held}",

@@ -70,8 +70,8 @@ def mma_async(g: BlockCompiler, i: Decoded) -> None:
         else (f"bool({g.helper(same_in_warp)}(w, {g.array(accumulate, 'pred')}))")
     )
     g.effect(
-        f"{g.helper(wgmma_queue.issue_wgmma)}(w, {g.constant(shape)}, {g.constant(rows)}, {g.constant(bits)}, {a_text}, "
-        f"{a_rows}, {_descriptor(g, b)}, {scale_d}, {g.mask()})"
+        f"{g.helper(wgmma_queue.issue_wgmma)}(w, {g.constant(shape)}, {g.constant(rows)}, {g.constant(bits)}, "
+        f"{a_text}, {a_rows}, {_descriptor(g, b)}, {scale_d}, {g.mask()})"
     )
 
 

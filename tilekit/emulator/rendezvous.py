@@ -137,7 +137,8 @@ def bar_reduce(warp: Warp, number: int, threads: int, predicate: Mask, aligned: 
         _complete_if_full(warp, barrier)
     if not _leave(warp, ticket):
         return None
-    return ticket.barrier.results[ticket.generation]
+    left: Rendezvous = ticket.barrier
+    return left.results[ticket.generation]
 
 
 def warp_exits(warp: Warp) -> None:

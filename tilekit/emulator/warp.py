@@ -61,12 +61,12 @@ class Fragment:
         "blocked",
         "children",
         "collected",
+        "expired",
         "join",
         "mask",
         "parent",
         "ticket",
         "timed_out",
-        "expired",
     )
 
     def __init__(self, block: int, mask: Mask | None, join: int = -1, parent: Fragment | None = None) -> None:

@@ -21,7 +21,9 @@ from .syntax import (
 )
 
 
-def split_webs(code: list[Decoded], flow: ControlFlow, registers: list[Register]) -> tuple[list[Decoded], list[Register]]:
+def split_webs(
+    code: list[Decoded], flow: ControlFlow, registers: list[Register]
+) -> tuple[list[Decoded], list[Register]]:
     """Instructions over renamed registers, and the list of those registers, numbered from 0."""
     return _Webs(code, flow, registers).renamed()
 
