@@ -8,27 +8,33 @@ It knows nothing of who wrote the text::
     report = module["kernel"].launch(grid=(2, 1, 1), block=(128, 1, 1), args=[a, np.int32(7)])
 """
 
-from .device import Buffer, Device, EncodedTensorMap
-from .errors import (
-    BarrierFault,
-    Deadlock,
-    EmulatorError,
-    LaunchError,
-    Livelock,
-    MemoryFault,
-    ProtocolError,
-    PtxSyntaxError,
-    RaceError,
-    StepBudgetExceeded,
-    UnsupportedInstruction,
-)
-from .findings import Finding
-from .forms import coverage
-from .kernel import Kernel
-from .module import Module
-from .ops_control import TrapError
-from .report import LaunchReport
-from .tensor_map import TensorMap
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .device import Buffer, Device, EncodedTensorMap
+    from .errors import (
+        BarrierFault,
+        Deadlock,
+        EmulatorError,
+        LaunchError,
+        Livelock,
+        MemoryFault,
+        ProtocolError,
+        PtxSyntaxError,
+        RaceError,
+        StepBudgetExceeded,
+        UnsupportedInstruction,
+    )
+    from .findings import Finding
+    from .forms import coverage
+    from .kernel import Kernel
+    from .module import Module
+    from .ops_control import Trap
+    from .report import LaunchReport
+    from .tensor_map import TensorMap
 
 __all__ = [
     "BarrierFault",
@@ -49,7 +55,27 @@ __all__ = [
     "RaceError",
     "StepBudgetExceeded",
     "TensorMap",
-    "TrapError",
+    "Trap",
     "UnsupportedInstruction",
     "coverage",
 ]
+
+_HOMES = {
+    "device": ("Buffer", "Device", "EncodedTensorMap"),
+    "findings": ("Finding",),
+    "forms": ("coverage",),
+    "kernel": ("Kernel",),
+    "module": ("Module",),
+    "ops_control": ("Trap",),
+    "report": ("LaunchReport",),
+    "tensor_map": ("TensorMap",),
+}
+"""Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map and nothing else."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'tilekit.emulator' has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names), "errors")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return value
