@@ -1,0 +1,114 @@
+"""The documentation says what is so: every snippet runs and prints what the page shows, every link leads somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pages import PAGES, ROOT, Block, blocks, require_same
+from tilekit.bench import machine
+from tilekit.cli.app import app
+from tilekit.kernels.registry import families
+from tilekit.runtime import driver
+from tilekit.targets import TARGETS
+
+WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+
+
+def _needs_gpu(block: Block) -> bool:
+    return re.search(r"^import (torch|cupy)$", block.text, re.MULTILINE) is not None
+
+
+def _quotes_a_file(block: Block) -> bool:
+    """Whether a block shows a part of the examples or of the sources; other tests compare it with the file."""
+    return block.text.startswith(("def compose", "# tilekit/"))
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each page's Python, run from top to bottom in one namespace, prints what the page shows."""
+    monkeypatch.chdir(ROOT)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for block in blocks(page, "python"):
+        if ">>>" in block.text:
+            example = doctest.DocTestParser().get_doctest(block.text, namespace, str(block), str(page), block.line)
+            output = io.StringIO()
+            doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=output.write, clear_globs=False)
+            assert not output.getvalue(), output.getvalue()
+            continue
+        if _quotes_a_file(block) or _needs_gpu(block):
+            continue
+        code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+        if block.output is not None:
+            require_same(block.output, printed.getvalue(), block)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_readme_blocks_for_gpu_arrays_run(library: str):
+    """The README's torch and CuPy snippets run on a GPU."""
+    pytest.importorskip(library)
+    (block,) = [b for b in blocks(ROOT / "README.md", "python") if f"import {library}\n" in b.text]
+    exec(compile(block.text, str(block), "exec"), {})
+
+
+def test_readme_shows_the_composed_kernel():
+    """The kernel in the README is the one in the example, character by character."""
+    (block,) = [b for b in blocks(ROOT / "README.md", "python") if b.text.startswith("def compose")]
+    assert block.text in (ROOT / "examples" / "compose_matmul.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_print_what_is_shown(page: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each `$ tilekit ...` of a page prints what the page shows, on a machine without a GPU."""
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(machine, "find_machine", lambda: None)
+    monkeypatch.setattr(driver, "why_unavailable", lambda: "no NVIDIA driver on this machine: none")
+    for block in blocks(page, "console"):
+        for command, shown in re.findall(r"^\$ tilekit (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+            result = CliRunner().invoke(app, command.split())
+            assert result.exit_code == 0, result.output
+            require_same(shown, result.output, block)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path):
+    """Every relative link of a page names a file of the repository."""
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text("utf-8"))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_readme_lists_families_and_targets():
+    """The README's tables have a row for every family and every target that exists, and the two commands it promises."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    for family in families().values():
+        assert re.search(rf"^\| `{family.name}` \|.*\|.*`{'`, `'.join(family.targets)}` \|$", text, re.MULTILINE)
+    for target in TARGETS:
+        assert re.search(rf"^\| `{target}` \|.*kernels built", text, re.MULTILINE)
+    assert "pip install . && tilekit run matmul\n" in text
+    assert "pip install '.[test]' && pytest\n" in text
+
+
+def test_pages_speak_of_the_project_alone():
+    """No page names a path of some machine."""
+    for page in PAGES:
+        assert not re.search(r"/(work|home|tmp|root|Users)/", page.read_text("utf-8")), page
+
+
+def test_examples_are_part_of_the_tests():
+    """Every example is run by the tests of this folder."""
+    tested = (Path(__file__).parent / "test_examples.py").read_text("utf-8")
+    for example in (ROOT / "examples").glob("*.py"):
+        assert example.name in tested
