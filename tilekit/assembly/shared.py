@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilekit.assembly.errors import TraceError
+
+BASE_ALIGNMENT = 1024
+"""Alignment of the first byte: that of the 128-byte swizzle's atom, 8 rows of 128 bytes."""
+
+KINDS = ("mbarrier", "tile", "scratch")
+
 
 @dataclass(frozen=True)
 class SharedArray:
@@ -55,7 +62,31 @@ class SharedMemory:
         wait: tuple[str, ...] = (),
         arrivals: int = 0,
     ) -> SharedArray:
-        """Reserve `count` elements of `size` bytes, each aligned to `alignment` bytes."""
+        """Reserve `count` elements of `size` bytes, each aligned to `alignment` bytes.
+
+        Raises
+        ------
+        TraceError
+            ``TK-SHARED-001``: a name twice, nothing to reserve, an unknown kind, or an alignment that is no power of
+            two up to `BASE_ALIGNMENT`.
+        """
+        if any(array.name == name for array in self.arrays):
+            raise TraceError(f"shared array {name!r} is declared twice", code="TK-SHARED-001")
+        if size < 1 or count < 1:
+            raise TraceError(
+                f"shared array {name!r}: size={size}, count={count}; both are at least 1", code="TK-SHARED-001"
+            )
+        if alignment not in (1 << bit for bit in range(BASE_ALIGNMENT.bit_length())):
+            nearest = min(BASE_ALIGNMENT, 1 << max(alignment - 1, 0).bit_length())
+            raise TraceError(
+                f"shared array {name!r}: alignment={alignment} is no power of two up to {BASE_ALIGNMENT}; nearest: "
+                f"{nearest}",
+                code="TK-SHARED-001",
+            )
+        if kind not in KINDS:
+            raise TraceError(
+                f"shared array {name!r}: kind={kind!r} is none of {', '.join(KINDS)}", code="TK-SHARED-001"
+            )
         offset = -(-self.size // alignment) * alignment
         stride = size if count == 1 else -(-size // alignment) * alignment
         array = SharedArray(name, kind, offset, stride, count, arrive, wait, arrivals)

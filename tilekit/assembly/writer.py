@@ -21,7 +21,7 @@ from tilekit.assembly.literals import literal
 from tilekit.assembly.names import Names
 from tilekit.assembly.provenance import Origin, origin
 from tilekit.assembly.scope import Line, Scope
-from tilekit.assembly.shared import SharedMemory
+from tilekit.assembly.shared import BASE_ALIGNMENT, SharedMemory
 from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 
@@ -319,7 +319,7 @@ class Writer:
             f".target {self.target}",
             ".address_size 64",
             "",
-            f".extern .shared .align 1024 .b8 {_SHARED_SYMBOL}[];",
+            f".extern .shared .align {BASE_ALIGNMENT} .b8 {_SHARED_SYMBOL}[];",
             "",
             f".visible .entry {self.name}(",
             parameters,

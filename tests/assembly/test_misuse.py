@@ -1,0 +1,342 @@
+"""What cannot be traced is refused where it is written, with what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tilekit.assembly.errors import FragmentError, TraceError
+from tilekit.assembly.types import B16, B32, DSMEM, F32, GMEM, PRED, SMEM, U32, U64
+from tilekit.assembly.values import RegisterTile
+from tilekit.assembly.writer import Role, Writer
+from tilekit.errors import TilekitError
+
+LOAD = Role("load", range(4), frozenset({"load", "sync", "wait"}))
+MMA = Role("mma", range(4, 8), frozenset({"mma", "wait"}))
+
+
+@pytest.fixture
+def w() -> Writer:
+    """A writer for a Hopper kernel of 256 threads."""
+    return Writer("misused", target="sm_90a", threads=256)
+
+
+@contextmanager
+def refused(kind: type[TilekitError], code: str, *words: str) -> Iterator[None]:
+    """Expect an error of this kind and code whose message has all of `words`."""
+    with pytest.raises(kind) as caught:
+        yield
+    assert caught.value.code == code
+    for word in words:
+        assert word in str(caught.value)
+
+
+# -- Python control flow on device values ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p, x: 1 if p else 2,
+        lambda p, x: p and x,
+        lambda p, x: p or x,
+        lambda p, x: not p,
+        lambda p, x: 0 <= x < 4,
+        lambda p, x: x in (1, 2),
+        lambda p, x: max(x, 3),
+        lambda p, x: bool(x),
+    ],
+    ids=["if", "and", "or", "not", "chained", "in", "max", "bool"],
+)
+def test_device_values_have_no_truth(w: Writer, use: Callable[..., object]) -> None:
+    """A Python condition on a device value says to write `w.when`, `&` or `w.select`."""
+    x = w.constant(U32, 5)
+    with refused(TraceError, "TK-TRACE-002", "w.when(condition)", "a & b", "w.select"):
+        use(x < 7, x)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda x: range(x), lambda x: [1, 2][x], lambda x: int(x), lambda x: list(x), lambda x: sum(x)],
+    ids=["range", "index", "int", "list", "sum"],
+)
+def test_device_values_are_no_integers(w: Writer, use: Callable[..., object]) -> None:
+    """Python's `range`, indexing and iteration on a device value say to write `w.range`."""
+    with refused(TraceError, "TK-TRACE-003", "w.range(count)"):
+        use(w.constant(U32, 5))
+
+
+def test_when_needs_a_predicate(w: Writer) -> None:
+    """A build-time condition belongs into a Python `if`, and a number is no condition."""
+    for condition in (True, w.constant(U32, 1)):
+        with refused(TraceError, "TK-TRACE-006", "Python `if`"), w.when(condition):  # type: ignore[arg-type]
+            pass
+
+
+# -- leaving early -----------------------------------------------------------------------------------------------------
+
+
+def test_break_out_of_a_loop_is_reported_at_the_end(w: Writer) -> None:
+    """The text of a kernel with a loop left by `break` is refused; the message points at the loop's line."""
+    for _ in w.range(4, name="step"):
+        break
+    with refused(TraceError, "TK-TRACE-007", "device loop over 'step'", f"{__name__}.py:", "w.when"):
+        w.text()
+
+
+def test_the_loop_that_was_left_is_named_not_the_one_around_it(w: Writer) -> None:
+    """With two loops of one name, the inner one's line is reported, when the outer one closes."""
+
+    def trace() -> None:
+        for _ in w.range(4):
+            for _ in w.range(8):
+                break
+
+    first = trace.__code__.co_firstlineno
+    with refused(TraceError, "TK-TRACE-007", f":{first + 2} ("):
+        trace()
+
+
+def test_break_in_a_role_is_reported_when_the_role_closes(w: Writer) -> None:
+    """A loop left inside a role does not leak into the next role."""
+    warp = w.ptx.special.warp_index()
+    with refused(TraceError, "TK-TRACE-007", "device loop over 'k'"), w.role(LOAD, warp):
+        for k in w.range(4, name="k"):
+            with w.when(k == 2):
+                break
+
+
+def test_a_swallowed_exception_is_reported(w: Writer) -> None:
+    """An exception that left a branch and was caught outside does not pass unseen."""
+    with pytest.raises(ZeroDivisionError), w.when(w.constant(U32, 1) == 1):
+        raise ZeroDivisionError
+    with refused(TraceError, "TK-TRACE-007", "branch"):
+        w.text()
+
+
+# -- types -------------------------------------------------------------------------------------------------------------
+
+
+def test_arithmetic_that_a_type_lacks(w: Writer) -> None:
+    """A tensor map has no sum, an f32 no bits, a predicate no order."""
+    uses: list[Callable[[], object]] = [
+        lambda: w.tensor_map("m") + 1,
+        lambda: w.constant(F32, 1.0) & 1,
+        lambda: w.constant(F32, 1.0) // 2,
+        lambda: w.constant(F32, 1.0) % 2,
+        lambda: w.constant(F32, 1.0) >> 2,
+        lambda: ~w.constant(F32, 1.0),
+        lambda: (w.constant(U32, 1) == 1) == (w.constant(U32, 1) == 2),
+        lambda: (w.constant(U32, 1) == 1) << 2,
+        lambda: w.constant(B32, 1) < 2,
+        lambda: w.constant(U32, 1) == "one",
+    ]
+    for use in uses:
+        with refused(TraceError, "TK-TRACE-004"):
+            use()
+
+
+def test_operands_of_another_class(w: Writer) -> None:
+    """Registers of different width or class do not mix, and a fraction is no integer."""
+    small, wide, real = w.constant(U32, 1), w.constant(U64, 1), w.constant(F32, 1)
+    uses: list[Callable[[], object]] = [
+        lambda: small + wide,
+        lambda: small + real,
+        lambda: small * 0.5,
+        lambda: wide < small,
+        lambda: w.select(small == 1, wide, small),
+        lambda: w.select(small, 1, 2),
+        lambda: w.widen_multiply(wide, 2),
+        lambda: small.assign(real),
+        lambda: small << wide,
+    ]
+    for use in uses:
+        with refused(TraceError, "TK-TRACE-005"):
+            use()
+
+
+def test_retyping_keeps_the_width(w: Writer) -> None:
+    """A register is seen as another type of its width only."""
+    assert w.constant(U32, 1).retyped(SMEM).type is SMEM
+    with refused(TraceError, "TK-TRACE-001", "32 bits", "64", "widen_multiply"):
+        w.constant(U32, 1).retyped(GMEM)
+
+
+def test_names_of_parameters_and_targets(w: Writer) -> None:
+    """A parameter is declared once, and the target is one the writer knows."""
+    w.parameter("rows", U32)
+    with refused(TraceError, "TK-TRACE-009", "'rows'"):
+        w.tensor_map("rows")
+    with refused(TraceError, "TK-TRACE-008", "sm_90a", "sm_91"):
+        Writer("k", target="sm_91", threads=32)
+
+
+# -- calls of fragments ------------------------------------------------------------------------------------------------
+
+
+def test_unknown_fragments(w: Writer) -> None:
+    """A misspelt file or fragment lists what there is."""
+    with pytest.raises(AttributeError, match=r"'mbarier'.*mbarrier"):
+        w.ptx.mbarier.init()
+    with pytest.raises(AttributeError, match=r"'innit'.*init"):
+        w.ptx.mbarrier.innit()
+
+
+def test_missing_and_unknown_operands(w: Writer) -> None:
+    """The message names the fragment, its file and line, what it takes, what is missing and what is unknown."""
+    with refused(FragmentError, "TK-FRAG-002", "init", "mbarrier.ptx:", "missing: count", "unknown: cnt"):
+        w.ptx.mbarrier.init(bar=w.shared_base, cnt=1)
+
+
+def test_wrong_operand_types(w: Writer) -> None:
+    """An address of another space, a register of another width and a list of another length name operand and value."""
+    bar, far = w.shared_base, w.new(DSMEM, "far", uniform=True)
+    with refused(FragmentError, "TK-FRAG-002", "operand bar is smem", "<dsmem far>"):
+        w.ptx.mbarrier.init(bar=far, count=1)
+    with refused(FragmentError, "TK-FRAG-002", "operand bar is smem", "given 64"):
+        w.ptx.mbarrier.init(bar=64, count=1)
+    with refused(FragmentError, "TK-FRAG-002", "operand count is u32", "b16"):
+        w.ptx.mbarrier.init(bar=bar, count=w.constant(B16, 1))
+    with refused(FragmentError, "TK-FRAG-002", "operand count is u32", "True"):
+        w.ptx.mbarrier.init(bar=bar, count=True)
+    with refused(FragmentError, "TK-FRAG-002", "operand values is b32[4]", "3 x b32"):
+        w.ptx.stmatrix.store_x4(address=bar, values=w.tile(B32, 3, "packed"))
+    with refused(FragmentError, "TK-FRAG-002", "operand values is b32[4]", "<b16"):
+        w.ptx.stmatrix.store_x4(address=bar, values=RegisterTile([w.constant(B16, 0)] * 4))
+    with refused(FragmentError, "TK-FRAG-002", "operand values is b32[4]"):
+        w.ptx.stmatrix.store_x4(address=bar, values=w.constant(B32, 0))
+
+
+def test_a_fraction_for_an_integer_operand(w: Writer) -> None:
+    """A Python float stands for f32 operands only."""
+    with refused(TraceError, "TK-TRACE-005", "2.5", "nearest: 2"):
+        w.ptx.mbarrier.init(bar=w.shared_base, count=2.5)
+    w.ptx.elementwise.relu(x=2.5)
+
+
+@pytest.mark.parametrize(
+    ("count", "nearest"), [(20, "24"), (25, "24"), (31, "32"), (257, "256"), (40.0, "40"), ("40", "24"), (None, "24")]
+)
+def test_illegal_immediates(w: Writer, count: object, nearest: str) -> None:
+    """A build-time operand outside its rule names the rule and the nearest legal value."""
+    with refused(FragmentError, "TK-FRAG-002", f"count={count!r}", "24..256 step 8", f"nearest: {nearest}"):
+        w.ptx.warp.release_registers(count=count)
+
+
+def test_illegal_words(w: Writer) -> None:
+    """A word outside the list names the list and the nearest."""
+    acc, desc = w.tile(F32, 4, "acc"), w.ptx.wgmma.descriptor(low=0, high=0)
+    with refused(FragmentError, "TK-FRAG-002", "type='bf61'", "bf16|f16", "nearest: bf16"):
+        w.ptx.wgmma.mma_16bit(acc=acc, a=desc, b=desc, accumulate=True, n=8, type="bf61", a_mn_major=0, b_mn_major=0)
+
+
+def test_a_guard_must_be_a_register(w: Writer) -> None:
+    """`@${valid}` takes no constant, unlike a predicate that an instruction reads as an operand."""
+    address = w.constant(U64, 0).retyped(GMEM)
+    with refused(FragmentError, "TK-FRAG-002", "operand valid", "guards an instruction", "Python `if`", "True"):
+        w.ptx.memory.store_global_f32(address=address, value=0.0, valid=True)
+    w.ptx.memory.store_global_f32(address=address, value=0.0, valid=w.constant(PRED, True))
+
+
+@pytest.mark.parametrize(("target", "runs"), [("sm_90a", True), ("sm_90", False), ("sm_100a", False), ("sm_80", False)])
+def test_fragments_of_another_chip(target: str, runs: bool) -> None:
+    """wgmma exists on sm_90a alone: neither before nor after."""
+    w = Writer("k", target=target, threads=128)
+    if runs:
+        w.ptx.wgmma.fence()
+    else:
+        with refused(FragmentError, "TK-FRAG-003", "fence", "sm_90a", target):
+            w.ptx.wgmma.fence()
+
+
+# -- divergence --------------------------------------------------------------------------------------------------------
+
+
+def test_aligned_fragments_need_whole_warps(w: Writer) -> None:
+    """Under a condition or in a loop that lanes may see differently, an aligned fragment is refused."""
+    thread = w.ptx.special.thread_index()
+    with refused(FragmentError, "TK-FRAG-004", "fence", "diverged"), w.when(thread < 3):
+        w.ptx.wgmma.fence()
+    w = Writer("k", target="sm_90a", threads=128)
+    with refused(FragmentError, "TK-FRAG-004"):
+        for _ in w.range(w.ptx.special.thread_index()):
+            w.ptx.wgmma.fence()
+
+
+def test_uniform_conditions_do_not_diverge(w: Writer) -> None:
+    """Parameters, warp indices, constants, and what is computed from them, are uniform."""
+    n = w.parameter("n", U32)
+    warp = w.ptx.special.warp_index()
+    with w.when((warp < 4) & (w.select(n > 2, n, 7) != 7)):
+        for _ in w.range(n * 2, start=warp, step=3):
+            w.ptx.wgmma.fence()
+    assert not w.divergent
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda w, lane: w.select(w.constant(U32, 1) == 1, lane, 0),
+        lambda w, lane: w.select(lane == 1, 5, 6),
+        lambda w, lane: w.minimum(w.constant(U32, 9), lane),
+        lambda w, lane: w.constant(U32, 9) + lane,
+        lambda w, lane: w.constant(U32, lane),
+        lambda w, lane: w.variable(U32, lane, "v"),
+        lambda w, lane: w.ptx.cluster.map_address(address=w.shared_base, rank=lane).retyped(U32),
+        lambda w, lane: w.widen_multiply(w.constant(U32, 9), lane),
+    ],
+    ids=["choice", "condition", "minimum", "sum", "constant", "variable", "fragment", "product"],
+)
+def test_divergence_spreads(w: Writer, make: Callable[..., object]) -> None:
+    """What depends on a lane's number, in any operand, is not uniform."""
+    assert not make(w, w.ptx.special.lane_index()).uniform  # type: ignore[attr-defined]
+
+
+def test_assignment_under_divergence_is_not_uniform(w: Writer) -> None:
+    """A register set in some lanes only differs from lane to lane afterwards, although the value was uniform."""
+    flag = w.variable(U32, 0, "flag")
+    assert flag.uniform
+    with w.when(w.ptx.special.lane_index() == 0):
+        flag.assign(1)
+    with refused(FragmentError, "TK-FRAG-004"), w.when(flag == 1):
+        w.ptx.wgmma.fence()
+
+
+# -- roles -------------------------------------------------------------------------------------------------------------
+
+
+def test_roles_use_only_what_they_may(w: Writer) -> None:
+    """A matrix instruction in the load role, and a copy in the mma role, name fragment, kind and role."""
+    warp = w.ptx.special.warp_index()
+    with w.role(LOAD, warp):
+        with refused(
+            FragmentError, "TK-ROLE-001", "fence", "'mma'", "role 'load'", "control, load, scalar, sync, wait"
+        ):
+            w.ptx.wgmma.fence()
+        w.ptx.mbarrier.fence_init()
+        w.ptx.barrier.warp_sync()
+    with w.role(MMA, warp):
+        with refused(FragmentError, "TK-ROLE-001", "fence_init", "'sync'", "role 'mma'"):
+            w.ptx.mbarrier.fence_init()
+        w.ptx.wgmma.fence()
+    w.ptx.mbarrier.fence_init()
+
+
+def test_roles_are_disjoint(w: Writer) -> None:
+    """Two roles may neither nest nor share a warp."""
+    warp = w.ptx.special.warp_index()
+    with w.role(LOAD, warp), refused(TraceError, "TK-ROLE-002", "'mma'", "inside role 'load'"), w.role(MMA, warp):
+        pass
+    other = Role("other", range(3, 5), frozenset())
+    with refused(TraceError, "TK-ROLE-002", "'load' and 'other'"), w.role(other, warp):
+        pass
+
+
+def test_messages_are_sentences_with_a_code(w: Writer) -> None:
+    """Every error prints its stable code, once, at the end."""
+    with pytest.raises(TraceError) as caught:
+        w.constant(U32, 1.5)
+    assert re.fullmatch(r"[^\[]+ \[TK-TRACE-005\]", str(caught.value))
