@@ -147,16 +147,20 @@ def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
     if batch_pitch % TMA_ALIGNMENT:
         reasons.append(f"its matrices are {batch_pitch} bytes apart")
     choices: tuple[tuple[Major, int, int], ...] = (("k", k_axis, mn_axis), ("mn", mn_axis, k_axis))
+    pitches = []
     for major, inner, outer in choices:
         contiguous = view.strides[inner] == 1 or view.shape[inner] <= 1
         pitch = view.strides[outer] * size if view.shape[outer] > 1 else _rounded(view.shape[inner] * size)
         if major == "mn" and size == 1 and view.strides[k_axis] == 1:
             continue  # a k-major fp8 operand with one column is also mn-major; only the former can be multiplied
-        if contiguous and pitch % TMA_ALIGNMENT == 0 and pitch >= 0 and not reasons:
+        if not contiguous:
+            continue
+        if pitch % TMA_ALIGNMENT or pitch < 0:
+            pitches.append(f"its rows are {pitch} bytes apart")
+        elif not reasons:
             batches = view.shape[0] if len(view.shape) == 3 else 1
             return Matrix(name, view.dtype, (view.shape[inner], view.shape[outer]), pitch, batch_pitch, batches, major)
-        if contiguous and pitch % TMA_ALIGNMENT:
-            reasons.append(f"its rows are {pitch} bytes apart")
+    reasons += pitches
     if not reasons:
         reasons.append(f"neither of its last two dimensions is contiguous (strides {view.strides} in elements)")
     unit = TMA_ALIGNMENT // size
