@@ -24,6 +24,7 @@ from .memory import (
 )
 
 if TYPE_CHECKING:
+    from .shadow import Changes
     from .warp import Warp
 
 Array = npt.NDArray[Any]
@@ -153,7 +154,7 @@ def load_lanes(
         if offset + 32 * size > memory.size:
             resolve(warp, space, values[-1], size, "load")
         if memory.shadow is not None:
-            _tell_span(warp, memory, offset, 32 * size, False, order)
+            _tell_span(warp, memory, offset, 32 * size, order)
         start = offset >> _SHIFT[width]
         chunk = memory.views[width][start : start + 32 * count]
         result = chunk.copy() if count == 1 else np.ascontiguousarray(chunk.reshape(32, count).T)
@@ -162,7 +163,7 @@ def load_lanes(
         if offsets is None:
             return _load_scattered(warp, space, addresses, width, count, mask, order)
         if memory.shadow is not None:
-            _tell_lanes(warp, memory, offsets, size, False, order)
+            _tell_lanes(warp, memory, offsets, size, order)
         index = offsets >> _SHIFT[width]
         view = memory.views[width]
         found = view.take(index) if count == 1 else view.take(index + np.arange(count)[:, None])
@@ -203,18 +204,47 @@ def _load_scattered(
     return result[0] if count == 1 else result
 
 
-def _tell_span(warp: Warp, memory: Allocation, offset: int, size: int, write: bool, order: Order | None) -> None:
-    start = memory.shadow.base + offset
-    instruction = warp.program.instruction(warp.at)
-    memory.shadow.span(warp.agent, start, start + size, write=write, atomic=bool(order), instruction=instruction)
+def _tell_span(
+    warp: Warp, memory: Allocation, offset: int, size: int, order: Order | None, changes: Changes | None = None
+) -> None:
+    """Tell the race check of contiguous lanes: a store gives ``changes``, a load none."""
+    memory.shadow.span(
+        warp.agent,
+        memory.shadow.base + offset,
+        memory.shadow.base + offset + size,
+        write=changes is not None,
+        atomic=bool(order),
+        instruction=warp.program.instruction(warp.at),
+        changes=changes,
+    )
 
 
 def _tell_lanes(
-    warp: Warp, memory: Allocation, offsets: npt.NDArray[np.int64], size: int, write: bool, order: Order | None
+    warp: Warp,
+    memory: Allocation,
+    offsets: npt.NDArray[np.int64],
+    size: int,
+    order: Order | None,
+    changes: Changes | None = None,
 ) -> None:
-    instruction = warp.program.instruction(warp.at)
-    addresses = offsets + memory.shadow.base
-    memory.shadow.lanes(warp.agent, addresses, size, write=write, atomic=bool(order), instruction=instruction)
+    """Tell the race check of scattered lanes: a store gives ``changes``, a load none."""
+    memory.shadow.lanes(
+        warp.agent,
+        offsets + memory.shadow.base,
+        size,
+        write=changes is not None,
+        atomic=bool(order),
+        instruction=warp.program.instruction(warp.at),
+        changes=changes,
+    )
+
+
+def _changed(memory: Allocation, offsets: Any, values: Any, width: int) -> npt.NDArray[np.int64]:
+    """Addresses of the elements that a store is about to change; each lane stores ``values`` from its offset on."""
+    places = np.asarray(offsets, np.int64)[:, None] // width + np.arange(len(values))
+    differs = memory.views[width][places] != np.stack([np.atleast_1d(value) for value in values], 1)
+    changed: npt.NDArray[np.int64] = places[differs] * width + memory.shadow.base
+    return changed
 
 
 def _before_store(warp: Warp, memory: Allocation, low: int, high: int) -> None:
@@ -238,7 +268,7 @@ def store_uniform(
         raise misaligned(address, size, "store")
     _before_store(warp, memory, offset, offset + size)
     if memory.shadow is not None:
-        _tell_span(warp, memory, offset, size, True, order)
+        _tell_span(warp, memory, offset, size, order, lambda: _changed(memory, [offset], values, width))
     first = offset >> _SHIFT[width]
     view = memory.views[width]
     for index, value in enumerate(values):
@@ -274,7 +304,8 @@ def store_lanes(
             resolve(warp, space, where[-1], size, "store")
         _before_store(warp, memory, offset, offset + 32 * size)
         if memory.shadow is not None:
-            _tell_span(warp, memory, offset, 32 * size, True, order)
+            every = range(offset, offset + 32 * size, size)
+            _tell_span(warp, memory, offset, 32 * size, order, lambda: _changed(memory, every, values, width))
         start = offset >> _SHIFT[width]
         if count == 1:
             view[start : start + 32] = values[0]
@@ -288,11 +319,12 @@ def store_lanes(
             _store_scattered(warp, space, addresses, values, width, mask, order)
             return
         _before_store(warp, memory, int(offsets.min()), int(offsets.max()) + size)
+        active = values if mask is None else tuple(value[mask] for value in values)
         if memory.shadow is not None:
-            _tell_lanes(warp, memory, offsets, size, True, order)
+            _tell_lanes(warp, memory, offsets, size, order, lambda: _changed(memory, offsets, active, width))
         index_array = offsets >> _SHIFT[width]
-        for index, value in enumerate(values):
-            view[index_array + index] = value if mask is None else value[mask]
+        for index, value in enumerate(active):
+            view[index_array + index] = value
     if order:
         for address in where:
             tell_strong(warp, space, address, order, False, True)

@@ -41,6 +41,11 @@ def narrow(values: Array, kind: str) -> Array:
     return patterns if kind == "bf16" else patterns.view(np.uint32)
 
 
+def halves(pattern: Array) -> Array:
+    """The two f32 of each 64-bit pattern, the lower first."""
+    return np.ascontiguousarray(pattern).view(np.float32)
+
+
 def flush(values: Array) -> Array:
     """Subnormal float32 values become zeros of their sign (``.ftz``)."""
     return np.where(np.abs(values) < _SMALLEST_NORMAL, np.copysign(np.float32(0), values), values)

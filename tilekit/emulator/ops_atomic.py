@@ -103,7 +103,7 @@ def combine(operation: str, kind: str, old: Any, value: Any) -> Any:
     """The new pattern of one location."""
     if operation == "exch":
         return value
-    if kind[0] in "ubs":
+    if kind[0] in "ubs" and kind[1:].isdigit():
         return _combine_integers(operation, kind, int(old), int(value))
     if kind.endswith("x2"):
         single = kind[:-2]

@@ -12,6 +12,7 @@ from .ops_integer import mask_of, set_results
 from .syntax import Operand
 
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+_COMPARISONS = "compare=eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
@@ -72,6 +73,31 @@ def multiply_add(g: BlockCompiler, i: Decoded) -> None:
     else:
         text = f"({a}.astype(float64) * {b} + {c})"
     result(g, i, kind, text)
+
+
+@form("add sub mul", "rnd=rn|rz|rm|rp? ftz? type=f32x2", "d a b", uniform=never)
+@form("fma", "rnd=rn|rz|rm|rp ftz? type=f32x2", "d a b c", uniform=never)
+def packed(g: BlockCompiler, i: Decoded) -> None:
+    """``add``, ``sub``, ``mul`` and ``fma`` of two f32 in a 64-bit register."""
+    if g.program.module.chip.number < 100:
+        raise g.fail(f"{i.form.opcode}.f32x2 needs sm_100 or later")
+    parts = [f"{g.helper(floating.halves)}({g.array(x, 'b64')})" for x in i.operands[1:]]
+    if i.has("ftz"):
+        parts = [f"{g.helper(floating.flush)}({part})" for part in parts]
+    rounding = i.get("rnd", "rn")
+    if i.form.opcode == "fma":
+        text = f"{parts[0]}.astype(float64) * {parts[1]} + {parts[2]}"
+    else:
+        sign = {"add": "+", "sub": "-", "mul": "*"}[i.form.opcode]
+        wide = "" if rounding == "rn" else ".astype(float64)"
+        text = f"{parts[0]}{wide} {sign} {parts[1]}"
+    if rounding != "rn":
+        text = f"{g.helper(floating.rounded)}({text}, {rounding!r})"
+    elif i.form.opcode == "fma":
+        text = f"({text}).astype(float32)"
+    if i.has("ftz"):
+        text = f"{g.helper(floating.flush)}({text})"
+    g.write(i.operands[0], "b64", f"({text}).view(uint64)")
 
 
 @form("div", "mode=approx|full|rn|rz|rm|rp ftz? type=f32|f64", "d a b", uniform=never)
@@ -180,6 +206,32 @@ def set_value(g: BlockCompiler, i: Decoded) -> None:
         g.write(i.operands[0], "f32", f"where({test}, float32(1), float32(0))")
     else:
         g.write(i.operands[0], "b32", f"where({test}, uint32(0xffffffff), uint32(0))")
+
+
+@form(
+    "set",
+    f"{_COMPARISONS} bool=and|or|xor? ftz? dtype=f16|bf16|u16|s16|u32|s32 type=f16|bf16",
+    "d a b c?",
+    uniform=never,
+)
+@form("set", f"{_COMPARISONS} ftz? dtype=f16x2|bf16x2|u32|s32 type=f16x2|bf16x2", "d a b", uniform=never)
+def set_halves(g: BlockCompiler, i: Decoded) -> None:
+    """``set`` on 16-bit floating point, one or two a register."""
+    kind, to = i["type"], i["dtype"]
+    a, b = (value(g, x, kind) for x in i.operands[1:3])
+    test = comparison(i["compare"], a, b)
+    if len(i.operands) > 3:
+        sign = {"and": "&", "or": "|", "xor": "^"}[i["bool"]]
+        test = f"({test} {sign} {g.array(i.operands[3], 'pred')})"
+    two = kind.endswith("x2")
+    if to in _HALVES:
+        one = {"f16": 0x3C00, "bf16": 0x3F80}[to.removesuffix("x2")]
+        text = f"where({test}, uint16({one}), uint16(0))"
+        g.write(i.operands[0], "b32" if two else "b16", f"{text}.view(uint32)" if two else text)
+    else:
+        bits = 16 if two else int(to[1:])
+        text = f"where({test}, uint{bits}({(1 << bits) - 1}), uint{bits}(0))"
+        g.write(i.operands[0], f"b{to[1:]}", f"{text}.view(uint32)" if two else text)
 
 
 @form("testp", "test=finite|infinite|number|notanumber|normal|subnormal type=f32|f64", "d a", uniform=never)

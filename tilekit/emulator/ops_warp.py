@@ -170,10 +170,18 @@ def match_lanes(warp: Warp, every: bool, values: Array, members: int | Array) ->
 
 @form("redux", "sync op=add|min|max type=u32|s32", "d a a", uniform=always)
 @form("redux", "sync op=and|or|xor type=b32", "d a a", uniform=always)
+@form("redux", "sync op=min|max abs? nan=NaN? type=f32", "d a a", uniform=always)
 def reduce(g: BlockCompiler, i: Decoded) -> None:
     """``redux``."""
-    call = g.helper(reduce_lanes)
     value = g.array(i.operands[1], i["type"])
+    if i["type"] == "f32":
+        if g.program.module.chip.number < 100:
+            raise g.fail("redux on floating point needs sm_100a or later")
+        flags = f"{i['op']!r}, {i.has('abs')}, {i.has('nan')}"
+        call = f"{g.helper(reduce_floats)}(w, {flags}, {value}, {_members(g, i, 2)})"
+        g.write(i.operands[0], "u32" if g.results_uniform() else "f32", call, scalar=True)
+        return
+    call = g.helper(reduce_lanes)
     g.write(i.operands[0], "u32", f"{call}(w, {i['op']!r}, {value}, {_members(g, i, 2)})", scalar=True)
 
 
@@ -191,6 +199,15 @@ def reduce_lanes(warp: Warp, operation: str, values: Array, members: int | Array
     if operation == "add":
         return int(chosen.astype(np.int64).sum()) & 0xFFFFFFFF
     return int(functions[operation].reduce(chosen)) & 0xFFFFFFFF
+
+
+def reduce_floats(warp: Warp, operation: str, magnitude: bool, nan: bool, values: Array, members: int | Array) -> int:
+    """The extremum over the voters, as a 32-bit pattern; NaNs count only with ``.NaN``."""
+    chosen = values[voters(warp, members)]
+    if magnitude:
+        chosen = np.abs(chosen)
+    functions = (np.minimum, np.maximum) if nan else (np.fmin, np.fmax)
+    return int(functions[operation == "max"].reduce(chosen).view(np.uint32))
 
 
 # -- registers -------------------------------------------------------------------------------------------------------

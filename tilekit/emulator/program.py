@@ -28,7 +28,19 @@ _ROLE = re.compile(r"^role\s+(\S+)\s+warps=(\d+)(?:-(\d+))?")
 def base_namespace() -> dict[str, Any]:
     """What generated code may name besides the helpers that emitters add."""
     names = {name: getattr(lanes, name) for name in dir(lanes) if not name.startswith("_")}
-    for kind in ("uint8", "uint16", "int16", "float16", "uint32", "int32", "float32", "uint64", "int64", "float64"):
+    for kind in (
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "float16",
+        "uint32",
+        "int32",
+        "float32",
+        "uint64",
+        "int64",
+        "float64",
+    ):
         names[kind] = getattr(np, kind)
     for function in ("where", "copyto", "minimum", "maximum", "abs", "fmin", "fmax", "rint", "array"):
         names[function] = getattr(np, function)

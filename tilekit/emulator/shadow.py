@@ -11,6 +11,9 @@ The rules, for an access `a` that meets the record `r` of an earlier one on the 
 - they must be ordered: `a`'s clock covers `r`'s epoch; except that two atomics never race with each other;
 - and when `r` is a generic write and `a` an access of the async proxy, `a`'s fenced frontier must cover it too.
 
+A store that leaves bytes as they are does not race with another warp's store of them: compilers let several warps write
+the same result. A reader must still be ordered after the last of them.
+
 Until a memory is first written in a launch, reads of it are only listed: input tensors cost nothing more.
 """
 
@@ -27,11 +30,14 @@ from tilekit.emulator.agents import Agent, Clock, Operation
 from tilekit.emulator.errors import InstructionLike
 from tilekit.emulator.footprint import FULL, GRANULE, IN_PAGE, PAGE_BITS, Pieces
 
-__all__ = ["Access", "Memory", "Race"]
+__all__ = ["Access", "Changes", "Memory", "Race"]
 
 _LISTED_READS = 200_000
 
 _WRITE, _ATOMIC, _ASYNC = 1, 2, 4
+
+Changes = Callable[[], npt.NDArray[np.int64]]
+"""Gives the addresses of the bytes, words … that a store is about to change; asked only where two stores may race."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,10 @@ class Memory:
         self._listed: list[tuple[int, Pieces, Agent | Operation, int, int, InstructionLike | None]] | None = []
         self._reported: dict[tuple[int, int, bool], tuple[InstructionLike | None, InstructionLike | None]] = {}
 
+    def describe(self, low: int, high: int) -> str:
+        """Name a range of bytes, counted from the start."""
+        return f"{self.name}+{low:#x}..{high:#x}"
+
     def span(
         self,
         party: Agent | Operation,
@@ -168,6 +178,7 @@ class Memory:
         write: bool,
         atomic: bool = False,
         instruction: InstructionLike | None = None,
+        changes: Changes | None = None,
     ) -> None:
         """Access the bytes [lo, hi): a TMA box in shared memory, a contiguous access of a warp, a bulk copy.
 
@@ -175,7 +186,7 @@ class Memory:
         """
         if hi > lo:
             pieces = footprint.span(lo & IN_PAGE, hi - lo)
-            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction)
+            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction, changes)
 
     def lanes(
         self,
@@ -186,6 +197,7 @@ class Memory:
         write: bool,
         atomic: bool = False,
         instruction: InstructionLike | None = None,
+        changes: Changes | None = None,
     ) -> None:
         """Access `width` bytes at each address: the active lanes of a load, a store, a cp.async or a stmatrix row."""
         if addresses.size == 0:
@@ -193,7 +205,7 @@ class Memory:
         places = addresses.astype(np.int64, copy=False)
         first = int(places[0])
         pieces = footprint.lanes(first & IN_PAGE, (places - first).tobytes(), width)
-        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction)
+        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction, changes)
 
     def rows(
         self,
@@ -252,6 +264,7 @@ class Memory:
         write: bool,
         atomic: bool,
         instruction: InstructionLike | None,
+        changes: Changes | None = None,
     ) -> None:
         party.touch()
         if instruction is None and isinstance(party, Operation):
@@ -265,7 +278,7 @@ class Memory:
             listed, self._listed = self._listed, None
             for entry in listed:
                 self._visit(*entry, {}, {})
-        self._visit(first_page, pieces, party, epoch, kind, instruction, party.clock, party.fenced)
+        self._visit(first_page, pieces, party, epoch, kind, instruction, party.clock, party.fenced, changes)
 
     def _visit(
         self,
@@ -277,6 +290,7 @@ class Memory:
         instruction: InstructionLike | None,
         clock: Clock,
         fenced: Clock,
+        changes: Changes | None = None,
     ) -> None:
         pages = self._pages
         identity = party.identity
@@ -303,7 +317,13 @@ class Memory:
                             self._report(record, mask, page, first_page, pieces, later, False)
             for record in page.writes:
                 if clock.get(record.identity, 0) < record.epoch:
-                    if record.mask & mask and not record.kind & kind & _ATOMIC:
+                    if (
+                        record.mask & mask
+                        and not record.kind & kind & _ATOMIC
+                        and (
+                            changes is None or record.kind & _ASYNC or _hits(changes(), record.mask, number, page.shift)
+                        )
+                    ):
                         self._report(record, mask, page, first_page, pieces, later, False)
                 elif (
                     asynchronous
@@ -363,6 +383,12 @@ class Memory:
                         lowest = (hit & -hit).bit_length() - 1
                         ends += [start + (lowest << finest), start + (hit.bit_length() << finest)]
         return min(ends), max(ends)
+
+
+def _hits(changed: npt.NDArray[np.int64], mask: int, number: int, shift: int) -> bool:
+    """Whether some of the addresses lie in units of a page's mask."""
+    inside = changed[changed >> PAGE_BITS == number] & IN_PAGE
+    return any(mask >> (place >> shift) & 1 for place in inside.tolist())
 
 
 def _record_write(

@@ -7,8 +7,6 @@ emulator copies by it. All dimensions are innermost first, as in the driver API.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,8 +14,21 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from tilekit.emulator.swizzle import SPAN, Swizzle
+from tilekit.emulator.tensor_map_encoding import open_encoding, seal_encoding
 
-__all__ = ["ELEMENT_TYPES", "ElementType", "Interleave", "L2Promotion", "OobFill", "PixelBox", "TensorMap"]
+__all__ = [
+    "CODES",
+    "ELEMENT_TYPES",
+    "INTERLEAVES",
+    "OOB_FILLS",
+    "SWIZZLES",
+    "ElementType",
+    "Interleave",
+    "L2Promotion",
+    "OobFill",
+    "PixelBox",
+    "TensorMap",
+]
 
 Interleave: TypeAlias = Literal["16B", "32B"]
 OobFill: TypeAlias = Literal["nan"]
@@ -78,17 +89,13 @@ ELEMENT_TYPES: dict[str, ElementType] = {
 _PADDED = ("16u4_align16B", "16u6_align16B")
 _PADDED_SWIZZLES: tuple[Swizzle | None, ...] = (None, "128B", "128B_atom_32B", "128B_atom_64B")
 _CORNER_RANGE = {3: (-32768, 32767), 4: (-128, 127), 5: (-16, 15)}
-_INTERLEAVES: tuple[Interleave | None, ...] = (None, "16B", "32B")
-_SWIZZLES: tuple[Swizzle | None, ...] = tuple(SPAN)
-_OOB_FILLS: tuple[OobFill | None, ...] = (None, "nan")
+INTERLEAVES: tuple[Interleave | None, ...] = (None, "16B", "32B")
+SWIZZLES: tuple[Swizzle | None, ...] = tuple(SPAN)
+OOB_FILLS: tuple[OobFill | None, ...] = (None, "nan")
 _L2_PROMOTIONS: tuple[L2Promotion | None, ...] = (None, "64B", "128B", "256B")
-_DTYPES = tuple(ELEMENT_TYPES)
-
-# magic, is-im2col, dtype, rank, interleave, swizzle, oob_fill, l2_promotion, address, dims, strides, box,
-# element_strides, lower, upper, channels_per_pixel, pixels_per_column; then the CRC-32 of all that.
-_ENCODING = struct.Struct("<4s7B x Q 5Q 4Q 5H 5B 3h 3h 2H")
-_MAGIC = b"TKTM"
-_CHECKSUM = struct.Struct("<I")
+_NAMES = tuple(ELEMENT_TYPES)
+CODES = {name: code for code, name in enumerate(_NAMES)}
+"""How an encoded map writes each element type; the other modes are written as their places in the tuples above."""
 
 
 @dataclass(frozen=True)
@@ -288,14 +295,13 @@ class TensorMap:
         """
         self._check()
         pixels = self.pixels or PixelBox((), (), 0, 0)
-        body = _ENCODING.pack(
-            _MAGIC,
+        fields = [
             self.pixels is not None,
-            _DTYPES.index(self.dtype),
+            CODES[self.dtype],
             self.rank,
-            _INTERLEAVES.index(self.interleave),
-            _SWIZZLES.index(self.swizzle),
-            _OOB_FILLS.index(self.oob_fill),
+            INTERLEAVES.index(self.interleave),
+            SWIZZLES.index(self.swizzle),
+            OOB_FILLS.index(self.oob_fill),
             _L2_PROMOTIONS.index(self.l2_promotion),
             self.address,
             *_padded(self.dims, 5),
@@ -306,8 +312,8 @@ class TensorMap:
             *_padded(pixels.upper, 3),
             pixels.channels_per_pixel,
             pixels.pixels_per_column,
-        )
-        return (body + _CHECKSUM.pack(zlib.crc32(body))).ljust(128, b"\0")
+        ]
+        return seal_encoding(fields)
 
     @classmethod
     def decode(cls, data: bytes) -> TensorMap:
@@ -316,34 +322,27 @@ class TensorMap:
         Raises
         ------
         ValueError
-            If the bytes are no tensor map, or were changed since.
+            If the bytes are no tensor map, were changed since, or describe no legal map.
         """
-        if len(data) != 128:
-            raise ValueError(f"a tensor map has 128 bytes, not {len(data)}")
-        if data[: len(_MAGIC)] != _MAGIC:
-            raise ValueError(f"these 128 bytes are no tensor map: they begin with {data[:8].hex(' ')}")
-        body = data[: _ENCODING.size]
-        if _CHECKSUM.unpack_from(data, _ENCODING.size)[0] != zlib.crc32(body):
-            raise ValueError("the bytes of this tensor map were changed after it was encoded")
-        (
-            _, is_im2col, dtype, rank, interleave, swizzle, oob_fill, l2_promotion, address, *numbers,
-        ) = _ENCODING.unpack(body)  # fmt: skip
+        is_im2col, dtype, rank, interleave, swizzle, oob_fill, l2_promotion, address, *numbers = open_encoding(data)
         dims, strides, box, steps = numbers[:5], numbers[5:9], numbers[9:14], numbers[14:19]
         lower, upper, (channels, column) = numbers[19:22], numbers[22:25], numbers[25:27]
         spatial = rank - 2
-        return cls(
+        result = cls(
             address=address,
-            dtype=_DTYPES[dtype],
+            dtype=_NAMES[dtype],
             dims=tuple(dims[:rank]),
             strides=tuple(strides[: rank - 1]),
             box=() if is_im2col else tuple(box[:rank]),
             pixels=PixelBox(tuple(lower[:spatial]), tuple(upper[:spatial]), channels, column) if is_im2col else None,
             element_strides=tuple(steps[:rank]),
-            interleave=_INTERLEAVES[interleave],
-            swizzle=_SWIZZLES[swizzle],
-            oob_fill=_OOB_FILLS[oob_fill],
+            interleave=INTERLEAVES[interleave],
+            swizzle=SWIZZLES[swizzle],
+            oob_fill=OOB_FILLS[oob_fill],
             l2_promotion=_L2_PROMOTIONS[l2_promotion],
         )
+        result._check()
+        return result
 
     def _check(self) -> None:
         found = self.problems()
@@ -353,10 +352,10 @@ class TensorMap:
 
     def _choice_problems(self) -> Iterator[str]:
         choices: tuple[tuple[str, object, Sequence[object]], ...] = (
-            ("dtype", self.dtype, _DTYPES),
-            ("interleave", self.interleave, _INTERLEAVES),
-            ("swizzle", self.swizzle, _SWIZZLES),
-            ("oob_fill", self.oob_fill, _OOB_FILLS),
+            ("dtype", self.dtype, _NAMES),
+            ("interleave", self.interleave, INTERLEAVES),
+            ("swizzle", self.swizzle, SWIZZLES),
+            ("oob_fill", self.oob_fill, OOB_FILLS),
             ("l2_promotion", self.l2_promotion, _L2_PROMOTIONS),
         )
         for name, given, legal in choices:
