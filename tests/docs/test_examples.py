@@ -5,8 +5,8 @@ from __future__ import annotations
 import runpy
 
 import pytest
-
 from pages import ROOT
+
 from tilekit.assembly.writer import Writer
 from tilekit.runtime.assembler import assemble
 

@@ -6,13 +6,16 @@ import contextlib
 import doctest
 import io
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import PAGES, ROOT, Block, blocks, require_same
 from typer.testing import CliRunner
 
-from pages import PAGES, ROOT, Block, blocks, require_same
+from tilekit.assembly.fragment import KINDS
+from tilekit.assembly.types import REGISTER_TYPES
 from tilekit.bench import machine
 from tilekit.cli.app import app
 from tilekit.kernels.registry import families
@@ -41,6 +44,7 @@ def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch):
             example = doctest.DocTestParser().get_doctest(block.text, namespace, str(block), str(page), block.line)
             output = io.StringIO()
             doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=output.write, clear_globs=False)
+            namespace.update(example.globs)
             assert not output.getvalue(), output.getvalue()
             continue
         if _quotes_a_file(block) or _needs_gpu(block):
@@ -91,7 +95,7 @@ def test_links_lead_somewhere(page: Path):
 
 
 def test_readme_lists_families_and_targets():
-    """The README's tables have a row for every family and every target that exists, and the two commands it promises."""
+    """The README's tables have a row for every family and target that exists; its first commands are as promised."""
     text = (ROOT / "README.md").read_text("utf-8")
     for family in families().values():
         assert re.search(rf"^\| `{family.name}` \|.*\|.*`{'`, `'.join(family.targets)}` \|$", text, re.MULTILINE)
@@ -112,3 +116,28 @@ def test_examples_are_part_of_the_tests():
     tested = (Path(__file__).parent / "test_examples.py").read_text("utf-8")
     for example in (ROOT / "examples").glob("*.py"):
         assert example.name in tested
+
+
+def test_generated_tables_are_current():
+    """`python docs/tables.py` would change nothing: every fragment and every error code is in its table."""
+    tables = runpy.run_path(str(ROOT / "docs" / "tables.py"))
+    fragments, errors = ((ROOT / "docs" / name).read_text("utf-8") for name in ("fragments.md", "errors.md"))
+    assert tables["with_table"](fragments, "fragments", tables["fragments_table"]()) == fragments
+    assert tables["with_table"](errors, "errors", tables["errors_table"](errors)) == errors
+
+
+def test_every_error_code_is_explained():
+    """No row of the error table lacks its meaning or what to do."""
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    rows = re.findall(r"^\| `TK-\w+-\d+` \|(.*)\|(.*)\|(.*)\|$", page, re.MULTILINE)
+    assert len(rows) > 50
+    assert all(cell.strip() for row in rows for cell in row)
+
+
+def test_fragments_page_lists_types_and_kinds():
+    """The page on fragments names every register type and explains every kind in the words of the code."""
+    text = (ROOT / "docs" / "fragments.md").read_text("utf-8")
+    for name in REGISTER_TYPES:
+        assert f"`{name}`" in text, name
+    for kind, meaning in KINDS.items():
+        assert f"| `{kind}` | {meaning.partition(':')[0]}" in text, kind

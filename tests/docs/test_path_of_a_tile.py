@@ -6,10 +6,11 @@ import re
 from functools import cache
 
 import pytest
-
-import tilekit
 from pages import ROOT, Block, blocks
 
+import tilekit
+
+SCRATCH = re.compile(r"\b(add|and|c|desc|elected|eq|k_block|min|mul|ne|packed|phase|sel|stage|sub|tile|xor)\d+\b")
 PAGE = ROOT / "docs" / "path-of-a-tile.md"
 
 
@@ -22,7 +23,9 @@ def _kernel() -> list[str]:
 def _comparable(line: str) -> str:
     """A line of PTX without its indentation, source line number and the numbers of its scratch registers."""
     line = re.sub(r"(//@ .*):\d+$", r"\1", " ".join(line.split()))
-    return re.sub(r"\b(add|and|c|desc|elected|eq|k_block|min|mul|ne|packed|phase|sel|stage|sub|tile|xor)\d+\b", r"\1", line)
+    return re.sub(
+        r"\b(add|and|c|desc|elected|eq|k_block|min|mul|ne|packed|phase|sel|stage|sub|tile|xor)\d+\b", r"\1", line
+    )
 
 
 def _pattern(quoted: str) -> re.Pattern[str]:

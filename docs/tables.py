@@ -1,0 +1,86 @@
+"""Write the generated tables of the documentation: ``python docs/tables.py`` after fragments or error codes change.
+
+A generated table stands between ``<!-- name -->`` and ``<!-- /name -->``. The tests fail when one is out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tilekit.assembly.fragment import Fragment, ptx_fragments
+
+DOCS = Path(__file__).resolve().parent
+PACKAGE = DOCS.parent / "tilekit"
+CODE = r"TK-[A-Z]+-\d{3}"
+
+
+def fragments_table() -> str:
+    """Every fragment: its call, what it does, its kind, and the lowest architecture."""
+    rows = ["| fragment | purpose | kind | target |", "|---|---|---|---|"]
+    for group, fragments in sorted(ptx_fragments().items()):
+        for fragment in fragments.values():
+            about = fragment.about.replace("|", r"\|")
+            flags = " ·aligned" if fragment.aligned else ""
+            rows.append(f"| `{_call(group, fragment)}` | {about} | {fragment.kind}{flags} | {_target(fragment)} |")
+    return "\n".join(rows)
+
+
+def _call(group: str, fragment: Fragment) -> str:
+    taken = [o.name for o in fragment.operands if o.direction != "out"] + [i.name for i in fragment.immediates]
+    return f"{group}.{fragment.name}({', '.join(taken)})"
+
+
+def _target(fragment: Fragment) -> str:
+    return f"{fragment.target}, PTX {fragment.isa[0]}.{fragment.isa[1]}"
+
+
+def error_codes() -> dict[str, set[str]]:
+    """Every code in the package, with the modules that raise it or, for a class's own code, define it."""
+    found: dict[str, set[str]] = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if re.fullmatch(CODE, text) and id(node) not in docstrings:
+                found.setdefault(text, set()).add(file.relative_to(PACKAGE).as_posix())
+    return found
+
+
+def errors_table(page: str) -> str:
+    """Return the table of codes: meaning and fix as the page has them, where each is raised as the code has it."""
+    words = {
+        row[0]: row[1:3] for row in re.findall(r"^\| `(TK-[A-Z]+-\d{3})` \| (.*?) \| (.*?) \|", page, re.MULTILINE)
+    }
+    rows = ["| code | what is wrong | what to do | raised in |", "|---|---|---|---|"]
+    for code, modules in sorted(error_codes().items()):
+        meaning, fix = words.get(code, ("", ""))
+        rows.append(f"| `{code}` | {meaning} | {fix} | {', '.join(f'`{module}`' for module in sorted(modules))} |")
+    return "\n".join(rows)
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """Return the page with the table called `name` replaced."""
+    return re.sub(
+        rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m: f"{m[1]}{table}\n{m[2]}", page, flags=re.DOTALL
+    )
+
+
+def main() -> None:
+    """Bring both pages up to date."""
+    fragments, errors = DOCS / "fragments.md", DOCS / "errors.md"
+    fragments.write_text(with_table(fragments.read_text("utf-8"), "fragments", fragments_table()), "utf-8")
+    text = errors.read_text("utf-8")
+    errors.write_text(with_table(text, "errors", errors_table(text)), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
