@@ -42,16 +42,19 @@ def blocks(page: Path, language: str) -> list[Block]:
     return [block for block in result if block.language == language]
 
 
-def without_times(text: str) -> str:
-    """The text with everything that depends on the speed of the machine replaced."""
+def comparable(text: str) -> str:
+    """The text without what depends on the machine (times, how NumPy rounds sums) and without large counts."""
     text = re.sub(r"\d+\.\d+ s\b", "<seconds>", text)
     text = re.sub(r"[\d.]+ [MT]FLOP/s", "<rate>", text)
+    text = re.sub(r"[\d.]+e[+-]\d+", "<error>", text)
+    text = re.sub(r"\d+% of its limit", "<part> of its limit", text)
+    text = re.sub(r"\b\d{1,3}(,\d{3})+\b", "<count>", text)
     return re.sub(r"[\d.]+ (thousand|million) a second", "<rate>", text)
 
 
 def require_same(shown: str, printed: str, where: object) -> None:
-    """Fail unless `printed` is what a page shows, spaces and times aside; a line ``...`` stands for any lines."""
-    shown, printed = without_times(shown), without_times(printed)
+    """Fail unless `printed` is what a page shows, spaces, times and large counts aside; a line ``...`` stands for any lines."""
+    shown, printed = comparable(shown), comparable(printed)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     assert doctest.OutputChecker().check_output(shown, printed, flags), (
         f"{where} shows\n{shown}\nbut now it is\n{printed}"
