@@ -53,7 +53,7 @@ def comparable(text: str) -> str:
 
 
 def require_same(shown: str, printed: str, where: object) -> None:
-    """Fail unless `printed` is what a page shows, spaces, times and large counts aside; a line ``...`` stands for any lines."""
+    """Fail unless `printed` is what a page shows, `comparable` and spaces aside; ``...`` stands for anything."""
     shown, printed = comparable(shown), comparable(printed)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     assert doctest.OutputChecker().check_output(shown, printed, flags), (
