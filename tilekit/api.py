@@ -22,7 +22,7 @@ from tilekit.kernels.matmul.compiled import MatmulKernel, compiled, read_bias, r
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.plan import DevicePlan, MatmulPlan
-from tilekit.kernels.matmul.problem import MatmulProblem, output_matrix, read_problem, store_kind
+from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver
 from tilekit.runtime.prepared import PreparedLaunch
@@ -160,7 +160,7 @@ def _bind(
     config: MatmulConfig | None,
     target: str | None,
 ) -> MatmulPlan:
-    va, vb, vo = view_of(a, "a"), view_of(b, "b"), view_of(out, "out")
+    va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     problem = read_problem(va, vb)
     chip, device = _place(va, target)
     matrix = output_matrix(vo)
@@ -216,7 +216,7 @@ def _chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
 
 
 def _new_output(a: Any, b: Any, out_dtype: Any, stream: Any) -> Any:
-    va, vb = view_of(a, "a"), view_of(b, "b")
+    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
     problem: MatmulProblem = read_problem(va, vb)
     require_same_place([("a", va), ("b", vb)])
     dtype: DType = (

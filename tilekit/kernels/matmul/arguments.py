@@ -10,7 +10,7 @@ from tilekit.emulator.tensor_map import TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
+from tilekit.kernels.matmul.problem import TMA_ALIGNMENT, MatmulProblem, Matrix
 from tilekit.runtime import parameters as runtime
 from tilekit.tile_io.operand import SPAN
 from tilekit.tile_schedule.static import Raster, StaticScheduler
@@ -82,7 +82,12 @@ def launch_arguments(
             for name, value in zip(StaticScheduler.PARAMETERS, StaticScheduler.arguments(raster), strict=True)
         },
     }
-    matrices = {"a_map": (problem.a, addresses.a), "b_map": (problem.b, addresses.b), "d_map": (out, addresses.out)}
+    somewhere = addresses.out // TMA_ALIGNMENT * TMA_ALIGNMENT
+    matrices = {
+        "a_map": (problem.a, addresses.a if problem.k else somewhere),
+        "b_map": (problem.b, addresses.b if problem.k else somewhere),
+        "d_map": (out, addresses.out),
+    }
     parameters = tuple(
         _tensor_map(*matrices[p.name], text.boxes[p.name], config if p.name != "d_map" else None)
         if p.type is MAP
@@ -93,7 +98,7 @@ def launch_arguments(
 
 
 def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: MatmulConfig | None) -> TensorMap:
-    # With K = 0 an operand has no elements and no address need exist, but a tensor map must; the kernel starts no copy through it.
+    # With K = 0 an operand has no elements and perhaps no address, but a tensor map must exist; no copy goes through it.
     dims = tuple(max(1, extent) for extent in matrix.extents)
     strides: tuple[int, ...] = (matrix.pitch,)
     if len(box) == 3:

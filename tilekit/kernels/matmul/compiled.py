@@ -15,20 +15,19 @@ from tilekit.arrays import (
     view_of,
 )
 from tilekit.dtypes import BF16, F16, F32
+from tilekit.epilogue.functions import ScaleKind
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, launch_arguments
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix, output_matrix, read_problem, store_kind
+from tilekit.kernels.matmul.problem import MatmulProblem, Matrix, matrix_view, output_matrix, read_problem, store_kind
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
-from tilekit.epilogue.functions import ScaleKind
 from tilekit.targets import Target
-from tilekit.targets import target as target_named
 from tilekit.tile_io.operand import SPAN
 
 
@@ -143,11 +142,11 @@ class MatmulKernel:
         ArgumentError
             For arrays that do not fit this kernel, naming the argument.
         """
-        va, vb = view_of(a, "a"), view_of(b, "b")
+        va, vb = matrix_view(a, "a"), matrix_view(b, "b")
         problem = read_problem(va, vb)
         if out is None:
             out = empty_like_library(va, problem.out_shape, self.spec.out_dtype)
-        vo = view_of(out, "out")
+        vo = matrix_view(out, "out")
         named = [("a", va), ("b", vb)]
         require_output(vo, problem.out_shape, self.spec.out_dtype, named)
         vbias = read_bias(bias, problem.n) if bias is not None else None

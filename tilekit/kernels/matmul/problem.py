@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
-from tilekit.arrays import ArrayView
+from tilekit.arrays import ArrayView, view_of
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.operand import Major
@@ -137,9 +139,23 @@ def store_kind(address: int, out: Matrix) -> str:
     return "direct" if (address | out.pitch | out.batch_pitch | row_bytes) % TMA_ALIGNMENT else "tma"
 
 
+def matrix_view(array: Any, name: str) -> ArrayView:
+    """View an operand or an output, as if in C order if it is empty: the strides then mean nothing (NumPy's are zeros)."""
+    view = view_of(array, name)
+    if 0 not in view.shape:
+        return view
+    steps = (prod(max(extent, 1) for extent in view.shape[axis + 1 :]) for axis in range(len(view.shape)))
+    return replace(view, strides=tuple(steps))
+
+
 def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
     mn_axis = -3 - k_axis
     size = view.dtype.bytes
+    if 0 in view.shape:  # nothing is read, so either major would do
+        rows, k = view.shape[mn_axis], view.shape[k_axis]
+        return Matrix(
+            name, view.dtype, (k, rows), _rounded(k * size), 0, view.shape[0] if len(view.shape) == 3 else 1, "k"
+        )
     batch_pitch = _batch_pitch(view)
     reasons = []
     if view.address % TMA_ALIGNMENT:
