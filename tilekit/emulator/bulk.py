@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from .access import resolve
 from .errors import EmulatorError, MemoryFault, ProtocolError, Where
-from .mbarriers import changed, shared_address
-from .memory import OFFSET_MASK, Allocation
+from .mbarriers import barrier_at, changed, shared_address
+from .memory import OFFSET_MASK, RANK_SHIFT, Allocation
 from .reductions import ReduceOp
 from .tensor_copy import footprint, load_box, reduce_box, store_box, written_bytes
 from .tensor_map import TensorMap
@@ -272,14 +272,23 @@ def _destinations(warp: Warp, address: int, multicast: int | None) -> tuple[list
     return [cluster.ctas[rank] for rank in ranks], address & OFFSET_MASK
 
 
-def _barriers(warp: Warp, address: int, targets: list[Cta], multicast: bool) -> list[Mbarrier]:
-    """The mbarrier on which the copy completes in each destination."""
-    table = warp.cta.cluster.mbarriers
-    instruction = warp.program.instruction(warp.at)
-    if not multicast:
-        return [table.at(address, by=warp.actor, instruction=instruction)]
-    offset = address & OFFSET_MASK
-    return [table.at(cta.shared_base | offset, by=warp.actor, instruction=instruction) for cta in targets]
+def _barriers(warp: Warp, address: int, targets: list[Cta], multicast: bool, group: int = 1) -> list[Mbarrier]:
+    """The mbarrier on which the copy completes in each destination.
+
+    With ``cta_group::2`` it may lie in the destination's peer; a multicast then signals the CTA of each pair whose rank
+    is even or odd like that of the CTA in the address.
+    """
+    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    if multicast:
+        ranks = [cta.rank & ~1 | rank & 1 if group == 2 else cta.rank for cta in targets]
+        return [barrier_at(warp, peer << RANK_SHIFT | offset) for peer in ranks]
+    (target,) = targets
+    if rank != target.rank and (group == 1 or rank ^ 1 != target.rank):
+        raise ProtocolError(
+            f"the mbarrier of a copy to CTA {target.rank} lies in CTA {rank}",
+            hint="it must lie in the destination CTA, or with .cta_group::2 in its peer",
+        )
+    return [barrier_at(warp, address)]
 
 
 def _check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
@@ -352,6 +361,7 @@ def tensor_load(
     barrier: Value,
     offsets: tuple[Value, ...],
     multicast: Value | None,
+    group: int,
     mask: Mask | None,
 ) -> None:
     """``cp.async.bulk.tensor`` from global to shared memory."""
@@ -362,7 +372,7 @@ def tensor_load(
         ctas = None if multicast is None else at_lane(multicast, lane)
         targets, offset = _destinations(warp, address, ctas)
         where = shared_address(space, at_lane(barrier, lane))
-        barriers = _barriers(warp, where, targets, multicast is not None)
+        barriers = _barriers(warp, where, targets, multicast is not None, group)
         box = tuple(at_lane(c, lane) for c in coordinates)
         shifts = tuple(at_lane(o, lane) & 0xFFFF for o in offsets)
         _check_rank(tensor, box)

@@ -104,6 +104,9 @@ class Cta:
         self.barriers = [Rendezvous(f"bar {number}") for number in range(16)]
         self.register_pool = 0
         self.pool_waiters: list[tuple[Warp, Fragment]] = []
+        self.tensor_memory: Any = None
+        self.launch_refused: set[int] = set()
+        """Warps that have seen cluster launch control find no cluster."""
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         count = -(-threads // 32)
         rows = program.tile_row_count
@@ -148,6 +151,9 @@ class Cluster:
         self.mbarriers = MbarrierTable()
         self.mbarrier_waiters: dict[int, list[tuple[Warp, Fragment]]] = {}
         """Fragments blocked on an mbarrier, by its address."""
+        self.tensor_allocations: dict[tuple[int, int], Any] = {}
+        """Each ``tcgen05.alloc`` under way, by the first CTA's rank and the number of CTAs."""
+        self.tensor_waiters: list[tuple[Warp, Fragment]] = []
         self.live_warps = sum(cta.live_warps for cta in self.ctas)
         self.pending = 0
         """Asynchronous operations that still read or write this cluster's shared memory."""

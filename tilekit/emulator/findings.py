@@ -143,7 +143,7 @@ def _memory(race: Race, symbols: SymbolMap, dynamic_base: int) -> str:
     memory = race.memory
     low, high = race.lo - memory.base, race.hi - memory.base
     if memory.cta is None:
-        return f"{memory.name}+{low:#x}..{high:#x}"
+        return memory.describe(low, high)
     place = f"{memory.name} of CTA {memory.cta}, bytes {low:#x}..{high:#x}"
     name = symbols.name(low - dynamic_base)
     return f"{name} ({place})" if name else place

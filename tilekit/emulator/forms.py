@@ -74,6 +74,10 @@ class Form:
     emit: Emitter
     uniform: Uniform
     flow: Flow
+    since: int = 0
+    """The first architecture that has it, such as 100; 0 for all."""
+    refusal: str = ""
+    """Why the emulator does not execute it; empty when it does."""
 
     def __str__(self) -> str:
         modifiers = "".join(group.shown() for group in self.groups)
@@ -143,17 +147,35 @@ def _parse_groups(notation: str) -> tuple[Group, ...]:
 
 
 def form(
-    opcodes: str, notation: str, operands: str, *, uniform: Uniform = all_sources, flow: Flow = "next"
+    opcodes: str,
+    notation: str,
+    operands: str,
+    *,
+    uniform: Uniform = all_sources,
+    flow: Flow = "next",
+    since: int = 0,
 ) -> Callable[[Emitter], Emitter]:
     """Register the decorated emitter for a form of each opcode (space separated)."""
 
     def register(emit: Emitter) -> Emitter:
         for opcode in opcodes.split():
-            row = Form(opcode, notation, _parse_groups(notation), tuple(operands.split()), emit, uniform, flow)
+            row = Form(opcode, notation, _parse_groups(notation), tuple(operands.split()), emit, uniform, flow, since)
             TABLE.setdefault(opcode, []).append(row)
         return emit
 
     return register
+
+
+def refuse(opcodes: str, notation: str, operands: str, reason: str, *, since: int = 0) -> None:
+    """Register a form that is known but not executed: loading it is an error that gives the reason."""
+
+    def emit(g: BlockCompiler, i: Decoded) -> None:
+        raise AssertionError(f"{i.form} is refused when it is decoded")
+
+    for opcode in opcodes.split():
+        parts = tuple(operands.split())
+        row = Form(opcode, notation, _parse_groups(notation), parts, emit, never, "next", since, reason)
+        TABLE.setdefault(opcode, []).append(row)
 
 
 def _match_modifiers(row: Form, modifiers: tuple[str, ...]) -> tuple[dict[str, str], str | None]:
@@ -223,8 +245,8 @@ def _registers(operand: Operand) -> list[Register]:
     return []
 
 
-def decode(instruction: Instruction, index: int) -> Decoded:
-    """Match an instruction with the table.
+def decode(instruction: Instruction, index: int, architecture: int = 0) -> Decoded:
+    """Match an instruction with the table; an architecture such as 90 excludes the forms of later ones.
 
     Raises
     ------
@@ -250,6 +272,7 @@ def decode(instruction: Instruction, index: int) -> Decoded:
         else:
             score = len(fields)
         if problem is None:
+            _check_available(instruction, row, architecture)
             decoded = Decoded(instruction, row, fields, index, instruction.operands, instruction.guard)
             collect_registers(decoded)
             return decoded
@@ -263,6 +286,20 @@ def decode(instruction: Instruction, index: int) -> Decoded:
         form=instruction.name,
         hint=f"the nearest form known is '{best[1]}'",
     )
+
+
+def _check_available(instruction: Instruction, row: Form, architecture: int) -> None:
+    problem = row.refusal
+    if architecture and row.since > architecture:
+        problem = f"needs sm_{row.since} or later, the device is sm_{architecture}"
+    if problem:
+        raise UnsupportedInstruction(
+            f"{instruction.name}: {problem}, in: {instruction.text}",
+            line=instruction.line,
+            column=instruction.column,
+            form=instruction.name,
+            hint=f"the form is '{row}'",
+        )
 
 
 def collect_registers(decoded: Decoded) -> None:
@@ -283,5 +320,11 @@ def collect_registers(decoded: Decoded) -> None:
 
 
 def coverage() -> dict[str, list[str]]:
-    """Every form that is understood, by opcode, in the manual's notation."""
-    return {opcode: [str(row) for row in rows] for opcode, rows in sorted(TABLE.items())}
+    """Every form that is executed, by opcode, in the manual's notation."""
+    executed = ((opcode, [str(row) for row in rows if not row.refusal]) for opcode, rows in sorted(TABLE.items()))
+    return {opcode: rows for opcode, rows in executed if rows}
+
+
+def refusals() -> list[tuple[str, str]]:
+    """Every form that is known but not executed, in the manual's notation, and why."""
+    return [(str(row), row.refusal) for _, rows in sorted(TABLE.items()) for row in rows if row.refusal]

@@ -22,6 +22,7 @@ from .scheduler import Machine, Policy
 from .shadow import Memory
 from .symbols import SymbolMap
 from .tensor_map import TensorMap
+from .tensor_warp import check_exit
 
 if TYPE_CHECKING:
     from .cta import Cluster
@@ -108,7 +109,7 @@ class Launch:
         self.registers_per_thread = _registers_per_thread(program, chip, block)
         self.max_resident_clusters = _resident_clusters(self)
         self.progress = progress
-        self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits]
+        self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit]
         self.executed: Counter[str] = Counter()
         self.machine = Machine(self, program, schedule, seed, step_budget)
         self._shadowed: list[Allocation] = []
@@ -176,8 +177,8 @@ class Launch:
         self.executed[warp.role or f"warp {warp.index}"] += total
         if self.protocol and warp.in_flight:
             raise ProtocolError(
-                "a warp exits with a wgmma that it has not waited for",
-                hint="end with wgmma.wait_group 0 before the accumulators are given up",
+                "a warp exits with a wgmma or tcgen05.ld that it has not waited for",
+                hint="end with wgmma.wait_group 0, or tcgen05.wait::ld, before the registers are given up",
             ).at(self.machine.place(warp))
         if self.protocol and warp.bulk is not None:
             unread = [s for group in (*warp.bulk.committed, warp.bulk.open) for s in group if not s.read_done]

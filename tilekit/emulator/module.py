@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _OPERATIONS = (
     *("atomic", "barrier", "bulk", "control", "cp_async", "float", "integer", "matrix", "memory", "move", "warp"),
-    *("tensormap", "wgmma"),
+    *("tensormap", "wgmma", "tcgen05", "clc"),
 )
 for _name in _OPERATIONS:
     importlib.import_module(f".ops_{_name}", __package__)
@@ -52,7 +52,9 @@ class Module:
         for name, parsed in self._parsed.functions.items():
             if parsed.is_entry and parsed.has_body:
                 function = self._parsed.functions[name] = inline_calls(parsed, self._parsed)
-                self._code[function.name] = [decode(ins, n) for n, ins in enumerate(function.instructions)]
+                self._code[function.name] = [
+                    decode(ins, n, self.chip.number) for n, ins in enumerate(function.instructions)
+                ]
                 place_parameters(function)
 
     @property

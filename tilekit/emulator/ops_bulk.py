@@ -18,6 +18,7 @@ _HINT = "hint=L2::cache_hint?"
 _LOAD = f"{_DIM} dst=shared::cluster|shared::cta src=global"
 _STORE = f"{_DIM} dst=global src=shared::cta mode=tile|im2col_no_offs? complete=bulk_group"
 _COMPLETE = "complete=mbarrier::complete_tx::bytes multicast=multicast::cluster?"
+_GROUP = "group=cta_group::1|cta_group::2?"
 
 
 def value(g: BlockCompiler, operand: Operand, kind: str) -> str:
@@ -33,6 +34,13 @@ def _tensor(g: BlockCompiler, operand: Operand) -> tuple[str, str]:
     assert isinstance(operand, AddressOperand)
     coordinates = "".join(value(g, c, "s32") + ", " for c in operand.coordinates or ())
     return where_is(g, AddressOperand(operand.base, operand.addend)), f"({coordinates})"
+
+
+def group_of(g: BlockCompiler, i: Decoded) -> int:
+    """CTAs whose mbarriers a load may signal: 1, or 2 with ``.cta_group::2``."""
+    if i.has("group") and g.program.module.chip.number < 100:
+        raise g.fail(f".{i['group']} needs sm_100 or later")
+    return int(i.get("group", "cta_group::1")[-1])
 
 
 def _check_dimensions(g: BlockCompiler, i: Decoded, operand: Operand) -> None:
@@ -55,8 +63,8 @@ def _check_count(g: BlockCompiler, i: Decoded, start: int) -> None:
         raise g.fail(f"{len(i.operands)} operands where these modifiers need {wanted}")
 
 
-@form("cp", f"async bulk tensor {_LOAD} mode=tile? {_COMPLETE} {_HINT}", "[a] [t] [a] a? a?")
-@form("cp", f"async bulk tensor {_LOAD} mode=im2col {_COMPLETE} {_HINT}", "[a] [t] [a] {a} a? a?")
+@form("cp", f"async bulk tensor {_LOAD} mode=tile? {_COMPLETE} {_GROUP} {_HINT}", "[a] [t] [a] a? a?")
+@form("cp", f"async bulk tensor {_LOAD} mode=im2col {_COMPLETE} {_GROUP} {_HINT}", "[a] [t] [a] {a} a? a?")
 def tensor_load(g: BlockCompiler, i: Decoded) -> None:
     """``cp.async.bulk.tensor`` to shared memory."""
     destination, tensor, barrier = i.operands[:3]
@@ -77,7 +85,7 @@ def tensor_load(g: BlockCompiler, i: Decoded) -> None:
     g.place()
     g.effect(
         f"{g.helper(bulk.tensor_load)}(w, 'shared', {where_is(g, destination)}, {map_address}, {coordinates}, "
-        f"{where_is(g, barrier)}, ({shifts}), {ctas}, {g.mask()})"
+        f"{where_is(g, barrier)}, ({shifts}), {ctas}, {group_of(g, i)}, {g.mask()})"
     )
 
 

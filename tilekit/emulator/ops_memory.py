@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from . import access
 from .block_compiler import BlockCompiler
-from .forms import Decoded, all_sources, form
+from .forms import Decoded, all_sources, form, never
 from .syntax import (
     TYPE_BYTES,
     AddressOperand,
@@ -124,6 +124,32 @@ def load(g: BlockCompiler, i: Decoded) -> None:
     for index, part in enumerate(parts):
         if not isinstance(part, Sink):
             _write_lanes(g, part, kind, name if len(parts) == 1 else f"{name}[{index}]")
+
+
+@form("ld", f"order=weak|relaxed|acquire|volatile? {SCOPE} space=$S? {CACHE} type=b128", "d [a]", uniform=never)
+def load_wide(g: BlockCompiler, i: Decoded) -> None:
+    """``ld.b128``: kept as two 64-bit halves."""
+    d, a = i.operands
+    name = g.temporary()
+    g.place()
+    space, order = address_space(g, i, a), strength(i)
+    call = f"{g.helper(access.load_lanes)}(w, {space!r}, {array_address(g, a)}, 8, 2, {g.mask()}, {order!r})"
+    if g.condition is not None:
+        call += f" if {g.condition}.any() else np.zeros((2, 32), 'u8')"
+    g.emit(f"{name} = {call}")
+    g.write(d, "b128", name)
+
+
+@form("st", f"order=weak|relaxed|release|volatile? {SCOPE} space=$S? type=b128", "[a] a")
+def store_wide(g: BlockCompiler, i: Decoded) -> None:
+    """``st.b128``."""
+    a, source = i.operands
+    name = g.temporary()
+    g.place()
+    space, order = address_space(g, i, a), strength(i)
+    g.emit(f"{name} = {g.array(source, 'b128')}")
+    values = f"({name}[0], {name}[1])"
+    g.effect(f"{g.helper(access.store_lanes)}(w, {space!r}, {array_address(g, a)}, {values}, 8, {g.mask()}, {order!r})")
 
 
 def _storage(kind: str) -> str:

@@ -28,7 +28,8 @@ def move(g: BlockCompiler, i: Decoded) -> None:
         return
     plain = kind if kind == "pred" else f"u{bits}" if kind[0] not in "f" or bits == 16 else kind
     if bits == 128:
-        raise g.fail("mov.b128 between registers is not supported; unpack into two .b64")
+        g.write(d, "b128", g.array(a, "b128"))
+        return
     if g.results_uniform():
         g.write(d, plain, g.scalar(a, plain if plain[0] != "f" else f"u{bits}"), scalar=True)
         return
@@ -52,6 +53,9 @@ def _special(g: BlockCompiler, d: Operand, a: SpecialRegister, bits: int) -> Non
 
 def _repack(g: BlockCompiler, i: Decoded, d: Operand, a: Operand) -> None:
     """Move between one wide value and the list of its parts, low part first."""
+    if i["type"] == "b128":
+        _repack_wide(g, d, a)
+        return
     total = _PACKED.get(f"b{representation(i['type'])[1]}", 0) * 8
     if isinstance(a, VectorOperand) and isinstance(d, VectorOperand):
         raise g.fail("mov moves a register to a vector or a vector to a register")
@@ -77,6 +81,21 @@ def _repack(g: BlockCompiler, i: Decoded, d: Operand, a: Operand) -> None:
     for n, item in enumerate(d.items):
         if not isinstance(item, Sink):
             g.write(item, f"u{part}", f"{name}[{n}]")
+
+
+def _repack_wide(g: BlockCompiler, d: Operand, a: Operand) -> None:
+    """Between a 128-bit register, which is kept as two halves, and the list of them."""
+    if isinstance(a, VectorOperand) and len(a.items) == 2:
+        low, high = (g.array(item, "b64") for item in a.items)
+        g.write(d, "b128", f"array(({low}, {high}))")
+    elif isinstance(d, VectorOperand) and len(d.items) == 2:
+        name = g.temporary()
+        g.emit(f"{name} = {g.array(a, 'b128')}")
+        for n, item in enumerate(d.items):
+            if not isinstance(item, Sink):
+                g.write(item, "b64", f"{name}[{n}]")
+    else:
+        raise g.fail("mov.b128 packs or unpacks two .b64")
 
 
 def _part_bits(g: BlockCompiler, total: int, vector: VectorOperand) -> int:

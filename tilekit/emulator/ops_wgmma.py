@@ -52,12 +52,12 @@ def mma_async(g: BlockCompiler, i: Decoded) -> None:
     assert isinstance(d, VectorOperand)
     if len(d.items) != shape.registers:
         raise g.fail(f"{len(d.items)} accumulator registers, where the shape has {shape.registers}")
-    rows, bits = _rows(g, d)
+    rows, bits = tile_rows_of(g, d)
     a_rows = "None"
     if isinstance(a, VectorOperand):
         if len(a.items) != 4:
             raise g.fail(f"{len(a.items)} A registers, where there are 4")
-        fragment, a_bits = _rows(g, a)
+        fragment, a_bits = tile_rows_of(g, a)
         bits |= a_bits
         a_rows = g.constant(fragment)
         a_text = "None"
@@ -81,7 +81,7 @@ def _descriptor(g: BlockCompiler, operand: Operand) -> str:
     return f"{g.helper(same_in_warp)}(w, {g.array(operand, 'b64')})"
 
 
-def _rows(g: BlockCompiler, vector: VectorOperand) -> tuple[wgmma_queue.Rows, int]:
+def tile_rows_of(g: BlockCompiler, vector: VectorOperand) -> tuple[wgmma_queue.Rows, int]:
     """Tile-file rows of a register list, and the same as a bit set."""
     rows = []
     for item in vector.items:

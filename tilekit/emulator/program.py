@@ -14,6 +14,7 @@ from .control_flow import build_control_flow
 from .forms import Decoded
 from .memory import PARAM_WINDOW, RESERVED_SHARED
 from .syntax import Function, Instruction, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
+from .tensor_order import touch_loading
 from .uniformity import analyse_uniformity
 from .warp import SPLIT, WAIT, YIELD
 from .webs import split_webs
@@ -58,7 +59,7 @@ class Program:
     homes
         Array type each register is kept in between blocks, such as ``f32``, by register number.
     tile_rows
-        Rows of the warp's tile file that the registers of wgmma occupy, by register number.
+        Rows of the warp's tile file that the registers of wgmma and tcgen05.ld occupy, by register number.
     full, masked
         Compiled block functions, filled on first use.
     """
@@ -89,7 +90,9 @@ class Program:
 
     def is_uniform(self, register: Register) -> bool:
         """Whether the register is kept as one Python value."""
-        return register.number not in self.tile_rows and self.uniformity.is_uniform(register.number)
+        if register.number in self.tile_rows or register.bits > 64:
+            return False
+        return self.uniformity.is_uniform(register.number)
 
     def is_contested(self, register: Register) -> bool:
         """Whether inactive lanes must keep their value when a part of the warp writes the register."""
@@ -100,11 +103,14 @@ class Program:
         return self.homes[register.number][0]
 
     def _place_tiles(self) -> None:
-        """Give wgmma's accumulators consecutive rows, in their order, and its A fragments rows after them."""
+        """Give what asynchronous units write consecutive rows, and wgmma's A fragments rows after them."""
         for position in (0, 1):
             for decoded in self.code:
-                if decoded.form.opcode != "wgmma" or len(decoded.operands) <= position:
+                loads = decoded.form.opcode == "tcgen05" and decoded["op"] == "ld" and position == 0
+                if not (loads or decoded.form.opcode == "wgmma") or len(decoded.operands) <= position:
                     continue
+                if loads:
+                    self.namespace["touch_in_flight"] = touch_loading
                 operand = decoded.operands[position]
                 if isinstance(operand, VectorOperand):
                     for item in operand.items:

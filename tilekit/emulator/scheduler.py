@@ -162,9 +162,7 @@ class Machine:
         if not self._waiting:
             return
         number = self._waiting.popleft()
-        width, height, _ = self.launch.clusters
-        index = (number % width, number // width % height, number // (width * height))
-        cluster = Cluster(self.launch, self.program, number, index)
+        cluster = Cluster(self.launch, self.program, number, self._index(number))
         self.resident.append(cluster)
         self.launch.cluster_started(cluster)
         for warp in cluster.warps:
@@ -185,6 +183,19 @@ class Machine:
                         self.enqueue(warp)
                         woken = True
         return woken
+
+    def cancel_waiting(self) -> tuple[int, int, int] | None:
+        """Take the first cluster that has not started from the queue; returns its first CTA's index."""
+        if not self._waiting:
+            return None
+        x, y, z = self._index(self._waiting.popleft())
+        width, height, depth = self.launch.cluster
+        self._finished_ctas += width * height * depth
+        return x * width, y * height, z * depth
+
+    def _index(self, number: int) -> tuple[int, int, int]:
+        width, height, _ = self.launch.clusters
+        return number % width, number // width % height, number // (width * height)
 
     # -- one turn of a warp ------------------------------------------------------------------------------------------
 

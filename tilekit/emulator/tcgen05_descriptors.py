@@ -28,7 +28,16 @@ __all__ = [
 ]
 
 ELEMENT_BITS = {
-    **{"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4, "s8": 8, "u8": 8}
+    "f16": 16,
+    "bf16": 16,
+    "tf32": 32,
+    "e4m3": 8,
+    "e5m2": 8,
+    "e2m3": 6,
+    "e3m2": 6,
+    "e2m1": 4,
+    "s8": 8,
+    "u8": 8,
 }
 """Width of each operand type. In the kinds of 8-bit operands the narrow ones still occupy a byte each."""
 
@@ -200,9 +209,7 @@ def _shape_problems(form: MmaForm, shape: MmaShape) -> Iterator[str]:
     columns = _legal_columns(form, shape)
     if shape.n not in columns:
         nearest = min(columns, key=lambda n: abs(n - shape.n))
-        yield (
-            f"N = {shape.n}: {_describe(form)} with M = {shape.m} takes {_ranges(columns)}; nearest legal {nearest}"
-        )
+        yield (f"N = {shape.n}: {_describe(form)} with M = {shape.m} takes {_ranges(columns)}; nearest legal {nearest}")
 
 
 def _describe(form: MmaForm) -> str:
@@ -272,7 +279,6 @@ class SharedDescriptor:
     swizzle: Swizzle | None
 
     @classmethod
-    @lru_cache(maxsize=4096)
     def decode(cls, bits: int) -> SharedDescriptor:
         """Split a descriptor into its fields; an unknown swizzle reads as none."""
         return cls(
@@ -357,7 +363,7 @@ def _descriptor_problems(layout: OperandLayout, bits: int, tf32: bool) -> Iterat
             )
     if not descriptor.base_offset and descriptor.start % period >= span:
         yield (
-            f"start address = {descriptor.start:#x}: begins inside a {period}-byte swizzle pattern, with base offset 0; "
+            f"start address = {descriptor.start:#x}: begins inside a {period}-byte swizzle pattern, base offset 0; "
             f"nearest legal {descriptor.start // period * period:#x}"
         )
 
@@ -415,9 +421,7 @@ def operand_extents(layout: OperandLayout, descriptors: Sequence[int]) -> npt.ND
     return _runs(layout, starts, rest) + base
 
 
-def gather(
-    shared: npt.NDArray[np.uint8], layout: OperandLayout, descriptors: Sequence[int]
-) -> npt.NDArray[np.uint8]:
+def gather(shared: npt.NDArray[np.uint8], layout: OperandLayout, descriptors: Sequence[int]) -> npt.NDArray[np.uint8]:
     """Return an operand's bytes for consecutive instructions.
 
     Parameters

@@ -115,6 +115,7 @@ class Warp:
         "queued",
         "register_count",
         "role",
+        "tensor",
         "tid",
         "tile",
         "tile_f32",
@@ -157,6 +158,7 @@ class Warp:
         self.bulk: Any = None
         self.copies: Any = None
         self.wgmma: Any = None
+        self.tensor: Any = None
         self.warpgroup: Any = None
         self.register_count = 0
 
