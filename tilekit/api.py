@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tilekit.arrays import (
     ArrayView,
     empty_like_library,
@@ -89,9 +91,22 @@ def matmul(
         out = _new_output(a, b, out_dtype, stream)
     elif out_dtype is not None:
         _check_out_dtype(out, out_dtype)
-    key = (
-        fingerprint(a), fingerprint(b), fingerprint(out), fingerprint(bias), activation, fingerprint(scale), config, target,
-    )  # fmt: skip
+    if isinstance(scale, np.generic):
+        scale = read_scale(scale)
+    try:
+        key = (
+            fingerprint(a),
+            fingerprint(b),
+            fingerprint(out),
+            fingerprint(bias),
+            activation,
+            fingerprint(scale),
+            config,
+            target,
+        )
+    except ArgumentError:
+        _bind(a, b, out, bias, activation, scale, config, target)  # raises the same with the argument's name
+        raise
     ready = _ready.launches.get(key)
     if ready is not None:
         launch, current_stream = ready
@@ -160,6 +175,8 @@ def _bind(
     config: MatmulConfig | None,
     target: str | None,
 ) -> MatmulPlan:
+    if not (config is None or isinstance(config, MatmulConfig)):
+        raise ArgumentError.of("config", config, legal="a tilekit.MatmulConfig, or None to have one chosen")
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     problem = read_problem(va, vb)
     chip, device = _place(va, target)
@@ -188,12 +205,13 @@ def _place(a: ArrayView, target: str | None) -> tuple[Target, str | None]:
     if a.device == "cpu":
         if target != "cuda":
             return target_named(target or SM_90A.name), None
-        devices = driver.devices()
-        if not devices:
+        reason = driver.why_unavailable()
+        if reason is not None:
             raise DriverError(
-                f"target='cuda', but there is no GPU to use: {driver.why_unavailable()}", code="TK-API-002"
+                f"target='cuda', but there is no GPU to use: {reason}; leave target out to run on the emulator",
+                code="TK-API-002",
             )
-        return _chip_of(devices[0], target), "cuda"
+        return _chip_of(driver.devices()[0], target), "cuda"
     return _chip_of(driver.devices()[a.device[1]], target), None
 
 

@@ -6,6 +6,8 @@ from functools import cache, cached_property
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tilekit.arrays import (
     ArrayView,
     empty_like_library,
@@ -142,6 +144,10 @@ class MatmulKernel:
         ArgumentError
             For arrays that do not fit this kernel, naming the argument.
         """
+        if device not in (None, "cuda"):
+            raise ArgumentError.of(
+                "device", device, legal="None, or 'cuda' for arrays in host memory", nearest="cuda", code="TK-MM-016"
+            )
         va, vb = matrix_view(a, "a"), matrix_view(b, "b")
         problem = read_problem(va, vb)
         if out is None:
@@ -226,7 +232,7 @@ def read_scale(scale: Any) -> float | ArrayView | None:
     """
     if scale is None:
         return None
-    if not hasattr(scale, "shape"):
+    if isinstance(scale, np.generic) or not hasattr(scale, "shape"):
         try:
             return float(scale)
         except (TypeError, ValueError):
