@@ -1,8 +1,9 @@
-"""Floating-point arithmetic on lanes; called by generated code.
+"""Floating-point arithmetic on lanes, as an H200 does it; called by generated code.
 
+NaNs: f32 and 16-bit arithmetic makes one NaN (all ones below the sign), f64 passes on its last NaN operand.
 16-bit values are computed in float32 and rounded once; f32 multiply-add is computed in float64 and rounded to float32,
-which differs from a fused operation only where the float64 sum lies exactly between two float32 values. The
-approximate instructions (``ex2``, ``rcp``, ``sin`` …) are computed exactly and rounded, so compare them with a
+which differs from a fused operation only where the float64 sum was itself rounded to a tie between two float32 values.
+The approximate instructions (``ex2``, ``rcp``, ``sin`` …) are computed exactly and rounded, so compare them with a
 tolerance, as on hardware.
 """
 
@@ -14,11 +15,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import formats
+from . import formats, rounding
 from .formats import Rounding
 
 Array = npt.NDArray[Any]
-_SMALLEST_NORMAL = np.float32(2.0**-126)
+_SMALLEST_NORMAL = {"f32": np.float32(2.0**-126), "f16": np.float32(2.0**-14), "f16x2": np.float32(2.0**-14)}
+_NAN32 = np.uint32(0x7FFFFFFF).view(np.float32)
+_QUIET64 = np.uint64(1 << 51)
+
+
+def clean(values: Array) -> Array:
+    """Float32 results with their NaNs made the one that the hardware makes."""
+    square = values.dot(values)
+    if square == square:
+        return values
+    return np.where(np.isnan(values), _NAN32, values)
+
+
+def pass_nan(values: Array, *operands: Array) -> Array:
+    """Float64 results; where an operand is a NaN, the last one of them, quieted."""
+    square = values.dot(values)
+    if square == square:
+        return values
+    for operand in operands:
+        quiet = (np.ascontiguousarray(operand).view(np.uint64) | _QUIET64).view(np.float64)
+        values = np.where(np.isnan(operand), quiet, values)
+    return values
 
 
 def widen(pattern: Array, kind: str) -> Array:
@@ -34,9 +56,9 @@ def widen(pattern: Array, kind: str) -> Array:
 def narrow(values: Array, kind: str) -> Array:
     """Patterns of float32 or float64 values in a 16-bit kind, rounded to nearest even."""
     if kind == "f16":
-        return values.astype(np.float16)
+        return formats.encode(values, "f16").view(np.float16)
     if kind == "f16x2":
-        return values.astype(np.float16).view(np.uint32)
+        return formats.encode(values, "f16").view(np.uint32)
     patterns = formats.encode(values, "bf16")
     return patterns if kind == "bf16" else patterns.view(np.uint32)
 
@@ -46,19 +68,15 @@ def halves(pattern: Array) -> Array:
     return np.ascontiguousarray(pattern).view(np.float32)
 
 
-def flush(values: Array) -> Array:
-    """Subnormal float32 values become zeros of their sign (``.ftz``)."""
-    return np.where(np.abs(values) < _SMALLEST_NORMAL, np.copysign(np.float32(0), values), values)
-
-
-def rounded(values: Array, rounding: Rounding) -> Array:
-    """Float64 values as float32 in a rounding mode other than nearest even."""
-    return formats.encode(values, "f32", rounding).view(np.float32)
+def flush(values: Array, kind: str = "f32") -> Array:
+    """Subnormal values become zeros of their sign (``.ftz``)."""
+    limit = _SMALLEST_NORMAL[kind]
+    return np.where(np.abs(values) < limit, np.copysign(values.dtype.type(0), values), values)
 
 
 def multiply_add(a: Array, b: Array, c: Array) -> Array:
     """``a * b + c`` of float32, rounded once."""
-    return (a.astype(np.float64) * b + c).astype(np.float32)
+    return clean((a.astype(np.float64) * b + c).astype(np.float32))
 
 
 def multiply_add_wide(a: Array, b: Array, c: Array) -> Array:
@@ -72,18 +90,51 @@ def multiply_add_wide(a: Array, b: Array, c: Array) -> Array:
     total = product + c
     virtual = total - product
     result: Array = total + ((product - (total - virtual)) + (c - virtual) + error)
-    return np.where(np.isfinite(result), result, total)
+    return pass_nan(np.where(np.isfinite(result), result, total), c, a, b)
 
 
 def saturate(values: Array) -> Array:
-    """Clamp to [0, 1]; a NaN becomes zero (``.sat``)."""
-    return np.where(np.isnan(values), values.dtype.type(0), np.clip(values, 0, 1))
+    """Clamp to [0, 1]; a NaN and a negative zero become zero (``.sat``)."""
+    zero = values.dtype.type(0)
+    return np.where(np.isnan(values), zero, np.clip(values, 0, 1) + zero)
+
+
+def clamp_negative(values: Array) -> Array:
+    """``.relu``: negative values become zero, NaNs stay."""
+    return np.where(values <= 0, values.dtype.type(0), values)
+
+
+def extremum(name: str, a: Array, b: Array, nan: bool) -> Array:
+    """``min`` and ``max``: the number beside a NaN unless ``nan``; a negative zero is less than a positive one."""
+    result = getattr(np, f"f{name}")(a, b)
+    if not result.all():
+        first_less = np.signbit(a)
+        lesser, greater = np.where(first_less, a, b), np.where(first_less, b, a)
+        result = np.where((a == 0) & (b == 0), lesser if name == "min" else greater, result)
+    if nan:
+        result = np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), result)
+    if result.dtype == np.float32:
+        return clean(result)
+    quiet = (np.ascontiguousarray(b).view(np.uint64) | _QUIET64).view(np.float64)
+    return np.where(np.isnan(result), quiet, result)
+
+
+def extremum_xor_sign(name: str, a: Array, b: Array, nan: bool) -> Array:
+    """``min.xorsign.abs``: of the magnitudes, with the product's sign."""
+    magnitude = extremum(name, np.abs(a), np.abs(b), nan)
+    signed = np.copysign(magnitude, np.copysign(1, a) * np.copysign(1, b)).astype(a.dtype)
+    return np.where(np.isnan(magnitude), magnitude, signed)
+
+
+def negate_wide(values: Array, absolute: bool) -> Array:
+    """``neg`` and ``abs`` of float64, which leave a NaN's sign alone."""
+    return pass_nan(np.abs(values) if absolute else -values, values)
 
 
 def approximate(name: str, values: Array) -> Array:
     """One of the approximate functions, computed in float64 and rounded to the argument's type."""
-    result: Array = _FUNCTIONS[name](values.astype(np.float64)).astype(values.dtype)
-    return result
+    result = _FUNCTIONS[name](values.astype(np.float64)).astype(values.dtype)
+    return clean(result) if result.dtype == np.float32 else pass_nan(result, values)
 
 
 def _reciprocal(x: Array) -> Array:
@@ -106,8 +157,24 @@ _FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+def directed(name: str, direction: str, *operands: Array) -> Array:
+    """Arithmetic rounded in a direction, f32 or f64."""
+    if operands[0].dtype == np.float64:
+        if name == "rcp":
+            return pass_nan(rounding.arithmetic64("div", direction, np.ones(32), *operands), *operands)
+        order = (operands[2], *operands[:2]) if name == "fma" else operands[::-1] if name == "div" else operands
+        return pass_nan(rounding.arithmetic64(name, direction, *operands), *order)
+    if name == "fma":
+        return clean(rounding.multiply_add32(*operands, direction))
+    if name == "sqrt":
+        return clean(rounding.root32(*operands, direction))
+    if name == "rcp":
+        return clean(rounding.arithmetic32("div", np.ones(32, np.float32), *operands, direction))
+    return clean(rounding.arithmetic32(name, *operands, direction))
+
+
 def classify(values: Array, test: str) -> Array:
-    """``testp``."""
+    """``testp``; a zero is normal."""
     if test == "finite":
         return np.isfinite(values)
     if test == "infinite":
@@ -117,29 +184,42 @@ def classify(values: Array, test: str) -> Array:
     if test == "notanumber":
         return np.isnan(values)
     tiny = np.finfo(values.dtype).tiny
-    normal = np.isfinite(values) & (np.abs(values) >= tiny)
+    normal = np.isfinite(values) & ((np.abs(values) >= tiny) | (values == 0))
     result: Array = normal if test == "normal" else np.isfinite(values) & ~normal
     return result
 
 
-def to_integer(values: Array, rounding: str, kind: str) -> Array:
-    """``cvt`` to an integer: rounded, clamped to the type's range, NaN to zero (the top bit for 64 bits)."""
-    wide = values.astype(np.float64)
-    whole = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding](wide)
+def to_integer(values: Array, direction: str, kind: str) -> Array:
+    """``cvt`` to an integer: rounded and clamped to the type's range.
+
+    A NaN gives zero, but the type's top bit when the source has 64 bits or the result does.
+    """
     bits = int(kind[1:])
     dtype = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{bits // 8}")
+    whole = _INTEGRAL[direction](values.astype(np.float64))
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "s" else (0, 2**bits - 1)
     nan = np.isnan(whole)
     over, under = whole >= float(high), whole <= float(low)
     result = np.where(nan | over | under, 0.0, whole).astype(dtype)
     result = np.where(over, dtype.type(high), np.where(under, dtype.type(low), result))
-    nothing = np.iinfo(dtype).min if bits == 64 and kind[0] == "s" else (1 << 63 if bits == 64 else 0)
-    return np.where(nan, dtype.type(nothing), result)
+    top = bits == 64 or values.dtype == np.float64
+    return np.where(nan, np.array(1 << bits - 1 if top else 0, f"u{bits // 8}").view(dtype), result)
 
 
-def round_to_integral(values: Array, rounding: str) -> Array:
+_INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
+def round_to_integral(values: Array, direction: str) -> Array:
     """``cvt.rni.f32.f32`` and the like."""
-    return {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rounding](values).astype(values.dtype)
+    result = _INTEGRAL[direction](values).astype(values.dtype)
+    return clean(result) if result.dtype == np.float32 else pass_nan(result, values)
+
+
+def from_integer(values: Array, bits: int, direction: str) -> Array:
+    """``cvt`` from an integer to f32 or f64."""
+    if direction == "rn":
+        return values.astype(np.float32 if bits == 32 else np.float64)
+    return rounding.integers(values, bits, direction)
 
 
 def clamp_integer(values: Array, kind: str) -> Array:
@@ -151,24 +231,29 @@ def clamp_integer(values: Array, kind: str) -> Array:
     return clipped.astype(f"{'i' if kind[0] == 's' else 'u'}{bits // 8}")
 
 
-def convert(values: Array, kind: str, rounding: Rounding, saturating: bool, relu: bool) -> Array:
+def to_single(values: Array, direction: Rounding) -> Array:
+    """Float64 to float32; this conversion makes another NaN than float32 arithmetic."""
+    rounded = values.astype(np.float32) if direction == "rn" else formats.encode(values, "f32", direction)
+    return np.where(np.isnan(values), np.float32(np.nan), rounded.view(np.float32))
+
+
+def convert(values: Array, kind: str, direction: Rounding, saturating: bool, relu: bool) -> Array:
     """Float values to the patterns of a format."""
-    return formats.encode(values, kind, rounding, saturate=saturating, relu=relu)
+    patterns = formats.encode(values, kind, direction, saturate=saturating, relu=relu)
+    if kind == "f16" and values.dtype == np.float64:  # This one conversion makes another NaN.
+        patterns = np.where(np.isnan(values), np.uint16(0x7E00), patterns)
+    return patterns
 
 
-def convert_pair(upper: Array, lower: Array, kind: str, rounding: Rounding, saturating: bool, relu: bool) -> Array:
+def convert_pair(upper: Array, lower: Array, kind: str, direction: Rounding, saturating: bool, relu: bool) -> Array:
     """Two floats to one packed register: ``upper`` in the high half."""
-    if kind == "bf16" and rounding == "rn" and not saturating and not relu:
-        pair = np.empty((32, 2), np.float32)
-        pair[:, 0] = lower
-        pair[:, 1] = upper
-        word = pair.view(np.uint32)
-        bits = word + (np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-        nan = pair != pair
-        if nan.any():
-            bits[nan] = 0x7FFF
-        return bits.astype(np.uint16).view(np.uint32).ravel()
-    width = 16 if kind in ("f16", "bf16") else 8
-    encoded = [formats.encode(x, kind, rounding, saturate=saturating, relu=relu) for x in (upper, lower)]
-    packed = formats.pack_pair(encoded[0], encoded[1], width)
-    return packed if width == 16 else packed.astype(np.uint16)
+    pair = np.empty((32, 2), np.float32)
+    pair[:, 0] = lower
+    pair[:, 1] = upper
+    encoded = formats.encode(pair, kind, direction, saturate=saturating, relu=relu)
+    return encoded.view(np.uint32 if kind in ("f16", "bf16") else np.uint16).ravel()
+
+
+def decode_bytes(patterns: Array, kind: str) -> Array:
+    """Values of two fp8 patterns a lane as float16, in which they are exact."""
+    return formats.encode(formats.decode(np.ascontiguousarray(patterns).view(np.uint8), kind), "f16").view(np.float16)

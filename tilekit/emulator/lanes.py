@@ -168,11 +168,16 @@ def reverse_bits(a: Array) -> Array:
     return np.ascontiguousarray(flipped[:, ::-1]).view(f"u{size}").ravel()
 
 
+def _field(value: Array, like: Array) -> Array:
+    """A bit position or length: of 32-bit forms only the low byte counts, 64-bit forms take all of it."""
+    number = np.broadcast_to(np.asarray(value, np.uint32), like.shape).astype(np.int64)
+    return number & 0xFF if like.dtype.itemsize == 4 else np.minimum(number, 255)
+
+
 def extract_bits(a: Array, position: Array, length: Array) -> Array:
     """``bfe``: a field, zero- or sign-extended by the array's type."""
     bits = a.dtype.itemsize * 8
-    position = np.broadcast_to(np.asarray(position, np.uint32) & 0xFF, a.shape).astype(np.int64)
-    length = np.broadcast_to(np.asarray(length, np.uint32) & 0xFF, a.shape).astype(np.int64)
+    position, length = _field(position, a), _field(length, a)
     pattern = a.view(f"u{a.dtype.itemsize}")
     shifted = shift_right(pattern, position.astype(pattern.dtype))
     kept = np.minimum(length, np.maximum(bits - position, 0))
@@ -182,15 +187,14 @@ def extract_bits(a: Array, position: Array, length: Array) -> Array:
         return field
     sign_at = np.minimum(position + length - 1, bits - 1)
     sign = (shift_right(pattern, sign_at.astype(pattern.dtype)) & pattern.dtype.type(1)).astype(bool) & (length > 0)
-    fill = shift_left(np.full_like(pattern, ~pattern.dtype.type(0)), length.astype(pattern.dtype))
+    fill = shift_left(np.full_like(pattern, ~pattern.dtype.type(0)), kept.astype(pattern.dtype))
     result: Array = np.where(sign, field | fill, field).view(a.dtype)
     return result
 
 
 def insert_bits(source: Array, into: Array, position: Array, length: Array) -> Array:
     """``bfi``: the low bits of ``source`` replace a field of ``into``."""
-    position = np.broadcast_to(np.asarray(position, np.uint32) & 0xFF, into.shape).astype(into.dtype)
-    length = np.broadcast_to(np.asarray(length, np.uint32) & 0xFF, into.shape).astype(into.dtype)
+    position, length = _field(position, into).astype(into.dtype), _field(length, into).astype(into.dtype)
     ones = shift_left(np.ones_like(into), length) - into.dtype.type(1)
     field = shift_left(ones, position)
     return (into & ~field) | (shift_left(source, position) & field)

@@ -11,6 +11,7 @@ from . import formats
 from .access import misaligned, resolve, tell_strong
 from .block_compiler import BlockCompiler
 from .errors import MemoryFault
+from .floating import clean, flush, pass_nan
 from .forms import Decoded, form, never
 from .happens_before import Order
 from .lanes import Array
@@ -73,7 +74,11 @@ def atomic(
                 if before == compare[lane]:
                     view[at] = values[0][lane]
             else:
-                view[at] = combine(operation, kind, before, values[index][lane])
+                given = values[index][lane]
+                if kind in ("f32", "f64") and operation == "add" and memory.space == "global":
+                    view[at] = _add_in_l2(before, given, kind)
+                else:
+                    view[at] = combine(operation, kind, before, given)
         _tell(warp, space, memory, offset, address, size, order)
     launch.machine.events += 1
     return old
@@ -99,6 +104,17 @@ def _tell(warp: Warp, space: str, memory: Allocation, offset: int, address: int,
     tell_strong(warp, space, address, order, True, True)
 
 
+def _add_in_l2(old: Any, value: Any, kind: str) -> Any:
+    """Addition in global memory: subnormal f32 become zeros, and an f64 NaN passes as it is."""
+    if kind == "f64":
+        memory, given = (np.array([x], np.uint64).view(np.float64) for x in (old, value))
+        if np.isnan(given[0]) or np.isnan(memory[0]):
+            return value if np.isnan(given[0]) else old
+        return (memory + given).view(np.uint64)[0]
+    a, b = (flush(np.array([x], np.uint32).view(np.float32)) for x in (old, value))
+    return flush(clean(a + b)).view(np.uint32)[0]
+
+
 def combine(operation: str, kind: str, old: Any, value: Any) -> Any:
     """The new pattern of one location."""
     if operation == "exch":
@@ -121,7 +137,7 @@ def combine(operation: str, kind: str, old: Any, value: Any) -> Any:
 
 def _combine_floats(operation: str, a: Array, b: Array) -> Array:
     if operation == "add":
-        return np.asarray(a + b)
+        return clean(a + b) if a.dtype == np.float32 else pass_nan(a + b, a, b)
     result: Array = np.fmin(a, b) if operation == "min" else np.fmax(a, b)
     return result
 

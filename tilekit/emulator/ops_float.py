@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from . import floating
 from .block_compiler import BlockCompiler
-from .formats import decode
 from .forms import Decoded, all_sources, form, never
 from .ops_integer import mask_of, set_results
 from .syntax import Operand
@@ -19,26 +16,36 @@ _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="
 def value(g: BlockCompiler, operand: Operand, kind: str, *, ftz: bool = False) -> str:
     """Expression for the operand's values: float32, float64, or float32 of 16-bit kinds (two a lane for x2)."""
     if kind in _HALVES:
-        return f"{g.helper(floating.widen)}({g.array(operand, kind)}, {kind!r})"
-    text = g.array(operand, kind)
-    return f"{g.helper(floating.flush)}({text})" if ftz else text
+        text = f"{g.helper(floating.widen)}({g.array(operand, kind)}, {kind!r})"
+    else:
+        text = g.array(operand, kind)
+    return f"{g.helper(floating.flush)}({text}, {kind!r})" if ftz else text
 
 
 def result(g: BlockCompiler, i: Decoded, kind: str, text: str) -> None:
-    """Round, clamp and flush as the modifiers say, then assign."""
+    """Clamp, flush and round as the modifiers say, then assign."""
     if i.has("sat"):
         text = f"{g.helper(floating.saturate)}({text})"
     if i.has("relu"):
-        text = f"maximum({text}, 0)"
-    if i.has("ftz") and kind == "f32":
-        text = f"{g.helper(floating.flush)}({text})"
+        text = f"{g.helper(floating.clamp_negative)}({text})"
+    if i.has("ftz") and kind in ("f32", "f16", "f16x2"):
+        text = f"{g.helper(floating.flush)}({text}, {kind!r})"
     if kind in _HALVES:
         text = f"{g.helper(floating.narrow)}({text}, {kind!r})"
     g.write(i.operands[0], kind, text)
 
 
 def _ftz(i: Decoded, kind: str) -> bool:
-    return i.has("ftz") and kind == "f32"
+    return i.has("ftz") and kind in ("f32", "f16", "f16x2")
+
+
+def checked(g: BlockCompiler, kind: str, text: str, *operands: str) -> str:
+    """An arithmetic expression with the NaNs that hardware makes; 16-bit kinds get theirs when they are rounded."""
+    if kind == "f32":
+        return f"{g.helper(floating.clean)}({text})"
+    if kind == "f64":
+        return f"{g.helper(floating.pass_nan)}({', '.join((text, *operands))})"
+    return text
 
 
 @form("add sub mul", "rnd=rn|rz|rm|rp? ftz? sat? type=f32|f64|f16|bf16|f16x2|bf16x2", "d a b", uniform=never)
@@ -47,13 +54,13 @@ def arithmetic(g: BlockCompiler, i: Decoded) -> None:
     kind = i["type"]
     sign = {"add": "+", "sub": "-", "mul": "*"}[i.form.opcode]
     a, b = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
-    rounding = i.get("rnd", "rn")
-    if rounding != "rn" and kind == "f32":
-        text = f"{g.helper(floating.rounded)}({a}.astype(float64) {sign} {b}, {rounding!r})"
-    elif rounding != "rn":
-        raise g.fail(f"rounding .{rounding} is supported for .f32 only")
+    direction = i.get("rnd", "rn")
+    if direction == "rn":
+        text = checked(g, kind, f"{a} {sign} {b}", a, b)
+    elif kind in ("f32", "f64"):
+        text = f"{g.helper(floating.directed)}({i.form.opcode!r}, {direction!r}, {a}, {b})"
     else:
-        text = f"{a} {sign} {b}"
+        raise g.fail(f"rounding .{direction} needs .f32 or .f64")
     result(g, i, kind, text)
 
 
@@ -63,11 +70,13 @@ def multiply_add(g: BlockCompiler, i: Decoded) -> None:
     """``fma``."""
     kind = i["type"]
     a, b, c = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
-    rounding = i.get("rnd", "rn")
-    if kind == "f64":
+    direction = i.get("rnd", "rn")
+    if i.has("oob"):
+        raise g.fail("fma.oob is not supported")
+    if direction != "rn":
+        text = f"{g.helper(floating.directed)}('fma', {direction!r}, {a}, {b}, {c})"
+    elif kind == "f64":
         text = f"{g.helper(floating.multiply_add_wide)}({a}, {b}, {c})"
-    elif rounding != "rn":
-        text = f"{g.helper(floating.rounded)}({a}.astype(float64) * {b} + {c}, {rounding!r})"
     elif kind == "f32":
         text = f"{g.helper(floating.multiply_add)}({a}, {b}, {c})"
     else:
@@ -84,17 +93,14 @@ def packed(g: BlockCompiler, i: Decoded) -> None:
     parts = [f"{g.helper(floating.halves)}({g.array(x, 'b64')})" for x in i.operands[1:]]
     if i.has("ftz"):
         parts = [f"{g.helper(floating.flush)}({part})" for part in parts]
-    rounding = i.get("rnd", "rn")
-    if i.form.opcode == "fma":
-        text = f"{parts[0]}.astype(float64) * {parts[1]} + {parts[2]}"
+    direction = i.get("rnd", "rn")
+    if direction != "rn":
+        text = f"{g.helper(floating.directed)}({i.form.opcode!r}, {direction!r}, {', '.join(parts)})"
+    elif i.form.opcode == "fma":
+        text = f"{g.helper(floating.multiply_add)}({', '.join(parts)})"
     else:
         sign = {"add": "+", "sub": "-", "mul": "*"}[i.form.opcode]
-        wide = "" if rounding == "rn" else ".astype(float64)"
-        text = f"{parts[0]}{wide} {sign} {parts[1]}"
-    if rounding != "rn":
-        text = f"{g.helper(floating.rounded)}({text}, {rounding!r})"
-    elif i.form.opcode == "fma":
-        text = f"({text}).astype(float32)"
+        text = checked(g, "f32", f"{parts[0]} {sign} {parts[1]}")
     if i.has("ftz"):
         text = f"{g.helper(floating.flush)}({text})"
     g.write(i.operands[0], "b64", f"({text}).view(uint64)")
@@ -105,10 +111,10 @@ def divide(g: BlockCompiler, i: Decoded) -> None:
     """``div``."""
     kind = i["type"]
     a, b = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
-    if i["mode"] in ("rz", "rm", "rp") and kind == "f32":
-        result(g, i, kind, f"{g.helper(floating.rounded)}({a}.astype(float64) / {b}, {i['mode']!r})")
+    if i["mode"] in ("rz", "rm", "rp"):
+        result(g, i, kind, f"{g.helper(floating.directed)}('div', {i['mode']!r}, {a}, {b})")
     else:
-        result(g, i, kind, f"{a} / {b}")
+        result(g, i, kind, checked(g, kind, f"{a} / {b}", b, a))
 
 
 @form("rcp sqrt", "mode=approx|rn|rz|rm|rp ftz? type=f32|f64", "d a", uniform=never)
@@ -120,7 +126,10 @@ def approximate(g: BlockCompiler, i: Decoded) -> None:
     """Reciprocals, roots, exponentials, logarithms and trigonometric functions."""
     kind = i["type"]
     a = value(g, i.operands[1], kind, ftz=_ftz(i, kind))
-    result(g, i, kind, f"{g.helper(floating.approximate)}({i.form.opcode!r}, {a})")
+    if i["mode"] in ("rz", "rm", "rp"):
+        result(g, i, kind, f"{g.helper(floating.directed)}({i.form.opcode!r}, {i['mode']!r}, {a})")
+    else:
+        result(g, i, kind, f"{g.helper(floating.approximate)}({i.form.opcode!r}, {a})")
 
 
 @form("min max", "ftz? nan=NaN? xorsign=xorsign? abs? type=f32|f64|f16|bf16|f16x2|bf16x2", "d a b c?", uniform=never)
@@ -130,18 +139,10 @@ def extremum(g: BlockCompiler, i: Decoded) -> None:
     values = [value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:]]
     if len(values) == 3 and g.program.module.chip.number < 100:
         raise g.fail(f"{i.form.opcode} of three operands needs sm_100 or later")
-    function = i.form.opcode + "imum" if i.has("nan") else "f" + i.form.opcode
-    if i.has("xorsign"):
-        a, b = values
-        g.write(
-            i.operands[0],
-            kind,
-            f"np.copysign({function}(abs({a}), abs({b})), np.copysign(1, {a}) * np.copysign(1, {b}))",
-        )
-        return
-    text = f"{function}({values[0]}, {values[1]})"
-    if len(values) == 3:
-        text = f"{function}({text}, {values[2]})"
+    function = floating.extremum_xor_sign if i.has("xorsign") else floating.extremum
+    text = values[0]
+    for other in values[1:]:
+        text = f"{g.helper(function)}({i.form.opcode!r}, {text}, {other}, {i.has('nan')})"
     result(g, i, kind, text)
 
 
@@ -150,7 +151,11 @@ def negate(g: BlockCompiler, i: Decoded) -> None:
     """``neg`` and ``abs``."""
     kind = i["type"]
     a = value(g, i.operands[1], kind)
-    result(g, i, kind, f"-{a}" if i.form.opcode == "neg" else f"abs({a})")
+    if kind == "f64":
+        text = f"{g.helper(floating.negate_wide)}({a}, {i.form.opcode == 'abs'})"
+    else:
+        text = checked(g, kind, f"-{a}" if i.form.opcode == "neg" else f"abs({a})")
+    result(g, i, kind, text)
 
 
 @form("copysign", "type=f32|f64", "d a b", uniform=never)
@@ -316,21 +321,16 @@ def convert_from_integer(g: BlockCompiler, i: Decoded) -> None:
     """``cvt`` from an integer to floating point."""
     to = i["dtype"]
     source = _narrow_array(g, i.operands[1], i["type"])
-    _write_float(g, i, to, f"{source}.astype(float64)", exact=i["type"] in ("u64", "s64") and to == "f32")
-
-
-def _write_float(g: BlockCompiler, i: Decoded, to: str, wide: str, *, exact: bool = False) -> None:
-    rounding = i.get("rnd", "rn")
-    if to == "f64":
-        g.write(i.operands[0], to, wide)
-    elif to == "f32" and rounding == "rn":
-        text = f"{wide.removesuffix('.astype(float64)')}.astype(float32)" if exact else f"({wide}).astype(float32)"
-        result(g, i, to, text)
-    elif to == "f32":
-        result(g, i, to, f"{g.helper(floating.rounded)}({wide}, {rounding!r})")
+    direction = i["rnd"]
+    if to in ("f32", "f64"):
+        result(g, i, to, f"{g.helper(floating.from_integer)}({source}, {to[1:]}, {direction!r})")
     else:
-        text = f"{g.helper(floating.convert)}({wide}, {to!r}, {rounding!r}, {i.has('satfinite')}, {i.has('relu')})"
-        g.write(i.operands[0], "b16", text)
+        _write_half(g, i, to, f"{g.helper(floating.from_integer)}({source}, 64, 'rn')")
+
+
+def _write_half(g: BlockCompiler, i: Decoded, to: str, text: str) -> None:
+    flags = f"{to!r}, {i.get('rnd', 'rn')!r}, {i.has('satfinite')}, {i.has('relu')}"
+    g.write(i.operands[0], "b16", f"{g.helper(floating.convert)}({text}, {flags})")
 
 
 @form(
@@ -342,10 +342,23 @@ def _write_float(g: BlockCompiler, i: Decoded, to: str, wide: str, *, exact: boo
 def convert_float(g: BlockCompiler, i: Decoded) -> None:
     """``cvt`` between floating-point types."""
     to, kind = i["dtype"], i["type"]
-    source = value(g, i.operands[1], kind, ftz=_ftz(i, kind))
+    source = value(g, i.operands[1], kind, ftz=i.has("ftz") and kind == "f32")
     if i.has("sat"):
         source = f"{g.helper(floating.saturate)}({source})"
-    _write_float(g, i, to, f"{source}.astype(float64)" if to in ("f32", "f64") else source)
+    if to in ("f16", "bf16"):
+        _write_half(g, i, to, source)
+    elif to == "f64":
+        if i.has("ftz"):
+            source = f"{g.helper(floating.clean)}({source})"
+        g.write(i.operands[0], "f64", f"{source}.astype(float64)")
+    elif kind == "f64":
+        text = f"{g.helper(floating.to_single)}({source}, {i.get('rnd', 'rn')!r})"
+        g.write(i.operands[0], "f32", f"{g.helper(floating.flush)}({text})" if i.has("ftz") else text)
+    elif kind == "bf16":
+        g.write(i.operands[0], "f32", source)
+    else:
+        text = f"{g.helper(floating.clean)}({source})"
+        g.write(i.operands[0], "f32", f"{g.helper(floating.flush)}({text})" if i.has("ftz") else text)
 
 
 @form("cvt", "rnd=rni|rzi|rmi|rpi ftz? sat? dtype=f32 type=f32", "d a", uniform=never)
@@ -388,13 +401,7 @@ def convert_halves_to_bytes(g: BlockCompiler, i: Decoded) -> None:
 @form("cvt", "rnd=rn relu? dtype=f16x2 type=e4m3x2|e5m2x2", "d a", uniform=never)
 def convert_bytes_to_halves(g: BlockCompiler, i: Decoded) -> None:
     """``cvt`` of two fp8 to two f16."""
-    source = f"{g.array(i.operands[1], 'b16')}.view(np.uint8)"
-    text = f"{g.helper(decode_bytes)}({source}, {i['type'][:-2]!r})"
+    text = f"{g.helper(floating.decode_bytes)}({g.array(i.operands[1], 'b16')}, {i['type'][:-2]!r})"
     if i.has("relu"):
-        text = f"maximum({text}, 0)"
+        text = f"{g.helper(floating.clamp_negative)}({text})"
     g.write(i.operands[0], "b32", f"{text}.view(uint32)")
-
-
-def decode_bytes(pattern: floating.Array, kind: str) -> floating.Array:
-    """Values of fp8 patterns as float16, in which they are exact."""
-    return decode(pattern, kind).astype(np.float16)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .block_compiler import BlockCompiler, representation
 from .forms import Decoded, form, never
 from .lanes import Array
@@ -72,12 +74,18 @@ def multiply(g: BlockCompiler, i: Decoded) -> None:
         g.write(d, kind, f"multiply_high({g.array(a, kind)}, {g.array(b, kind)})")
 
 
-@form("mad", "half=lo|hi|wide sat? type=$I", "d a b c")
+@form("mad", "half=hi sat type=s32", "d a b c", uniform=never)
+def multiply_add_saturating(g: BlockCompiler, i: Decoded) -> None:
+    """``mad.hi.sat.s32``: clamped to the type's range."""
+    a, b, c = (f"{g.array(x, 's32')}.astype(int64)" for x in i.operands[1:])
+    total = f"({a} * {b} >> 32) + {c}"
+    g.write(i.operands[0], "s32", f"minimum(maximum({total}, -2147483648), 2147483647).astype(int32)")
+
+
+@form("mad", "half=lo|hi|wide type=$I", "d a b c")
 def multiply_add(g: BlockCompiler, i: Decoded) -> None:
     """``mad.lo``, ``mad.hi``, ``mad.wide``."""
     kind, half = i["type"], i["half"]
-    if i.has("sat"):
-        raise g.fail("mad.sat is not supported")
     d, a, b, c = i.operands
     tag, bits = representation(kind)
     if half == "wide":
@@ -135,6 +143,13 @@ def minimum(g: BlockCompiler, i: Decoded) -> None:
     """``min`` and ``max``."""
     op = i.form.opcode
     binary(g, i, f"{op}({{a}}, {{b}}) & {mask_of(i['type'])}", f"{op}imum({{a}}, {{b}})")
+
+
+@form("min max", "relu type=s32", "d a b", uniform=never)
+def clamped_extremum(g: BlockCompiler, i: Decoded) -> None:
+    """``min.relu`` and ``max.relu``: not below zero."""
+    d, a, b = i.operands
+    g.write(d, "s32", f"maximum({i.form.opcode}imum({g.array(a, 's32')}, {g.array(b, 's32')}), 0)")
 
 
 @form("min max", "relu? type=u16x2|s16x2", "d a b")
@@ -255,7 +270,7 @@ def set_results(g: BlockCompiler, i: Decoded, d: Operand, test: str, *, scalar: 
         g.write(second, "pred", negative, scalar=scalar)
 
 
-@form("set", "compare=eq|ne|lt|le|gt|ge|lo|ls|hi|hs bool=and|or|xor? dtype=u32|s32 type=$I", "d a b c?")
+@form("set", "compare=eq|ne|lt|le|gt|ge|lo|ls|hi|hs bool=and|or|xor? dtype=u32|s32|f32 type=$I", "d a b c?")
 def set_value(g: BlockCompiler, i: Decoded) -> None:
     """``set``: all ones or zero."""
     compare, kind = i["compare"], i["type"]
@@ -265,7 +280,8 @@ def set_value(g: BlockCompiler, i: Decoded) -> None:
     if len(i.operands) > 3:
         sign = {"and": "&", "or": "|", "xor": "^"}[i["bool"]]
         test = f"({test} {sign} {g.array(i.operands[3], 'pred')})"
-    g.write(i.operands[0], "b32", f"where({test}, uint32(0xffffffff), uint32(0))")
+    true = "0x3f800000" if i["dtype"] == "f32" else "0xffffffff"
+    g.write(i.operands[0], "b32", f"where({test}, uint32({true}), uint32(0))")
 
 
 @form("selp", "type=b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64", "d a b c")
@@ -425,3 +441,64 @@ def with_carry(warp: Warp, a: Array, b: Array, subtract: bool, carry_in: bool, c
     if carry_out:
         warp.carry = out
     return total
+
+
+@form("dp4a", "atype=u32|s32 btype=u32|s32", "d a b c", uniform=never)
+@form("dp2a", "half=lo|hi atype=u32|s32 btype=u32|s32", "d a b c", uniform=never)
+def dot_product(g: BlockCompiler, i: Decoded) -> None:
+    """``dp4a``: four products of bytes; ``dp2a``: two products of a half word and a byte."""
+    d, a, b, c = i.operands
+    signs = f"{i['atype'][0] == 's'}, {i['btype'][0] == 's'}"
+    values = f"{g.array(a, 'b32')}, {g.array(b, 'b32')}, {g.array(c, 'b32')}"
+    g.write(d, "b32", f"{g.helper(dot_bytes)}({values}, {signs}, {i.get('half')!r})")
+
+
+def dot_bytes(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, half: str) -> Array:
+    """Sum of products of the parts of each lane's words, added to ``c``."""
+    width = 2 if half else 1
+    left = np.ascontiguousarray(a).view(f"{'i' if a_signed else 'u'}{width}").reshape(32, -1).astype(np.int64)
+    right = np.ascontiguousarray(b).view("i1" if b_signed else "u1").reshape(32, 4).astype(np.int64)
+    if half:
+        right = right[:, :2] if half == "lo" else right[:, 2:]
+    return ((left * right).sum(1) + c.astype(np.int64)).astype(np.uint32)
+
+
+@form("fns", "type=b32", "d a b c", uniform=never)
+def find_nth(g: BlockCompiler, i: Decoded) -> None:
+    """``fns``: position of the n-th set bit from a base, upwards or downwards."""
+    d, a, b, c = i.operands
+    g.write(d, "b32", f"{g.helper(nth_set)}({g.array(a, 'b32')}, {g.array(b, 'b32')}, {g.array(c, 's32')})")
+
+
+def nth_set(mask: Array, base: Array, offset: Array) -> Array:
+    """``fns`` lane by lane; all ones where there is no such bit."""
+    found = []
+    for bits, start, count in zip(mask.tolist(), base.tolist(), offset.tolist(), strict=True):
+        step = -1 if count < 0 else 1
+        positions = range(start, 32 if step > 0 else -1, step) if start < 32 else range(0)
+        if count == 0:
+            found.append(start if start < 32 and bits >> start & 1 else 0xFFFFFFFF)
+            continue
+        hits = [p for p in positions if bits >> p & 1]
+        found.append(hits[abs(count) - 1] if len(hits) >= abs(count) else 0xFFFFFFFF)
+    return np.array(found, np.uint32)
+
+
+@form("cvt", "pack sat dtype=u16|s16 type=s32", "d a b", uniform=never)
+@form("cvt", "pack sat dtype=u2|s2|u4|s4|u8|s8 type=s32 ctype=b32", "d a b c", uniform=never)
+def pack_integers(g: BlockCompiler, i: Decoded) -> None:
+    """``cvt.pack``: two clamped integers below the bits of a third operand, the second lowest."""
+    d, a, b = i.operands[:3]
+    rest = g.array(i.operands[3], "b32") if i.has("ctype") else "None"
+    g.write(d, "b32", f"{g.helper(pack_clamped)}({g.array(a, 's32')}, {g.array(b, 's32')}, {rest}, {i['dtype']!r})")
+
+
+def pack_clamped(a: Array, b: Array, above: Array | None, kind: str) -> Array:
+    """The two values clamped to a narrow type, and the lower bits of ``above`` shifted over them."""
+    bits = int(kind[1:])
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
+    first, second = (np.clip(x.astype(np.int64), low, high) & ((1 << bits) - 1) for x in (a, b))
+    packed = first << bits | second
+    if above is not None:
+        packed |= above.astype(np.int64) << 2 * bits
+    return packed.astype(np.uint32)
