@@ -111,6 +111,8 @@ class Agent:
         What it published last, while nothing has been added to it.
     releases
         The last few (epoch, sync object) it released to, for explaining what edge is missing.
+    relaxed
+        The same for arrivals and stores that released nothing but what its last fence covered.
     """
 
     __slots__ = (
@@ -124,6 +126,7 @@ class Agent:
         "identity",
         "initialiser",
         "published",
+        "relaxed",
         "releases",
     )
 
@@ -140,6 +143,7 @@ class Agent:
         self.fence_snapshots: dict[int, Snapshot] = {}
         self.acquirable: dict[int, Snapshot] = {}
         self.releases: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
+        self.relaxed: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
         self.published: Snapshot | None = None
         self._free_entries: deque[tuple[int, int]] = deque()
 

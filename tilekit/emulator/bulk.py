@@ -93,8 +93,8 @@ class Load(InFlight):
             shared = cta.shared
             if cta.live_warps == 0:
                 raise ProtocolError(
-                    f"CTA {cta.rank} exited before a copy into its shared memory landed",
-                    hint="wait on the copy's mbarrier, or meet at a cluster barrier, before the CTA ends",
+                    f"CTA {cta.rank} exited before a copy into its shared memory landed that completes on {barrier.name}",
+                    hint=f"wait on {barrier.name}, or meet at a cluster barrier after somebody did, before the CTA ends",
                 )
             end = self.offset + len(image)
             if shared.barriers:

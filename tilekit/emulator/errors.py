@@ -9,6 +9,7 @@ an mbarrier can complain about an arrival count without knowing which warp it se
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -33,6 +34,10 @@ __all__ = [
 ]
 
 
+_LONG_LIST = re.compile(r"\{([^{},]+)(?:,[^{},]+){3,},\s*([^{},]+)\}")
+"""A list of more than four operands."""
+
+
 class InstructionLike(Protocol):
     """The part of an instruction that messages need."""
 
@@ -54,7 +59,12 @@ def describe(instruction: InstructionLike | None) -> str:
     if instruction is None:
         return "an unnamed instruction"
     origin = f"  [{instruction.provenance}]" if instruction.provenance else ""
-    return f"line {instruction.line}: {instruction.text.strip().rstrip(';')}{origin}"
+    return f"line {instruction.line}: {_elided(instruction.text)}{origin}"
+
+
+def _elided(text: str) -> str:
+    """An instruction without its semicolon and without the middle of long register lists."""
+    return _LONG_LIST.sub(r"{\1, …, \2}", text.strip().rstrip(";"))
 
 
 @dataclass(frozen=True, slots=True)

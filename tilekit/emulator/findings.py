@@ -172,13 +172,35 @@ def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
     first, second = earlier.party.issuer, later.party.issuer
     if isinstance(earlier.party, Operation):
         operation = earlier.party
+        if isinstance(later.party, Operation) and _reused_under_way(later.party, operation):
+            return _unwaited_group(later.party, first)
         if operation.completes is not None:
             return _unwaited_barrier(operation, later, symbols)
-        if operation.groups is not None and first.clock.get(operation.identity, 0) < operation.epoch:
+        if operation.groups is not None and (
+            first.clock.get(operation.identity, 0) < operation.epoch or _released_early(operation, later.party)
+        ):
             return _unwaited_group(operation, second)
     if first is second and isinstance(later.party, Operation):
         return _overtaken(later.party, first)
     return _unacquired(race, first, second, symbols)
+
+
+def _reused_under_way(late: Operation, early: Operation) -> bool:
+    """Whether `late` was issued first and not waited for, and `early`'s issuer was told all the same to go on."""
+    agent, other = late.agent, early.agent
+    return (
+        late.groups is not None
+        and agent.clock.get(late.identity, 0) < late.epoch
+        and bool(_releases_since(agent, late.issued))
+        and other.clock.get(agent.identity, 0) >= late.issued
+    )
+
+
+def _released_early(operation: Operation, later: Agent | Operation) -> bool:
+    """Whether `later` came after a release that the issuer of `operation` made before it knew it complete."""
+    agent = operation.agent
+    released = next((epoch for epoch, _ in agent.releases if epoch >= operation.issued), None)
+    return released is not None and later.clock.get(agent.identity, 0) >= released
 
 
 def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -> tuple[str, str]:
@@ -245,6 +267,12 @@ def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> 
             f"no wait for {released} by {second.actor}, on which {first.actor} arrived after its {verb}",
             f"{second.actor} must wait for {released} before it touches this memory; a wait with the wrong parity "
             "passes at once",
+        )
+    relaxed = next((sync.name for epoch, sync in first.relaxed if epoch >= since), "")
+    if relaxed:
+        return (
+            f"{first.actor} arrived on {relaxed} after its {verb}, but with .relaxed, which publishes nothing",
+            "arrive with .release (the default), or execute fence.acq_rel before the arrive",
         )
     if declared:
         names = ", ".join(s.name for s in declared)

@@ -128,6 +128,11 @@ class Launch:
         try:
             with np.errstate(all="ignore"), single_threaded():
                 self.machine.run()
+        except EmulatorError as error:
+            if self.order is not None:
+                self.machine.land_rest()
+                self.findings.attach(error)
+            raise
         finally:
             for allocation in self._shadowed:
                 allocation.shadow = None

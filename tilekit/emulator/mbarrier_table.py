@@ -82,8 +82,10 @@ class MbarrierTable:
         """Return the barrier at `address`, or None."""
         return self._barriers.get(address)
 
-    def at(self, address: int, *, by: Actor | None = None, instruction: InstructionLike | None = None) -> Mbarrier:
-        """Return the barrier at `address`.
+    def at(
+        self, address: int, *, by: Actor | None = None, instruction: InstructionLike | None = None, name: str = ""
+    ) -> Mbarrier:
+        """Return the barrier at `address`, which the kernel's author calls `name`.
 
         Raises
         ------
@@ -100,8 +102,9 @@ class MbarrierTable:
             hint = f"only CTA {close.address >> 24 & 0xFF} of the cluster has initialised mbarriers so far"
         else:
             hint = f"the nearest initialised one is {close.name} at {close.address:#x}"
+        known_as = f", {name} of CTA {address >> 24 & 0xFF}" if name else ""
         raise BarrierFault(
-            f"no mbarrier has been initialised at {address:#x}",
+            f"no mbarrier has been initialised at {address:#x}{known_as}",
             where=Where(actor=by, instruction=instruction),
             hint=hint,
             details={"address": address},

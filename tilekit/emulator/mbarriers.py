@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from .access import resolve
 from .deadlock import MbarrierWait
-from .errors import BarrierFault
-from .memory import RANK_SHIFT, SHARED_WINDOW, WINDOW
+from .errors import BarrierFault, ProtocolError
+from .memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW
 
 if TYPE_CHECKING:
     from .cta import Cluster
@@ -48,10 +48,15 @@ def shared_address(space: str, address: int) -> int:
 def _find(warp: Warp, space: str, address: int) -> Mbarrier:
     address = shared_address(space, address)
     barrier = warp.cta.cluster.mbarriers.get(address)
-    instruction = warp.program.instruction(warp.at)
     if barrier is None:
         resolve(warp, "shared::cluster", address, 8, "mbarrier access")
-        barrier = warp.cta.cluster.mbarriers.at(address, by=warp.actor, instruction=instruction)
+        barrier = barrier_at(warp, address)
+    owner = warp.cta.cluster.ctas[barrier.address >> RANK_SHIFT]
+    if owner.live_warps == 0:
+        raise ProtocolError(
+            f"{barrier.name} of CTA {owner.rank} is used by CTA {warp.cta.rank}, but CTA {owner.rank} has exited",
+            hint="end with a cluster barrier, so that no CTA exits while a peer still arrives on its barriers",
+        )
     hb = warp.cta.launch.order
     if hb is not None and barrier.stamp is not None and not hb.knows(warp.agent, barrier.stamp):
         raise BarrierFault(
@@ -61,6 +66,13 @@ def _find(warp: Warp, space: str, address: int) -> Mbarrier:
             details={"address": address},
         )
     return barrier
+
+
+def barrier_at(warp: Warp, address: int) -> Mbarrier:
+    """The live mbarrier at an address of the cluster's shared window, for the instruction that a warp is at."""
+    name = warp.cta.launch.symbols.name((address & OFFSET_MASK) - warp.program.layout.dynamic_base)
+    table, instruction = warp.cta.cluster.mbarriers, warp.program.instruction(warp.at)
+    return table.at(address, by=warp.actor, instruction=instruction, name=name)
 
 
 def each(warp: Warp, addresses: int | Array, mask: Mask | None) -> list[tuple[int, int]]:
@@ -78,18 +90,19 @@ def mbarrier_init(warp: Warp, space: str, addresses: int | Array, count: int | A
     cta = warp.cta
     hb = cta.launch.order
     instruction = warp.program.instruction(warp.at)
-    pairs: dict[int, int] = {}
-    if isinstance(addresses, int) and isinstance(count, int):
-        pairs[addresses] = count
-    else:
-        lanes = range(32) if mask is None else np.flatnonzero(mask).tolist()
-        for lane in lanes:
-            address = addresses if isinstance(addresses, int) else int(addresses[lane])
-            pairs[address] = count if isinstance(count, int) else int(count[lane])
-    for given, number in pairs.items():
+    counts: dict[int, list[int]] = {}
+    for lane in np.flatnonzero(warp.live if mask is None else mask).tolist():
+        given = addresses if isinstance(addresses, int) else int(addresses[lane])
+        counts.setdefault(given, []).append(count if isinstance(count, int) else int(count[lane]))
+    for given, (number, *others) in counts.items():
         address = shared_address(space, given)
         memory, offset = resolve(warp, "shared", address, 8, "mbarrier.init")
         name = cta.launch.symbols.name(offset - warp.program.layout.dynamic_base)
+        if others:
+            raise BarrierFault(
+                f"{len(others) + 1} lanes of a warp initialise {name or f'the mbarrier at {address:#x}'} at once",
+                hint="let one thread execute mbarrier.init: on memory that holds a barrier it is undefined",
+            )
         stamp = hb.initialise(warp.agent) if hb is not None else None
         cta.cluster.mbarriers.initialise(address, number, name, by=warp.actor, instruction=instruction, stamp=stamp)
         memory.barriers[offset] = cta.cluster.mbarriers.get(address)
@@ -179,7 +192,7 @@ def mbarrier_test(warp: Warp, space: str, address: int, state: int, parity: bool
         if hb is not None and acquire:
             hb.acquire(warp.agent, barrier.completed)
         return True
-    if fragment.expired:
+    if fragment.expired or warp.cta.launch.machine.wait_fails():
         fragment.expired = False
         barrier.resume(key, observed=False)
         return False

@@ -7,7 +7,8 @@ A warp runs until it blocks or its fuel ends. Asynchronous operations land, by p
 - ``adversarial``: as late as the rules allow, that is when nothing else can run, in random order.
 
 A failed ``mbarrier.try_wait`` or ``test_wait`` blocks its warp until the barrier changes, so idle spinning costs
-nothing and a deadlock is exact: nobody can run, nothing is in flight, and polling once more changed nothing.
+nothing and a deadlock is exact: nobody can run, nothing is in flight, and polling once more changed nothing. Now and
+then it answers at once that the phase is not complete, as it may at any time, unless the policy is ``fair``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from .cta import Cluster
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 Policy = Literal["adversarial", "random", "fair"]
 FUEL = 256
 """Blocks that a warp runs before another gets its turn; fewer, at random, when the policy is ``random``."""
+
+IMPATIENCE = 1 / 16
+"""Share of the waits on an mbarrier that fail at once."""
 
 SPIN = 8192
 """Blocks without an event after which asynchronous work lands, or another cluster starts, although warps can run."""
@@ -67,6 +72,10 @@ class Machine:
     def ticks(self) -> int:
         """Blocks run so far: the clock that kernels see."""
         return self.steps
+
+    def wait_fails(self) -> bool:
+        """Whether a wait on an mbarrier whose phase is not complete says so at once: try_wait may give up at any time."""
+        return self.policy != "fair" and self.rng.random() < IMPATIENCE
 
     # -- queues ------------------------------------------------------------------------------------------------------
 
@@ -158,6 +167,13 @@ class Machine:
             pending[index] = pending[-1]
             pending.pop()
 
+    def land_rest(self) -> None:
+        """After a fault: land what is in flight, so that its races are found as well; it can fail no more."""
+        for operation in self.pending:
+            with suppress(EmulatorError):
+                while not (operation.done or operation.land()):
+                    pass
+
     def _start_cluster(self) -> None:
         if not self._waiting:
             return
@@ -167,6 +183,19 @@ class Machine:
         self.launch.cluster_started(cluster)
         for warp in cluster.warps:
             self.enqueue(warp)
+
+    def cancel_waiting(self) -> tuple[int, int, int] | None:
+        """Take the first cluster that has not started from the queue; returns its first CTA's index."""
+        if not self._waiting:
+            return None
+        x, y, z = self._index(self._waiting.popleft())
+        width, height, depth = self.launch.cluster
+        self._finished_ctas += width * height * depth
+        return x * width, y * height, z * depth
+
+    def _index(self, number: int) -> tuple[int, int, int]:
+        width, height, _ = self.launch.clusters
+        return number % width, number // width % height, number // (width * height)
 
     def _time_out(self) -> bool:
         """Let polls that failed fail visibly, once for each state of the machine; False when all did already."""
@@ -183,19 +212,6 @@ class Machine:
                         self.enqueue(warp)
                         woken = True
         return woken
-
-    def cancel_waiting(self) -> tuple[int, int, int] | None:
-        """Take the first cluster that has not started from the queue; returns its first CTA's index."""
-        if not self._waiting:
-            return None
-        x, y, z = self._index(self._waiting.popleft())
-        width, height, depth = self.launch.cluster
-        self._finished_ctas += width * height * depth
-        return x * width, y * height, z * depth
-
-    def _index(self, number: int) -> tuple[int, int, int]:
-        width, height, _ = self.launch.clusters
-        return number % width, number // width % height, number // (width * height)
 
     # -- one turn of a warp ------------------------------------------------------------------------------------------
 
