@@ -165,12 +165,12 @@ def directed(name: str, direction: str, *operands: Array) -> Array:
         order = (operands[2], *operands[:2]) if name == "fma" else operands[::-1] if name == "div" else operands
         return pass_nan(rounding.arithmetic64(name, direction, *operands), *order)
     if name == "fma":
-        return clean(rounding.multiply_add32(*operands, direction))
+        return clean(rounding.multiply_add32(operands[0], operands[1], operands[2], direction))
     if name == "sqrt":
-        return clean(rounding.root32(*operands, direction))
+        return clean(rounding.root32(operands[0], direction))
     if name == "rcp":
-        return clean(rounding.arithmetic32("div", np.ones(32, np.float32), *operands, direction))
-    return clean(rounding.arithmetic32(name, *operands, direction))
+        return clean(rounding.arithmetic32("div", np.ones(32, np.float32), operands[0], direction))
+    return clean(rounding.arithmetic32(name, operands[0], operands[1], direction))
 
 
 def classify(values: Array, test: str) -> Array:

@@ -137,7 +137,7 @@ def combine(operation: str, kind: str, old: Any, value: Any) -> Any:
 
 def _combine_floats(operation: str, a: Array, b: Array) -> Array:
     if operation == "add":
-        return clean(a + b) if a.dtype == np.float32 else pass_nan(a + b, a, b)
+        return clean(a + b) if a.dtype == np.float32 else pass_nan(a + b, b, a)
     result: Array = np.fmin(a, b) if operation == "min" else np.fmax(a, b)
     return result
 
