@@ -43,11 +43,6 @@ class TmaLoader:
             extent = (self.tile.chunk, self.tile.k)
         return (*extent, 1) if self.batched else extent
 
-    @property
-    def copies(self) -> int:
-        """Copies one CTA starts per stage."""
-        return self._extent // self._rows_per_copy
-
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""
         w.ptx.tma.prefetch_map(map=self.map)
@@ -86,7 +81,10 @@ class TmaLoader:
 
     @property
     def _rows_per_copy(self) -> int:
-        return min(self._extent, MAX_BOX) if self.tile.major == "k" else self.tile.chunk
+        if self.tile.major == "mn":
+            return self.tile.chunk
+        # As few copies as MAX_BOX allows, all of one size: a whole number of the swizzle's 8-row groups.
+        return next(rows for rows in range(MAX_BOX, 0, -8) if self._extent % rows == 0)
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000
@@ -103,8 +101,10 @@ class TmaStorer:
     ----------
     w
         The writer; the storer declares its tensor map as a kernel parameter.
-    box
-        Columns and rows of one store.
+    name
+        Of the parameter, ``<name>_map``.
+    columns, rows
+        Extents of one store.
     batched
         Whether the tensor has a batch dimension.
     """
@@ -113,7 +113,8 @@ class TmaStorer:
         self.columns = columns
         self.rows = rows
         self.batched = batched
-        self.map = w.tensor_map(f"{name}_map")
+        self.map_name = f"{name}_map"
+        self.map = w.tensor_map(self.map_name)
 
     @property
     def box(self) -> tuple[int, ...]:

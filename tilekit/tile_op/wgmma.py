@@ -15,6 +15,9 @@ from tilekit.tile_pipeline.payload import Stage
 ATOM_ROWS = 64
 """Rows of M that one instruction computes."""
 
+MAX_N = 256
+"""Columns of N that one instruction computes at most."""
+
 ADDRESS_MASK = 0x3FFFF
 """The part of a shared address that a matrix descriptor encodes."""
 
@@ -94,11 +97,6 @@ class Wgmma:
     def columns(self) -> int:
         """Columns of N that a warpgroup computes."""
         return self.b.rows
-
-    @property
-    def accumulator_registers(self) -> int:
-        """Accumulator registers of a thread."""
-        return self.atoms * self.columns // 2
 
     def accumulators(self, w: Writer) -> list[RegisterTile]:
         """Declare a thread's accumulators, one tile of n / 2 registers for each 64 rows.

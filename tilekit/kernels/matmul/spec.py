@@ -78,7 +78,7 @@ class MatmulSpec:
                 code="TK-MM-005",
             )
         if self.store not in ("tma", "direct"):
-            raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-003")
+            raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
 
     @property
     def name(self) -> str:

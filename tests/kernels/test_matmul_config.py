@@ -1,0 +1,199 @@
+"""The rules of a matmul config: each is found, and the change it suggests is legal."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilekit.dtypes import BF16, E4M3, F16, F32
+from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.errors import ArgumentError, ConfigError
+from tilekit.kernels.matmul.config import MAX_STAGES, MatmulConfig
+from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import SM_90A
+
+CHANGE = re.compile(r"; nearest: (\w+)=(.+)$")
+
+
+def suggested(config: MatmulConfig, problem: str) -> MatmulConfig:
+    """The config with the change that a problem's text names."""
+    match = CHANGE.search(problem)
+    assert match is not None, problem
+    return dataclasses.replace(config, **{match[1]: ast.literal_eval(match[2])})
+
+
+RULES = [
+    ({"consumers": 0}, {}, "consumers=0", "consumers", 2),
+    ({"consumers": 4}, {}, "consumers=4", "consumers", 2),
+    ({"consumers": 5, "tile": (192, 128)}, {}, "consumers=5", "consumers", 3),
+    ({"tile": (100, 128)}, {}, "tile M=100", "tile", (128, 128)),
+    ({"tile": (0, 64)}, {}, "tile M=0", "tile", (128, 64)),
+    ({"tile": (128, 96)}, {}, "tile N=96: a multiple of 64", "tile", (128, 128)),
+    ({"tile": (128, 512)}, {}, "up to 256", "tile", (128, 256)),
+    ({"tile": (128, 0)}, {}, "tile N=0", "tile", (128, 64)),
+    ({"tile": (128, 48)}, {"out_dtype": F32}, "a multiple of 32", "tile", (128, 64)),
+    ({"tile": (128, 32)}, {"out_dtype": F32, "b_major": "mn"}, "N-major chunks of 64", "tile", (128, 128)),
+    ({"tile": (128, 100)}, {"store": "direct"}, "tile N=100: a multiple of 8", "tile", (128, 96)),
+    ({"cluster": (0, 1)}, {}, "cluster=(0, 1): 1 to 8 CTAs", "cluster", (1, 1)),
+    ({"cluster": (4, 4)}, {}, "cluster=(4, 4)", "cluster", (2, 4)),
+    ({"tile": (128, 64)}, {"b_major": "mn"}, "B's 64 rows are fetched in 2 slices of whole 64-row", "tile", (128, 128)),
+    ({"tile": (128, 128), "cluster": (1, 3)}, {}, "A's 128 rows are fetched in 3 slices of whole 8-row", "tile", None),
+    ({"tile": (64, 256), "consumers": 1, "cluster": (5, 1)}, {}, "B's 256 rows are fetched in 5", "cluster", (4, 1)),
+    ({"tile": (256, 256)}, {}, "256 accumulators a thread are", "tile", (256, 192)),
+    ({"tile": (192, 256), "consumers": 3}, {}, "one instruction's 128 accumulators", "tile", None),
+    ({"tile": (512, 64), "consumers": 1}, {}, "accumulators a thread", "tile", None),
+    ({"tile": (256, 192)}, {"out_dtype": F32}, "beside the epilogue", "tile", None),
+    ({"output_buffers": 0}, {}, "output_buffers=0: 1 to 8", "output_buffers", 1),
+    ({"output_buffers": 99}, {}, "output_buffers=99", "output_buffers", None),
+    ({"in_flight": 2}, {}, "in_flight=2: 0 or 1", "in_flight", 1),
+    ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
+    ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
+    ({"tile": (256, 192), "output_buffers": 8}, {}, "the output slabs are the largest", "tile", None),
+    (
+        {"tile": (384, 64), "consumers": 3, "output_buffers": 8},
+        {},
+        "output slabs are the largest",
+        "output_buffers",
+        None,
+    ),
+    ({"stages": 5}, {}, "stages=5: 2 to 4 fit", "stages", 4),
+    ({"stages": 1}, {}, "in_flight=1 holds one stage back", "stages", 2),
+    ({"stages": 99, "tile": (64, 64), "consumers": 1}, {}, "stages=99: 2 to", "stages", None),
+    ({"stages": 13, "tile": (64, 64), "consumers": 1}, {}, "more hide no more latency", "stages", MAX_STAGES),
+]
+
+
+@pytest.mark.parametrize(("config", "spec", "words", "field", "value"), RULES, ids=lambda v: str(v).replace(" ", ""))
+def test_each_rule_is_found_and_mended(
+    config: dict[str, Any], spec: dict[str, Any], words: str, field: str, value: object
+) -> None:
+    """A config that breaks one rule gets one problem, whose text says what is wrong and whose change mends it."""
+    broken, what = MatmulConfig(**config), MatmulSpec(**spec)
+    (problem,) = broken.problems(SM_90A, what)
+    assert words in problem
+    better = suggested(broken, problem)
+    assert better.problems(SM_90A, what) == []
+    assert better != broken
+    if value is not None:
+        assert getattr(better, field) == value
+        assert dataclasses.replace(broken, **{field: value}) == better
+
+
+def test_all_problems_are_listed_at_once() -> None:
+    """Independent problems come together, in one error, each with its own change; all changes together are legal."""
+    broken = MatmulConfig(tile=(100, 128), in_flight=7, output_buffers=0, cluster=(9, 1))
+    with pytest.raises(ConfigError, match="4 problems") as caught:
+        broken.check(SM_90A, MatmulSpec())
+    assert caught.value.code == "TK-MM-006"
+    mended = broken
+    for problem in caught.value.problems:
+        mended = suggested(mended, problem)
+    assert mended.problems(SM_90A) == []
+
+
+CONFIGS = st.builds(
+    MatmulConfig,
+    tile=st.tuples(st.integers(-64, 600), st.integers(-8, 300)),
+    cluster=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    consumers=st.integers(-1, 5),
+    stages=st.none() | st.integers(-1, 20),
+    output_buffers=st.integers(-1, 12),
+    in_flight=st.integers(-1, 3),
+    raster_group=st.none() | st.integers(-2, 30),
+)
+SPECS = st.builds(
+    MatmulSpec,
+    out_dtype=st.sampled_from([BF16, F16, F32]),
+    a_major=st.sampled_from(["k", "mn"]),
+    b_major=st.sampled_from(["k", "mn"]),
+    functions=st.sampled_from([ElementwiseSpec(), ElementwiseSpec("value", BF16, "gelu")]),
+    store=st.sampled_from(["tma", "direct"]),
+) | st.just(MatmulSpec(E4M3, E4M3))
+
+
+def mended(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:
+    """What becomes of a config when its first problem's suggestion is followed until there is none."""
+    for _ in range(10):
+        problems = config.problems(SM_90A, spec)
+        if not problems:
+            return config
+        config = suggested(config, problems[0])
+    raise AssertionError(f"suggestions go round in circles: {config}")
+
+
+@settings(max_examples=100, deadline=None)
+@given(CONFIGS, SPECS)
+def test_following_suggestions_ends_in_a_legal_config(config: MatmulConfig, spec: MatmulSpec) -> None:
+    """From any config, doing what the first problem says, a few times, reaches one that can be built."""
+    assert mended(config, spec).problems(SM_90A, spec) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(CONFIGS, SPECS)
+def test_legal_configs_stay_within_the_chip(config: MatmulConfig, spec: MatmulSpec) -> None:
+    """A legal config traces to a kernel whose shared memory, threads and registers fit, as its own sums said."""
+    if config.problems(SM_90A, spec):
+        with pytest.raises(ConfigError):
+            trace(spec, config, SM_90A)
+    legal = mended(config, spec)
+    text = trace(spec, legal, SM_90A)
+    assert text.shared_bytes == legal.shared_bytes(spec, text.stages) <= SM_90A.shared_bytes
+    assert text.threads <= SM_90A.max_threads
+    assert sum(32 * len(r.warps) * (r.registers or 0) for r in text.roles) <= SM_90A.registers
+
+
+def test_target_by_name() -> None:
+    """`problems` takes a chip's name as well as the chip."""
+    assert MatmulConfig().problems("sm_90a") == []
+    with pytest.raises(ArgumentError, match="sm_90a"):
+        MatmulConfig().problems("sm_70")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ({"a_dtype": "bf16", "b_dtype": "f16"}, "TK-MM-001", "a is bf16 and b is f16"),
+        ({"a_dtype": "e4m3", "b_dtype": "bf16"}, "TK-MM-001", "b to e4m3"),
+        ({"a_dtype": "f32", "b_dtype": "f32"}, "TK-MM-001", "both to bf16"),
+        ({"out_dtype": "e4m3"}, "TK-MM-002", "bf16, f16 or f32"),
+        ({"a_major": "m"}, "TK-MM-003", "a_major='m'"),
+        ({"b_major": "row"}, "TK-MM-003", "b_major='row'"),
+        ({"a_dtype": "e4m3", "b_dtype": "e5m2", "a_major": "mn"}, "TK-MM-004", "contiguous rows of K"),
+        ({"a_dtype": "e4m3", "b_dtype": "e5m2", "b_major": "mn"}, "TK-MM-004", ".T of an (N, K)"),
+        ({"functions": ElementwiseSpec(activation="tanh")}, "TK-MM-005", "relu, gelu, silu"),  # type: ignore[arg-type]
+        ({"store": "tmem"}, "TK-MM-007", "'tma' or 'direct'"),
+    ],
+)
+def test_illegal_specs(options: dict[str, Any], code: str, words: str) -> None:
+    """A pair of types, a major, an activation or a store that no kernel has is refused when the spec is made."""
+    with pytest.raises(ArgumentError, match=code) as caught:
+        MatmulSpec(**options)
+    assert words in str(caught.value)
+
+
+def test_specs_name_themselves() -> None:
+    """Symbols tell kernels apart: every field that changes the text is part of the name."""
+    base = MatmulSpec()
+    changes: list[dict[str, Any]] = [
+        {},
+        {"out_dtype": F32},
+        {"a_dtype": F16, "b_dtype": F16},
+        {"a_major": "mn"},
+        {"b_major": "mn"},
+        {"batched": True},
+        {"store": "direct"},
+        *({"functions": ElementwiseSpec(scale=kind)} for kind in ("value", "pointer")),
+        {"functions": ElementwiseSpec(bias=BF16)},
+        {"functions": ElementwiseSpec(bias=F32)},
+        *({"functions": ElementwiseSpec(activation=name)} for name in ("relu", "gelu", "silu")),
+    ]
+    names = {dataclasses.replace(base, **change).name for change in changes}
+    assert len(names) == len(changes)
+    assert all(name.isidentifier() for name in names)
