@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .forms import coverage
     from .kernel import Kernel
     from .module import Module
-    from .ops_control import Trap
+    from .ops_control import TrapError
     from .report import LaunchReport
     from .tensor_map import TensorMap
 
@@ -55,7 +55,7 @@ __all__ = [
     "RaceError",
     "StepBudgetExceeded",
     "TensorMap",
-    "Trap",
+    "TrapError",
     "UnsupportedInstruction",
     "coverage",
 ]
@@ -66,7 +66,7 @@ _HOMES = {
     "forms": ("coverage",),
     "kernel": ("Kernel",),
     "module": ("Module",),
-    "ops_control": ("Trap",),
+    "ops_control": ("TrapError",),
     "report": ("LaunchReport",),
     "tensor_map": ("TensorMap",),
 }

@@ -96,7 +96,8 @@ def multiply_add_wide(a: Array, b: Array, c: Array) -> Array:
 def saturate(values: Array) -> Array:
     """Clamp to [0, 1]; a NaN and a negative zero become zero (``.sat``)."""
     zero = values.dtype.type(0)
-    return np.where(np.isnan(values), zero, np.clip(values, 0, 1) + zero)
+    clamped: Array = np.clip(values, 0, 1) + zero
+    return np.where(np.isnan(values), zero, clamped)
 
 
 def clamp_negative(values: Array) -> Array:

@@ -460,7 +460,8 @@ def dot_bytes(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, half
     right = np.ascontiguousarray(b).view("i1" if b_signed else "u1").reshape(32, 4).astype(np.int64)
     if half:
         right = right[:, :2] if half == "lo" else right[:, 2:]
-    return ((left * right).sum(1) + c.astype(np.int64)).astype(np.uint32)
+    total: Array = (left * right).sum(1) + c.astype(np.int64)
+    return total.astype(np.uint32)
 
 
 @form("fns", "type=b32", "d a b c", uniform=never)
