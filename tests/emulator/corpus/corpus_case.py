@@ -43,12 +43,14 @@ class Expect:
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of an array to pass as an argument; box and swizzle as for `Device.tensor_map_tiled`."""
+    """A tensor map of an array to pass as an argument; box and swizzle as for `Device.tensor_map_tiled`.
+
+    Triton decides on both; its kernels take the shape and the strides after the map.
+    """
 
     array: Array
-    box: tuple[int, ...]
+    box: tuple[int, ...] = ()
     swizzle: Swizzle | None = "128B"
-    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Case:
 
 
 CASES: list[Case] = []
+_SWIZZLES: tuple[Swizzle | None, ...] = (None, "32B", "64B", "128B")
 
 
 def case(name: str, *targets: str) -> Callable[[Callable[[np.random.Generator], Launch]], Any]:
@@ -119,6 +122,7 @@ def emulate(
     """Run a case's PTX unchanged; the launch's arrays hold the results afterwards."""
     text = case.path.read_text()
     compiled = json.loads(header(text)["launch"])
+    descriptors = iter(json.loads(header(text).get("descriptors", "[]")))
     launch = case.draw(np.random.default_rng(seed))
     device = Device(case.target, seed=seed, schedule=schedule, check=check)
     buffers: dict[int, tuple[Array, Any]] = {}
@@ -126,19 +130,25 @@ def emulate(
     def upload(array: Array) -> Any:
         return buffers.setdefault(id(array), (array, device.buffer(array)))[1]
 
-    def argument(value: Any) -> Any:
+    def arguments(value: Any) -> list[Any]:
         match value:
             case np.ndarray():
-                return upload(value)
+                return [upload(value)]
+            case Map() if value.box:
+                return [device.tensor_map_tiled(upload(value.array), value.box, swizzle=value.swizzle)]
             case Map():
-                return device.tensor_map_tiled(upload(value.array), value.box, swizzle=value.swizzle, dtype=value.dtype)
+                decided = next(descriptors)
+                box, swizzle = decided["block_size"][::-1], _SWIZZLES[decided["swizzle"]]
+                steps = [stride // value.array.itemsize for stride in value.array.strides]
+                shape_and_strides = [*map(np.int32, value.array.shape), *map(np.int64, steps)]
+                return [device.tensor_map_tiled(upload(value.array), box, swizzle=swizzle), *shape_and_strides]
             case Addresses():
-                return device.buffer(np.array([upload(a).address for a in value.arrays], np.uint64))
-        return value
+                return [device.buffer(np.array([upload(a).address for a in value.arrays], np.uint64))]
+        return [value]
 
     cluster = compiled.get("cluster", 1)
     grid = (launch.grid[0] * cluster, *launch.grid[1:])
-    args = [argument(value) for value in launch.args]
+    args = [given for value in launch.args for given in arguments(value)]
     for size in compiled.get("scratch", ()):
         count = size * int(np.prod(grid))
         args.append(device.buffer(np.zeros(count, np.uint8)) if count else None)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from corpus_case import CASES, PTX, Case, compare, emulate
 
+from tilekit.emulator import coverage
+
 for _source in sorted(Path(__file__).parent.glob("cases_*.py")):
     importlib.import_module(_source.stem)
 
@@ -15,6 +17,8 @@ for _source in sorted(Path(__file__).parent.glob("cases_*.py")):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_result(case: Case) -> None:
     """The kernel runs under full checking, nothing is found, and its results match the reference."""
+    if "tcgen05." in case.path.read_text() and "tcgen05" not in coverage():
+        pytest.skip("the emulator has no tcgen05 yet")
     report, launch = emulate(case)
     compare(launch)
     assert report.clean, str(report)

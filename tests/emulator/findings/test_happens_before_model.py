@@ -82,7 +82,6 @@ class Run:
         self.warps = [self.order.warp(Actor(1, i)) for i in range(4)]
         self.knowledge = [Knowledge() for _ in self.warps]
         self.syncs = [(Sync(f"s{i}"), Knowledge()) for i in range(3)]
-        self.owner: dict[int, int] = {}
         self.flying: list[tuple[Operation, Knowledge]] = []
         self.queues = [self.order.groups(w, "wgmma", waits_with="wait_group") for w in self.warps]
         self.open: list[set[int]] = [set() for _ in self.warps]
@@ -91,8 +90,6 @@ class Run:
     def access(self, party: Agent | Operation, knowledge: Knowledge, *, write: bool, atomic: bool) -> bool:
         lo, hi = extent(self.rng)
         before = len(self.races)
-        if isinstance(party, Agent):
-            self.owner[len(self.model.seen)] = party.actor.warp
         kind = self.rng.random()
         if hi - lo <= 512 and (hi - lo) % 4 == 0 and kind < 0.4:
             order = np.arange(lo + BASE, hi + BASE, 4)
@@ -132,7 +129,7 @@ class Run:
 
     def fence(self, i: int) -> None:
         self.order.fence_proxy_async(self.warps[i])
-        self.knowledge[i].fenced |= {n for n in self.knowledge[i].before if self.owner.get(n) == i}
+        self.knowledge[i].fenced |= self.knowledge[i].before
 
     def step(self) -> bool:
         """Do one random step; True when it raced."""

@@ -68,13 +68,15 @@ def rms_norm(x, weight, out, columns, eps, BLOCK: tl.constexpr):
 
 @triton.jit
 def merge_moments(mean_a, square_a, count_a, mean_b, square_b, count_b):
+    # Symmetric to the last bit: lanes that reduce in different orders must agree on what they all store.
     delta = mean_b - mean_a
     count = count_a + count_b
-    part = tl.where(count == 0, 0.0, count_b / count)
-    return mean_a + delta * part, square_a + square_b + delta * delta * count_a * part, count
+    part = tl.where(count == 0, 1.0, count)
+    mean = (mean_a * count_a + mean_b * count_b) / part
+    return mean, square_a + square_b + delta * delta * (count_a * count_b / part), count
 
 
-@variant("welford", "*fp32 *fp32 *fp32 i32", constants={"ROWS": 8, "BLOCK": 128})
+@variant("welford", "*fp32 *fp32 *fp32 i32", constants={"ROWS": 8, "BLOCK": 128}, enable_fp_fusion=False)
 @triton.jit
 def welford(x, mean_out, variance_out, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
