@@ -14,6 +14,9 @@ from tilekit.tile_schedule.static import Tile
 SLAB_BYTES = 128
 """Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
 
+STMATRIX_COLUMNS = 16
+"""Columns that one stmatrix.x4 of a warp stores."""
+
 
 class StagedEpilogue:
     """Each warpgroup stores its own rows, 64 rows by one slab of 128 bytes at a time, through a ring of `buffers` slabs.
@@ -62,7 +65,18 @@ class StagedEpilogue:
             alignment=1024,
             kind="tile",
         )
-        self.storer = TmaStorer(w, name="d", columns=self._slab_columns, rows=ATOM_ROWS, batched=batched)
+        widths = {min(self._slab_columns, op.columns - left) for left in range(0, op.columns, self._slab_columns)}
+        # A last slab that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart all the same.
+        self.storers = {
+            columns: TmaStorer(
+                w,
+                name="d" if columns == self._slab_columns else "d_tail",
+                columns=columns,
+                rows=ATOM_ROWS,
+                batched=batched,
+            )
+            for columns in sorted(widths, reverse=True)
+        }
 
     @staticmethod
     def shared_bytes(*, warpgroups: int, buffers: int) -> int:
@@ -70,8 +84,9 @@ class StagedEpilogue:
         return warpgroups * buffers * ATOM_ROWS * SLAB_BYTES
 
     def prefetch(self, w: Writer) -> None:
-        """Bring the output's tensor map close."""
-        self.storer.prefetch(w)
+        """Bring the output's tensor maps close."""
+        for storer in self.storers.values():
+            storer.prefetch(w)
 
     def bind(self, w: Writer, thread: Value, warpgroup: Value) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role. `thread` is its index in the warpgroup."""
@@ -89,6 +104,7 @@ class BoundStagedEpilogue:
         self._stores = thread == 0
         slabs = w.shared_base + warpgroup * epilogue._slabs.stride + epilogue._slabs.offset
         self._slab = slabs
+        self._slabs_per_tile = epilogue._op.atoms * -(-epilogue._op.columns // epilogue._slab_columns)
         self._lane_column = (thread & 3) * 2
         if epilogue._out == F32:
             # Thread (row r, column pair c) of the accumulator layout; the swizzle flips the 16-byte chunk by the row.
@@ -107,31 +123,43 @@ class BoundStagedEpilogue:
         """Convert and store this warpgroup's part of `tile`."""
         e = self._e
         first_row = tile.row + self._warpgroup * e._op.rows
-        slab_index = 0
+        index = 0
         for atom, registers in enumerate(accumulators):
             row = first_row + atom * ATOM_ROWS
             for left in range(0, e._op.columns, e._slab_columns):
-                buffer = slab_index % e._buffers
-                slab_index += 1
-                self._claim(w)
-                part = registers[left // 2 : (left + e._slab_columns) // 2]
+                buffer = index % e._buffers
+                self._claim(w, index)
+                index += 1
+                columns = min(e._slab_columns, e._op.columns - left)
+                part = registers[left // 2 : (left + columns) // 2]
                 column = tile.column + left
                 self._write(w, part, column, buffer * ATOM_ROWS * SLAB_BYTES)
                 w.ptx.tma.fence_shared()
                 w.ptx.barrier.sync(id=self._barrier, threads=128)
                 with w.when(self._stores):
                     source = self._slab + buffer * ATOM_ROWS * SLAB_BYTES
-                    e.storer.store(w, source, column=column, row=row, batch=tile.batch)
+                    e.storers[columns].store(w, source, column=column, row=row, batch=tile.batch)
 
     def finish(self, w: Writer) -> None:
         """Wait until every store is complete; before the CTA's shared memory goes away."""
         with w.when(self._stores):
             w.ptx.tma.wait_stores(pending=0)
 
-    def _claim(self, w: Writer) -> None:
-        """Wait until the oldest buffer has been read, for the whole warpgroup."""
+    def _claim(self, w: Writer, index: int) -> None:
+        """Wait until the store that last used the buffer of slab `index` has read it, for the whole warpgroup.
+
+        Every tile starts with buffer 0 again, so where the slabs of a tile are no multiple of the buffers, the last use of a tile's first
+        buffers is not `buffers` stores ago. (With a constant wait a tile of one slab raced; the emulator found it.)
+        """
+        e = self._e
+        slabs = self._slabs_per_tile
+        last_use = (
+            index - e._buffers
+            if index >= e._buffers
+            else (slabs - 1 - index) // e._buffers * e._buffers + index - slabs
+        )
         with w.when(self._stores):
-            w.ptx.tma.wait_stores_read(pending=self._e._buffers - 1)
+            w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
         w.ptx.barrier.sync(id=self._barrier, threads=128)
 
     def _write(self, w: Writer, part: RegisterTile, column: Value, offset: int) -> None:

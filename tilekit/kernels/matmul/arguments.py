@@ -87,9 +87,10 @@ def launch_arguments(
         "a_map": (problem.a, addresses.a if problem.k else somewhere),
         "b_map": (problem.b, addresses.b if problem.k else somewhere),
         "d_map": (out, addresses.out),
+        "d_tail_map": (out, addresses.out),
     }
     parameters = tuple(
-        _tensor_map(*matrices[p.name], text.boxes[p.name], config if p.name != "d_map" else None)
+        _tensor_map(*matrices[p.name], text.boxes[p.name], config if p.name in ("a_map", "b_map") else None)
         if p.type is MAP
         else values[p.name]
         for p in text.parameters

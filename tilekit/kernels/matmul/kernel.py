@@ -102,7 +102,7 @@ def trace(spec: MatmulSpec, config: MatmulConfig, target: Target) -> KernelText:
             buffers=config.output_buffers,
             first_barrier=FIRST_NAMED_BARRIER,
         )
-        boxes["d_map"] = epilogue.storer.box
+        boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
     else:
         epilogue = DirectEpilogue(w, op, functions, out=spec.out_dtype, columns=columns, batched=spec.batched)
     sync = MbarrierSync(

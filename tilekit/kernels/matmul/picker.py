@@ -35,6 +35,8 @@ LAST_STORE_BYTES_PER_CLOCK = 12
 
 CANDIDATES = (
     MatmulConfig(tile=(256, 192), consumers=2),
+    MatmulConfig(tile=(256, 176), consumers=2),
+    MatmulConfig(tile=(256, 160), consumers=2),
     MatmulConfig(tile=(128, 256), consumers=2),
     MatmulConfig(tile=(256, 128), consumers=2),
     MatmulConfig(tile=(128, 192), consumers=2),
