@@ -35,7 +35,6 @@ class HappensBefore:
 
     def __init__(self) -> None:
         self._identities = 0
-        self._generic_groups: set[int] = set()
         self._atomics: dict[int, Sync] = {}
 
     def _identity(self) -> int:
@@ -58,10 +57,7 @@ class HappensBefore:
         asynchronous
             Whether its accesses are in the async proxy; False for cp.async.
         """
-        queue = Groups(agent, unit, self._identity(), asynchronous=asynchronous, waits_with=waits_with)
-        if not asynchronous:
-            self._generic_groups.add(queue.identity)
-        return queue
+        return Groups(agent, unit, self._identity(), asynchronous=asynchronous, waits_with=waits_with)
 
     def bulk_groups(self, agent: Agent, unit: str = "TMA store") -> BulkGroups:
         """Create the queue of bulk stores of `agent`."""
@@ -106,6 +102,7 @@ class HappensBefore:
             sync.add(snapshot)
             agent.releases.append((snapshot.epoch, sync))
             return
+        agent.relaxed.append((agent.epoch, sync))
         for snapshot in agent.fence_snapshots.values():
             sync.add(snapshot)
             if snapshot.identity == agent.identity:
@@ -139,13 +136,14 @@ class HappensBefore:
         agent.fence_snapshots = {agent.identity: agent.snapshot()}
 
     def fence_proxy_async(self, agent: Agent) -> None:
-        """Execute `fence.proxy.async`: the async proxy may touch what `agent` wrote so far."""
+        """Execute `fence.proxy.async`: the async proxy may touch what `agent` wrote so far or has been told of.
+
+        The fence may stand anywhere on the path from a write to the asynchronous access (PTX ISA, proxy-preserved base
+        causality order): in the writing warp, or in one that has synchronised with it.
+        """
         agent.touch()
+        join(agent.fenced, agent.clock)
         agent.fenced[agent.identity] = agent.epoch
-        # cp.async writes in the generic proxy, but no warp is there to fence for it: whoever knows it complete may.
-        for identity in self._generic_groups:
-            if identity in agent.clock:
-                agent.fenced[identity] = agent.clock[identity]
         # What the warp writes from here on belongs to an epoch the fence does not cover.
         agent.snapshot()
 
