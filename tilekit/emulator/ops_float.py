@@ -106,6 +106,25 @@ def packed(g: BlockCompiler, i: Decoded) -> None:
     g.write(i.operands[0], "b64", f"({text}).view(uint64)")
 
 
+@form("add sub", "rnd=rn|rz|rm|rp? sat? type=f32 atype=f16|bf16", "d a b", uniform=never)
+@form("fma", "rnd=rn|rz|rm|rp sat? type=f32 atype=f16|bf16", "d a b c", uniform=never)
+def mixed(g: BlockCompiler, i: Decoded) -> None:
+    """``add``, ``sub`` and ``fma`` in f32 of sources of 16 bits and an f32 last one."""
+    opcode = i.form.opcode
+    if g.program.module.chip.number < 100:
+        raise g.fail(f"{opcode}.f32.{i['atype']} needs sm_100 or later")
+    *narrow, last = i.operands[1:]
+    parts = [*(value(g, x, i["atype"]) for x in narrow), value(g, last, "f32")]
+    direction = i.get("rnd", "rn")
+    if direction != "rn":
+        text = f"{g.helper(floating.directed)}({opcode!r}, {direction!r}, {', '.join(parts)})"
+    elif opcode == "fma":
+        text = f"{g.helper(floating.multiply_add)}({', '.join(parts)})"
+    else:
+        text = checked(g, "f32", f"{parts[0]} {'+' if opcode == 'add' else '-'} {parts[1]}")
+    result(g, i, "f32", text)
+
+
 @form("div", "mode=approx|full|rn|rz|rm|rp ftz? type=f32|f64", "d a b", uniform=never)
 def divide(g: BlockCompiler, i: Decoded) -> None:
     """``div``."""
