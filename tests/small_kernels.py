@@ -74,16 +74,22 @@ class SmallKernel:
             w.ptx.barrier.sync(id=0, threads=w.threads)
         return address
 
-    def run(self, *arrays: Array, maps: Sequence[Callable[[Device], bytes]] = (), grid: int = 1, **device: Any) -> None:
-        """Launch with the arrays, which are updated in place; each of `maps` makes one tensor map."""
-        machine = Device("sm_90a", **device)
+    def run(
+        self,
+        *arrays: Array,
+        maps: Sequence[Callable[[Device], bytes]] = (),
+        scalars: Sequence[int] = (),
+        grid: int = 1,
+    ) -> None:
+        """Launch with the arrays, which are updated in place; each of `maps` makes a tensor map; u32 `scalars` follow."""
+        machine = Device("sm_90a")
         arguments = [make(machine) for make in maps]
         machine.load(self.w.text())["small"].launch(
             grid=(grid, 1, 1),
             block=(self.w.threads, 1, 1),
             cluster=(self.w.cluster, 1, 1),
             shared_bytes=self.w.shared.size,
-            args=[*arguments, *arrays],
+            args=[*arguments, *arrays, *map(np.uint32, scalars)],
         )
 
 

@@ -160,7 +160,7 @@ def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
     reasons = []
     if view.address % TMA_ALIGNMENT:
         reasons.append(f"its address is {view.address % TMA_ALIGNMENT} bytes past a multiple of {TMA_ALIGNMENT}")
-    if batch_pitch % TMA_ALIGNMENT:
+    if batch_pitch % TMA_ALIGNMENT or batch_pitch < 0:
         reasons.append(f"its matrices are {batch_pitch} bytes apart")
     choices: tuple[tuple[Major, int, int], ...] = (("k", k_axis, mn_axis), ("mn", mn_axis, k_axis))
     pitches = []
@@ -174,7 +174,7 @@ def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
         if pitch % TMA_ALIGNMENT or pitch < 0:
             pitches.append(f"its rows are {pitch} bytes apart")
         elif not reasons:
-            batches = view.shape[0] if len(view.shape) == 3 else 1
+            batches = view.shape[0] if batch_pitch else 1  # a broadcast batch is one matrix
             return Matrix(name, view.dtype, (view.shape[inner], view.shape[outer]), pitch, batch_pitch, batches, major)
     reasons += pitches
     if not reasons:
