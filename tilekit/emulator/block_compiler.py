@@ -120,9 +120,13 @@ class BlockCompiler:
             self.lines += self.body
 
     def check_tile_registers(self) -> None:
-        """Fault on ordinary use of registers that an asynchronous wgmma owns; note writes that need wgmma.fence."""
+        """Fault on ordinary use of registers that a wgmma or tcgen05.ld owns; note writes that need wgmma.fence."""
         program = self.program
         if self.decoded.form.opcode == "wgmma" or not program.tile_rows:
+            return
+        if self.decoded.form.opcode == "tcgen05" and self.decoded["op"] == "ld":
+            for register in self.decoded.defs:
+                self.tile_touched &= ~(1 << program.tile_rows[register.number])
             return
         touched = written = 0
         for register in (*self.decoded.uses, *self.decoded.defs):

@@ -255,7 +255,7 @@ def tensor_map_at(warp: Warp, address: int) -> TensorMap:
     return found
 
 
-def _destinations(warp: Warp, address: int, multicast: int | None) -> tuple[list[Cta], int]:
+def destinations_of(warp: Warp, address: int, multicast: int | None) -> tuple[list[Cta], int]:
     """The CTAs that a load writes to, and the offset in their shared memory."""
     cluster = warp.cta.cluster
     if multicast is None:
@@ -272,7 +272,7 @@ def _destinations(warp: Warp, address: int, multicast: int | None) -> tuple[list
     return [cluster.ctas[rank] for rank in ranks], address & OFFSET_MASK
 
 
-def _barriers(warp: Warp, address: int, targets: list[Cta], multicast: bool, group: int = 1) -> list[Mbarrier]:
+def barriers_of(warp: Warp, address: int, targets: list[Cta], multicast: bool, group: int = 1) -> list[Mbarrier]:
     """The mbarrier on which the copy completes in each destination.
 
     With ``cta_group::2`` it may lie in the destination's peer; a multicast then signals the CTA of each pair whose rank
@@ -291,7 +291,8 @@ def _barriers(warp: Warp, address: int, targets: list[Cta], multicast: bool, gro
     return [barrier_at(warp, address)]
 
 
-def _check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
+def check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
+    """Fault when a destination does not fit into shared memory."""
     for cta in targets:
         shared = cta.shared
         if not shared.low <= offset <= shared.size - size:
@@ -304,7 +305,7 @@ def _check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
 # -- tensor copies ---------------------------------------------------------------------------------------------------
 
 
-def _source(
+def source_of(
     warp: Warp, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...], *, stores: bool = False
 ) -> Allocation:
     """The allocation that a box touches.
@@ -330,9 +331,11 @@ def _source(
     return allocation
 
 
-def _tell_box(
+def tell_box(
     allocation: Allocation, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...], write: bool
 ) -> Callable[[Any], None]:
+    """What tells the race check of a box in global memory, once it is known which operation accessed it."""
+
     def told(operation: Any) -> None:
         shadow = allocation.shadow
         if shadow is None or operation is None:
@@ -370,14 +373,14 @@ def tensor_load(
         tensor = tensor_map_at(warp, at_lane(map_address, lane))
         address = shared_address(space, at_lane(destination, lane))
         ctas = None if multicast is None else at_lane(multicast, lane)
-        targets, offset = _destinations(warp, address, ctas)
+        targets, offset = destinations_of(warp, address, ctas)
         where = shared_address(space, at_lane(barrier, lane))
-        barriers = _barriers(warp, where, targets, multicast is not None, group)
+        barriers = barriers_of(warp, where, targets, multicast is not None, group)
         box = tuple(at_lane(c, lane) for c in coordinates)
         shifts = tuple(at_lane(o, lane) & 0xFFFF for o in offsets)
         _check_rank(tensor, box)
-        _check_room(targets, offset, tensor.shared_bytes, "tensor load")
-        allocation = _source(warp, tensor, box, shifts)
+        check_room(targets, offset, tensor.shared_bytes, "tensor load")
+        allocation = source_of(warp, tensor, box, shifts)
         base = tensor.address - allocation.start
 
         def fetch(
@@ -392,7 +395,7 @@ def tensor_load(
 
         if offset % 128:
             raise MemoryFault(f"tensor load to {address:#x}: the destination must be a multiple of 128")
-        told = _tell_box(allocation, tensor, box, shifts, False)
+        told = tell_box(allocation, tensor, box, shifts, False)
         written = written_bytes(tensor, offset)
         launch.machine.submit(
             Load(warp, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load", written)
@@ -427,10 +430,10 @@ def tensor_store(
             raise MemoryFault(f"tensor store from {address:#x}: the source must be a multiple of 128")
         box = tuple(at_lane(c, lane) for c in coordinates)
         _check_rank(tensor, box)
-        allocation = _source(warp, tensor, box, (), stores=True)
+        allocation = source_of(warp, tensor, box, (), stores=True)
         if not allocation.writable:
             raise MemoryFault(f"tensor store to {allocation.name}, which is read-only")
-        told = _tell_box(allocation, tensor, box, (), True)
+        told = tell_box(allocation, tensor, box, (), True)
         base = tensor.address - allocation.start
 
         def write(
@@ -484,10 +487,10 @@ def bulk_load(
             origin = shared_address("generic", origin)
         _check_bulk(count, target, origin)
         ctas = None if multicast is None else at_lane(multicast, lane)
-        targets, offset = _destinations(warp, target, ctas)
+        targets, offset = destinations_of(warp, target, ctas)
         where = shared_address(space, at_lane(barrier, lane))
-        barriers = _barriers(warp, where, targets, multicast is not None)
-        _check_room(targets, offset, count, "bulk copy")
+        barriers = barriers_of(warp, where, targets, multicast is not None)
+        check_room(targets, offset, count, "bulk copy")
         memory, start = resolve(warp, source_space, origin, count, "bulk copy")
 
         def fetch(memory: Allocation = memory, start: int = start, count: int = count) -> Array:

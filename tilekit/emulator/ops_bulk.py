@@ -8,7 +8,8 @@ import numpy as np
 
 from . import bulk, formats
 from .block_compiler import BlockCompiler
-from .forms import Decoded, form
+from .forms import Decoded, form, refuse
+from .gather import gather_load, scatter_store
 from .lanes import Array
 from .ops_barrier import where_is
 from .syntax import AddressOperand, Immediate, Operand, RegisterOperand, VectorOperand
@@ -18,6 +19,7 @@ _HINT = "hint=L2::cache_hint?"
 _LOAD = f"{_DIM} dst=shared::cluster|shared::cta src=global"
 _STORE = f"{_DIM} dst=global src=shared::cta mode=tile|im2col_no_offs? complete=bulk_group"
 _COMPLETE = "complete=mbarrier::complete_tx::bytes multicast=multicast::cluster?"
+_WIDE = "im2col::w|im2col::w::128"
 _GROUP = "group=cta_group::1|cta_group::2?"
 
 
@@ -45,9 +47,10 @@ def group_of(g: BlockCompiler, i: Decoded) -> int:
 
 def _check_dimensions(g: BlockCompiler, i: Decoded, operand: Operand) -> None:
     assert isinstance(operand, AddressOperand)
-    given, wanted = len(operand.coordinates or ()), int(i["dim"][0])
+    rows_alone = i.get("mode") in ("tile::gather4", "tile::scatter4")
+    given, wanted = len(operand.coordinates or ()), 5 if rows_alone else int(i["dim"][0])
     if given != wanted:
-        raise g.fail(f"{given} coordinates for a .{wanted}d copy")
+        raise g.fail(f"{given} coordinates, where .{i['dim']}{'.' + i['mode'] if i.has('mode') else ''} has {wanted}")
 
 
 def _extras(i: Decoded, start: int) -> list[Operand | None]:
@@ -89,6 +92,35 @@ def tensor_load(g: BlockCompiler, i: Decoded) -> None:
     )
 
 
+@form("cp", f"async bulk tensor dim=2d dst=shared::cluster|shared::cta src=global mode=tile::gather4 {_COMPLETE} "
+      f"{_GROUP} {_HINT}", "[a] [t] [a] a? a?", since=100)  # fmt: skip
+def gather(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk.tensor`` with ``.tile::gather4``."""
+    destination, tensor, barrier = i.operands[:3]
+    _check_count(g, i, 3)
+    _check_dimensions(g, i, tensor)
+    map_address, coordinates = _tensor(g, tensor)
+    (mask,) = _extras(i, 3)
+    ctas = "None" if mask is None else value(g, mask, "u16")
+    g.place()
+    g.effect(
+        f"{g.helper(gather_load)}(w, {where_is(g, destination)}, {map_address}, {coordinates}, {where_is(g, barrier)}, "
+        f"{ctas}, {group_of(g, i)}, {g.mask()})"
+    )
+
+
+@form("cp", f"async bulk tensor dim=2d dst=global src=shared::cta mode=tile::scatter4 complete=bulk_group {_HINT}",
+      "[t] [a] a?", since=100)  # fmt: skip
+def scatter(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk.tensor`` with ``.tile::scatter4``."""
+    tensor, source = i.operands[:2]
+    _check_count(g, i, 2)
+    _check_dimensions(g, i, tensor)
+    map_address, coordinates = _tensor(g, tensor)
+    g.place()
+    g.effect(f"{g.helper(scatter_store)}(w, {map_address}, {coordinates}, {where_is(g, source)}, {g.mask()})")
+
+
 @form("cp", f"async bulk tensor {_STORE} {_HINT}", "[t] [a] a?")
 @form("cp", f"reduce async bulk tensor {_STORE} op=add|min|max|inc|dec|and|or|xor {_HINT}", "[t] [a] a?")
 def tensor_store(g: BlockCompiler, i: Decoded) -> None:
@@ -107,9 +139,20 @@ def tensor_store(g: BlockCompiler, i: Decoded) -> None:
 
 @form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode=tile? {_HINT}", "[t] a?")
 @form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode=im2col {_HINT}", "[t] {a} a?")
+@form("cp", f"async bulk prefetch tensor dim=2d level=L2 src=global mode=tile::gather4 {_HINT}", "[t] a?", since=100)
+@form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode={_WIDE} {_HINT}", "[t] {a} a?", since=100)
 @form("cp", f"async bulk prefetch level=L2 src=global {_HINT}", "[a] a a?")
 def prefetch(g: BlockCompiler, i: Decoded) -> None:
     """Prefetches to L2 change no result."""
+
+
+refuse(
+    "cp",
+    f"async bulk tensor {_LOAD} mode={_WIDE} {_COMPLETE} {_GROUP} {_HINT}",
+    "[a] [t] [a] {a} a? a?",
+    "which pixels a wide im2col copy takes is not described exactly enough to execute it; use .im2col",
+    since=100,
+)
 
 
 @form("cp", f"async bulk dst=shared::cluster|shared::cta src=global {_COMPLETE} {_HINT}", "[a] [a] a [a] a? a?")

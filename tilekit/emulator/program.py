@@ -60,6 +60,8 @@ class Program:
         Array type each register is kept in between blocks, such as ``f32``, by register number.
     tile_rows
         Rows of the warp's tile file that the registers of wgmma and tcgen05.ld occupy, by register number.
+    fences_tensor_memory
+        Whether the text has any ``tcgen05.fence``, and so keeps to the rules of tcgen05's memory model.
     full, masked
         Compiled block functions, filled on first use.
     """
@@ -77,6 +79,7 @@ class Program:
         self.tile_rows: dict[int, int] = {}
         self._place_tiles()
         self.homes = self._choose_homes()
+        self.fences_tensor_memory = any(d.form.opcode == "tcgen05" and "fence" in d["op"] for d in code)
         self.tile_row_count = len(self.tile_rows)
         count = len(self.flow.blocks)
         self.full: list[Any] = [None] * count

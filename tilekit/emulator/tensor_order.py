@@ -4,7 +4,9 @@ Accesses to tensor memory are ordered like others (see :mod:`.happens_before`), 
 instruction is ordered after what its warp learned up to its last ``tcgen05.fence::after_thread_sync``, and what
 ``tcgen05.wait`` completed is published by the next ``tcgen05.fence::before_thread_sync``. Both fences cost nothing on
 the machine and only hold the compiler and the memory model back, so where nothing but a fence is missing, that is a
-finding of the report and not a race. See PTX ISA, "tcgen05 memory consistency model".
+finding of the report and not a race. Text without any tcgen05 fence leaves this to the assembler's own tracking of
+registers and barriers, as Triton's does; there, neither missing fences nor registers used before ``tcgen05.wait::ld``
+are reported. See PTX ISA, "tcgen05 memory consistency model".
 """
 
 from __future__ import annotations
@@ -81,15 +83,14 @@ class TensorUnit:
     ----------
     queue
         Operations of the tensor core that have been issued and have not landed, in order.
-    loads, stores
-        ``tcgen05.ld`` and ``tcgen05.st`` that have not been waited for.
+    stores
+        ``tcgen05.st`` that have not been waited for.
     issued
         Whether anything that ``tcgen05.commit`` tracks was ever issued.
     """
 
     def __init__(self, warp: Warp) -> None:
         self.queue: deque[Any] = deque()
-        self.loads: list[Any] = []
         self.stores: list[Any] = []
         self.issued = False
         self.observed: Clock = {}
@@ -179,6 +180,8 @@ def _report(launch: Any, race: Race) -> None:
     completion = earlier.party.completion if isinstance(earlier.party, TensorOperation) else earlier.party.identity
     if known.get(completion, 0) < earlier.epoch:
         launch.findings.race(race)
+        return
+    if not launch.program.fences_tensor_memory:
         return
     memory: Any = race.memory
     launch.findings.add(

@@ -1,7 +1,7 @@
 """Tensor memory as warps use it: ``tcgen05.alloc`` and ``dealloc``, ``ld``, ``st`` and their waits.
 
-A load fills its registers when it is waited for, a store lands at the latest then. With ``cta_group::2`` one warp of
-each CTA of the pair allocates, and both receive the same columns.
+The registers of a load may be used when it has been waited for; a store lands at the latest when it is. With
+``cta_group::2`` one warp of each CTA of the pair allocates, and both receive the same columns.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .access import store_uniform
+from .access import misaligned, resolve
 from .agents import Sync
 from .bulk import InFlight
 from .cta import require_whole_warp
 from .deadlock import GroupWait
 from .errors import MemoryFault, ProtocolError
+from .mbarriers import shared_address
 from .tensor_order import TensorOperation, tensor_memory, tensor_unit
 from .tensor_pipe import group_of
 from .tmem import Region, RegisterShape, TensorMemory, load_registers, split_address, store_registers
@@ -100,11 +101,31 @@ def allocate(warp: Warp, group: int, space: str, destination: int, count: int) -
     if hb is not None and group == 2:
         hb.acquire(warp.agent, meeting.sync)
     _tell(warp, meeting.start, count)
-    store_uniform(warp, space, destination, (meeting.start,), 4, None)
+    _deliver(warp, space, destination, meeting.start)
     meeting.served.add(cta.rank)
     if len(meeting.served) == len(members):
         del pending[key]
     return True
+
+
+def _deliver(warp: Warp, space: str, destination: int, start: int) -> None:
+    """Write the address. Compilers let tensor copies overwrite it without a proxy fence, so it is no generic write."""
+    launch = warp.cta.launch
+    memory, offset = resolve(warp, "shared", shared_address(space, destination), 4, "tcgen05.alloc")
+    if offset % 4:
+        raise misaligned(destination, 4, "tcgen05.alloc")
+    instruction = warp.program.instruction(warp.at)
+    if memory.barriers:
+        first = memory.start + offset
+        warp.cta.cluster.mbarriers.check_store(first, first + 4, by=warp.actor, instruction=instruction)
+    memory.views[4][offset // 4] = start
+    launch.machine.events += 1
+    if launch.order is not None and memory.shadow is not None:
+        done = Sync("tcgen05.alloc")
+        operation = launch.order.issue(warp.agent, "tcgen05.alloc", instruction, done)
+        memory.shadow.span(operation, memory.shadow.base + offset, memory.shadow.base + offset + 4, write=True)
+        launch.order.release(operation, done)
+        launch.order.acquire(warp.agent, done)
 
 
 def _agree(meeting: PairAllocation) -> None:
@@ -211,39 +232,6 @@ def _tell_transfer(
             memory.shadow.region(operation, region, write=write)
 
 
-class Load(InFlight):
-    """One ``tcgen05.ld``."""
-
-    __slots__ = ("bits", "column", "lane", "memory", "operation", "rows", "shape")
-
-    def __init__(
-        self, warp: Warp, shape: RegisterShape, place: tuple[TensorMemory, int, int], rows: Rows, bits: int
-    ) -> None:
-        super().__init__(warp)
-        self.shape = shape
-        self.memory, self.lane, self.column = place
-        self.rows = rows
-        self.bits = bits
-        unit = tensor_unit(warp)
-        self.operation = unit.transfer(unit.ld, "tcgen05.ld", warp.program.instruction(warp.at))
-
-    def complete(self) -> None:
-        """Fill the registers."""
-        regions = self.shape.regions(self.lane, self.column)
-        memory = self.memory
-        for region in regions:
-            memory.check(region, "tcgen05.ld")
-            if not memory.written[region.first : region.last, region.left : region.right].any():
-                raise MemoryFault(
-                    f"tcgen05.ld of {region}, of which nothing was ever written",
-                    hint="wait for the mma's tcgen05.commit first; check the column and the lane",
-                ).at(self.where)
-        _tell_transfer(memory, self.shape, self.lane, self.column, self.operation, False)
-        rows = self.rows if isinstance(self.rows, slice) else list(self.rows)
-        self.warp.tile[rows] = load_registers(memory, self.shape, self.lane, self.column)
-        self.finish()
-
-
 class Store(InFlight):
     """One ``tcgen05.st``."""
 
@@ -275,10 +263,20 @@ class Store(InFlight):
 
 
 def issue_load(warp: Warp, shape: RegisterShape, address: int, rows: Rows, bits: int) -> None:
-    """``tcgen05.ld``: its registers hold nothing until it has been waited for."""
-    load = Load(warp, shape, _place(warp, shape, address, "tcgen05.ld"), rows, bits)
-    tensor_unit(warp).loads.append(load)
-    warp.in_flight |= bits
+    """``tcgen05.ld``: its registers may not be used until it has been waited for."""
+    memory, lane, column = _place(warp, shape, address, "tcgen05.ld")
+    for region in shape.regions(lane, column):
+        if not memory.written[region.first : region.last, region.left : region.right].any():
+            raise MemoryFault(
+                f"tcgen05.ld of {region}, of which nothing was ever written",
+                hint="wait for the mma's tcgen05.commit first; check the column and the lane",
+            )
+    unit = tensor_unit(warp)
+    operation = unit.transfer(unit.ld, "tcgen05.ld", warp.program.instruction(warp.at))
+    _tell_transfer(memory, shape, lane, column, operation, False)
+    warp.tile[rows if isinstance(rows, slice) else list(rows)] = load_registers(memory, shape, lane, column)
+    if warp.program.fences_tensor_memory:
+        warp.in_flight |= bits
 
 
 def issue_store(warp: Warp, shape: RegisterShape, address: int, values: tuple[npt.NDArray[np.uint32], ...]) -> None:
@@ -292,11 +290,8 @@ def issue_store(warp: Warp, shape: RegisterShape, address: int, values: tuple[np
 def wait_loads(warp: Warp) -> None:
     """``tcgen05.wait::ld``: every load of the warp is complete."""
     require_whole_warp(warp, "tcgen05.wait::ld")
+    warp.in_flight = 0
     unit = tensor_unit(warp)
-    for load in unit.loads:
-        load.complete()
-        warp.in_flight &= ~load.bits
-    unit.loads.clear()
     if unit.ld is not None:
         unit.ld.wait()
 
