@@ -170,6 +170,8 @@ def _missing_fence(race: Race) -> tuple[str, str]:
 def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
     earlier, later = race.earlier, race.later
     first, second = earlier.party.issuer, later.party.issuer
+    if isinstance(later.party, Operation) and not earlier.write and _read_too_soon(later.party, first, symbols):
+        return _unwaited_barrier(later.party, earlier, symbols)
     if isinstance(earlier.party, Operation):
         operation = earlier.party
         if isinstance(later.party, Operation) and _reused_under_way(later.party, operation):
@@ -183,6 +185,15 @@ def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
     if first is second and isinstance(later.party, Operation):
         return _overtaken(later.party, first)
     return _unacquired(race, first, second, symbols)
+
+
+def _read_too_soon(fill: Operation, reader: Agent, symbols: SymbolMap) -> bool:
+    """Whether the memory that `reader` read was being filled for the first time, by an operation it should wait for."""
+    if fill.completes is None:
+        return False
+    name, _, phase = fill.completes.name.partition(" phase ")
+    symbol = symbols.barrier(name)
+    return phase == "0" and symbol is not None and reader.actor.role in symbol.wait
 
 
 def _reused_under_way(late: Operation, early: Operation) -> bool:

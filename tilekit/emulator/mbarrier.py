@@ -313,7 +313,9 @@ class Mbarrier:
                 f"pending of {self.expected}{waiting}",
                 by,
                 instruction,
-                hint="more arrive than the barrier was initialised for, or someone arrives again without waiting for "
+                hint="its copies are in flight: whoever lets the stage be filled again must have waited for this phase"
+                if waiting
+                else "more arrive than the barrier was initialised for, or someone arrives again without waiting for "
                 "the phase to complete",
             )
         self.pending -= count
