@@ -36,9 +36,14 @@ class OperandTile:
         return SPAN // self.dtype.bytes
 
     @property
+    def image_rows(self) -> int:
+        """Rows the image holds: MN-major, whole chunks."""
+        return self.rows if self.major == "k" else -(-self.rows // self.chunk) * self.chunk
+
+    @property
     def bytes(self) -> int:
-        """Bytes of the tile."""
-        return self.rows * SPAN
+        """Bytes of the image."""
+        return self.image_rows * SPAN
 
     @property
     def chunk(self) -> int:
@@ -51,5 +56,7 @@ class OperandTile:
         if self.major == "k":
             layout = Layout((self.rows, self.k), (self.k, 1))
         else:
-            layout = Layout(((self.chunk, self.rows // self.chunk), self.k), ((1, self.chunk * self.k), self.chunk))
+            layout = Layout(
+                ((self.chunk, self.image_rows // self.chunk), self.k), ((1, self.chunk * self.k), self.chunk)
+            )
         return TileTensor(layout, self.dtype.name, space=AddressSpace.SHARED, swizzle=Swizzle.tma(SPAN))

@@ -77,7 +77,7 @@ class TmaLoader:
 
     @property
     def _extent(self) -> int:
-        return self.tile.rows // self.sharers
+        return self.tile.image_rows // self.sharers
 
     @property
     def _rows_per_copy(self) -> int:

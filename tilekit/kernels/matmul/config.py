@@ -11,7 +11,8 @@ from tilekit.kernels.matmul.rules import explained_problems
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
-from tilekit.tile_io.operand import SPAN
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_pipeline.payload import StandardPayload
 
 MAX_STAGES = 12
 """Stages beyond which a ring hides no more latency."""
@@ -58,10 +59,11 @@ class MatmulConfig:
         """CTAs of a cluster."""
         return self.cluster[0] * self.cluster[1]
 
-    @property
-    def stage_bytes(self) -> int:
+    def stage_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of one input stage."""
-        return sum(self.tile) * SPAN
+        a = OperandTile("a", spec.a_dtype, self.tile[0], spec.a_major)
+        b = OperandTile("b", spec.b_dtype, self.tile[1], spec.b_major)
+        return StandardPayload(a, b).stage_bytes
 
     @property
     def accumulators(self) -> int:
@@ -76,12 +78,12 @@ class MatmulConfig:
 
     def shared_bytes(self, spec: MatmulSpec, stages: int) -> int:
         """Shared memory of a kernel with so many stages; a tile is a multiple of the 1024 bytes it aligns to."""
-        return self.output_bytes(spec) + stages * (self.stage_bytes + BARRIER_BYTES)
+        return self.output_bytes(spec) + stages * (self.stage_bytes(spec) + BARRIER_BYTES)
 
     def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
         """Stages that fit beside the epilogue."""
         free = target.shared_bytes - self.output_bytes(spec)
-        return max(0, min(MAX_STAGES, free // (self.stage_bytes + BARRIER_BYTES)))
+        return max(0, min(MAX_STAGES, free // (self.stage_bytes(spec) + BARRIER_BYTES)))
 
     def resolved_stages(self, target: Target, spec: MatmulSpec) -> int:
         """The stage count a kernel is built with."""

@@ -12,7 +12,7 @@ def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
     """Describe a traced kernel."""
     (tile_m, tile_n), chip = config.tile, text.target
     k = SPAN // spec.a_dtype.bytes
-    fetched = config.stage_bytes
+    fetched = config.stage_bytes(spec)
     flops = 2 * tile_m * tile_n * k
     head = (
         f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} stages, "
@@ -37,7 +37,7 @@ def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
     lines += ["", f"{'barrier':<18}{'count':<7}{'bytes':<9}{'arrives':<26}waits"]
     for array in text.shared:
         if array.kind == "mbarrier":
-            expects = str(config.stage_bytes) if array.name.endswith(".full") else "-"
+            expects = str(config.stage_bytes(spec)) if array.name.endswith(".full") else "-"
             who = ", ".join(array.arrive) + (
                 f" of {config.cluster_size} CTAs" if config.cluster_size > 1 and expects == "-" else ""
             )

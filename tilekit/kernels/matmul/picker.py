@@ -10,22 +10,32 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
 
-# The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures).
+# The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures). At these sizes
+# the chip runs at its power limit, where a byte moved costs clock.
 
 L2_BYTES_PER_CLOCK = 8000
 """What the whole chip's L2 feeds to shared memory."""
 
 SHARED_BYTES_PER_CLOCK = 128
-"""What the tensor cores of one SM read from shared memory."""
+"""What one SM's shared memory moves, and what the reference tile below makes it move."""
 
 LAUNCH_CLOCKS = 6500
 """From launch to launch in a stream, without any k-block: 3.3 us."""
 
-CLUSTER_CLOCKS = 3000
+CLUSTER_CLOCKS = 3500
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
-ENERGY_CLOCKS_PER_BYTE = 0.00125
-"""At the power limit a byte fetched from L2 lowers the clock: without multicast 128x256 is 2 % slower at 4096^3."""
+REFERENCE_L2_RATE = 32
+"""Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
+
+L2_RATE_COST = 0.0013
+"""Time lost per byte and clock fetched from L2 above the reference."""
+
+SHARED_RATE_COST = 0.002
+"""Time lost per byte and clock through shared memory above the reference (operand reads, and writes of the copy engine)."""
+
+TWO_ATOMS_GAIN = 0.03
+"""Time won where a warpgroup has two instructions of 64 rows in turn, each on accumulators of its own."""
 
 STORE_BYTES_PER_CLOCK = 32
 """How fast an SM's accumulators leave where another tile follows."""
@@ -96,11 +106,18 @@ def estimate(
     # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's k32 likewise).
     issues = 4 * tile_m // 64
     tensor = issues * tile_n / 2
-    shared = issues * (64 + tile_n) * 32 / SHARED_BYTES_PER_CLOCK
     # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read.
     fetched = (tile_m / cluster_n + tile_n / cluster_m) * SPAN
+    moved = issues * (64 + tile_n) * 32 + (tile_m + tile_n) * SPAN
+    shared = moved / SHARED_BYTES_PER_CLOCK
     l2 = fetched * active / L2_BYTES_PER_CLOCK
-    k_block = max(tensor, shared, l2) + fetched * ENERGY_CLOCKS_PER_BYTE
+    factor = (
+        1
+        + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE)
+        + SHARED_RATE_COST * (moved / tensor - SHARED_BYTES_PER_CLOCK)
+        - (TWO_ATOMS_GAIN if tile_m >= 128 * config.consumers else 0)
+    )
+    k_block = max(tensor, l2) * factor
     latency = 1.0 if config.consumers > 1 else 1.15  # one consumer cannot hide the turn from tile to tile
     output = tile_m * tile_n * spec.out_dtype.bytes
     total = (

@@ -150,26 +150,20 @@ def _tile_rules(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
             "tile",
             f"tile M={rows}: each of {config.consumers} consumer warpgroups takes a multiple of {ATOM_ROWS} rows",
         )
-    pair = STMATRIX_COLUMNS if spec.store == "tma" and spec.out_dtype.bits == 16 else 8
-    step = max(pair, 64 if spec.b_major == "mn" else 8)
+    step = STMATRIX_COLUMNS if spec.store == "tma" and spec.out_dtype.bits == 16 else 8
     if not 0 < columns <= MAX_N or columns % step:
-        reasons = ["one wgmma"]
-        if pair == STMATRIX_COLUMNS:
-            reasons.append(f"stmatrix stores {pair} columns of {spec.out_dtype}")
-        if spec.b_major == "mn":
-            reasons.append("N-major chunks of 64")
-        yield Violation(
-            "tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} ({', '.join(reasons)})"
-        )
+        reason = f", and stmatrix stores {step} columns of {spec.out_dtype}" if step == STMATRIX_COLUMNS else ""
+        yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
 
 
 def _slice_rules(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
     (rows, columns), (cluster_m, cluster_n) = config.tile, config.cluster
-    for operand, extent, sharers, major in (
+    for operand, used, sharers, major in (
         ("A", rows, cluster_n, spec.a_major),
         ("B", columns, cluster_m, spec.b_major),
     ):
         unit = 8 if major == "k" else 64
+        extent = -(-used // unit) * unit
         if extent % (unit * sharers):
             yield Violation(
                 f"slices of {operand}",
@@ -212,9 +206,9 @@ def _shared_memory_rules(config: MatmulConfig, chip: Target, spec: MatmulSpec) -
         yield Violation(
             "shared memory",
             "tile",
-            f"shared memory: {least} stages of {config.stage_bytes} B and {output} B of output slabs are "
+            f"shared memory: {least} stages of {config.stage_bytes(spec)} B and {output} B of output slabs are "
             f"{config.shared_bytes(spec, least) - chip.shared_bytes} B over the {chip.shared_bytes} B of a CTA; the "
-            f"{'input stages' if least * config.stage_bytes > output else 'output slabs'} are the largest object",
+            f"{'input stages' if least * config.stage_bytes(spec) > output else 'output slabs'} are the largest object",
             phase=2,
         )
     elif config.stages is not None and not least <= config.stages <= budget:
