@@ -103,8 +103,6 @@ def _part_bits(g: BlockCompiler, total: int, vector: VectorOperand) -> int:
     if total not in (32, 64) or total % count or total // count not in (8, 16, 32):
         raise g.fail(f"a {total}-bit value has no {count} equal parts of 8, 16 or 32 bits")
     part = total // count
-    if part == 8:
-        raise g.fail("mov to or from 8-bit parts is not supported; use prmt")
     return part
 
 

@@ -139,7 +139,7 @@ class Program:
                 tag, most = vote.most_common(1)[0]
                 homes.append(f"{tag if most * 2 > uses else 'u'}{register.bits}")
             else:
-                homes.append(f"u{max(register.bits, 16)}")
+                homes.append(f"u{register.bits}")
         return homes
 
     # -- variables ---------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ YIELD = -3
 """Returned by a block that lets others run; the fragment's next block is set."""
 _POISON = {
     "b1": np.zeros(32, np.bool_),
+    "u8": np.full(32, 0xFF, np.uint8),
     "u16": np.full(32, 0xFFFF, np.uint16),
     "s16": np.full(32, -1, np.int16),
     "f16": np.full(32, np.nan, np.float16),

@@ -1,0 +1,144 @@
+"""Stores to shared memory that complete on an mbarrier, bulk initialisation, and what of this kind is not executed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import access
+from .block_compiler import BlockCompiler
+from .bulk import Load, Mask, Value, active_lanes, at_lane, barriers_of, destinations_of
+from .errors import MemoryFault
+from .forms import Decoded, form, refuse
+from .mbarriers import shared_address
+from .ops_barrier import where_is
+from .ops_bulk import value
+from .syntax import TYPE_BYTES, VectorOperand
+
+if TYPE_CHECKING:
+    from .warp import Warp
+
+_COMPLETE = "complete=mbarrier::complete_tx::bytes"
+
+
+@form(
+    "st",
+    f"async order=weak? space=shared::cluster {_COMPLETE} vec=v2|v4? type=b32|b64|u32|u64|s32|s64|f32|f64",
+    "[a] av [a]",
+)
+def store_async(g: BlockCompiler, i: Decoded) -> None:
+    """``st.async``."""
+    target, source, barrier = i.operands
+    items = source.items if isinstance(source, VectorOperand) else (source,)
+    if len(items) != int(i.get("vec", "v1")[1:]):
+        raise g.fail(f"{len(items)} elements for .{i.get('vec', 'v1')}")
+    bits = TYPE_BYTES[i["type"]] * 8
+    parts = "".join(g.array(item, f"u{bits}" if i["type"][0] != "f" else i["type"]) + ", " for item in items)
+    g.place()
+    g.effect(f"{g.helper(issue_stores)}(w, {where_is(g, target)}, ({parts}), {where_is(g, barrier)}, {g.mask()})")
+
+
+def issue_stores(
+    warp: Warp, destination: Value, parts: tuple[npt.NDArray[Any], ...], barrier: Value, mask: Mask | None
+) -> None:
+    """``st.async``: one small copy for each active lane."""
+    image = np.stack([np.ascontiguousarray(np.broadcast_to(part, (32,))) for part in parts], axis=1)
+    size = image.shape[1] * image.itemsize
+    for lane in active_lanes(warp, mask):
+        address = shared_address("shared", at_lane(destination, lane))
+        targets, offset = destinations_of(warp, address, None)
+        if offset % size:
+            raise access.misaligned(address, size, "st.async")
+        barriers = barriers_of(warp, shared_address("shared", at_lane(barrier, lane)), targets, False)
+        access.resolve(warp, "shared::cluster", address, size, "st.async")
+        data = image[lane].copy().view(np.uint8)
+
+        def fetch(data: npt.NDArray[np.uint8] = data) -> npt.NDArray[np.uint8]:
+            return data
+
+        warp.cta.launch.machine.submit(Load(warp, targets, offset, barriers, size, fetch, _no_source, "st.async"))
+
+
+def _no_source(operation: Any) -> None:
+    """Its data comes from registers."""
+
+
+@form("st", "bulk order=weak? space=shared::cta?", "[a] a #", since=100)
+def store_bulk(g: BlockCompiler, i: Decoded) -> None:
+    """``st.bulk``: set shared memory to zero."""
+    target, size, initial = i.operands
+    space = "shared" if i.has("space") else "generic"
+    g.place()
+    g.effect(
+        f"{g.helper(clear)}(w, {space!r}, {where_is(g, target)}, {value(g, size, 'u64')}, {value(g, initial, 'u64')}, "
+        f"{g.mask()})"
+    )
+
+
+def clear(warp: Warp, space: str, destination: Value, size: Value, initial: Value, mask: Mask | None) -> None:
+    """``st.bulk``."""
+    instruction = warp.program.instruction(warp.at)
+    for lane in active_lanes(warp, mask):
+        address, count = shared_address(space, at_lane(destination, lane)), at_lane(size, lane)
+        if at_lane(initial, lane):
+            raise MemoryFault("st.bulk: the initial value must be 0")
+        if count % 8 or count <= 0 or address % 8:
+            raise MemoryFault(f"st.bulk of {count} bytes at {address:#x}: both must be positive multiples of 8")
+        memory, offset = access.resolve(warp, "shared", address, count, "st.bulk")
+        if memory.barriers:
+            first = memory.start + offset
+            warp.cta.cluster.mbarriers.check_store(first, first + count, by=warp.actor, instruction=instruction)
+        if memory.shadow is not None:
+            start = memory.shadow.base + offset
+            memory.shadow.span(warp.agent, start, start + count, write=True, instruction=instruction)
+        memory.data[offset : offset + count] = 0
+        warp.cta.launch.machine.events += 1
+
+
+_TYPES = "b32|b64|u32|u64|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64|e4m3|e4m3x2|e4m3x4|e5m2|e5m2x2|e5m2x4"
+_OPERATIONS = "add|min|max|inc|dec|and|or|xor"
+_ORDER = "order=weak|relaxed|acquire|release? scope=cta|cluster|gpu|sys? space=global?"
+_MULTICAST = "a multicast address needs the memory of several devices"
+refuse("multimem", f"op=ld_reduce {_ORDER} how={_OPERATIONS} acc=acc::f16|acc::f32? vec=v2|v4|v8? type={_TYPES}",
+       "dv [a]", _MULTICAST)  # fmt: skip
+refuse("multimem", f"op=st {_ORDER} vec=v2|v4|v8? type={_TYPES}", "[a] av", _MULTICAST)
+refuse("multimem", f"op=red {_ORDER} how={_OPERATIONS} vec=v2|v4|v8? type={_TYPES}", "[a] av", _MULTICAST)
+refuse("multimem", "op=cp async bulk dst=global src=shared::cta complete=bulk_group", "[a] [a] a", _MULTICAST)
+refuse(
+    "red",
+    f"async order=relaxed? scope=cluster? space=shared::cluster {_COMPLETE} op={_OPERATIONS} type=u32|s32|u64|b32",
+    "[a] a [a]",
+    "asynchronous reductions into another CTA's shared memory are not modelled",
+)
+refuse(
+    "cp",
+    f"reduce async bulk dst=shared::cluster src=shared::cta {_COMPLETE} op={_OPERATIONS} type=u32|s32|u64|b32|b64",
+    "[a] [a] a [a]",
+    "asynchronous reductions into another CTA's shared memory are not modelled",
+)
+refuse(
+    "cp",
+    "async bulk dst=global src=shared::cta complete=bulk_group hint=L2::cache_hint? cp_mask",
+    "[a] [a] a a a?",
+    "bulk stores under a byte mask are not modelled",
+    since=100,
+)
+_FIGURE = "how the fragments of 8-bit matrices lie in registers is described by figures only"
+refuse("ldmatrix", "sync aligned shape=m16n16 count=x1|x2 trans space=shared|shared::cta? type=b8", "{d} [a]", _FIGURE,
+       since=100)  # fmt: skip
+refuse(
+    "ldmatrix",
+    "sync aligned shape=m8n16|m16n16 count=x1|x2|x4 trans? space=shared|shared::cta? to=b8x16 type=b4x16_p64|b6x16_p32",
+    "{d} [a]",
+    _FIGURE,
+    since=100,
+)
+refuse(
+    "stmatrix",
+    "sync aligned shape=m16n8 count=x1|x2|x4 trans space=shared|shared::cta? type=b8",
+    "[a] {a}",
+    _FIGURE,
+    since=100,
+)
