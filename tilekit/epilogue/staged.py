@@ -144,6 +144,7 @@ class BoundStagedEpilogue:
         """Wait until every store is complete; before the CTA's shared memory goes away."""
         with w.when(self._stores):
             w.ptx.tma.wait_stores(pending=0)
+        w.ptx.barrier.warp_sync()
 
     def _claim(self, w: Writer, index: int) -> None:
         """Wait until the store that last used the buffer of slab `index` has read it, for the whole warpgroup.
