@@ -188,10 +188,11 @@ class MatmulKernel:
         scale: float | ArrayView | None,
     ) -> None:
         spec, f = self.spec, self.spec.functions
-        if spec.store == "tma" and store_kind(out.address, matrix) == "direct":
+        if spec.store == "tma" and 0 not in out.shape and store_kind(out.address, matrix) == "direct":
             raise ArgumentError(
-                f"out at address {out.address:#x} with rows {matrix.pitch} bytes apart cannot be written by the copy engine, which needs multiples of 16; "
-                f"build the kernel with MatmulSpec(store='direct'), or pass an out whose rows are padded",
+                f"out at address {out.address:#x}, with rows of {out.shape[-1] * out.dtype.bytes} bytes that are "
+                f"{matrix.pitch} bytes apart, cannot be written by the copy engine, which needs multiples of 16; build "
+                f"the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole number of 16 bytes",
                 code="TK-MM-016",
             )
         facts = (
