@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .access import misaligned, resolve
-from .bulk import InFlight, active_lanes, at_lane
+from .bulk import InFlight, Mask, Value, active_lanes, at_lane
 from .errors import ProtocolError
 from .mbarriers import barrier_at, changed, shared_address
 from .memory import OFFSET_MASK
@@ -20,9 +20,6 @@ from .tensor_pipe import one_lane
 
 if TYPE_CHECKING:
     from .warp import Warp
-
-Value = int | npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
 
 __all__ = ["first_cta", "is_canceled", "try_cancel"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import tensor_order, tensor_pipe, tensor_warp
+from . import tensor_mma, tensor_order, tensor_pipe, tensor_warp
 from .block_compiler import BlockCompiler
 from .forms import Decoded, form, never
 from .ops_barrier import same_in_warp, where_is
@@ -146,7 +146,7 @@ def mma(g: BlockCompiler, i: Decoded) -> None:
         zero,
         g.mask(),
     )
-    g.effect(f"{g.helper(tensor_pipe.issue_mma)}(w, {g.constant(shape)}, {', '.join(arguments)})")
+    g.effect(f"{g.helper(tensor_mma.issue_mma)}(w, {g.constant(shape)}, {', '.join(arguments)})")
 
 
 def _tensor_value(g: BlockCompiler, operand: Operand) -> str:
