@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import collector
 from .blas import single_threaded
 from .chips import Chip
 from .deadlock import Blocked, GroupWait, deadlock, waiting_table
@@ -126,7 +127,7 @@ class Launch:
         if self.order is not None:
             self._shadow_global()
         try:
-            with np.errstate(all="ignore"), single_threaded():
+            with np.errstate(all="ignore"), single_threaded(), collector.held_back():
                 self.machine.run()
         except EmulatorError as error:
             if self.order is not None:
@@ -195,6 +196,7 @@ class Launch:
 
     def cluster_finished(self, cluster: Cluster) -> None:
         """Report barriers left in the middle of a phase."""
+        collector.cluster_finished(cluster.number)
         if not self.protocol:
             return
         for barrier in cluster.mbarriers.unfinished():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +17,7 @@ from .memory import Allocation
 from .parser import parse_module
 from .program import Program, place_parameters
 from .symbols import SymbolMap
-from .syntax import Function
+from .syntax import Function, PtxModule
 
 if TYPE_CHECKING:
     from .device import Device
@@ -27,6 +29,31 @@ _OPERATIONS = (
 )
 for _name in _OPERATIONS:
     importlib.import_module(f".ops_{_name}", __package__)
+
+
+@dataclass(slots=True)
+class _DecodedText:
+    """What a text is on a chip, whatever device it is loaded on."""
+
+    parsed: PtxModule
+    code: dict[str, list[Decoded]]
+    programs: dict[tuple[str, bool, tuple[int, ...]], Program]
+    """Analysed kernels by name, kind of block shape, and addresses of the module's variables."""
+
+
+@lru_cache(32)
+def _decode_text(text: str, chip: Chip) -> _DecodedText:
+    """Parse a text and match every instruction of its kernels with the table."""
+    parsed = parse_module(text)
+    if not parsed.target:
+        raise PtxSyntaxError("the module has no .target directive", line=1, column=1)
+    code: dict[str, list[Decoded]] = {}
+    for name, entry in parsed.functions.items():
+        if entry.is_entry and entry.has_body:
+            function = parsed.functions[name] = inline_calls(entry, parsed)
+            code[name] = [decode(ins, n, chip.number) for n, ins in enumerate(function.instructions)]
+            place_parameters(function)
+    return _DecodedText(parsed, code, {})
 
 
 class Module:
@@ -42,20 +69,12 @@ class Module:
         self.device = device
         self.chip: Chip = device.chip
         self.text = text
-        self._parsed = parse_module(text)
-        if not self._parsed.target:
-            raise PtxSyntaxError("the module has no .target directive", line=1, column=1)
+        decoded = _decode_text(text, self.chip)
+        self._parsed = decoded.parsed
+        self._code = decoded.code
+        self._shared_programs = decoded.programs
         self._variables: dict[str, Allocation] = {}
         self._allocate_variables()
-        self._code: dict[str, list[Decoded]] = {}
-        self._programs: dict[tuple[str, bool], Program] = {}
-        for name, parsed in self._parsed.functions.items():
-            if parsed.is_entry and parsed.has_body:
-                function = self._parsed.functions[name] = inline_calls(parsed, self._parsed)
-                self._code[function.name] = [
-                    decode(ins, n, self.chip.number) for n, ins in enumerate(function.instructions)
-                ]
-                place_parameters(function)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -88,11 +107,14 @@ class Module:
         return SymbolMap.parse("\n".join(lines), first)
 
     def program(self, name: str, *, aligned_warps: bool) -> Program:
-        """The kernel analysed for a kind of block shape, kept for later launches."""
-        key = (name, aligned_warps)
-        if key not in self._programs:
-            self._programs[key] = Program(self.function(name), self._code[name], self, aligned_warps=aligned_warps)
-        return self._programs[key]
+        """The kernel analysed for a kind of block shape, kept for later launches of the same text."""
+        addresses = {name: allocation.start for name, allocation in self._variables.items()}
+        key = (name, aligned_warps, tuple(addresses.values()))
+        if key not in self._shared_programs:
+            self._shared_programs[key] = Program(
+                self.function(name), self._code[name], self.chip, addresses, aligned_warps=aligned_warps
+            )
+        return self._shared_programs[key]
 
     # -- variables ---------------------------------------------------------------------------------------------------
 

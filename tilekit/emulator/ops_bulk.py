@@ -40,7 +40,7 @@ def _tensor(g: BlockCompiler, operand: Operand) -> tuple[str, str]:
 
 def group_of(g: BlockCompiler, i: Decoded) -> int:
     """CTAs whose mbarriers a load may signal: 1, or 2 with ``.cta_group::2``."""
-    if i.has("group") and g.program.module.chip.number < 100:
+    if i.has("group") and g.program.chip.number < 100:
         raise g.fail(f".{i['group']} needs sm_100 or later")
     return int(i.get("group", "cta_group::1")[-1])
 

@@ -21,7 +21,7 @@ from .webs import split_webs
 from .wgmma_queue import touch_in_flight
 
 if TYPE_CHECKING:
-    from .module import Module
+    from .chips import Chip
 
 _ROLE = re.compile(r"^role\s+(\S+)\s+warps=(\d+)(?:-(\d+))?")
 
@@ -66,10 +66,19 @@ class Program:
         Compiled block functions, filled on first use.
     """
 
-    def __init__(self, function: Function, code: list[Decoded], module: Module, *, aligned_warps: bool) -> None:
+    def __init__(
+        self,
+        function: Function,
+        code: list[Decoded],
+        chip: Chip,
+        addresses: dict[str, int],
+        *,
+        aligned_warps: bool,
+    ) -> None:
         self.name = function.name
         self.function = function
-        self.module = module
+        self.chip = chip
+        self._addresses = addresses
         first_flow = build_control_flow(code)
         self.code, self.registers = split_webs(code, first_flow, function.registers)
         code = self.code
@@ -86,7 +95,7 @@ class Program:
         self.masked: list[Any] = [None] * count
         self.sources: dict[tuple[int, bool], str] = {}
         self.roles = _roles(function)
-        self.layout = SharedLayout(function, code, module)
+        self.layout = SharedLayout(function, code)
         self.local_bytes = _place(v for v in function.variables if v.space in ("local", "frame"))
 
     # -- registers ---------------------------------------------------------------------------------------------------
@@ -152,7 +161,7 @@ class Program:
             return str(PARAM_WINDOW + variable.offset + addend)
         if variable.space in ("local", "frame"):
             return str(variable.offset + addend)
-        return str(self.module.address_of(variable.name) + addend)
+        return str(self._addresses[variable.name] + addend)
 
     # -- code --------------------------------------------------------------------------------------------------------
 
@@ -182,7 +191,7 @@ class Program:
 class SharedLayout:
     """Where a kernel's shared variables lie: static ones from the first usable byte, then dynamic memory."""
 
-    def __init__(self, function: Function, code: list[Decoded], module: Module) -> None:
+    def __init__(self, function: Function, code: list[Decoded]) -> None:
         used = {id(v): v for v in function.variables if v.space == "shared"}
         for decoded in code:
             for operand in decoded.operands:
