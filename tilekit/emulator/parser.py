@@ -7,12 +7,10 @@ them, so a fragment pasted many times may repeat its names. Source: PTX ISA, sec
 from __future__ import annotations
 
 import difflib
-import struct
 from dataclasses import dataclass, field
-from typing import NoReturn
 
-from .constants import constant_expression, parse_number
-from .errors import PtxSyntaxError
+from .constants import parse_number
+from .declarations import variable_declarators
 from .lexer import Token, TokenStream, tokenize
 from .special_registers import SPECIAL_REGISTERS
 from .syntax import (
@@ -35,6 +33,7 @@ from .syntax import (
     Variable,
     VectorOperand,
 )
+from .token_reader import TokenReader
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 _SPACES = {".shared", ".global", ".const", ".local", ".param"}
@@ -73,66 +72,14 @@ def parse_module(text: str) -> PtxModule:
     return _Parser(tokenize(text)).module()
 
 
-class _Parser:
+class _Parser(TokenReader):
     def __init__(self, stream: TokenStream) -> None:
-        self.stream = stream
-        self.tokens = stream.tokens
-        self.at = 0
+        super().__init__(stream)
         self.result = PtxModule("", "", stream.text)
         self.scopes: list[_Scope] = []
         self.pending: list[tuple[LabelOperand, list[_Scope], Token]] = []
         self.function: Function | None = None
         self.annotated = 0
-
-    # -- tokens ------------------------------------------------------------------------------------------------------
-
-    def fail(self, message: str, token: Token | None = None) -> NoReturn:
-        token = token or self.tokens[self.at]
-        raise PtxSyntaxError(message, line=token.line, column=token.column)
-
-    def next(self) -> Token:
-        token = self.tokens[self.at]
-        if token.kind == "end":
-            self.fail("the text ends inside a statement")
-        self.at += 1
-        return token
-
-    def peek(self) -> str:
-        return self.tokens[self.at].text
-
-    def accept(self, text: str) -> bool:
-        if self.tokens[self.at].text == text:
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> Token:
-        token = self.tokens[self.at]
-        if token.text != text:
-            self.fail(f"expected {text!r}, found {token.text or 'the end of the text'!r}")
-        self.at += 1
-        return token
-
-    def word(self, what: str) -> Token:
-        token = self.next()
-        if token.kind != "word":
-            self.fail(f"expected {what}, found {token.text!r}", token)
-        return token
-
-    def integer(self) -> int:
-        return constant_expression(self)
-
-    def skip_line(self) -> None:
-        line = self.tokens[self.at].line
-        while self.tokens[self.at].line == line and self.tokens[self.at].kind != "end":
-            self.at += 1
-
-    def skip_braces(self) -> None:
-        self.expect("{")
-        depth = 1
-        while depth:
-            text = self.next().text
-            depth += (text == "{") - (text == "}")
 
     # -- module ------------------------------------------------------------------------------------------------------
 
@@ -232,7 +179,7 @@ class _Parser:
                 self.fail("register parameters of functions are not supported; compilers pass .param variables", token)
             if token.text != ".param":
                 self.fail(f"expected .param, found {token.text!r}", token)
-            variables.extend(self.variable_declarators("param", False, single=True))
+            variables.extend(variable_declarators(self, "param", False, single=True))
             self.accept(",")
         return variables
 
@@ -353,90 +300,11 @@ class _Parser:
         space = self.next().text[1:]
         if space == "param":
             space = "frame"  # arguments and results of calls
-        for variable in self.variable_declarators(space, external):
+        for variable in variable_declarators(self, space, external):
             self.scopes[-1].variables[variable.name] = variable
             if self.function is not None:
                 self.function.variables.append(variable)
         self.expect(";")
-
-    def variable_declarators(self, space: str, external: bool, *, single: bool = False) -> list[Variable]:
-        """``.align 16 .b8 name[64] = {…}, other`` after the state space."""
-        align, vector, kind, pointee = 0, 1, "", ""
-        while self.tokens[self.at].kind == "dotted":
-            token = self.next()
-            text = token.text[1:]
-            if text == "align":
-                align = self.integer()
-            elif text in ("v2", "v4"):
-                vector = int(text[1])
-            elif text == "ptr":
-                while self.tokens[self.at].text in (".global", ".shared", ".const", ".local", ".align"):
-                    qualifier = self.next().text[1:]
-                    if qualifier == "align":
-                        self.integer()
-                    else:
-                        pointee = qualifier
-            elif text in TYPE_BYTES and text != "pred":
-                kind = text
-            elif text == "attribute":
-                while self.next().text != ")":
-                    pass
-            elif text != "managed":
-                self.fail(f"unexpected {token.text} in a declaration", token)
-        if not kind:
-            self.fail("the declaration names no type, for example .b32")
-        variables = []
-        while True:
-            name = self.word("a variable name")
-            count = vector
-            unsized = False
-            while self.accept("["):
-                if self.accept("]"):
-                    unsized = True
-                    continue
-                count *= self.integer()
-                self.expect("]")
-            width = TYPE_BYTES[kind]
-            variable = Variable(name.text, space, 0 if unsized else count * width, max(align, width * vector), kind)
-            variable.external, variable.pointee = external, pointee
-            if self.accept("="):
-                image = bytearray()
-                self.initializer(variable, width, image)
-                variable.image = bytes(image)
-                if unsized:
-                    variable.size = len(image)
-            variables.append(variable)
-            if single or not self.accept(","):
-                return variables
-
-    def initializer(self, variable: Variable, width: int, image: bytearray) -> None:
-        if self.accept("{"):
-            while not self.accept("}"):
-                self.initializer(variable, width, image)
-                self.accept(",")
-            return
-        token = self.tokens[self.at]
-        if token.kind == "word":
-            self.at += 1
-            generic = token.text == "generic" and self.accept("(")
-            name = self.word("a variable").text if generic else token.text
-            if generic:
-                self.expect(")")
-            addend = self.integer() if self.accept("+") else 0
-            variable.pointers.append((len(image), name, addend))
-            image += bytes(width)
-        else:
-            operand = self.number(negative=self.accept("-"))
-            value = operand.value
-            if operand.kind == "int":
-                if variable.type in ("f32", "f64"):
-                    packed = struct.pack("<f" if variable.type == "f32" else "<d", float(value))
-                    value = int.from_bytes(packed, "little")
-                value &= (1 << 8 * width) - 1
-            elif operand.kind == "f64" and variable.type == "f32":
-                number = struct.unpack("<d", value.to_bytes(8, "little"))[0]
-                value = int.from_bytes(struct.pack("<f", number), "little")
-            image += value.to_bytes(width, "little")
 
     # -- instructions ------------------------------------------------------------------------------------------------
 
@@ -547,17 +415,6 @@ class _Parser:
 
     def visible_names(self) -> list[str]:
         return [name for scope in self.scopes for name in scope.registers]
-
-    def number(self, *, negative: bool) -> Immediate:
-        token = self.next()
-        if token.kind != "number":
-            self.fail(f"expected a number, found {token.text!r}", token)
-        value, kind = parse_number(token.text)
-        if not negative:
-            return Immediate(value, kind)
-        if kind == "int":
-            return Immediate(-value)
-        return Immediate(value ^ (1 << (31 if kind == "f32" else 63)), kind)
 
     def address(self) -> AddressOperand:
         self.expect("[")
