@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bulk, formats
+from . import bulk, bulk_linear, formats
 from .block_compiler import BlockCompiler
 from .forms import Decoded, form, refuse
 from .gather import gather_load, scatter_store
@@ -166,7 +166,7 @@ def bulk_load(g: BlockCompiler, i: Decoded) -> None:
     space = "global" if i["src"] == "global" else "shared"
     g.place()
     g.effect(
-        f"{g.helper(bulk.bulk_load)}(w, 'shared', {where_is(g, destination)}, {space!r}, {where_is(g, source)}, "
+        f"{g.helper(bulk_linear.bulk_load)}(w, 'shared', {where_is(g, destination)}, {space!r}, {where_is(g, source)}, "
         f"{value(g, size, 'u32')}, {where_is(g, barrier)}, {ctas}, {g.mask()})"
     )
 
@@ -187,7 +187,7 @@ def bulk_store(g: BlockCompiler, i: Decoded) -> None:
         reduction = g.constant(Reduction(i["op"], i["type"]))
     g.place()
     g.effect(
-        f"{g.helper(bulk.bulk_store)}(w, 'shared', {where_is(g, destination)}, {where_is(g, source)}, "
+        f"{g.helper(bulk_linear.bulk_store)}(w, 'shared', {where_is(g, destination)}, {where_is(g, source)}, "
         f"{value(g, size, 'u32')}, {reduction}, {g.mask()})"
     )
 
