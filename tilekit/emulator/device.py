@@ -110,10 +110,19 @@ class Device:
         once.
     check
         ``full``: everything, races included. ``protocol``: rules of use. ``off``: only what would break the run.
+    exact
+        Round matrix products bit for bit as an H200 does, instruction by instruction: slow. Otherwise they are
+        computed in float32, which is the same wherever partial sums are exact.
     """
 
     def __init__(
-        self, target: str = "sm_90a", *, seed: int = 0, schedule: Policy = "adversarial", check: Check = "full"
+        self,
+        target: str = "sm_90a",
+        *,
+        seed: int = 0,
+        schedule: Policy = "adversarial",
+        check: Check = "full",
+        exact: bool = False,
     ) -> None:
         if target not in CHIPS:
             raise LaunchError.argument("target", target, ", ".join(CHIPS), nearest(target, CHIPS) or "sm_90a")
@@ -121,6 +130,9 @@ class Device:
             if given not in legal:
                 raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
         self.chip = CHIPS[target]
+        if exact and self.chip.number != 90:
+            raise LaunchError.argument("exact", exact, f"False on {target}: the rounding known is Hopper's", False)
+        self.exact = exact
         self.seed = seed
         self.schedule: Policy = schedule
         self.check: Check = check

@@ -121,6 +121,7 @@ class Kernel:
             schedule=device.schedule,
             seed=device.seed,
             check=device.check,
+            exact=device.exact,
             step_budget=step_budget,
             progress=progress,
         )

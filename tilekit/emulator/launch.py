@@ -61,6 +61,8 @@ class Launch:
         Happens-before bookkeeping; None unless everything is checked.
     protocol
         Whether rules of use are checked (every level but ``off``).
+    exact
+        Whether matrix products are rounded as Hopper rounds them.
     """
 
     _number = 0
@@ -80,6 +82,7 @@ class Launch:
         schedule: Policy,
         seed: int,
         check: str,
+        exact: bool,
         step_budget: int,
         progress: Progress | None,
     ) -> None:
@@ -103,6 +106,7 @@ class Launch:
         self.seed = seed
         self.check = check
         self.protocol = check != "off"
+        self.exact = exact
         self.order = HappensBefore() if check == "full" else None
         self.findings = Findings(symbols, program.layout.dynamic_base, program.name)
         self.counters = Counters()

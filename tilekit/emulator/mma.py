@@ -1,7 +1,8 @@
 """Warp-level matrices: ``mma.sync`` with its fragments, ``ldmatrix`` and ``stmatrix``.
 
 Operands are decoded exactly and multiplied by one matrix product in float32 (float64 for f64), so results agree with
-the hardware bit for bit wherever every partial sum is exact, and to rounding otherwise; integer types are exact.
+the hardware bit for bit wherever every partial sum is exact, and to rounding otherwise; the hardware's own arithmetic
+is there on request, see `tensor_core`. Integer types are exact.
 See PTX ISA, "Matrix multiply-accumulate operation using mma instruction", ``ldmatrix`` and ``stmatrix``.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.formats import decode, encode
+from tilekit.emulator.tensor_core import multiply_add
 
 __all__ = ["Mma", "load_matrices", "matrices_from_registers", "matrices_to_registers", "multiply_accumulate"]
 
@@ -104,7 +106,7 @@ class Mma:
         return max(4 // _SIZES[self.a_type], 1)
 
 
-def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers) -> Registers:
+def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers, *, exact: bool = False) -> Registers:
     """Return the registers of ``D = A * B + C``.
 
     Parameters
@@ -113,6 +115,8 @@ def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers) -> Re
         Instruction form.
     a, b, c : uint32 (uint64 for f64)[op.a_registers | op.b_registers | op.c_registers, 32]
         Fragments: one row a register, one column a lane.
+    exact
+        Round as Hopper's tensor core does: slow. f64 and integers are the same either way.
 
     Returns
     -------
@@ -122,7 +126,10 @@ def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers) -> Re
     # Register j * halves + h of lane 4g + t holds row 8h + g; its elements are k = (4j + t) * e ... + e - 1.
     rows = a.reshape(-1, halves, 8, 4).transpose(1, 2, 0, 3)
     columns = b.reshape(-1, 8, 4).transpose(1, 0, 2)
-    product = _values(rows, op.a_type).reshape(op.m, op.k) @ _values(columns, op.b_type).reshape(8, op.k).T
+    left, right = _values(rows, op.a_type).reshape(op.m, op.k), _values(columns, op.b_type).reshape(8, op.k).T
+    if exact and op.c_type in ("f32", "f16"):
+        return _multiply_exactly(op, left, right, c)
+    product = left @ right
     # Row 8h + g and column 2t + p of the accumulator live in register 2h + p, or in half p of register h.
     fragment = product.reshape(halves, 8, 4, 2)
     if op.c_type == "f16":
@@ -137,6 +144,37 @@ def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers) -> Re
     if op.c_type == "f64":
         return np.asarray(fragment + c.view(np.float64), np.float64).view(np.uint64)
     return np.asarray(fragment + c.view(np.float32), np.float32).view(np.uint32)
+
+
+def _multiply_exactly(op: Mma, a: npt.NDArray[Any], b: npt.NDArray[Any], c: Registers) -> Registers:
+    """Products of floats as Hopper rounds them.
+
+    Its ``mma.sync`` has no fp8: ptxas widens both operands to f16, multiplies the first two elements of every four
+    along k, then the other two on top, and adds C last.
+    """
+    halves = op.m // 8
+    if op.c_type == "f16":
+        start = decode(c.view(np.uint16), "f16").reshape(halves, 8, 4, 2).reshape(op.m, 8)
+    else:
+        start = c.view(np.float32).reshape(halves, 2, 8, 4).transpose(0, 2, 3, 1).reshape(op.m, 8)
+
+    def step(left: npt.NDArray[Any], right: npt.NDArray[Any], onto: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        kind = op.a_type if op.a_type in ("bf16", "tf32") else "f16"
+        total = multiply_add(left, right, onto, kind, to_f16=op.c_type == "f16")
+        return decode(encode(total, "f16"), "f16") if op.c_type == "f16" else total
+
+    if op.a_type in ("e4m3", "e5m2"):
+        fours, rows = a.reshape(op.m, -1, 4), b.reshape(-1, 4, 8)
+        total = np.zeros_like(start)
+        for pair in (slice(0, 2), slice(2, 4)):
+            total = step(fours[:, :, pair].reshape(op.m, -1), rows[:, pair].reshape(-1, 8), total)
+        total = total + start
+    else:
+        total = step(a, b, start)
+    if op.c_type == "f16":
+        return encode(total, "f16").view(np.uint32).reshape(halves, 32)
+    fragment = total.astype(np.float32).reshape(halves, 8, 4, 2).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(fragment).view(np.uint32).reshape(2 * halves, 32)
 
 
 def load_matrices(shared: npt.NDArray[np.uint8], addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

@@ -140,4 +140,5 @@ def multiply(warp: Warp, shape: Mma, a: tuple[Array, ...], b: tuple[Array, ...],
     if warp.fragment.mask is not None:
         raise ProtocolError("mma.sync needs all lanes of the warp together")
     warp.cta.launch.counters.mma_flops += 2 * shape.m * 8 * shape.k
-    return multiply_accumulate(shape, np.stack(a), np.stack(b), np.stack(c))
+    exact = warp.cta.launch.exact
+    return multiply_accumulate(shape, np.stack(a), np.stack(b), np.stack(c), exact=exact)

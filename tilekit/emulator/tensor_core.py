@@ -1,10 +1,10 @@
 """The arithmetic of Hopper's tensor core, bit for bit.
 
-One wgmma adds all products of its k and the accumulator at once: every term is cut off (towards zero) at a fixed
-distance below the largest exponent among them, where a product's exponent is the sum of its factors'; the sum is exact
-and then cut off to the width of the result. 16-bit types and tf32 keep 25 bits below the largest exponent and make a
-full f32; fp8 keeps 13 and makes an f32 of 13 mantissa bits. This reproduces every one of 83,000 results recorded on an
-H200 (all wgmma types, f32 and f16 accumulators). It costs a few milliseconds an instruction.
+One wgmma or mma.sync adds all products of its k and the accumulator at once: every term is cut off (towards zero) at a
+fixed distance below the largest exponent among them, where a product's exponent is the sum of its factors'; the sum is
+exact and then cut off to the width of the result. 16-bit types and tf32 keep 25 bits below the largest exponent and
+make a full f32; fp8 keeps 13 and makes an f32 of 13 mantissa bits. This reproduces every one of 83,000 results recorded
+on an H200 (all wgmma types, f32 and f16 accumulators). It costs a few milliseconds an instruction.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
     tile = group.tile
     rows = _index(first.rows)
     registers = tile[rows] if first.accumulate else None
-    tile[rows] = multiply_accumulate(form, a, b, registers)
+    tile[rows] = multiply_accumulate(form, a, b, registers, exact=launch.exact)
     launch.counters.wgmma_flops += 2 * 64 * form.n * form.k * len(run)
 
 
