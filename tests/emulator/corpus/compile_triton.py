@@ -20,12 +20,20 @@ os.environ["TRITON_CACHE_DIR"] = os.environ.get("CORPUS_CACHE") or tempfile.mkdt
 import triton  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
+from triton.experimental.gluon import language as gl  # noqa: E402
 from triton.experimental.gluon._runtime import GluonASTSource  # noqa: E402
 from triton_kernels.variants import VARIANTS, Variant  # noqa: E402
 
 HERE = Path(__file__).parent
 for _source in sorted((HERE / "triton_kernels").glob("*.py")):
     importlib.import_module(f"triton_kernels.{_source.stem}")
+
+
+def descriptor(dtype: str, block: list[int], ctas: list[list[int]] | None = None) -> str:
+    """Gluon's type of a tensor map: its box, and how the CTAs of a cluster divide it."""
+    element = getattr(gl, {"fp16": "float16", "bf16": "bfloat16", "u8": "uint8", "fp8e4nv": "float8e4nv"}.get(dtype, dtype))
+    layout = gl.NVMMASharedLayout.get_default_for(block, element, cga_layout=ctas)
+    return f"tensordesc<{dtype}[{','.join(map(str, block))}],{layout!r}>"
 
 
 def compile_variant(variant: Variant, target: str) -> None:
@@ -43,7 +51,7 @@ def compile_variant(variant: Variant, target: str) -> None:
             kind = kind.replace("~", ", ")
         if divisible or kind.startswith("*"):
             attributes[(positions[name],)] = [["tt.divisibility", 16]]
-        signature[name] = variant.descriptors.get(name, kind)
+        signature[name] = descriptor(*variant.descriptors[name]) if name in variant.descriptors else kind
     source = GluonASTSource if variant.kernel.is_gluon() else ASTSource
     options = {"num_warps": 4, "ptx_version": 88 if number >= 100 else 87} | variant.options
     compiled = triton.compile(

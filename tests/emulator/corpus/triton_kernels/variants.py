@@ -19,7 +19,7 @@ class Variant:
     types
         Types of the arguments that are no constants, separated by spaces; ``i32:16`` promises a multiple of 16.
     descriptors
-        Gluon types of descriptor arguments, by name.
+        Of Gluon's descriptor arguments, by name: type, box, and how the CTAs of a cluster divide it.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Variant:
     constants: dict[str, Any]
     targets: tuple[str, ...]
     options: dict[str, Any]
-    descriptors: dict[str, str] = field(default_factory=dict)
+    descriptors: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 def variant(
@@ -37,7 +37,7 @@ def variant(
     targets: tuple[str, ...] = ALL,
     *,
     constants: dict[str, Any] | None = None,
-    descriptors: dict[str, str] | None = None,
+    descriptors: dict[str, tuple[Any, ...]] | None = None,
     **options: Any,
 ) -> Callable[[Any], Any]:
     """Register a compilation of the decorated kernel."""
