@@ -1,0 +1,80 @@
+"""Every generated matmul gives the right numbers, writes every element of its output, and touches nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from matmul_case import Case
+from matmul_data import inputs_of
+from matmul_generator import corner_cases, emulated, generated, largest_cases
+from matmul_machine import Machine
+from matmul_reference import compare, expected_of
+
+import tilekit
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def over(**cases: tuple[Case, ...]) -> Callable[[Test], Test]:
+    """Say which cases a test runs on which machine."""
+
+    def attach(test: Test) -> Test:
+        test.cases = cases  # type: ignore[attr-defined]
+        return test
+
+    return attach
+
+
+def check(machine: Machine, case: Case) -> None:
+    """Run a case on a poisoned output and compare it; operands and all that lies around must stay as they were."""
+    inputs = inputs_of(case)
+    a = machine.place(inputs.a, case.a_layout)
+    b = machine.place(inputs.b, case.b_layout)
+    out = machine.place_output(case.out_dtype, case.out_layout)
+    extras = {}
+    if inputs.bias is not None:
+        extras["bias"] = machine.place(inputs.bias)
+    scale: Any = inputs.scale
+    if case.kernel.scale == "array":
+        extras["scale"] = machine.place(one_f32(inputs.scale))
+        scale = extras["scale"].array
+    result = tilekit.matmul(
+        a.array,
+        b.array,
+        out=out.array,
+        bias=extras["bias"].array if "bias" in extras else None,
+        scale=scale,
+        activation=case.kernel.activation,  # type: ignore[arg-type]
+        config=case.kernel.config,
+    )
+    assert result is out.array
+    compare(out.read(), expected_of(case, inputs, machine))
+    out.check_surroundings()
+    for operand in (a, b, *extras.values()):
+        operand.check_unchanged()
+
+
+def one_f32(value: float | None) -> Any:
+    """An array of one f32."""
+    import numpy as np
+
+    return np.array([value], np.float32)
+
+
+@over(emulator=emulated(), cuda=generated())
+def test_generated(machine: Machine, case: Case) -> None:
+    """A generated case is right to the last bit, or within its bound, on poisoned and guarded memory."""
+    check(machine, case)
+
+
+@over(emulator=corner_cases(), cuda=corner_cases())
+def test_corner(machine: Machine, case: Case) -> None:
+    """Empty, one-element, ragged and many-matrix problems are as right as others."""
+    check(machine, case)
+
+
+@over(cuda=largest_cases())
+def test_largest(machine: Machine, case: Case) -> None:
+    """Problems with several large dimensions are right, tile for tile."""
+    check(machine, case)
