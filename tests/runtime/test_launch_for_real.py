@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+import tilekit
 from tilekit import emulator
 from tilekit.emulator.tensor_map import TensorMap
 from tilekit.errors import AssemblerNotFound
@@ -260,7 +263,11 @@ def test_occupancy_counts_clusters(gpu: CudaMachine, small_kernel: str) -> None:
 def test_fault_is_blamed_on_the_kernel(small_kernel: str, tmp_path: Any) -> None:
     """A kernel that writes to address 8 is named when the stream is waited for, in a process of its own."""
     (tmp_path / "small.ptx").write_text(small_kernel)
-    answer = subprocess.run([sys.executable, "-c", FAULTING], cwd=tmp_path, capture_output=True, text=True, check=False)
+    checkout = str(Path(tilekit.__file__).parent.parent)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [checkout, os.environ.get("PYTHONPATH")]))}
+    answer = subprocess.run(
+        [sys.executable, "-c", FAULTING], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert answer.returncode == 0, answer.stderr
 
 

@@ -143,8 +143,24 @@ def _cupy_stream(stream: int | None) -> AbstractContextManager[Any]:
     cuda = sys.modules["cupy"].cuda
     if stream is None or stream == cuda.get_current_stream().ptr:
         return _NO_CONTEXT
-    context: AbstractContextManager[Any] = cuda.ExternalStream(stream)
+    context: AbstractContextManager[Any] = _cupy_external(cuda, stream)
     return context
+
+
+def _cupy_external(cuda: Any, handle: int) -> Any:
+    if hasattr(cuda.Stream, "from_external"):  # CuPy 14 and later; ExternalStream is deprecated there
+        return cuda.Stream.from_external(_Handle(handle))
+    return cuda.ExternalStream(handle)
+
+
+class _Handle:
+    """A stream handle as an object of the ``__cuda_stream__`` protocol, version 0."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
 
 
 _NO_CONTEXT: Final[AbstractContextManager[Any]] = nullcontext()
