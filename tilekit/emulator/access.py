@@ -22,6 +22,7 @@ from .memory import (
     WINDOW,
     Allocation,
 )
+from .uninitialised import check_read
 
 if TYPE_CHECKING:
     from .shadow import Changes
@@ -132,6 +133,8 @@ def load_uniform(warp: Warp, space: str, address: int, width: int, count: int, o
     view = memory.views[width]
     first = offset >> _SHIFT[width]
     result = view.item(first) if count == 1 else view[first : first + count].tolist()
+    if memory.poisoned and warp.cta.launch.protocol:
+        check_read(warp, memory, offset, view[first : first + count], width)
     if order:
         tell_strong(warp, space, address, order, True, False)
     return result
@@ -172,6 +175,8 @@ def load_lanes(
         else:
             result = np.zeros((32,) if count == 1 else (count, 32), found.dtype)
             result[..., mask] = found
+    if memory.poisoned and warp.cta.launch.protocol:
+        check_read(warp, memory, offset, result, width)
     if order:
         for address in values:
             tell_strong(warp, space, address, order, True, False)

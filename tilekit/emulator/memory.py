@@ -28,8 +28,10 @@ OFFSET_MASK = (1 << RANK_SHIFT) - 1
 RESERVED_SHARED = 1024
 _GAP = 1 << 16
 _UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-POISON_BYTE = 0xFF
-"""Fresh shared memory and registers: a NaN in every floating-point type, and a large address."""
+POISON = 0xFFF5FFF5
+"""Every word of fresh shared memory: a NaN in the 16- and 32-bit types, a wild address, and rare as a real value."""
+POISONS = {2: np.uint16(POISON & 0xFFFF), 4: np.uint32(POISON), 8: np.uint64(POISON << 32 | POISON)}
+"""The pattern by element size."""
 
 
 class Allocation:
@@ -45,11 +47,13 @@ class Allocation:
         The bytes, padded to a multiple of 16.
     views
         The same bytes by element size: 1, 2, 4 and 8 bytes, unsigned.
+    poisoned
+        Whether it started as poison, so that reading what nobody wrote can be told.
     barriers
         Offsets at which a live mbarrier lies.
     """
 
-    __slots__ = ("barriers", "data", "low", "name", "shadow", "size", "space", "start", "views", "writable")
+    __slots__ = ("barriers", "data", "low", "name", "poisoned", "shadow", "size", "space", "start", "views", "writable")
 
     def __init__(self, name: str, space: str, start: int, size: int, *, low: int = 0, poison: bool = False) -> None:
         padded = -(-max(size, 1) // 16) * 16
@@ -58,7 +62,8 @@ class Allocation:
         self.start = start
         self.low = low
         self.size = size
-        self.data: Bytes = np.full(padded, POISON_BYTE if poison else 0, np.uint8)
+        self.data: Bytes = np.full(padded // 4, POISON if poison else 0, np.uint32).view(np.uint8)
+        self.poisoned = poison
         self.views: dict[int, npt.NDArray[Any]] = {n: self.data.view(dtype) for n, dtype in _UNSIGNED.items()}
         self.writable = True
         self.barriers: dict[int, Any] = {}

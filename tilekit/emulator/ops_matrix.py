@@ -16,6 +16,7 @@ from .memory import OFFSET_MASK
 from .mma import Mma, load_matrices, matrices_from_registers, matrices_to_registers, multiply_accumulate
 from .ops_memory import array_address
 from .syntax import VectorOperand
+from .uninitialised import check_read
 
 if TYPE_CHECKING:
     from .warp import Warp
@@ -56,7 +57,10 @@ def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, n
 def load_matrix(warp: Warp, addresses: Array, count: int, transposed: bool) -> Array:
     """``ldmatrix``: uint32[count, 32]."""
     memory, offsets = _rows(warp, addresses, count, False)
-    return matrices_to_registers(load_matrices(memory.data, offsets), transposed)
+    rows = load_matrices(memory.data, offsets)
+    if memory.poisoned and warp.cta.launch.protocol:
+        check_read(warp, memory, int(offsets[0]), rows.view(np.uint32), 4)
+    return matrices_to_registers(rows, transposed)
 
 
 def store_matrix(warp: Warp, addresses: Array, registers: tuple[Array, ...], transposed: bool) -> None:

@@ -18,6 +18,7 @@ from .deadlock import GroupWait
 from .errors import MemoryFault, ProtocolError
 from .memory import RANK_SHIFT
 from .syntax import Instruction
+from .uninitialised import check_operand
 from .wgmma import Wgmma, descriptor_problems, load_a, load_b, multiply_accumulate, operand_extents, registers_a
 
 if TYPE_CHECKING:
@@ -245,6 +246,8 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
         ) from None
     if shared.shadow is not None:
         _record_reads(group, run)
+    if launch.protocol:
+        _check_written(group, run)
     tile = group.tile
     rows = _index(first.rows)
     registers = tile[rows] if first.accumulate else None
@@ -254,6 +257,16 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
 
 def _index(rows: Rows) -> slice | list[int]:
     return rows if isinstance(rows, slice) else list(rows)
+
+
+def _check_written(group: Warpgroup, run: Sequence[Collective]) -> None:
+    """Report operands that nobody has written."""
+    warp, form = group.warps[0], run[0].form
+    shared = warp.cta.shared
+    check_operand(warp, shared, operand_extents(form, "b", [c.b for c in run]), run[0].instruction, "wgmma's B")
+    if run[0].a is not None:
+        descriptors = [c.a for c in run if c.a is not None]
+        check_operand(warp, shared, operand_extents(form, "a", descriptors), run[0].instruction, "wgmma's A")
 
 
 def _record_reads(group: Warpgroup, run: Sequence[Collective]) -> None:

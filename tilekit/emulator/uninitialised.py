@@ -1,0 +1,57 @@
+"""Reads of shared memory that nobody wrote: fresh memory holds a pattern, and a read that returns it is reported.
+
+It is a finding, not a fault: a kernel may load more than it uses. What such a value reaches is a NaN or a wild address,
+so what does use it shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import Where
+from .findings import Finding
+from .memory import POISON, POISONS, Allocation
+from .syntax import Instruction
+
+if TYPE_CHECKING:
+    from .warp import Warp
+
+Array = npt.NDArray[Any]
+
+
+def check_read(warp: Warp, memory: Allocation, offset: int, values: Array, width: int) -> None:
+    """Report loaded values that are the pattern of fresh memory; ``offset`` is the first byte read."""
+    pattern = POISONS.get(width)
+    if pattern is None:
+        return
+    hits = values == pattern
+    if hits.any():
+        report(warp, memory, offset, warp.program.instruction(warp.at), "a load")
+
+
+def check_operand(warp: Warp, memory: Allocation, extents: Array, instruction: Instruction, unit: str) -> None:
+    """Report the extents (first byte, byte after the last) of a matrix operand that hold fresh memory."""
+    for low, high in extents.tolist():
+        words = memory.data[low:high].view(np.uint32)
+        hits = words == POISON
+        if hits.any():
+            report(warp, memory, low + 4 * int(np.argmax(hits)), instruction, unit)
+            return
+
+
+def report(warp: Warp, memory: Allocation, offset: int, instruction: Instruction, unit: str) -> None:
+    """Add the finding, once for each instruction and array."""
+    launch = warp.cta.launch
+    name = launch.symbols.name(offset - warp.program.layout.dynamic_base) or memory.describe(offset)
+    launch.findings.add(
+        Finding(
+            "uninitialised",
+            f"{unit} reads {name}, which nobody has written, on line {instruction.line}",
+            (f"read by {warp.actor}: {instruction.text}",),
+            "wait for the copy that fills it, or write it first",
+            Where(warp.program.name, warp.actor, instruction),
+        )
+    )
