@@ -148,9 +148,9 @@ def _cupy_stream(stream: int | None) -> AbstractContextManager[Any]:
 
 
 def _cupy_external(cuda: Any, handle: int) -> Any:
-    if hasattr(cuda.Stream, "from_external"):  # CuPy 14 and later; ExternalStream is deprecated there
-        return cuda.Stream.from_external(_Handle(handle))
-    return cuda.ExternalStream(handle)
+    from_external = getattr(getattr(cuda, "Stream", None), "from_external", None)
+    # CuPy 14 deprecates ExternalStream; before, there is nothing else.
+    return cuda.ExternalStream(handle) if from_external is None else from_external(_Handle(handle))
 
 
 class _Handle:

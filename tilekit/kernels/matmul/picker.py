@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.operand import SPAN
+from tilekit.tile_io.operand import SPAN, OperandTile
 
 # The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures). At these sizes
 # the chip runs at its power limit, where a byte moved costs clock.
@@ -44,9 +44,9 @@ LAST_STORE_BYTES_PER_CLOCK = 12
 """The same for the last tile, whose stores nothing hides."""
 
 CANDIDATES = (
-    MatmulConfig(tile=(256, 192), consumers=2),
-    MatmulConfig(tile=(256, 176), consumers=2),
-    MatmulConfig(tile=(256, 160), consumers=2),
+    MatmulConfig(tile=(256, 192), consumers=2, in_flight=0),
+    MatmulConfig(tile=(256, 176), consumers=2, in_flight=0),
+    MatmulConfig(tile=(256, 160), consumers=2, in_flight=0),
     MatmulConfig(tile=(128, 256), consumers=2),
     MatmulConfig(tile=(256, 128), consumers=2),
     MatmulConfig(tile=(128, 192), consumers=2),
@@ -57,7 +57,10 @@ CANDIDATES = (
     MatmulConfig(tile=(64, 128), consumers=1),
     MatmulConfig(tile=(64, 64), consumers=1),
 )
-"""Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N."""
+"""Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N.
+
+The three wide ones have room for three stages only, so no stage is held back; two instructions in turn keep the tensor cores fed.
+"""
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,10 @@ def estimate(
     # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's k32 likewise).
     issues = 4 * tile_m // 64
     tensor = issues * tile_n / 2
-    # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read.
-    fetched = (tile_m / cluster_n + tile_n / cluster_m) * SPAN
-    moved = issues * (64 + tile_n) * 32 + (tile_m + tile_n) * SPAN
+    # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major, whole chunks come.
+    loaded_n = OperandTile("b", spec.b_dtype, tile_n, spec.b_major).image_rows
+    fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN
+    moved = issues * (64 + tile_n) * 32 + (tile_m + loaded_n) * SPAN
     shared = moved / SHARED_BYTES_PER_CLOCK
     l2 = fetched * active / L2_BYTES_PER_CLOCK
     factor = (
