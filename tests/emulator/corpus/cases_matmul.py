@@ -6,7 +6,23 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from corpus_case import Addresses, Array, Expect, Launch, Map, bf16, case, e4m3, e5m2, f32, i32, normal, product, unset, whole
+from corpus_case import (
+    Addresses,
+    Array,
+    Expect,
+    Launch,
+    Map,
+    bf16,
+    case,
+    e4m3,
+    e5m2,
+    f32,
+    i32,
+    normal,
+    product,
+    unset,
+    whole,
+)
 
 ALL = ("sm_80", "sm_90a", "sm_100a")
 HOPPER_ON = ("sm_90a", "sm_100a")

@@ -31,7 +31,9 @@ for _source in sorted((HERE / "triton_kernels").glob("*.py")):
 
 def descriptor(dtype: str, block: list[int], ctas: list[list[int]] | None = None) -> str:
     """Gluon's type of a tensor map: its box, and how the CTAs of a cluster divide it."""
-    element = getattr(gl, {"fp16": "float16", "bf16": "bfloat16", "u8": "uint8", "fp8e4nv": "float8e4nv"}.get(dtype, dtype))
+    element = getattr(
+        gl, {"fp16": "float16", "bf16": "bfloat16", "u8": "uint8", "fp8e4nv": "float8e4nv"}.get(dtype, dtype)
+    )
     layout = gl.NVMMASharedLayout.get_default_for(block, element, cga_layout=ctas)
     return f"tensordesc<{dtype}[{','.join(map(str, block))}],{layout!r}>"
 

@@ -9,15 +9,64 @@ HOPPER_ON = ("sm_90a", "sm_100a")
 TILE = {"M": 64, "N": 64, "K": 32}
 
 
-@variant("matmul_f16", "*fp16 *fp16 *fp16 i32 i32 i32", constants={**TILE, "FLOAT": tl.float32, "PRECISION": "tf32"}, num_stages=3)
-@variant("matmul_bf16", "*bf16 *bf16 *bf16 i32:16 i32:16 i32:16", constants={**TILE, "M": 128, "FLOAT": tl.float32, "PRECISION": "tf32"}, num_stages=4)
-@variant("matmul_tf32", "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16", constants={**TILE, "FLOAT": tl.float32, "PRECISION": "tf32"}, num_stages=2)
-@variant("matmul_f32", "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16", constants={**TILE, "K": 16, "FLOAT": tl.float32, "PRECISION": "ieee"}, num_stages=2)
-@variant("matmul_tf32x3", "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16", ("sm_80", "sm_90a"), constants={**TILE, "FLOAT": tl.float32, "PRECISION": "tf32x3"}, num_stages=2)
-@variant("matmul_s8", "*i8 *i8 *i32 i32:16 i32:16 i32:16", ("sm_80", "sm_90a"), constants={**TILE, "FLOAT": tl.int32, "PRECISION": "tf32"}, num_stages=3)
-@variant("matmul_e5m2", "*fp8e5 *fp8e5 *fp32 i32:16 i32:16 i32:16", constants={**TILE, "K": 64, "FLOAT": tl.float32, "PRECISION": "tf32"}, num_stages=3)
-@variant("matmul_e4m3", "*fp8e4nv *fp8e4nv *fp16 i32:16 i32:16 i32:16", HOPPER_ON, constants={**TILE, "K": 64, "FLOAT": tl.float32, "PRECISION": "tf32"}, num_stages=3)
-@variant("matmul_f64", "*fp64 *fp64 *fp64 i32:16 i32:16 i32:16", ("sm_80", "sm_90a"), constants={"M": 32, "N": 32, "K": 16, "FLOAT": tl.float64, "PRECISION": "ieee"}, num_stages=2)
+@variant(
+    "matmul_f16",
+    "*fp16 *fp16 *fp16 i32 i32 i32",
+    constants={**TILE, "FLOAT": tl.float32, "PRECISION": "tf32"},
+    num_stages=3,
+)
+@variant(
+    "matmul_bf16",
+    "*bf16 *bf16 *bf16 i32:16 i32:16 i32:16",
+    constants={**TILE, "M": 128, "FLOAT": tl.float32, "PRECISION": "tf32"},
+    num_stages=4,
+)
+@variant(
+    "matmul_tf32",
+    "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16",
+    constants={**TILE, "FLOAT": tl.float32, "PRECISION": "tf32"},
+    num_stages=2,
+)
+@variant(
+    "matmul_f32",
+    "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16",
+    constants={**TILE, "K": 16, "FLOAT": tl.float32, "PRECISION": "ieee"},
+    num_stages=2,
+)
+@variant(
+    "matmul_tf32x3",
+    "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16",
+    ("sm_80", "sm_90a"),
+    constants={**TILE, "FLOAT": tl.float32, "PRECISION": "tf32x3"},
+    num_stages=2,
+)
+@variant(
+    "matmul_s8",
+    "*i8 *i8 *i32 i32:16 i32:16 i32:16",
+    ("sm_80", "sm_90a"),
+    constants={**TILE, "FLOAT": tl.int32, "PRECISION": "tf32"},
+    num_stages=3,
+)
+@variant(
+    "matmul_e5m2",
+    "*fp8e5 *fp8e5 *fp32 i32:16 i32:16 i32:16",
+    constants={**TILE, "K": 64, "FLOAT": tl.float32, "PRECISION": "tf32"},
+    num_stages=3,
+)
+@variant(
+    "matmul_e4m3",
+    "*fp8e4nv *fp8e4nv *fp16 i32:16 i32:16 i32:16",
+    HOPPER_ON,
+    constants={**TILE, "K": 64, "FLOAT": tl.float32, "PRECISION": "tf32"},
+    num_stages=3,
+)
+@variant(
+    "matmul_f64",
+    "*fp64 *fp64 *fp64 i32:16 i32:16 i32:16",
+    ("sm_80", "sm_90a"),
+    constants={"M": 32, "N": 32, "K": 16, "FLOAT": tl.float64, "PRECISION": "ieee"},
+    num_stages=2,
+)
 @triton.jit
 def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, FLOAT: tl.constexpr,
            PRECISION: tl.constexpr):  # fmt: skip
@@ -39,7 +88,12 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, 
     tl.store(c + rows[:, None] * n + columns[None, :], total.to(c.dtype.element_ty), mask=mask)
 
 
-@variant("matmul_bias_relu", "*fp16 *fp16 *fp32 *fp16 i32:16 i32:16 i32:16", constants={"M": 64, "N": 128, "K": 32}, num_warps=8)
+@variant(
+    "matmul_bias_relu",
+    "*fp16 *fp16 *fp32 *fp16 i32:16 i32:16 i32:16",
+    constants={"M": 64, "N": 128, "K": 32},
+    num_warps=8,
+)
 @triton.jit
 def matmul_bias_relu(a, b, bias, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     # B is stored transposed; a CTA's tile comes from a grouped order of tiles.
@@ -118,7 +172,9 @@ def matmul_split_k(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.con
     tl.atomic_add(c + rows[:, None] * n + columns[None, :], total, sem="relaxed")
 
 
-@variant("matmul_split_k_locks", "*fp16 *fp16 *fp32 *i32 i32:16 i32:16", constants={"M": 32, "N": 64, "K": 32, "SPLIT": 3})
+@variant(
+    "matmul_split_k_locks", "*fp16 *fp16 *fp32 *i32 i32:16 i32:16", constants={"M": 32, "N": 64, "K": 32, "SPLIT": 3}
+)
 @triton.jit
 def matmul_split_k_locks(a, b, c, locks, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
                          SPLIT: tl.constexpr):  # fmt: skip
@@ -157,8 +213,19 @@ def matmul_persistent(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.
         tl.store(c + rows[:, None] * n + columns[None, :], total.to(tl.bfloat16))
 
 
-@variant("matmul_host_maps", "tensordesc<fp16[64~32]> tensordesc<fp16[32~64]> tensordesc<fp16[64~64]> i32:16", HOPPER_ON, num_stages=3)
-@variant("matmul_host_maps_128", "tensordesc<bf16[128~64]> tensordesc<bf16[64~128]> tensordesc<bf16[128~128]> i32:16", ("sm_90a",), num_stages=3, num_warps=8)
+@variant(
+    "matmul_host_maps",
+    "tensordesc<fp16[64~32]> tensordesc<fp16[32~64]> tensordesc<fp16[64~64]> i32:16",
+    HOPPER_ON,
+    num_stages=3,
+)
+@variant(
+    "matmul_host_maps_128",
+    "tensordesc<bf16[128~64]> tensordesc<bf16[64~128]> tensordesc<bf16[128~128]> i32:16",
+    ("sm_90a",),
+    num_stages=3,
+    num_warps=8,
+)
 @triton.jit
 def matmul_host_maps(a, b, c, k):
     row, column = tl.program_id(0) * a.block_shape[0], tl.program_id(1) * b.block_shape[1]
@@ -168,7 +235,13 @@ def matmul_host_maps(a, b, c, k):
     c.store([row, column], total.to(c.dtype))
 
 
-@variant("matmul_device_maps", "*fp16 *fp16 *fp16 i32 i32:16 i32:16", HOPPER_ON, constants={"M": 64, "N": 128, "K": 64}, num_stages=3)
+@variant(
+    "matmul_device_maps",
+    "*fp16 *fp16 *fp16 i32 i32:16 i32:16",
+    HOPPER_ON,
+    constants={"M": 64, "N": 128, "K": 64},
+    num_stages=3,
+)
 @triton.jit
 def matmul_device_maps(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     x = tl.make_tensor_descriptor(a, [m, k], [k, 1], [M, K])
@@ -185,7 +258,12 @@ def matmul_device_maps(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl
         z.store([row, column + N // 2], right.to(tl.float16))
 
 
-@variant("matmul_warp_specialized", "tensordesc<fp16[128~64]> tensordesc<fp16[64~64]> tensordesc<fp16[128~64]> i32:16 i32:16 i32:16", ("sm_100a",), num_stages=2)
+@variant(
+    "matmul_warp_specialized",
+    "tensordesc<fp16[128~64]> tensordesc<fp16[64~64]> tensordesc<fp16[128~64]> i32:16 i32:16 i32:16",
+    ("sm_100a",),
+    num_stages=2,
+)
 @triton.jit
 def matmul_warp_specialized(a, b, c, m, n, k):
     M: tl.constexpr = a.block_shape[0]
@@ -216,8 +294,20 @@ def matmul_4bit_weights(a, packed, scale, c, n, k, M: tl.constexpr, N: tl.conste
     tl.store(c + rows[:, None] * n + columns[None, :], total.to(tl.float16))
 
 
-@variant("matmul_mxfp8", "*fp8e5 *u8 *fp8e4nv *u8 *fp32 i32:16 i32:16", HOPPER_ON, constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e5m2", "KIND_B": "e4m3", "PACK": 1}, num_stages=1)
-@variant("matmul_mxfp4", "*u8 *u8 *u8 *u8 *fp32 i32:16 i32:16", HOPPER_ON, constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e2m1", "KIND_B": "e2m1", "PACK": 2}, num_stages=1)
+@variant(
+    "matmul_mxfp8",
+    "*fp8e5 *u8 *fp8e4nv *u8 *fp32 i32:16 i32:16",
+    HOPPER_ON,
+    constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e5m2", "KIND_B": "e4m3", "PACK": 1},
+    num_stages=1,
+)
+@variant(
+    "matmul_mxfp4",
+    "*u8 *u8 *u8 *u8 *fp32 i32:16 i32:16",
+    HOPPER_ON,
+    constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e2m1", "KIND_B": "e2m1", "PACK": 2},
+    num_stages=1,
+)
 @triton.jit
 def matmul_scaled(a, scale_a, b, scale_b, c, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
                   KIND_A: tl.constexpr, KIND_B: tl.constexpr, PACK: tl.constexpr):  # fmt: skip
@@ -253,8 +343,19 @@ def convolution(x, weight, out, height, width, channels, filters, P: tl.constexp
              mask=(pixel < height * width)[:, None])  # fmt: skip
 
 
-@variant("attention", "*fp16 *fp16 *fp16 *fp16 *fp32 i32:16 fp32", constants={"M": 64, "N": 32, "D": 64, "CAUSAL": True}, num_stages=2)
-@variant("attention_full", "*bf16 *bf16 *bf16 *bf16 *fp32 i32:16 fp32", ALL, constants={"M": 64, "N": 64, "D": 32, "CAUSAL": False}, num_stages=3)
+@variant(
+    "attention",
+    "*fp16 *fp16 *fp16 *fp16 *fp32 i32:16 fp32",
+    constants={"M": 64, "N": 32, "D": 64, "CAUSAL": True},
+    num_stages=2,
+)
+@variant(
+    "attention_full",
+    "*bf16 *bf16 *bf16 *bf16 *fp32 i32:16 fp32",
+    ALL,
+    constants={"M": 64, "N": 64, "D": 32, "CAUSAL": False},
+    num_stages=3,
+)
 @triton.jit
 def attention(q, k, v, out, log_sum, length, scale, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
               CAUSAL: tl.constexpr):  # fmt: skip
@@ -283,7 +384,12 @@ def attention(q, k, v, out, log_sum, length, scale, M: tl.constexpr, N: tl.const
     tl.store(log_sum + tl.program_id(1) * length + rows, peak + tl.log2(total))
 
 
-@variant("attention_maps", "tensordesc<fp16[64~64]> tensordesc<fp16[64~64]> tensordesc<fp16[64~64]> *fp16 i32:16 fp32", HOPPER_ON, num_stages=2)
+@variant(
+    "attention_maps",
+    "tensordesc<fp16[64~64]> tensordesc<fp16[64~64]> tensordesc<fp16[64~64]> *fp16 i32:16 fp32",
+    HOPPER_ON,
+    num_stages=2,
+)
 @triton.jit
 def attention_maps(q, k, v, out, length, scale):
     M: tl.constexpr = q.block_shape[0]
