@@ -160,11 +160,7 @@ def _mma_form(g: BlockCompiler, i: Decoded, in_tensor_memory: bool) -> MmaForm:
     kind = i["kind"].removeprefix("kind::")
     if i.has("ashift") and not in_tensor_memory:
         raise g.fail(".ashift shifts A in tensor memory only")
-    if (
-        i.has("ashift")
-        and i.get("collector", "collector::a::discard")[-3:] in ("ill", "use")
-        and not i["collector"].endswith("lastuse")
-    ):
+    if i.has("ashift") and i.get("collector").endswith(("::fill", "::use")):
         raise g.fail(".ashift goes with collector::a::lastuse or collector::a::discard")
     return MmaForm(
         kind,

@@ -25,6 +25,7 @@ def gemm_text(n: int = 64, stages: int = 2, group: int = 1) -> str:
         commit = (
             "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [{0}], %both;"
         )
+    load = f"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.{cg}"
     free = commit.format("%empty")
     finish = commit.format("%acc")
     mmas = "\n".join(
@@ -140,8 +141,8 @@ WAIT_EMPTY:
   mov.u32 %col, %ctaid.y;
   mul.lo.u32 %col, %col, {n};
   {"mad.lo.u32 %col, %rank, " + str(b_rows) + ", %col;" if group == 2 else ""}
-  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.{cg} [%a], [%ma, {{%kc, %row}}], [%lead];
-  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.{cg} [%b], [%mb, {{%kc, %col}}], [%lead];
+  {load} [%a], [%ma, {{%kc, %row}}], [%lead];
+  {load} [%b], [%mb, {{%kc, %col}}], [%lead];
   add.u32 %i, %i, 1;
   add.u32 %stage, %stage, 1;
   setp.eq.u32 %p0, %stage, {stages};
