@@ -200,8 +200,8 @@ def integer_functions(rng: np.random.Generator) -> Launch:
         both = au + av
         byte = [t - 256 if t > 127 else t for t in both]
         halves = [np.frombuffer(t, np.int16) for t in (au, av)]
-        l, m = (a << 20) ^ b, b
-        quotient, positive = abs(l) // abs(m) * (1 if (l < 0) == (m < 0) else -1), l % 2**64
+        long, m = (a << 20) ^ b, b
+        quotient, positive = abs(long) // abs(m) * (1 if (long < 0) == (m < 0) else -1), long % 2**64
         added = bytes((s + t) % 256 for s, t in zip(au, av, strict=True))
         most = np.maximum(*halves).tobytes()
         want.append([
@@ -216,7 +216,8 @@ def integer_functions(rng: np.random.Generator) -> Launch:
             32 - u.bit_length() + positive.bit_count(),
             int(signed(np.int64(a << 5))) >> 20,
         ])  # fmt: skip
-        want_wide.append([quotient + (l - quotient * m), l * l >> 64, positive // 1000003, l * m, (l >> 7) ^ (m << 33)])
+        rest = long - quotient * m
+        want_wide.append([quotient + rest, long * long >> 64, positive // 1000003, long * m, (long >> 7) ^ (m << 33)])
     wrapped = [[(t + 2**31) % 2**32 - 2**31 for t in row] for row in want]
     wrapped_wide = [[(t + 2**63) % 2**64 - 2**63 for t in row] for row in want_wide]
     expect = {"out": Expect(out, np.array(wrapped).T), "wide": Expect(wide, np.array(wrapped_wide).T)}

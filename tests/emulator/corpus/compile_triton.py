@@ -17,12 +17,12 @@ os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
 os.environ["TRITON_CACHE_DIR"] = os.environ.get("CORPUS_CACHE") or tempfile.mkdtemp()
 
-import triton  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
-from triton.experimental.gluon import language as gl  # noqa: E402
-from triton.experimental.gluon._runtime import GluonASTSource  # noqa: E402
-from triton_kernels.variants import VARIANTS, Variant  # noqa: E402
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton_kernels.variants import VARIANTS, Variant
 
 HERE = Path(__file__).parent
 for _source in sorted((HERE / "triton_kernels").glob("*.py")):

@@ -8,8 +8,8 @@ A case is a function that draws inputs and says what the kernel should compute f
         z = empty_like(x)
         return Launch((4,), [x, y, z, i32(1000)], {"z": Expect(z, x + y)})
 
-The PTX texts lie under ``ptx/`` as the compiler wrote them, below a header of comments whose ``launch:`` line gives what
-the compiler decided: entry, threads, CTAs of a cluster, shared memory, hidden arguments.
+The PTX texts lie under ``ptx/`` as the compiler wrote them, below a header of comments whose ``launch:`` line gives
+what the compiler decided: entry, threads, CTAs of a cluster, shared memory, hidden arguments.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     max2,
     mbarrier,
     tcgen05_commit,
-    tcgen05_copy,
     tcgen05_mma,
     tcgen05_mma_scaled,
     tma,

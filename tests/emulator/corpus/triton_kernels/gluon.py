@@ -11,7 +11,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from .variants import ALL, variant
+from .variants import variant
 
 HOPPER_ON = ("sm_90a", "sm_100a")
 TILE_A, TILE_B, TILE_C = ("fp16", [128, 64]), ("fp16", [64, 64]), ("fp16", [128, 64])

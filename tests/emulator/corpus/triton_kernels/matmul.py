@@ -76,7 +76,7 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, 
     a += rows[:, None] * k + inner[None, :]
     b += inner[:, None] * n + columns[None, :]
     total = tl.zeros((M, N), dtype=FLOAT)
-    for step in range(0, tl.cdiv(k, K)):
+    for step in range(tl.cdiv(k, K)):
         x = tl.load(a, mask=inner[None, :] < k - step * K, other=0.0)
         y = tl.load(b, mask=inner[:, None] < k - step * K, other=0.0)
         total = tl.dot(x, y, total, out_dtype=FLOAT, input_precision=PRECISION)
