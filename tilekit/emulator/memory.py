@@ -28,10 +28,8 @@ OFFSET_MASK = (1 << RANK_SHIFT) - 1
 RESERVED_SHARED = 1024
 _GAP = 1 << 16
 _UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-POISON = 0xFFF5FFF5
+POISON = 0x7FA37FA3
 """Every word of fresh shared memory: a NaN in the 16- and 32-bit types, a wild address, and rare as a real value."""
-POISONS = {2: np.uint16(POISON & 0xFFFF), 4: np.uint32(POISON), 8: np.uint64(POISON << 32 | POISON)}
-"""The pattern by element size."""
 
 
 class Allocation:
