@@ -110,9 +110,11 @@ class Agent:
     published
         What it published last, while nothing has been added to it.
     releases
-        The last few (epoch, sync object) it released to, for explaining what edge is missing.
+        The last few (number, epoch, sync object) it released to, for explaining what edge is missing.
+    released
+        How many there were in all.
     relaxed
-        The same for arrivals and stores that released nothing but what its last fence covered.
+        (epoch, sync object) of the last few arrivals and stores that released nothing but what its last fence covered.
     """
 
     __slots__ = (
@@ -127,6 +129,7 @@ class Agent:
         "initialiser",
         "published",
         "relaxed",
+        "released",
         "releases",
     )
 
@@ -142,7 +145,8 @@ class Agent:
         self.fenced: Clock = {}
         self.fence_snapshots: dict[int, Snapshot] = {}
         self.acquirable: dict[int, Snapshot] = {}
-        self.releases: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
+        self.releases: deque[tuple[int, int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
+        self.released = 0
         self.relaxed: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
         self.published: Snapshot | None = None
         self._free_entries: deque[tuple[int, int]] = deque()
@@ -154,6 +158,11 @@ class Agent:
 
     def __str__(self) -> str:
         return str(self.actor)
+
+    def remember(self, sync: Sync, epoch: int) -> None:
+        """Note a release of what this agent did up to `epoch`."""
+        self.releases.append((self.released, epoch, sync))
+        self.released += 1
 
     def touch(self) -> None:
         """Start a new epoch if the current one has been published; called before anything that must not be in it."""
@@ -184,6 +193,8 @@ class Operation:
         The issuer's at issue: what the operation is ordered after. Gone once its completion has been published.
     issued
         The issuer's epoch at issue.
+    preceding
+        How often the issuer had released before.
     asynchronous
         Whether its accesses are the async proxy's (cp.async is asynchronous, yet in the generic proxy).
     completes
@@ -203,6 +214,7 @@ class Operation:
         "identity",
         "instruction",
         "issued",
+        "preceding",
         "unit",
     )
 
@@ -225,6 +237,7 @@ class Operation:
         self.identity = identity
         self.epoch = epoch
         self.issued = issued.epoch
+        self.preceding = agent.released
         self.clock = issued.clock
         self.fenced = issued.fenced
         self.asynchronous = asynchronous

@@ -297,6 +297,13 @@ def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
             "no phase of these barriers has ever completed: on its first lap a producer waits for parity 1, which "
             "passes at once, and a consumer for parity 0"
         )
+    silent = [b for b in barriers if b.phase == 0 and not b.arrivals]
+    turned = max(barriers, key=lambda b: b.phase, default=None)
+    if silent and turned is not None:
+        return (
+            f"nobody has ever arrived on {silent[0].name}, although {turned.name} is in phase {turned.phase}: is the "
+            "arrival missing, or the number of stages wrong?"
+        )
     return "each waits for the next: one of them must arrive before it waits"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tilekit.emulator.agents import Agent, Operation
+from tilekit.emulator.agents import Agent, Operation, Sync
 from tilekit.emulator.errors import EmulatorError, RaceError, Where, describe
 from tilekit.emulator.mbarrier_table import MbarrierTable
 from tilekit.emulator.shadow import Access, Race
@@ -202,7 +202,7 @@ def _reused_under_way(late: Operation, early: Operation) -> bool:
     return (
         late.groups is not None
         and agent.clock.get(late.identity, 0) < late.epoch
-        and bool(_releases_since(agent, late.issued))
+        and bool(_releases_since(late, late.issued))
         and other.clock.get(agent.identity, 0) >= late.issued
     )
 
@@ -210,8 +210,8 @@ def _reused_under_way(late: Operation, early: Operation) -> bool:
 def _released_early(operation: Operation, later: Agent | Operation) -> bool:
     """Whether `later` came after a release that the issuer of `operation` made before it knew it complete."""
     agent = operation.agent
-    released = next((epoch for epoch, _ in agent.releases if epoch >= operation.issued), None)
-    return released is not None and later.clock.get(agent.identity, 0) >= released
+    released = next(iter(_releases_since(operation, operation.issued)), None)
+    return released is not None and later.clock.get(agent.identity, 0) >= released[0]
 
 
 def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -> tuple[str, str]:
@@ -238,7 +238,7 @@ def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -
 def _unwaited_group(operation: Operation, second: Agent) -> tuple[str, str]:
     assert operation.groups is not None
     wait = operation.groups.waits_with
-    released = _releases_since(operation.agent, operation.issued)
+    released = next((sync.name for _, sync in _releases_since(operation, operation.issued)), "")
     committed = "" if operation.groups.epoch > operation.epoch else ", whose group is not even committed"
     if second is operation.agent:
         return (
@@ -271,7 +271,7 @@ def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> 
     since = party.issued if isinstance(party, Operation) else race.earlier.epoch
     roles = first.actor.role, second.actor.role
     declared = symbols.barriers_between(*roles)
-    released = _releases_since(first, since, tuple(s.name for s in declared))
+    released = _preferred(_releases_since(party, since), tuple(s.name for s in declared))
     verb = "write" if race.earlier.write else "read"
     if released:
         return (
@@ -297,9 +297,16 @@ def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> 
     )
 
 
-def _releases_since(agent: Agent, epoch: int, prefer: tuple[str, ...] = ()) -> str:
-    """Return the name of the first object that `agent` released to from `epoch` on, one of `prefer` if there is."""
-    names = [sync.name for released, sync in agent.releases if released >= epoch]
+def _releases_since(party: Agent | Operation, epoch: int) -> list[tuple[int, Sync]]:
+    """Return the epoch and the object of each release after an operation was issued, or by a warp from `epoch` on."""
+    if isinstance(party, Operation):
+        return [(then, sync) for number, then, sync in party.agent.releases if number >= party.preceding]
+    return [(then, sync) for _, then, sync in party.releases if then >= epoch]
+
+
+def _preferred(releases: list[tuple[int, Sync]], prefer: tuple[str, ...]) -> str:
+    """Return the name of the first object released to, one of `prefer` if there is; empty if there is none."""
+    names = [sync.name for _, sync in releases]
     named = [name for name in names if name.startswith(prefer)] if prefer else []
     return next(iter(named or names), "")
 

@@ -100,13 +100,13 @@ class HappensBefore:
         if not relaxed:
             snapshot = agent.snapshot()
             sync.add(snapshot)
-            agent.releases.append((snapshot.epoch, sync))
+            agent.remember(sync, snapshot.epoch)
             return
         agent.relaxed.append((agent.epoch, sync))
         for snapshot in agent.fence_snapshots.values():
             sync.add(snapshot)
             if snapshot.identity == agent.identity:
-                agent.releases.append((snapshot.epoch, sync))
+                agent.remember(sync, snapshot.epoch)
 
     def acquire(self, agent: Agent, sync: Sync) -> None:
         """Order `agent`'s next instructions after everything released to `sync`."""
