@@ -30,8 +30,6 @@ class Chip:
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     warps_per_sm: int = 64
-    max_cluster: int = 16
-    """Largest non-portable cluster."""
 
     @property
     def number(self) -> int:
@@ -42,9 +40,9 @@ class Chip:
 CHIPS: dict[str, Chip] = {
     chip.name: chip
     for chip in (
-        Chip("sm_80", 108, 166912, 167936, 1, max_cluster=1),
-        Chip("sm_86", 84, 101376, 102400, 1, warps_per_sm=48, max_cluster=1),
-        Chip("sm_89", 128, 101376, 102400, 1, warps_per_sm=48, max_cluster=1),
+        Chip("sm_80", 108, 166912, 167936, 1),
+        Chip("sm_86", 84, 101376, 102400, 1, warps_per_sm=48),
+        Chip("sm_89", 128, 101376, 102400, 1, warps_per_sm=48),
         Chip("sm_90", 132, 232448, 233472, 8),
         Chip("sm_90a", 132, 232448, 233472, 8),
         Chip("sm_100a", 148, 232448, 233472, 8),

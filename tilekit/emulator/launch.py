@@ -161,6 +161,11 @@ class Launch:
             findings=tuple(self.findings),
         )
 
+    def shared_name(self, offset: int) -> str:
+        """What the kernel's author calls a byte of a CTA's shared memory; empty when it has no name."""
+        layout = self.program.layout
+        return self.symbols.name(offset - layout.dynamic_base) or layout.static_name(offset)
+
     # -- life of clusters and warps ----------------------------------------------------------------------------------
 
     def _shadow_global(self) -> None:

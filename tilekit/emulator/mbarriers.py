@@ -70,7 +70,7 @@ def _find(warp: Warp, space: str, address: int) -> Mbarrier:
 
 def barrier_at(warp: Warp, address: int) -> Mbarrier:
     """The live mbarrier at an address of the cluster's shared window, for the instruction that a warp is at."""
-    name = warp.cta.launch.symbols.name((address & OFFSET_MASK) - warp.program.layout.dynamic_base)
+    name = warp.cta.launch.shared_name(address & OFFSET_MASK)
     table, instruction = warp.cta.cluster.mbarriers, warp.program.instruction(warp.at)
     return table.at(address, by=warp.actor, instruction=instruction, name=name)
 
@@ -97,7 +97,7 @@ def mbarrier_init(warp: Warp, space: str, addresses: int | Array, count: int | A
     for given, (number, *others) in counts.items():
         address = shared_address(space, given)
         memory, offset = resolve(warp, "shared", address, 8, "mbarrier.init")
-        name = cta.launch.symbols.name(offset - warp.program.layout.dynamic_base)
+        name = cta.launch.shared_name(offset)
         if others:
             raise BarrierFault(
                 f"{len(others) + 1} lanes of a warp initialise {name or f'the mbarrier at {address:#x}'} at once",

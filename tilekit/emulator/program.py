@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,6 @@ from .wgmma_queue import touch_in_flight
 
 if TYPE_CHECKING:
     from .chips import Chip
-
-_ROLE = re.compile(r"^role\s+(\S+)\s+warps=(\d+)(?:-(\d+))?")
 
 
 def base_namespace() -> dict[str, Any]:
@@ -94,7 +91,6 @@ class Program:
         self.full: list[Any] = [None] * count
         self.masked: list[Any] = [None] * count
         self.sources: dict[tuple[int, bool], str] = {}
-        self.roles = _roles(function)
         self.layout = SharedLayout(function, code)
         self.local_bytes = _place(v for v in function.variables if v.space in ("local", "frame"))
 
@@ -183,10 +179,6 @@ class Program:
         """The instruction at a position of the code."""
         return self.code[position].instruction
 
-    def role_of(self, warp: int) -> str:
-        """Name that the kernel's author gave to a warp, or an empty string."""
-        return next((name for name, first, last in self.roles if first <= warp <= last), "")
-
 
 class SharedLayout:
     """Where a kernel's shared variables lie: static ones from the first usable byte, then dynamic memory."""
@@ -205,11 +197,19 @@ class SharedLayout:
         base = RESERVED_SHARED + self.static_bytes
         self.dynamic_base = -(-base // align) * align
         self._offsets = {id(v): v.offset for v in static} | {id(v): self.dynamic_base for v in dynamic}
-        self.names = {v.offset: v.name for v in static}
+        self._static = static
 
     def offset(self, variable: Variable) -> int:
         """Offset of a variable in the CTA's shared memory."""
         return self._offsets[id(variable)]
+
+    def static_name(self, offset: int) -> str:
+        """Static variable that a byte belongs to, with its offset inside; empty in dynamic memory."""
+        for variable in self._static:
+            if variable.offset <= offset < variable.offset + variable.size:
+                inside = offset - variable.offset
+                return f"{variable.name}+{inside:#x}" if inside else variable.name
+        return ""
 
     def total_bytes(self, dynamic: int) -> int:
         """Shared memory of a CTA without the reserved kilobyte."""
@@ -228,13 +228,3 @@ def _place(variables: Any, start: int = 0) -> int:
 def place_parameters(function: Function) -> int:
     """Lay out a kernel's parameters as the driver's parameter block has them; returns its size."""
     return _place(function.parameters)
-
-
-def _roles(function: Function) -> list[tuple[str, int, int]]:
-    roles = []
-    for _, text in function.annotations:
-        match = _ROLE.match(text)
-        if match:
-            first = int(match[2])
-            roles.append((match[1], first, int(match[3]) if match[3] else first))
-    return roles

@@ -48,7 +48,7 @@ def check_operand(warp: Warp, memory: Allocation, extents: Array, instruction: I
 def report(warp: Warp, memory: Allocation, offset: int, instruction: Instruction, unit: str) -> None:
     """Add the finding, once for each instruction and array."""
     launch = warp.cta.launch
-    name = launch.symbols.name(offset - warp.program.layout.dynamic_base) or memory.describe(offset)
+    name = launch.shared_name(offset) or memory.describe(offset)
     launch.findings.add(
         Finding(
             "uninitialised",

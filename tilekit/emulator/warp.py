@@ -131,7 +131,7 @@ class Warp:
         self.program = program
         self.cta = cta
         self.index = index
-        self.role = program.role_of(index)
+        self.role = cta.launch.symbols.role_of(index)
         self.exit_block = len(program.flow.blocks)
         width, height, depth = cta.launch.block
         linear = np.arange(index * 32, index * 32 + 32)

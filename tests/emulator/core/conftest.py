@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from cuda.pathfinder import find_nvidia_binary_utility
-
-HERE = Path(__file__).parent
-HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 
 
 @pytest.fixture(scope="session")
