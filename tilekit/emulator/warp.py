@@ -219,7 +219,9 @@ class Warp:
         for target, mask in sides:
             if target == join:
                 arrived.append(mask)
-            elif target != self.exit_block:
+            elif target == self.exit_block:
+                self.live = self.live & ~mask
+            else:
                 self.fragments.append(Fragment(target, mask, join, parent))
                 parent.children += 1
         for mask in arrived:
@@ -257,6 +259,8 @@ class Warp:
         """The running fragment's lanes are finished."""
         fragment = self.fragment
         self.fragments.remove(fragment)
+        if fragment.mask is not None:
+            self.live = self.live & ~fragment.mask
         self._leave(fragment)
 
     def _leave(self, fragment: Fragment) -> None:

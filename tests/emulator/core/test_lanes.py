@@ -159,3 +159,10 @@ def test_random_control_flow(seed: int) -> None:
             r &= 0xFFFFFFFF
         expected.append(r)
     np.testing.assert_array_equal(run("mov.u32 %r, 1; mov.u32 %u, 0;" + "\n".join(lines)), expected)
+
+
+def test_exited_lanes_do_not_count_for_barriers() -> None:
+    """Lanes that returned early are missing from no barrier: the rest of their warp still meets the others."""
+    body = "mov.u32 %r, 1; setp.gt.u32 %p, %t, 40; @%p exit; bar.sync 0; add.u32 %r, %r, %t;"
+    thread = np.arange(64)
+    np.testing.assert_array_equal(run(body, threads=64), np.where(thread > 40, 0, thread + 1))
