@@ -52,8 +52,23 @@ def _decode_text(text: str, chip: Chip) -> _DecodedText:
         if entry.is_entry and entry.has_body:
             function = parsed.functions[name] = inline_calls(entry, parsed)
             code[name] = [decode(ins, n, chip.number) for n, ins in enumerate(function.instructions)]
+            _check_cta_groups(code[name])
             place_parameters(function)
     return _DecodedText(parsed, code, {})
+
+
+def _check_cta_groups(code: list[Decoded]) -> None:
+    """Every tcgen05 instruction of a kernel works on one CTA, or every one on a pair."""
+    grouped = [decoded for decoded in code if decoded.form.opcode == "tcgen05" and decoded.has("group")]
+    for decoded in grouped:
+        if decoded["group"] != grouped[0]["group"]:
+            first, other = grouped[0].instruction, decoded.instruction
+            raise PtxSyntaxError(
+                f"{other.name} in a kernel that uses .{grouped[0]['group']} in line {first.line}",
+                line=other.line,
+                column=other.column,
+                hint="all tcgen05 instructions of a kernel must have the same .cta_group",
+            )
 
 
 class Module:

@@ -65,7 +65,8 @@ class TensorPipe:
             if not other.joins(first):
                 break
             run.append(other)
-        first.execute(run)
+        with np.errstate(all="ignore"):
+            first.execute(run)
         for operation in run:
             queue.popleft()
             operation.finish()

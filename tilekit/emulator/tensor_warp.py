@@ -20,7 +20,7 @@ from .errors import MemoryFault, ProtocolError
 from .mbarriers import shared_address
 from .tensor_order import TensorOperation, tensor_memory, tensor_unit
 from .tensor_pipe import group_of
-from .tmem import Region, RegisterShape, TensorMemory, load_registers, split_address, store_registers
+from .tmem import LANES, Region, RegisterShape, TensorMemory, load_registers, split_address, store_registers
 from .wgmma_queue import Rows
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def allocate(warp: Warp, group: int, space: str, destination: int, count: int) -
         return False
     if hb is not None and group == 2:
         hb.acquire(warp.agent, meeting.sync)
-    _tell(warp, meeting.start, count)
+    _tell(warp, [cta], meeting.start, count)
     _deliver(warp, space, destination, meeting.start)
     meeting.served.add(cta.rank)
     if len(meeting.served) == len(members):
@@ -151,21 +151,27 @@ def _wait(warp: Warp, members: list[Cta], meeting: PairAllocation, count: int) -
     waiters.append((warp, warp.fragment))
 
 
-def _tell(warp: Warp, start: int, count: int) -> None:
-    """Columns that change hands count as written: whoever used them before must be done."""
-    shadow = tensor_memory(warp.cta).shadow
-    if shadow is not None:
-        region = Region(0, 128, start, start + count)
-        shadow.region(warp.agent, region, write=True, instruction=warp.program.instruction(warp.at))
+def _tell(warp: Warp, ctas: list[Cta], start: int, count: int) -> None:
+    """Columns that change hands count as written: whoever used them before must be done.
+
+    The CTAs of a pair give their columns back together: each must know that both have been used for the last time. That
+    both do so at once is no race.
+    """
+    region = Region(0, LANES, start, start + count)
+    instruction = warp.program.instruction(warp.at)
+    for cta in ctas:
+        shadow = tensor_memory(cta).shadow
+        if shadow is not None:
+            shadow.region(warp.agent, region, write=True, atomic=len(ctas) > 1, instruction=instruction)
 
 
 def deallocate(warp: Warp, group: int, address: int, count: int) -> None:
     """``tcgen05.dealloc``."""
     require_whole_warp(warp, "tcgen05.dealloc")
-    group_of(warp, group)
+    members = group_of(warp, group)
     memory = tensor_memory(warp.cta)
     start = memory.allocations.give(address, count)
-    _tell(warp, start, count)
+    _tell(warp, members, start, count)
     memory.clear(start, start + count)
     warp.cta.launch.machine.wake(warp.cta.cluster.tensor_waiters)
 

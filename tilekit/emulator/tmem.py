@@ -63,11 +63,11 @@ class TensorShadow(Memory):
         """Columns instead of bytes."""
         return f"{self.name}, columns {low // _COLUMN_BYTES} to {(high - 1) // _COLUMN_BYTES}"
 
-    def region(self, party: Any, region: Region, *, write: bool, instruction: Any = None) -> None:
+    def region(self, party: Any, region: Region, *, write: bool, atomic: bool = False, instruction: Any = None) -> None:
         """Access a rectangle."""
         low = region.left * _COLUMN_BYTES + region.first * 4
         height, width = (region.last - region.first) * 4, region.right - region.left
-        self.rows(party, low, width, height, _COLUMN_BYTES, write=write, instruction=instruction)
+        self.rows(party, low, width, height, _COLUMN_BYTES, write=write, atomic=atomic, instruction=instruction)
 
 
 class Allocations:
