@@ -30,17 +30,31 @@ class Rendezvous:
         Who came, for messages.
     sync
         What the threads of this generation learn from each other.
+    whole
+        Whether it waits for the CTA, however many warps are left of it, rather than for a number of threads.
     reduction
         Count, conjunction and disjunction of the predicates given to ``bar.red``.
     """
 
-    __slots__ = ("arrived", "expected", "generation", "name", "present", "reduction", "results", "sync", "waiters")
+    __slots__ = (
+        "arrived",
+        "expected",
+        "generation",
+        "name",
+        "present",
+        "reduction",
+        "results",
+        "sync",
+        "waiters",
+        "whole",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.generation = 0
         self.arrived = 0
         self.expected = 0
+        self.whole = False
         self.present: list[Actor] = []
         self.sync = Sync(name)
         self.reduction = (0, True, False)

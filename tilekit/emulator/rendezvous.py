@@ -72,7 +72,7 @@ def _arrive(warp: Warp, number: int, threads: int, aligned: bool, what: str) -> 
             hint="all who meet at a barrier must give the same count",
             table="\n".join(f"arrived: {actor}" for actor in barrier.present),
         )
-    barrier.expected = expected
+    barrier.expected, barrier.whole = expected, whole
     barrier.arrived += _threads(warp, aligned, what)
     barrier.present.append(warp.actor)
     hb = cta.launch.order
@@ -145,7 +145,7 @@ def warp_exits(warp: Warp) -> None:
     """A warp that has exited no longer counts for the barriers of the whole CTA and of the cluster."""
     cta = warp.cta
     for barrier in cta.barriers:
-        if barrier.arrived and barrier.waiters and barrier.expected == 32 * (cta.live_warps + 1):
+        if barrier.arrived and barrier.whole:
             barrier.expected -= 32
             _complete_if_full(warp, barrier)
     if cta.cluster.barrier.arrived:
