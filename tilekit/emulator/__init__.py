@@ -70,7 +70,7 @@ _HOMES = {
     "report": ("LaunchReport",),
     "tensor_map": ("TensorMap",),
 }
-"""Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map and nothing else."""
+"""Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map only."""
 
 
 def __getattr__(name: str) -> Any:

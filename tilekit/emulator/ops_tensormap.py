@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .access import Mask, resolve
 from .block_compiler import BlockCompiler
-from .bulk import Value, at_lane, active_lanes
+from .bulk import Value, active_lanes, at_lane
 from .errors import MemoryFault, ProtocolError
 from .forms import Decoded, form
 from .memory import Allocation

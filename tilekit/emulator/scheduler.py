@@ -74,7 +74,7 @@ class Machine:
         return self.steps
 
     def wait_fails(self) -> bool:
-        """Whether a wait on an mbarrier whose phase is not complete says so at once: try_wait may give up at any time."""
+        """Whether a wait for a phase that is not complete says so at once: try_wait may give up at any time."""
         return self.policy != "fair" and self.rng.random() < IMPATIENCE
 
     # -- queues ------------------------------------------------------------------------------------------------------
