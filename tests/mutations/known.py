@@ -1,0 +1,158 @@
+"""Mutations that nothing notices, and why that is as it should be, or not yet."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .mutation import Mutation
+
+SINGLE, CLUSTER, DIRECT = "two consumers", "cluster 2x1", "direct, cluster 1x2"
+EVERYWHERE = (SINGLE, CLUSTER, DIRECT)
+
+
+ORDER = (
+    *("wait", "arrive", "expect_tx", "init", "fence", "wgmma", "group", "barrier", "cluster"),
+    *("ring", "elect", "registers"),
+)
+"""Families about order and protocol: the emulator must say what is wrong, whatever the result is."""
+
+
+@dataclass(frozen=True)
+class Unnoticed:
+    """Mutations that neither a report nor the result shows.
+
+    Attributes
+    ----------
+    pattern
+        Of their names, as a regular expression.
+    launches
+        Where they go unnoticed.
+    harmless
+        Whether the mutated kernel is still right; otherwise the emulator has a gap.
+    why
+        The reason.
+    """
+
+    pattern: str
+    launches: tuple[str, ...]
+    harmless: bool
+    why: str
+
+    def covers(self, launch: str, mutation: Mutation) -> bool:
+        """Whether this is about a mutation of a launch."""
+        return launch in self.launches and re.fullmatch(self.pattern, mutation.name) is not None
+
+
+UNNOTICED = (
+    Unnoticed(
+        r".*: bar\.warp( #\d)?: removed",
+        EVERYWHERE,
+        False,
+        "the emulator brings the lanes of a warp together at the end of a branch; PTX does not promise that, and "
+        "without `bar.warp.sync` the `.aligned` barrier that follows would be undefined",
+    ),
+    Unnoticed(
+        r".*setmaxnreg\.inc: removed",
+        (SINGLE,),
+        False,
+        "PTX has virtual registers: how many a role needs is known to ptxas only, which refuses such a kernel",
+    ),
+    Unnoticed(
+        r".*fence\.mbarrier_init\.release\.cluster: removed",
+        EVERYWHERE,
+        True,
+        "the barrier that follows has release semantics and publishes the initialised barriers too; the fence is there "
+        "for a relaxed one (removing it and relaxing the barrier is caught)",
+    ),
+    Unnoticed(
+        r"mma BoundStagedEpilogue\.store: fence\.proxy\.async( #\d)?: behind the barrier",
+        (SINGLE, CLUSTER),
+        True,
+        "the thread that starts the copy executes the fence as well, and a proxy fence may stand anywhere on the path "
+        "from the writes to the copy (PTX ISA, proxy-preserved base causality order)",
+    ),
+    Unnoticed(
+        r".*meet: barrier\.cluster\.arrive\.release: relaxed",
+        (CLUSTER, DIRECT),
+        True,
+        "`fence.mbarrier_init` before it publishes all that must be published there",
+    ),
+    Unnoticed(
+        r".*meet: barrier\.cluster\.arrive\.release #2: relaxed",
+        (CLUSTER, DIRECT),
+        True,
+        "the last cluster barrier keeps CTAs alive while peers reach them; no data passes through it",
+    ),
+    Unnoticed(
+        r".*wait_group( #\d)?: only the reads",
+        (SINGLE, CLUSTER),
+        True,
+        "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
+    ),
+    Unnoticed(
+        r"mma BoundWgmma\.wait: wgmma\.wait_group #2: (removed|one group weaker)",
+        (SINGLE,),
+        True,
+        "with `in_flight=0` every k-block has waited for its group already",
+    ),
+    Unnoticed(
+        r"mma BoundStagedEpilogue\.(_claim|store): bar( #\d)?: barrier 0",
+        (CLUSTER,),
+        True,
+        "nobody else uses barrier 0 there: with one consumer warpgroup any number will do (with two it is caught)",
+    ),
+    Unnoticed(
+        r"mma BoundStagedEpilogue\.(_claim|finish): bra( #\d)?: never taken",
+        (SINGLE, CLUSTER),
+        True,
+        "threads without bulk stores of their own wait for nothing",
+    ),
+    Unnoticed(
+        r"(load|mma) (StaticScheduler\.tiles|WarpSpecialized\._load|WarpSpecialized\._multiply): bra: never taken",
+        EVERYWHERE,
+        True,
+        "it skips loops of zero iterations, and these launches have none",
+    ),
+    Unnoticed(
+        r"mma WarpSpecialized\._multiply: bra #2: always taken",
+        EVERYWHERE,
+        True,
+        "it clears the accumulators of an empty sum (K = 0), and these launches have none",
+    ),
+    Unnoticed(
+        r"setup WarpSpecialized\.trace: bra: never taken",
+        EVERYWHERE,
+        True,
+        "the other warps enter the load role, whose own test of the warp sends them on",
+    ),
+    Unnoticed(
+        r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard dropped",
+        (CLUSTER, DIRECT),
+        True,
+        "a stage is always owed at the end of a tile unless K = 0",
+    ),
+    Unnoticed(
+        r"mma BoundWgmma\._issue: wgmma\.mma_async( #\d)?: [AB]: leading byte offset 16 more",
+        EVERYWHERE,
+        True,
+        "a K-major operand whose rows are one swizzle span has no leading byte offset (PTX ISA, wgmma, strides)",
+    ),
+    Unnoticed(
+        r"host: k_blocks: one more",
+        EVERYWHERE,
+        True,
+        "the copy engine fills what lies beyond K with zeros",
+    ),
+    Unnoticed(
+        r"host: tile_count: one more",
+        (DIRECT,),
+        True,
+        "the tile lies below the last row, where every store is predicated off",
+    ),
+)
+
+
+def explanation(launch: str, mutation: Mutation) -> Unnoticed | None:
+    """Why a mutation goes unnoticed; None where it must not."""
+    return next((entry for entry in UNNOTICED if entry.covers(launch, mutation)), None)

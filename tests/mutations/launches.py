@@ -1,0 +1,142 @@
+"""Three small matmul launches whose rings wrap, each CTA with several tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+import tilekit
+from tilekit import MatmulConfig, MatmulSpec
+from tilekit.arrays import view_of
+from tilekit.emulator import Device, LaunchReport, TensorMap
+from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.matmul.problem import output_matrix, read_problem
+from tilekit.runtime.parameters import U32, Parameter, pack
+
+from .mutation import Mutation
+
+Array = NDArray[Any]
+Arguments = dict[str, Parameter]
+STEP_BUDGET = 100_000
+"""Many times the blocks that an unbroken launch executes."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel and a problem small enough to run hundreds of times."""
+
+    name: str
+    config: MatmulConfig
+    spec: MatmulSpec
+    m: int
+    n: int
+    k: int
+
+    @cached_property
+    def kernel(self) -> Any:
+        """The compiled kernel."""
+        return tilekit.compile(self.spec, "sm_90a", self.config)
+
+    @property
+    def text(self) -> str:
+        """Its PTX."""
+        return str(self.kernel.ptx)
+
+    @cached_property
+    def operands(self) -> tuple[Array, Array]:
+        """A (M, K) and B (K, N), small integers, every row and column different."""
+        rng = np.random.default_rng(7)
+        a = rng.integers(-3, 4, (self.m, self.k)).astype(ml_dtypes.bfloat16)
+        b = rng.integers(-3, 4, (self.n, self.k)).astype(ml_dtypes.bfloat16).T
+        return a, b
+
+    @cached_property
+    def expected(self) -> Array:
+        """The exact product, rounded once."""
+        a, b = (x.astype(np.float32) for x in self.operands)
+        return (a @ b).astype(self.spec.out_dtype.numpy)
+
+    def run(
+        self,
+        text: str,
+        schedule: Any,
+        seed: int,
+        change: Callable[[Arguments], Arguments] = lambda arguments: arguments,
+    ) -> tuple[LaunchReport, bool]:
+        """Launch `text` in the kernel's place on one cluster; returns the report and whether the result is right."""
+        kernel = self.kernel
+        a, b = self.operands
+        device = Device("sm_90a", schedule=schedule, seed=seed)
+        out = np.full((self.m, self.n), np.nan, self.spec.out_dtype.numpy)
+        buffers = device.buffer(a, "a"), device.buffer(np.ascontiguousarray(b.T), "b"), device.buffer(out, "out")
+        launch = kernel.arguments(
+            read_problem(view_of(a), view_of(b)),
+            output_matrix(view_of(out)),
+            Addresses(*(buffer.address for buffer in buffers)),
+            1.0,
+            1,
+        )
+        named = dict(zip((p.name for p in kernel.text.parameters), launch.parameters, strict=True))
+        parameters = list(change(named).values())
+        report = device.load(text)[kernel.name].launch(
+            grid=launch.grid,
+            block=kernel.text.threads,
+            shared_bytes=kernel.text.shared_bytes,
+            params=pack(parameters, TensorMap.encode).data,
+            step_budget=STEP_BUDGET,
+        )
+        with np.errstate(invalid="ignore"):  # a broken kernel leaves the NaN that the output is filled with
+            return report, bool(np.array_equal(buffers[2].read(), self.expected))
+
+
+@cache
+def cases() -> dict[str, Case]:
+    """The launches by name."""
+    two = MatmulConfig(tile=(128, 64), cluster=(1, 1), consumers=2, stages=2, output_buffers=1, in_flight=0)
+    shared_b = MatmulConfig(tile=(64, 128), cluster=(2, 1), consumers=1, stages=3, output_buffers=2, in_flight=1)
+    shared_a = MatmulConfig(tile=(64, 64), cluster=(1, 2), consumers=1, stages=2, in_flight=1)
+    every = (
+        Case("two consumers", two, MatmulSpec(), 256, 64, 384),
+        Case("cluster 2x1", shared_b, MatmulSpec(), 256, 128, 512),
+        Case("direct, cluster 1x2", shared_a, MatmulSpec(store="direct"), 104, 101, 384),
+    )
+    return {case.name: case for case in every}
+
+
+def argument_mutations(case: Case) -> Iterator[tuple[Mutation, Callable[[Arguments], Arguments]]]:
+    """Changes of what the host passes: tensor maps and counts."""
+
+    def setting(name: str, **fields: Any) -> Callable[[Arguments], Arguments]:
+        return lambda arguments: {**arguments, name: replace(arguments[name], **fields)}  # type: ignore[type-var]
+
+    def counting(name: str, amount: int) -> Callable[[Arguments], Arguments]:
+        def change(arguments: Arguments) -> Arguments:
+            number = arguments[name]
+            assert isinstance(number, U32)
+            return {**arguments, name: U32(number.value + amount)}
+
+        return change
+
+    def swapping(first: str, second: str) -> Callable[[Arguments], Arguments]:
+        return lambda arguments: {**arguments, first: arguments[second], second: arguments[first]}
+
+    boxes = case.kernel.text.boxes
+    for name, box in boxes.items():
+        fields = (
+            ("box 8 rows lower", {"box": (box[0], box[1] - 8)}),
+            ("box 8 rows higher", {"box": (box[0], box[1] + 8)}),
+            ("swizzle 64B", {"swizzle": "64B", "box": (box[0] // 2, box[1])}),
+            ("no swizzle", {"swizzle": None}),
+        )
+        for change, values in fields:
+            yield Mutation("tensor map", name, "host", change), setting(name, **values)
+    yield Mutation("tensor map", "a_map, b_map", "host", "swapped"), swapping("a_map", "b_map")
+    for name in ("k_blocks", "tile_count"):
+        for change, amount in (("one fewer", -1), ("one more", 1)):
+            yield Mutation("count", name, "host", change), counting(name, amount)

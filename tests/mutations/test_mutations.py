@@ -1,0 +1,96 @@
+"""Whoever breaks a kernel at one place hears of it, in words that name the place: the fast part of the sweep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilekit.emulator.parser import parse_module
+
+from .judge import NOT_CAUGHT, judge
+from .known import CLUSTER, ORDER, SINGLE, UNNOTICED, explanation
+from .launches import argument_mutations, cases
+from .mutation import Mutation, mutations
+from .statements import Program
+
+NAMED = ("wait", "arrive", "expect_tx", "init")
+"""Families whose report must name a barrier of the ring."""
+
+Chosen = tuple[str, Mutation, Any]
+
+
+def every() -> Iterator[Chosen]:
+    """All mutations of all launches, with the change of arguments that some of them are."""
+    for name, case in cases().items():
+        yield from ((name, mutation, None) for mutation in mutations(case.text))
+        yield from ((name, mutation, change) for mutation, change in argument_mutations(case))
+
+
+def is_fast(launch: str, mutation: Mutation) -> bool:
+    """What runs with the tests: order in a cluster, what only two warpgroups show, and one of each kind of the rest."""
+    if launch == CLUSTER:
+        return mutation.family in ORDER or (mutation.ordinal == 0 and mutation.family != "guard")
+    return launch == SINGLE and mutation.family in ("barrier", "registers", "wgmma", "count")
+
+
+ALL = list(every())
+FAST = [chosen for chosen in ALL if is_fast(*chosen[:2])]
+
+
+@pytest.mark.parametrize(("launch", "mutation", "change"), FAST, ids=[f"{c[0]}-{c[1].name}" for c in FAST])
+def test_caught_or_explained(launch: str, mutation: Mutation, change: Any) -> None:
+    """A mutation is noticed unless it is documented to go unnoticed; broken order is reported by role and barrier."""
+    verdict = judge(cases()[launch], mutation, change)
+    known = explanation(launch, mutation)
+    if known is not None:
+        assert verdict.caught == NOT_CAUGHT, f"documented as unnoticed ({known.why}), but reported:\n{verdict.message}"
+        return
+    assert verdict.caught != NOT_CAUGHT
+    if mutation.family in ORDER:
+        assert verdict.reported, "only the result is wrong"
+        assert re.search(r"role (load|mma) \(warp", verdict.message), verdict.message
+        assert re.search(r"line \d+: .+\[\w+ [\w.]+ [\w/]+\.py:\d+\]", verdict.message), verdict.message
+    if mutation.family in NAMED:
+        assert re.search(r"inputs\.(full|empty)\[\d\]", verdict.message), verdict.message
+
+
+def test_enough_mutations() -> None:
+    """The fast part has well over a hundred mutations of every family there is."""
+    assert len(FAST) >= 150
+    assert {m.family for _, m, _ in ALL} - {m.family for _, m, _ in FAST} == {"guard"}
+
+
+@pytest.mark.parametrize("entry", UNNOTICED, ids=[entry.pattern for entry in UNNOTICED])
+def test_documented(entry: Any) -> None:
+    """Each documented exception is about mutations that exist in its launches, and stands in the documentation."""
+    for launch in entry.launches:
+        assert any(entry.covers(launch, mutation) for name, mutation, _ in ALL if name == launch), launch
+    page = Path(__file__).parents[2] / "docs" / "mutations.md"
+    assert entry.why in page.read_text()
+
+
+@pytest.mark.parametrize("name", list(cases()))
+def test_unbroken_kernels_are_clean(name: str) -> None:
+    """Without a mutation nothing is reported, under every schedule and seed that the mutations run with."""
+    case = cases()[name]
+    assert judge(case, Mutation("", "", "", "")).caught == NOT_CAUGHT
+
+
+CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "corpus" / "ptx").rglob("*.sm_90a.ptx"))
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=[path.name for path in CORPUS])
+def test_reads_other_compilers_text(path: Path) -> None:
+    """Statements of text that tilekit did not write are those that the emulator's parser finds, opcode by opcode."""
+    text = path.read_text()
+    found = [s.opcode for s in Program.read(text).statements]
+    parsed = [i for function in parse_module(text).functions.values() for i in function.instructions]
+    assert len(found) == len(parsed)
+    assert [opcode.partition(".")[0] for opcode in found] == [i.name.partition(".")[0] for i in parsed]
+    made = mutations(text)
+    for mutation in made[:: len(made) // 4 + 1]:
+        assert len(Program.read(mutation.apply(text)).statements) >= len(found) - 2
