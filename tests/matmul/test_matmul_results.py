@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from matmul_case import Case
 from matmul_data import inputs_of
-from matmul_generator import corner_cases, emulated, generated, largest_cases
+from matmul_generator import corner_cases, emulated, emulated_corner_cases, generated, largest_cases
 from matmul_machine import Machine
 from matmul_reference import compare, expected_of
 
@@ -68,7 +68,7 @@ def test_generated(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@over(emulator=corner_cases(), cuda=corner_cases())
+@over(emulator=emulated_corner_cases(), cuda=corner_cases())
 def test_corner(machine: Machine, case: Case) -> None:
     """Empty, one-element, ragged and many-matrix problems are as right as others."""
     check(machine, case)
