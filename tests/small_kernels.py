@@ -81,7 +81,7 @@ class SmallKernel:
         scalars: Sequence[int] = (),
         grid: int = 1,
     ) -> None:
-        """Launch with the arrays, which are updated in place; each of `maps` makes a tensor map; u32 `scalars` follow."""
+        """Launch with the arrays, updated in place; each of `maps` makes a tensor map; u32 `scalars` follow."""
         machine = Device("sm_90a")
         arguments = [make(machine) for make in maps]
         machine.load(self.w.text())["small"].launch(

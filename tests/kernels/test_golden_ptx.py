@@ -1,0 +1,64 @@
+"""Three kernels as reviewed text: a change of what is emitted shows up as a difference of these files.
+
+``pytest tests/kernels/test_golden_ptx.py --update-golden`` rewrites them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
+from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import SM_90A
+
+GOLDEN = Path(__file__).parent / "golden"
+
+KERNELS = {
+    "default": (MatmulSpec(), MatmulConfig()),
+    "fp8_bias_gelu_multicast_both": (
+        MatmulSpec(
+            E4M3, E5M2, BF16, functions=ElementwiseSpec(scale="pointer", bias=F32, activation="gelu"), batched=True
+        ),
+        MatmulConfig(tile=(128, 64), cluster=(2, 2), output_buffers=1),
+    ),
+    "f16_mn_major_direct_silu": (
+        MatmulSpec(F16, F16, F32, "mn", "mn", functions=ElementwiseSpec(activation="silu"), store="direct"),
+        MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stages=4, in_flight=0),
+    ),
+}
+
+
+def plain(ptx: str) -> str:
+    """The text without the origins of its lines, which move with every edit of the Python."""
+    return "".join(re.sub(r" *//@ .*", "", line) + "\n" for line in ptx.splitlines())
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_text_is_as_reviewed(name: str, update_golden: bool) -> None:
+    """The kernel's text equals the file, line for line."""
+    file = GOLDEN / f"{name}.ptx"
+    text = plain(trace(*KERNELS[name], SM_90A).ptx)
+    if update_golden:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert text.splitlines() == file.read_text(encoding="utf-8").splitlines()
+
+
+def test_no_file_is_left_over() -> None:
+    """Every golden file belongs to a kernel."""
+    assert {file.stem for file in GOLDEN.glob("*")} == set(KERNELS)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_golden_files_hold_no_origins(name: str) -> None:
+    """The files keep roles and the shared-memory map, and nothing of where lines came from."""
+    text = (GOLDEN / f"{name}.ptx").read_text(encoding="utf-8")
+    assert "//@role mma warps=" in text
+    assert "//@shared inputs.full" in text
+    assert ".py:" not in text
