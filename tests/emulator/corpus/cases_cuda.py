@@ -8,6 +8,7 @@ import numpy as np
 from corpus_case import Array, Expect, Launch, Map, bf16, case, e4m3, e5m2, i32, normal, product, unset, whole
 
 BOTH = ("sm_80", "sm_90a")
+ALL = (*BOTH, "sm_100a")
 f16 = np.float16
 
 
@@ -16,7 +17,7 @@ def signed(values: Array) -> Array:
     return np.asarray(values).astype(np.int64).astype(np.int32)
 
 
-@case("nvcc/warp_functions", *BOTH)
+@case("nvcc/warp_functions", *ALL)
 def warp_functions(rng: np.random.Generator) -> Launch:
     x, out = rng.integers(-60, 60, 128).astype(np.int32), unset(128, 10, dtype=np.int32)
     w = x.reshape(4, 32).astype(np.int64)
@@ -55,32 +56,32 @@ def async_copy_ring(rng: np.random.Generator) -> Launch:
     return Launch((2,), [x, y, out, i32(5)], {"out": Expect(out, x @ y)}, threads=128)
 
 
-@case("nvcc/tma_tile", "sm_90a")
+@case("nvcc/tma_tile", "sm_90a", "sm_100a")
 def tma_tile(rng: np.random.Generator) -> Launch:
     x, out = rng.integers(0, 999, (40, 76)).astype(np.int32), unset(76, 40, dtype=np.int32)
     maps = [Map(array, (32, 32), None) for array in (x, out)]
     return Launch((3, 2), maps, {"out": Expect(out, x.T)}, threads=128)
 
 
-@case("nvcc/bulk_copies", "sm_90a")
+@case("nvcc/bulk_copies", "sm_90a", "sm_100a")
 def bulk_copies(rng: np.random.Generator) -> Launch:
     x, sums = whole(rng, 3 * 5, 256), np.zeros(256, np.float32)
     return Launch((3,), [x, sums, i32(5)], {"sums": Expect(sums, x.sum(0))}, threads=256)
 
 
-@case("nvcc/cluster_histogram", "sm_90a")
+@case("nvcc/cluster_histogram", "sm_90a", "sm_100a")
 def cluster_histogram(rng: np.random.Generator) -> Launch:
     x, bins = rng.integers(0, 256, 2000).astype(np.int32), np.zeros(256, np.int32)
     return Launch((2,), [x, bins, i32(2000)], {"bins": Expect(bins, np.bincount(x, minlength=256))}, threads=128)
 
 
-@case("nvcc/cluster_ring", "sm_90a")
+@case("nvcc/cluster_ring", "sm_90a", "sm_100a")
 def cluster_ring(rng: np.random.Generator) -> Launch:
     x, out = rng.integers(0, 999, (2, 2, 128)).astype(np.int32), unset(2, 2, 128, dtype=np.int32)
     return Launch((2,), [x, out], {"out": Expect(out, 3 * x[:, ::-1, ::-1])}, threads=128)
 
 
-@case("nvcc/function_calls", *BOTH)
+@case("nvcc/function_calls", *ALL)
 def function_calls(rng: np.random.Generator) -> Launch:
     x = rng.uniform(-1, 1, 128).astype(np.float32)
     out, turned = unset(128), unset(128, 4, dtype=np.int32)
@@ -106,7 +107,7 @@ def switch_table(rng: np.random.Generator) -> Launch:
     return Launch((2,), [x, out], {"out": Expect(out, want)}, threads=128)
 
 
-@case("nvcc/half_math", *BOTH)
+@case("nvcc/half_math", *ALL)
 def half_math(rng: np.random.Generator) -> Launch:
     x, y = normal(rng, 128, dtype=f16), normal(rng, 128, dtype=f16)
     p, q = normal(rng, 128, dtype=bf16), normal(rng, 128, dtype=bf16)
@@ -272,7 +273,7 @@ def sparse_rows(rng: np.random.Generator) -> Launch:
     return Launch((3,), args, {"y": Expect(y, want), "copy": Expect(copy, table)}, threads=128)
 
 
-@case("nvcc/fp8_conversions", *BOTH)
+@case("nvcc/fp8_conversions", *ALL)
 def fp8_conversions(rng: np.random.Generator) -> Launch:
     x = normal(rng, 256) * np.float32(2.0) ** rng.integers(-12, 9, 256).astype(np.float32)
     a, b, back = unset(256, dtype=e4m3), unset(256, dtype=e5m2), unset(2, 256)

@@ -76,7 +76,7 @@ def matmul_e5m2(rng: np.random.Generator) -> Launch:
     return plain(rng, e5m2, np.float32, 64, 64, 128, (64, 64))
 
 
-@case("triton/matmul_e4m3", *HOPPER_ON)
+@case("triton/matmul_e4m3", "sm_89", *HOPPER_ON)
 def matmul_e4m3(rng: np.random.Generator) -> Launch:
     return plain(rng, e4m3, f16, 64, 64, 128, (64, 64))
 
@@ -197,6 +197,19 @@ def matmul_mxfp4(rng: np.random.Generator) -> Launch:
     c = unset(128, 64)
     packed = [x[:, ::2] | x[:, 1::2] << 4 for x in (a, b)]
     left, right = (scaled(x.view(ml_dtypes.float4_e2m1fn), s) for x, s in ((a, sa), (b, sb)))
+    args = [packed[0], sa, packed[1], sb, c, i32(64), i32(256)]
+    return Launch((1, 1), args, {"c": Expect(c, left @ right.T, 1e-5, 1e-5)})
+
+
+@case("triton/matmul_nvfp4", "sm_100a")
+def matmul_nvfp4(rng: np.random.Generator) -> Launch:
+    a, b = (rng.integers(0, 16, (rows, 256)).astype(np.uint8) for rows in (128, 64))
+    sa, sb = (rng.choice(np.array([0.25, 0.5, 1, 1.5, 3], e4m3), (rows, 16)) for rows in (128, 64))
+    c = unset(128, 64)
+    packed = [x[:, ::2] | x[:, 1::2] << 4 for x in (a, b)]
+    left, right = (
+        x.view(ml_dtypes.float4_e2m1fn).astype(float) * s.astype(float).repeat(16, 1) for x, s in ((a, sa), (b, sb))
+    )
     args = [packed[0], sa, packed[1], sb, c, i32(64), i32(256)]
     return Launch((1, 1), args, {"c": Expect(c, left @ right.T, 1e-5, 1e-5)})
 

@@ -1,4 +1,4 @@
-// targets: sm_90a
+// targets: sm_90a sm_100a
 // One-dimensional bulk copies in, and a bulk reduction out, with a ring of mbarriers.
 #include <cuda/ptx>
 #include <cstdint>

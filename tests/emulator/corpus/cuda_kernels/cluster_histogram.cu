@@ -1,4 +1,4 @@
-// targets: sm_90a
+// targets: sm_90a sm_100a
 // Distributed shared memory: each CTA of a cluster owns a part of the bins.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;

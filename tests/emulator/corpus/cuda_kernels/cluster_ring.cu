@@ -1,4 +1,4 @@
-// targets: sm_90a
+// targets: sm_90a sm_100a
 // st.async to the next CTA of a cluster, which waits on its mbarrier for the bytes.
 #include <cooperative_groups.h>
 #include <cuda/ptx>

@@ -1,4 +1,4 @@
-// targets: sm_80 sm_90a
+// targets: sm_80 sm_90a sm_100a
 // FP8 conversions, in hardware on sm_90 and in integers on sm_80.
 #include <cuda_fp8.h>
 extern "C" __global__ void fp8_conversions(const float* x, unsigned char* e4m3, unsigned char* e5m2, float* back, int n) {

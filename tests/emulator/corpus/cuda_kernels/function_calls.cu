@@ -1,4 +1,4 @@
-// targets: sm_80 sm_90a
+// targets: sm_80 sm_90a sm_100a
 // Calls that are not inlined: by value, by reference, and of a structure.
 struct Pair { float a; int b; };
 __device__ __noinline__ float power(float x, int n) {

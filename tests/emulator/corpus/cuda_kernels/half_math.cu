@@ -1,4 +1,4 @@
-// targets: sm_80 sm_90a
+// targets: sm_80 sm_90a sm_100a
 // Packed halves and bfloat16s.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

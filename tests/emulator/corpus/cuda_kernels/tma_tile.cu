@@ -1,4 +1,4 @@
-// targets: sm_90a
+// targets: sm_90a sm_100a
 // A tensor map as a parameter, mbarriers and tensor copies by inline PTX; the tile is transposed on its way.
 #include <cuda.h>
 #include <cstdint>

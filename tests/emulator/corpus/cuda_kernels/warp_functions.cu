@@ -1,4 +1,4 @@
-// targets: sm_80 sm_90a
+// targets: sm_80 sm_90a sm_100a
 // Shuffles, votes, matches and warp reductions.
 extern "C" __global__ void warp_functions(const int* x, int* out) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x & 31, v = x[i], sum = v, scan = v;

@@ -56,7 +56,7 @@ TILE = {"M": 64, "N": 64, "K": 32}
 @variant(
     "matmul_e4m3",
     "*fp8e4nv *fp8e4nv *fp16 i32:16 i32:16 i32:16",
-    HOPPER_ON,
+    ("sm_89", *HOPPER_ON),
     constants={**TILE, "K": 64, "FLOAT": tl.float32, "PRECISION": "tf32"},
     num_stages=3,
 )
@@ -298,28 +298,35 @@ def matmul_4bit_weights(a, packed, scale, c, n, k, M: tl.constexpr, N: tl.conste
     "matmul_mxfp8",
     "*fp8e5 *u8 *fp8e4nv *u8 *fp32 i32:16 i32:16",
     HOPPER_ON,
-    constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e5m2", "KIND_B": "e4m3", "PACK": 1},
+    constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e5m2", "KIND_B": "e4m3", "PACK": 1, "GROUP": 32},
     num_stages=1,
 )
 @variant(
     "matmul_mxfp4",
     "*u8 *u8 *u8 *u8 *fp32 i32:16 i32:16",
     HOPPER_ON,
-    constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e2m1", "KIND_B": "e2m1", "PACK": 2},
+    constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e2m1", "KIND_B": "e2m1", "PACK": 2, "GROUP": 32},
+    num_stages=1,
+)
+@variant(
+    "matmul_nvfp4",
+    "*u8 *fp8e4nv *u8 *fp8e4nv *fp32 i32:16 i32:16",
+    ("sm_100a",),
+    constants={"M": 128, "N": 64, "K": 128, "KIND_A": "e2m1", "KIND_B": "e2m1", "PACK": 2, "GROUP": 16},
     num_stages=1,
 )
 @triton.jit
 def matmul_scaled(a, scale_a, b, scale_b, c, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-                  KIND_A: tl.constexpr, KIND_B: tl.constexpr, PACK: tl.constexpr):  # fmt: skip
+                  KIND_A: tl.constexpr, KIND_B: tl.constexpr, PACK: tl.constexpr, GROUP: tl.constexpr):  # fmt: skip
     # B is stored transposed, as N rows of K.
     rows, columns = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
-    inner, blocks = tl.arange(0, K // PACK), tl.arange(0, K // 32)
+    inner, blocks = tl.arange(0, K // PACK), tl.arange(0, K // GROUP)
     total = tl.zeros((M, N), dtype=tl.float32)
     for start in range(0, k, K):
         x = tl.load(a + rows[:, None] * (k // PACK) + start // PACK + inner[None, :])
         y = tl.load(b + columns[:, None] * (k // PACK) + start // PACK + inner[None, :])
-        sx = tl.load(scale_a + rows[:, None] * (k // 32) + start // 32 + blocks[None, :])
-        sy = tl.load(scale_b + columns[:, None] * (k // 32) + start // 32 + blocks[None, :])
+        sx = tl.load(scale_a + rows[:, None] * (k // GROUP) + start // GROUP + blocks[None, :])
+        sy = tl.load(scale_b + columns[:, None] * (k // GROUP) + start // GROUP + blocks[None, :])
         total = tl.dot_scaled(x, sx, KIND_A, y.T, sy, KIND_B, total)
     tl.store(c + rows[:, None] * n + columns[None, :], total)
 
