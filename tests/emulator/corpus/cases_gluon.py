@@ -58,6 +58,17 @@ def multicast(rng: np.random.Generator) -> Launch:
     return Launch((2,), [Map(x), out], {"out": Expect(out, x.astype(float) + 1)})
 
 
+@case("triton/gluon_im2col", "sm_90a")
+def im2col(rng: np.random.Generator) -> Launch:
+    x, weight = whole(rng, 2, 6, 16, 64, dtype=f16), whole(rng, 9 * 64, 64, dtype=f16)
+    out = unset(192, 64)
+    padded = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    taps = weight.astype(float).reshape(3, 3, 64, 64)
+    want = sum(padded[:, r : r + 6, s : s + 16] @ taps[r, s] for r in range(3) for s in range(3))
+    args = [Map(x, corners=(-1, -1)), Map(weight), out, i32(6), i32(16), i32(64)]
+    return Launch((3,), args, {"out": Expect(out, np.reshape(want, (192, 64)))})
+
+
 @case("triton/gluon_packed", "sm_100a")
 def packed(rng: np.random.Generator) -> Launch:
     x, out = whole(rng, 512), unset(512)

@@ -29,13 +29,12 @@ for _source in sorted((HERE / "triton_kernels").glob("*.py")):
     importlib.import_module(f"triton_kernels.{_source.stem}")
 
 
-def descriptor(dtype: str, block: list[int], ctas: list[list[int]] | None = None) -> str:
-    """Gluon's type of a tensor map: its box, and how the CTAs of a cluster divide it."""
-    element = getattr(
-        gl, {"fp16": "float16", "bf16": "bfloat16", "u8": "uint8", "fp8e4nv": "float8e4nv"}.get(dtype, dtype)
-    )
+def descriptor(dtype: str, block: list[int], ctas: list[list[int]] | None = None, im2col_rank: int = 0) -> str:
+    """Gluon's type of a tensor map: its box, how the CTAs of a cluster divide it, and the tensor's rank for im2col."""
+    element = getattr(gl, {"fp16": "float16", "bf16": "bfloat16", "u8": "uint8", "fp8e4nv": "float8e4nv"}[dtype])
     layout = gl.NVMMASharedLayout.get_default_for(block, element, cga_layout=ctas)
-    return f"tensordesc<{dtype}[{','.join(map(str, block))}],{layout!r}>"
+    mode, rank = ("_im2col", f",input_rank={im2col_rank}") if im2col_rank else ("", "")
+    return f"tensordesc{mode}<{dtype}[{','.join(map(str, block))}],{layout!r}{rank}>"
 
 
 def compile_variant(variant: Variant, target: str) -> None:

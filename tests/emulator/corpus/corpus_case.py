@@ -45,12 +45,14 @@ class Expect:
 class Map:
     """A tensor map of an array to pass as an argument; box and swizzle as for `Device.tensor_map_tiled`.
 
-    Triton decides on both; its kernels take the shape and the strides after the map.
+    Triton decides on both; its kernels take the shape and the strides after the map. With ``corners``, an im2col map:
+    the lower and upper corner of its box of pixels, the same along every spatial dimension.
     """
 
     array: Array
     box: tuple[int, ...] = ()
     swizzle: Swizzle | None = "128B"
+    corners: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,14 @@ def emulate(
                 box, swizzle = decided["block_size"][::-1], _SWIZZLES[decided["swizzle"]]
                 steps = [stride // value.array.itemsize for stride in value.array.strides]
                 shape_and_strides = [*map(np.int32, value.array.shape), *map(np.int64, steps)]
-                return [device.tensor_map_tiled(upload(value.array), box, swizzle=swizzle), *shape_and_strides]
+                if value.corners is None:
+                    return [device.tensor_map_tiled(upload(value.array), box, swizzle=swizzle), *shape_and_strides]
+                lower, upper = ([corner] * (value.array.ndim - 2) for corner in value.corners)
+                pixels = device.tensor_map_im2col(
+                    upload(value.array), lower=lower, upper=upper, channels_per_pixel=box[0], pixels_per_column=box[1],
+                    swizzle=swizzle,
+                )  # fmt: skip
+                return [pixels, *shape_and_strides]
             case Addresses():
                 return [device.buffer(np.array([upload(a).address for a in value.arrays], np.uint64))]
         return [value]

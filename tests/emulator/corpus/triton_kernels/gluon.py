@@ -184,3 +184,39 @@ def multicast(x, out):
     value = tile.load(layout)
     r, i = gl.arange(0, 32, gl.SliceLayout(1, layout)), gl.arange(0, 64, gl.SliceLayout(0, layout))
     gl.store(out + (gl.program_id(0) * 32 + r)[:, None] * 64 + i[None, :], value + 1)
+
+
+@variant(
+    "gluon_im2col",
+    "desc desc *fp32 i32 i32 i32:16",
+    ("sm_90a",),
+    descriptors={"x": ("fp16", [64, 32], None, 4), "weight": ("fp16", [32, 64])},
+)
+@gluon.jit
+def im2col(x, weight, out, height, width, channels):
+    # A 3 x 3 convolution with padding 1: the copy engine walks the pixels of each tap.
+    M: gl.constexpr = 64
+    N: gl.constexpr = 64
+    K: gl.constexpr = 32
+    pixels = gl.allocate_shared_memory(x.dtype, [M, K], x.layout)
+    taps = gl.allocate_shared_memory(weight.dtype, [K, N], weight.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    first = gl.program_id(0) * M
+    image, row, column = first // (height * width), first // width % height, first % width
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, N, 16])
+    total = gl.zeros([M, N], gl.float32, layout)
+    phase = 0
+    for tap in range(9):
+        for channel in range(0, channels, K):
+            mbarrier.expect(bar, x.nbytes_per_cta + weight.nbytes_per_cta)
+            offsets = [(tap // 3).to(gl.int16), (tap % 3).to(gl.int16)]
+            tma.async_load_im2col(x, [image, row - 1, column - 1, channel], offsets, bar, pixels)
+            tma.async_load(weight, [tap * channels + channel, 0], bar, taps)
+            mbarrier.wait(bar, phase)
+            total = warpgroup_mma(pixels, taps, total, is_async=True)
+            total = warpgroup_mma_wait(0, deps=(total,))
+            phase ^= 1
+    rows = first + gl.arange(0, M, gl.SliceLayout(1, layout))
+    columns = gl.arange(0, N, gl.SliceLayout(0, layout))
+    gl.store(out + rows[:, None] * N + columns[None, :], total)
