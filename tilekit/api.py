@@ -52,9 +52,10 @@ def matmul(
     Parameters
     ----------
     a, b
-        Matrices (M, K) and (K, N), or batches (B, M, K) and (B, K, N) of which one may have B = 1: CuPy, torch or NumPy arrays (bf16 and
-        fp8 through ml_dtypes), or anything with DLPack or ``__cuda_array_interface__``. Both bf16, both f16, or any of e4m3 and e5m2. Either
-        of the last two dimensions may be the contiguous one (``.T`` costs nothing); fp8 needs K contiguous.
+        Matrices (M, K) and (K, N), or batches (B, M, K) and (B, K, N) of which one may have B = 1: CuPy, torch or
+        NumPy arrays (bf16 and fp8 through ml_dtypes), or anything with DLPack or ``__cuda_array_interface__``. Both
+        bf16, both f16, or any of e4m3 and e5m2. Either of the last two dimensions may be the contiguous one (``.T``
+        costs nothing); fp8 needs K contiguous.
     out
         Where to write; made new, in the library of `a`, if None.
     bias
@@ -66,11 +67,13 @@ def matmul(
     out_dtype
         bf16, f16 or f32: by default that of `out`, else that of `a`, else bf16 for fp8.
     stream
-        A stream object or handle; by default the current stream of the arrays' library. The call does not wait for the device.
+        A stream object or handle; by default the current stream of the arrays' library. The call does not wait for
+        the device.
     config
         How to compute; by default chosen for the shape.
     target
-        For arrays in host memory: None or a chip such as ``"sm_90a"`` emulates that chip, ``"cuda"`` computes on the GPU.
+        For arrays in host memory: None or a chip such as ``"sm_90a"`` emulates that chip, ``"cuda"`` computes on the
+        GPU.
 
     Raises
     ------
@@ -146,7 +149,7 @@ def compile(  # noqa: A001  the field's name for it
 
 
 class _ReadyLaunches(threading.local):
-    """This thread's bound launches, by everything they depend on, addresses included; the least recently made goes first.
+    """Bound launches of a thread, by everything they depend on, addresses included; the oldest goes first.
 
     They hold no array: memory that its owner frees and gets again, with the same layout, finds its launch here again.
     """
@@ -220,13 +223,15 @@ def _chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
     if chip is None:
         built = ", ".join(f"{t.name} ({t.product})" for t in TARGETS.values())
         raise DriverError(
-            f"{device.name} has compute capability {'.'.join(map(str, device.compute_capability))}; tilekit builds kernels for {built}. Arrays in host "
+            f"{device.name} has compute capability {'.'.join(map(str, device.compute_capability))}; tilekit builds "
+            f"kernels for {built}. Arrays in host "
             f"memory can be computed on the emulator instead",
             code="TK-API-003",
         )
     if target not in (None, "cuda", chip.name):
         raise ArgumentError(
-            f"target={target!r}, but the arrays are on {device.name}, which is {chip.name}: leave target out, or pass arrays in host memory to "
+            f"target={target!r}, but the arrays are on {device.name}, which is {chip.name}: leave target out, or pass "
+            "arrays in host memory to "
             f"emulate another chip",
             code="TK-API-001",
         )

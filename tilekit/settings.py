@@ -26,7 +26,7 @@ _overrides: ContextVar[dict[str, object] | None] = ContextVar("tilekit_settings"
 
 
 def _user_cache() -> Path:
-    """Where this user's programs keep what they can make again (XDG Base Directory; Known Folders; Apple's guidelines)."""
+    """Where programs keep what they can make again (XDG Base Directory, Known Folders, Apple's guidelines)."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":

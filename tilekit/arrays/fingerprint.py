@@ -11,7 +11,7 @@ _READERS: dict[type, Callable[[Any], Hashable]] = {}
 
 
 def fingerprint(array: Any) -> Hashable:
-    """Return a key that two arrays share exactly if address, shape, strides, element type and library agree (None for None).
+    """Return a key that two arrays share if a launch cannot tell them apart (None for None).
 
     For torch and CuPy it reads attributes only (0.4 to 0.6 us); other libraries go through `view_of`.
     """

@@ -31,7 +31,7 @@ def current_stream(view: ArrayView) -> int:
 
 
 def stream_getter(view: ArrayView) -> Callable[[], int]:
-    """Return a quick way to ask again and again for the library's current stream; for torch and CuPy it holds no array."""
+    """Return a quick way to ask for the library's current stream; for torch and CuPy it keeps no array alive."""
     if view.device != "cpu" and view.library == "torch":
         return functools.partial(_torch_raw_stream(), view.device[1])
     if view.device != "cpu" and view.library == "cupy":

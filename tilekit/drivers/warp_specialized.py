@@ -1,8 +1,8 @@
-"""The warp-specialised driver: a load role that keeps a ring of stages full, and an mma role that empties it and stores the result.
+"""The warp-specialised driver: a load role fills a ring of stages, an mma role empties it and stores the result.
 
-The role loops stand here once, for every kernel family; what a stage holds, how it is fetched, which instruction multiplies it, which tile is
-next and how a tile is stored are the components' business. On sm_90a the mma role's warpgroups hold the accumulators in registers, so
-they run the epilogue themselves and no ring lies between the two.
+The role loops stand here once, for every kernel family; what a stage holds, how it is fetched, which instruction
+multiplies it, which tile is next and how a tile is stored are the components' business. On sm_90a the mma role's
+warpgroups hold the accumulators in registers, so they run the epilogue themselves and no ring lies between the two.
 """
 
 from __future__ import annotations
@@ -80,11 +80,12 @@ class WarpPlan:
 
     @classmethod
     def of(cls, *, consumers: int, accumulators: int, registers: int) -> WarpPlan:
-        """Plan for `consumers` warpgroups that hold `accumulators` registers a thread, on a chip of so many `registers`.
+        """Plan for `consumers` warpgroups holding `accumulators` a thread, on a chip of so many `registers`.
 
-        The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers hold 208 accumulators or
-        more, or there are three of them, else 40; what the launch granted beyond that goes to the consumers, in steps of 8 and at most 240 each.
-        Two warpgroups have 255 each from the start, and nothing to give.
+        The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
+        hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
+        to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
+        to give.
         """
         groups = 1 + consumers
         launch = _launch_registers(groups, registers)
@@ -110,7 +111,7 @@ def _launch_registers(groups: int, registers: int) -> int:
 
 @contextmanager
 def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
-    """One thread of the role's first warp; the warp reconverges at the end, and the role's other warps jump over it all."""
+    """Enter with one thread of the role's first warp; the warp reconverges at the end, other warps jump over."""
     with w.when(warp == role.warps.start):
         with w.when(w.ptx.warp.elect()):
             yield
@@ -177,7 +178,8 @@ class WarpSpecialized:
                 with consumer.acquire() as stage:
                     op.multiply(w, accumulators, stage, accumulate=k_block != 0)
             consumer.finish()
-            # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every wgmma (C7515).
+            # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
+            # wgmma (C7515).
             with w.when(self.k_blocks == 0):
                 self.op.clear(w, accumulators)
             epilogue.store(w, accumulators, tile)
@@ -186,8 +188,8 @@ class WarpSpecialized:
     # -- around them --------------------------------------------------------------------------------------------------
 
     def _set_up(self, w: Writer, warp: Value) -> None:
-        # The set-up touches nothing that another kernel writes, so it may run while the kernel before this one ends; and the next one's
-        # may run while this one does. What follows the wait may read and write global memory.
+        # The set-up touches nothing that another kernel writes, so it may run while the kernel before this one ends;
+        # and the next one's may run while this one does. What follows the wait may read and write global memory.
         w.ptx.grid.launch_dependents()
         with one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
@@ -197,7 +199,8 @@ class WarpSpecialized:
         w.ptx.grid.wait()
 
     def _tear_down(self, w: Writer) -> None:
-        # Peers multicast into this CTA's shared memory and arrive on its barriers: nobody leaves before everybody is done.
+        # Peers multicast into this CTA's shared memory and arrive on its barriers: nobody leaves before everybody is
+        # done.
         if self.cluster.size > 1:
             self.cluster.meet(w, self.warps.threads)
 

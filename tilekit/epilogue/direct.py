@@ -1,4 +1,4 @@
-"""Epilogue straight from registers: for outputs whose address or pitch the copy engine cannot take (not multiples of 16 bytes)."""
+"""Epilogue straight from registers: for outputs the copy engine cannot write (not in multiples of 16 bytes)."""
 
 from __future__ import annotations
 

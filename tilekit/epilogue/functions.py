@@ -46,8 +46,8 @@ class ColumnPair:
 class Elementwise:
     """The functions of an `ElementwiseSpec`, traced.
 
-    gelu is the tanh form, ``x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``; silu is ``x sigmoid(x)``. Where the output has 16 bits they cost one
-    ``tanh.approx`` (relative error 2^-11); for an f32 output they use ex2 and rcp.
+    gelu is the tanh form, ``x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``; silu is ``x sigmoid(x)``. Where the
+    output has 16 bits they cost one ``tanh.approx`` (relative error 2^-11); for an f32 output they use ex2 and rcp.
 
     Parameters
     ----------
@@ -108,12 +108,15 @@ class Elementwise:
     def _gate(self, w: Writer, value: Value, argument: Value) -> Value:
         """``value * (1 + tanh(argument)) / 2``, which equals ``value * sigmoid(2 argument)``."""
         if self._precise:
-            return value * w.ptx.elementwise.sigmoid(x=argument * 2.0)
+            sigmoid: Value = w.ptx.elementwise.sigmoid(x=argument * 2.0)
+            return value * sigmoid
         half = value * 0.5
-        return w.ptx.elementwise.fma(a=half, b=w.ptx.elementwise.tanh(x=argument), c=half)  # type: ignore[no-any-return]
+        gated: Value = w.ptx.elementwise.fma(a=half, b=w.ptx.elementwise.tanh(x=argument), c=half)
+        return gated
 
     def _load_bias(self, w: Writer, column: Value) -> Value:
-        assert self._bias is not None and self._spec.bias is not None
+        assert self._bias is not None
+        assert self._spec.bias is not None
         valid = column < self._columns
         address = (self._bias + w.widen_multiply(column, self._spec.bias.bytes)).retyped(GMEM)
         if self._spec.bias == F32:

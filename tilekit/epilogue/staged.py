@@ -1,4 +1,4 @@
-"""Epilogue through shared memory: accumulators, swizzled slabs, TMA stores that run under the next tile's matrix instructions."""
+"""Epilogue through shared memory: swizzled slabs, and TMA stores that run under the next tile's main loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ STMATRIX_COLUMNS = 16
 
 
 class StagedEpilogue:
-    """Each warpgroup stores its own rows, 64 rows by one slab of 128 bytes at a time, through a ring of `buffers` slabs.
+    """Each warpgroup stores its own rows, 64 rows by 128 bytes (a slab) at a time, through `buffers` buffers.
 
-    A slab's buffer is written again once the store that used it has *read* it (``wait_group.read``), so stores of one tile overlap the main
-    loop of the next; only the drain at the end waits for completion.
+    A slab's buffer is written again once the store that used it has *read* it (``wait_group.read``), so stores of one
+    tile overlap the main loop of the next; only the drain at the end waits for completion.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ class StagedEpilogue:
             kind="tile",
         )
         widths = {min(self._slab_columns, op.columns - left) for left in range(0, op.columns, self._slab_columns)}
-        # A last slab that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart all the same.
+        # A last slab that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
+        # all the same.
         self.storers = {
             columns: TmaStorer(
                 w,
@@ -113,8 +114,9 @@ class BoundStagedEpilogue:
             self._swizzle = row & 7
             self._chunk = (thread & 3) >> 1
         else:
-            # stmatrix: lane l names row l % 16 of the warp's 16 rows and the left or right half of a 16-column pair; one XOR a store
-            # walks the pairs, because the swizzle only flips address bits 4 to 6 by the row's low three bits.
+            # stmatrix: lane l names row l % 16 of the warp's 16 rows and the left or right half of a 16-column pair;
+            # one XOR a store walks the pairs, because the swizzle only flips address bits 4 to 6 by the row's low three
+            # bits.
             row = (thread >> 5) * 16 + (thread & 15)
             chunk = ((thread >> 4) & 1) ^ (thread & 7)
             self._row_address = slabs + row * SLAB_BYTES + (chunk << 4)
@@ -149,8 +151,9 @@ class BoundStagedEpilogue:
     def _claim(self, w: Writer, index: int) -> None:
         """Wait until the store that last used the buffer of slab `index` has read it, for the whole warpgroup.
 
-        Every tile starts with buffer 0 again, so where the slabs of a tile are no multiple of the buffers, the last use of a tile's first
-        buffers is not `buffers` stores ago. (With a constant wait a tile of one slab raced; the emulator found it.)
+        Every tile starts with buffer 0 again, so where the slabs of a tile are no multiple of the buffers, the last
+        use of a tile's first buffers is not `buffers` stores ago. (With a constant wait a tile of one slab raced; the
+        emulator found it.)
         """
         e = self._e
         slabs = self._slabs_per_tile

@@ -1,7 +1,7 @@
 """Host arrays on a device for the length of a launch, byte for byte: same strides, same gaps, same misalignment.
 
-Copying the span of memory that an array covers, rather than its elements, keeps the device's rules honest: what TMA would refuse of a
-device array it refuses of this copy too.
+Copying the span of memory that an array covers, rather than its elements, keeps the device's rules honest: what TMA
+would refuse of a device array it refuses of this copy too.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ SPAN = 128
 class OperandTile:
     """`rows` of M or N by one k-block of 128 bytes, swizzled over 128 bytes.
 
-    K-major, a row of the image is one row of the operand: 128 bytes along K. MN-major, a row of the image is 64 elements along M or
-    N at one k, and the tile is a sequence of such 64-wide chunks, each `k` rows long (`reference`: PTX ISA, Matrix Descriptor; CUTLASS
-    calls the two canonical layouts K-SW128 and MN-SW128).
+    K-major, a row of the image is one row of the operand: 128 bytes along K. MN-major, a row of the image is 64
+    elements along M or N at one k, and the tile is a sequence of such 64-wide chunks, each `k` rows long
+    (`reference`: PTX ISA, Matrix Descriptor; CUTLASS calls the two canonical layouts K-SW128 and MN-SW128).
     """
 
     name: str

@@ -18,8 +18,8 @@ class StandardLoader:
     Parameters
     ----------
     w
-        The writer. With a batch, ``a_batch_step`` and ``b_batch_step`` (0 or 1) become kernel parameters: an operand with step 0 is the same
-        for every batch index.
+        The writer. With a batch, ``a_batch_step`` and ``b_batch_step`` (0 or 1) become kernel parameters: an operand
+        with step 0 is the same for every batch index.
     a, b
         The operand loaders.
     tiles

@@ -45,8 +45,8 @@ class MatrixDescriptor:
     def of(cls, tile: TileTensor, *, major: str) -> MatrixDescriptor:
         """Read the offsets off a tile's layout (row, k), swizzled over 128 bytes.
 
-        K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of 8 k-rows, LBO that of
-        neighbouring 64-element chunks of M or N.
+        K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of 8
+        k-rows, LBO that of neighbouring 64-element chunks of M or N.
         """
         size = tile.dtype.bits // 8
         if major == "k":
@@ -70,8 +70,8 @@ class MatrixDescriptor:
 class Wgmma:
     """Multiplies the tiles of a stage into accumulators.
 
-    The consumer warpgroups split the tile along M: warpgroup g computes rows ``g * rows … (g + 1) * rows - 1`` in `atoms` instructions of
-    64 rows each.
+    The consumer warpgroups split the tile along M: warpgroup g computes rows ``g * rows … (g + 1) * rows - 1`` in
+    `atoms` instructions of 64 rows each.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ class Wgmma:
     def accumulators(self, w: Writer) -> list[RegisterTile]:
         """Declare a thread's accumulators, one tile of n / 2 registers for each 64 rows.
 
-        Thread t of the warpgroup holds, of atom a, in register ``4 i + j``: row ``16 (t / 32) + (t % 32) / 4 + 8 (j / 2)``, column
-        ``8 i + 2 (t % 4) + j % 2`` (PTX ISA, wgmma D fragment).
+        Thread t of the warpgroup holds, of atom a, in register ``4 i + j``: row ``16 (t / 32) + (t % 32) / 4 + 8 (j /
+        2)``, column ``8 i + 2 (t % 4) + j % 2`` (PTX ISA, wgmma D fragment).
         """
         return [w.tile(F32, self.columns // 2, "acc") for _ in range(self.atoms)]
 
@@ -126,13 +126,14 @@ class BoundWgmma:
         self._a_stride, self._b_stride = a.stride >> 4, b.stride >> 4
         first_a = w.shared_base.retyped(U32) + a.offset + warpgroup * (op.rows * 128)
         first_b = w.shared_base.retyped(U32) + b.offset
-        # In a cluster an address carries the CTA's rank in its bits 24 and up; the descriptor takes 18 bits, and what lies above them would
-        # fall into the leading offset (seen on an H200: wrong chunks of MN-major operands in every CTA but the first).
+        # In a cluster an address carries the CTA's rank in its bits 24 and up; the descriptor takes 18 bits, and what
+        # lies above them would fall into the leading offset (seen on an H200: wrong chunks of MN-major operands in
+        # every CTA but the first).
         self._a_low = ((first_a & ADDRESS_MASK) >> 4) | op._a_descriptor.low
         self._b_low = ((first_b & ADDRESS_MASK) >> 4) | op._b_descriptor.low
 
     def multiply(self, w: Writer, accumulators: list[RegisterTile], stage: Stage, *, accumulate: Value) -> None:
-        """Issue all instructions of one stage. The first k-slice overwrites the accumulators unless `accumulate` holds."""
+        """Issue a stage's instructions; the first k-slice overwrites the accumulators unless `accumulate` holds."""
         op = self._op
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride

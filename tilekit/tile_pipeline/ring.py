@@ -1,7 +1,7 @@
 """The ring: stages that go round between roles that fill them and roles that read them.
 
-A ring knows when a stage may be filled or read, in which lap, and nothing else; it moves no data and computes nothing. The stage index
-and the lap's parity live in registers of the role that holds the handle.
+A ring knows when a stage may be filled or read, in which lap, and nothing else; it moves no data and computes
+nothing. The stage index and the lap's parity live in registers of the role that holds the handle.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Producer(_Position):
 class Consumer(_Position):
     """What an mma role may do with a ring: read the next stage.
 
-    With `in_flight` = 1 a stage is released when the *next* stage's reads have been issued and its own are done, so that the matrix unit
-    always has a group queued; the last stage of a tile is released by `finish`.
+    With `in_flight` = 1 a stage is released when the *next* stage's reads have been issued and its own are done, so
+    that the matrix unit always has a group queued; the last stage of a tile is released by `finish`.
     """
 
     def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader, in_flight: int) -> None:
@@ -110,7 +110,7 @@ class Consumer(_Position):
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be full; on exit close its reads, and release the stage whose reads are known to be done."""
+        """Wait for the next stage to be full; on exit close its reads, and release the stage they are done with."""
         w, releaser = self._w, self._releaser
         full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
         yield Stage(self.stage, full)

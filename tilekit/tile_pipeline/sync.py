@@ -41,10 +41,10 @@ class SyncStrategy(Protocol):
 
 
 class MbarrierSync:
-    """Two mbarriers a stage: `full` counts the load role's arrival and the bytes it promised, `empty` the consumers' releases.
+    """Two mbarriers a stage: `full` counts the load role and its bytes, `empty` the consumers' releases.
 
-    Arrival counts follow from the declarations: one arrival on `full` for each producer role (a single thread arrives), and on `empty` one
-    for each warp of each consumer role, in every CTA that receives this CTA's loads.
+    Arrival counts follow from the declarations: one arrival on `full` for each producer role (a single thread
+    arrives), and on `empty` one for each warp of each consumer role, in every CTA that receives this CTA's loads.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Raster:
         return self.rows * self.columns * self.batches
 
     def clusters(self, resident: int) -> int:
-        """Clusters to launch: as few as finish in the same number of waves, since idle SMs save power and L2 traffic."""
+        """Clusters to launch: as few as need no more waves, since idle SMs save power and L2 traffic."""
         waves = -(-self.tiles // resident)
         return -(-self.tiles // max(waves, 1))
 
@@ -55,8 +55,8 @@ class Raster:
     ) -> Raster:
         """Choose the raster for an m by n output covered by cluster tiles of the given extents.
 
-        Without `group`, the one that makes a wave's footprint in A and B smallest: ``G`` rows of tiles and as many columns as `resident`
-        clusters cover (DeepGEMM's rule).
+        Without `group`, the one that makes a wave's footprint in A and B smallest: ``G`` rows of tiles and as many
+        columns as `resident` clusters cover (DeepGEMM's rule).
         """
         rows, columns = -(-m // cluster_rows), -(-n // cluster_columns)
         if group is None:
@@ -71,8 +71,8 @@ class Raster:
 class StaticScheduler:
     """Tiles ``cluster, cluster + clusters, …`` in grouped serpentine order.
 
-    The order walks down `group` cluster rows before it moves to the next column, and reverses the column direction in every other group,
-    so that the B tiles of the turn are still in L2.
+    The order walks down `group` cluster rows before it moves to the next column, and reverses the column direction in
+    every other group, so that the B tiles of the turn are still in L2.
 
     Parameters
     ----------
@@ -88,9 +88,7 @@ class StaticScheduler:
 
     PARAMETERS = ("tile_rows", "tile_columns", "tile_group", "tile_count")
 
-    def __init__(
-        self, w: Writer, *, tile_m: int, tile_n: int, cluster: ClusterPosition, batched: bool = False
-    ) -> None:
+    def __init__(self, w: Writer, *, tile_m: int, tile_n: int, cluster: ClusterPosition, batched: bool = False) -> None:
         self._rows, self._columns, self._group, self._count = (w.parameter(name, U32) for name in self.PARAMETERS)
         self._tile_m, self._tile_n = tile_m, tile_n
         self._cluster = cluster

@@ -99,7 +99,8 @@ def launch_arguments(
 
 
 def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: MatmulConfig | None) -> TensorMap:
-    # With K = 0 an operand has no elements and perhaps no address, but a tensor map must exist; no copy goes through it.
+    # With K = 0 an operand has no elements and perhaps no address, but a tensor map must exist; no copy goes through
+    # it.
     dims = tuple(max(1, extent) for extent in matrix.extents)
     strides: tuple[int, ...] = (matrix.pitch,)
     if len(box) == 3:

@@ -135,7 +135,8 @@ class MatmulKernel:
         scale
             A number, or an array of one f32.
         device
-            ``"cuda"`` to run arrays in host memory on the GPU (they are copied there and back at each call); by default they are emulated.
+            ``"cuda"`` to run arrays in host memory on the GPU (they are copied there and back at each call); by
+            default they are emulated.
         seed, **emulator
             Of the emulator's schedule, and its other options (`tilekit.emulator.Device`).
 
@@ -192,7 +193,8 @@ class MatmulKernel:
             raise ArgumentError(
                 f"out at address {out.address:#x}, with rows of {out.shape[-1] * out.dtype.bytes} bytes that are "
                 f"{matrix.pitch} bytes apart, cannot be written by the copy engine, which needs multiples of 16; build "
-                f"the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole number of 16 bytes",
+                "the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole number of 16 "
+                "bytes",
                 code="TK-MM-016",
             )
         facts = (
@@ -207,7 +209,8 @@ class MatmulKernel:
         for what, given, built in facts:
             if given != built:
                 raise ArgumentError(
-                    f"{what} is {given}, but {self.name} was built for {built}; build a kernel for these arrays, or call tilekit.matmul, which "
+                    f"{what} is {given}, but {self.name} was built for {built}; build a kernel for these arrays, or "
+                    "call tilekit.matmul, which "
                     f"does",
                     code="TK-MM-016",
                 )
@@ -218,7 +221,8 @@ def read_bias(bias: Any, n: int) -> ArrayView:
     view = view_of(bias, "bias")
     if view.shape != (n,) or (n > 1 and view.strides != (1,)):
         raise ArgumentError(
-            f"bias has shape {view.shape} and strides {view.strides}: one contiguous value for each of the {n} columns is needed, shape ({n},)",
+            f"bias has shape {view.shape} and strides {view.strides}: one contiguous value for each of the {n} "
+            f"columns is needed, shape ({n},)",
             code="TK-MM-017",
         )
     if view.dtype not in (BF16, F16, F32):
@@ -241,7 +245,8 @@ def read_scale(scale: Any) -> float | ArrayView | None:
     view = view_of(scale, "scale")
     if prod(view.shape) != 1 or view.dtype != F32:
         raise ArgumentError(
-            f"scale is {view.dtype} of shape {view.shape}: a number or an array of one f32 is needed (one factor for the whole product)",
+            f"scale is {view.dtype} of shape {view.shape}: a number or an array of one f32 is needed (one factor for "
+            "the whole product)",
             code="TK-MM-018",
         )
     return float(host_array(view).reshape(())) if view.device == "cpu" else view

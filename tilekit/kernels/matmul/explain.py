@@ -15,7 +15,8 @@ def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
     fetched = config.stage_bytes(spec)
     flops = 2 * tile_m * tile_n * k
     head = (
-        f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} stages, "
+        f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} "
+        "stages, "
         f"cluster {config.cluster[0]}x{config.cluster[1]}, {chip.name}"
     )
     lines = [head, "", f"{'role':<8}{'warps':<8}{'threads':<9}{'registers':<11}may"]

@@ -10,8 +10,8 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN, OperandTile
 
-# The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures). At these sizes
-# the chip runs at its power limit, where a byte moved costs clock.
+# The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures).
+# At these sizes the chip runs at its power limit, where a byte moved costs clock.
 
 L2_BYTES_PER_CLOCK = 8000
 """What the whole chip's L2 feeds to shared memory."""
@@ -32,7 +32,8 @@ L2_RATE_COST = 0.0013
 """Time lost per byte and clock fetched from L2 above the reference."""
 
 SHARED_RATE_COST = 0.002
-"""Time lost per byte and clock through shared memory above the reference (operand reads, and writes of the copy engine)."""
+"""Time lost per byte and clock through shared memory above the reference (operand reads, and writes of the copy
+engine)."""
 
 TWO_ATOMS_GAIN = 0.03
 """Time won where a warpgroup has two instructions of 64 rows in turn, each on accumulators of its own."""
@@ -59,7 +60,8 @@ CANDIDATES = (
 )
 """Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N.
 
-The three wide ones have room for three stages only, so no stage is held back; two instructions in turn keep the tensor cores fed.
+The three wide ones have room for three stages only, so no stage is held back; two instructions in turn keep the
+tensor cores fed.
 """
 
 
@@ -106,10 +108,12 @@ def estimate(
     waves = -(-tiles // resident)
     active = min(tiles, resident)
     k_blocks = -(-k * spec.a_dtype.bytes // SPAN)
-    # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's k32 likewise).
+    # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's k32
+    # likewise).
     issues = 4 * tile_m // 64
     tensor = issues * tile_n / 2
-    # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major, whole chunks come.
+    # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major, whole
+    # chunks come.
     loaded_n = OperandTile("b", spec.b_dtype, tile_n, spec.b_major).image_rows
     fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN
     moved = issues * (64 + tile_n) * 32 + (tile_m + loaded_n) * SPAN

@@ -1,4 +1,4 @@
-"""One matmul call: shapes, strides and majors read off the arrays, checked, and turned into a spec and launch numbers."""
+"""One matmul call: shapes, strides and majors, read off the arrays and checked."""
 
 from __future__ import annotations
 
@@ -73,14 +73,16 @@ def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
     Raises
     ------
     ArgumentError
-        ``TK-MM-010`` wrong rank, ``TK-MM-011`` K differs, ``TK-MM-012`` batches differ, ``TK-MM-013`` an operand the copy engine cannot
-        read, each naming the argument, what was given, what is legal, and a way out.
+        ``TK-MM-010`` wrong rank, ``TK-MM-011`` K differs, ``TK-MM-012`` batches differ, ``TK-MM-013`` an operand the
+        copy engine cannot read, each naming the argument, what was given, what is legal, and a way out.
     """
     for name, view in (("a", a), ("b", b)):
         if len(view.shape) not in (2, 3):
+            one = len(view.shape) == 1
+            nearest = f"add an axis, {name}[None, :]" if one else "reshape the leading axes into one"
             raise ArgumentError(
-                f"{name} has shape {view.shape}: matmul takes (M, K) @ (K, N) or batches (B, M, K) @ (B, K, N); nearest: "
-                f"{'add an axis, ' + name + '[None, :]' if len(view.shape) == 1 else 'reshape the leading axes into one'}",
+                f"{name} has shape {view.shape}: matmul takes (M, K) @ (K, N) or batches (B, M, K) @ (B, K, N); "
+                f"nearest: {nearest}",
                 code="TK-MM-010",
             )
     (m, k), (k_b, n) = a.shape[-2:], b.shape[-2:]
@@ -112,7 +114,8 @@ def output_matrix(out: ArrayView) -> Matrix:
     n_stride = out.strides[-1]
     if n_stride != 1 and out.shape[-1] > 1:
         raise ArgumentError(
-            f"out has strides {out.strides} (elements): its last dimension must be contiguous. Compute out.T = b.T @ a.T instead, or pass an "
+            f"out has strides {out.strides} (elements): its last dimension must be contiguous. Compute out.T = b.T @ "
+            "a.T instead, or pass an "
             f"array in C order",
             code="TK-MM-014",
         )
@@ -132,15 +135,15 @@ def output_matrix(out: ArrayView) -> Matrix:
 def store_kind(address: int, out: Matrix) -> str:
     """``"tma"`` where the copy engine can write `out`, else ``"direct"``.
 
-    It writes whole units of 16 bytes: of a row that ends inside one, it overwrites what follows (seen on an H200), which may be somebody
-    else's columns.
+    It writes whole units of 16 bytes: of a row that ends inside one, it overwrites what follows (seen on an H200),
+    which may be somebody else's columns.
     """
     row_bytes = out.extents[0] * out.dtype.bytes
     return "direct" if (address | out.pitch | out.batch_pitch | row_bytes) % TMA_ALIGNMENT else "tma"
 
 
 def matrix_view(array: Any, name: str) -> ArrayView:
-    """View an operand or an output, as if in C order if it is empty: the strides then mean nothing (NumPy's are zeros)."""
+    """View an operand or an output; an empty one as if in C order, since its strides mean nothing."""
     view = view_of(array, name)
     if 0 not in view.shape:
         return view
@@ -181,8 +184,10 @@ def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
         reasons.append(f"neither of its last two dimensions is contiguous (strides {view.strides} in elements)")
     unit = TMA_ALIGNMENT // size
     raise ArgumentError(
-        f"{name}, {view.dtype} of shape {view.shape}, cannot be read by the copy engine: {'; '.join(reasons)}. TMA needs one contiguous dimension, and "
-        f"addresses and pitches in multiples of {TMA_ALIGNMENT} bytes ({unit} elements). Copy it into an array whose rows are padded to a multiple of "
+        f"{name}, {view.dtype} of shape {view.shape}, cannot be read by the copy engine: {'; '.join(reasons)}. TMA "
+        "needs one contiguous dimension, and "
+        f"addresses and pitches in multiples of {TMA_ALIGNMENT} bytes ({unit} elements). Copy it into an array whose "
+        "rows are padded to a multiple of "
         f"{unit} elements and pass the view of the part you need",
         code="TK-MM-013",
     )

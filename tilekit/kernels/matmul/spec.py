@@ -26,7 +26,8 @@ class MatmulSpec:
     out_dtype
         bf16, f16 or f32.
     a_major, b_major
-        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. fp8 operands must be ``"k"``.
+        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. fp8 operands must be
+        ``"k"``.
     batched
         Whether operands have a leading batch dimension.
     functions
@@ -55,7 +56,8 @@ class MatmulSpec:
         a, b = self.a_dtype, self.b_dtype
         if not ((a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)):
             raise ArgumentError(
-                f"a is {a} and b is {b}: wgmma multiplies bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. Convert one operand"
+                f"a is {a} and b is {b}: wgmma multiplies bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. "
+                "Convert one operand"
                 + (f", for example b to {a}." if a in (BF16, F16, *FP8) else ", for example both to bf16."),
                 code="TK-MM-001",
             )
@@ -67,7 +69,8 @@ class MatmulSpec:
             if major == "mn" and a in FP8:
                 where = "rows of K" if name == "a" else "columns of K"
                 raise ArgumentError(
-                    f"{name} is {getattr(self, name + '_dtype')} and not contiguous along K: fp8 wgmma reads K-major operands only (PTX ISA, "
+                    f"{name} is {getattr(self, name + '_dtype')} and not contiguous along K: "
+                    "fp8 wgmma reads K-major operands only (PTX ISA, "
                     f"wgmma: no transpose for 8-bit types). Pass {name} with contiguous {where}"
                     + (", for example the .T of an (N, K) array." if name == "b" else "."),
                     code="TK-MM-004",
