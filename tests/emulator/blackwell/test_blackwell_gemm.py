@@ -12,8 +12,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from blackwell_gemm import gemm_text
 from cuda import pathfinder
-from gemm_text import gemm_text
 
 from tilekit.emulator import Device, EmulatorError, LaunchReport
 
@@ -138,7 +138,7 @@ MUTATIONS = [
     Mutation("mixed groups", "tcgen05.alloc.{cg}", "tcgen05.alloc.cta_group::1", "must have the same", (2,)),
 ]  # fmt: skip
 
-SOURCE = Path(__file__).with_name("gemm_text.py").read_text()
+SOURCE = Path(__file__).with_name("blackwell_gemm.py").read_text()
 
 
 def mutant(mutation: Mutation, group: int) -> str:
