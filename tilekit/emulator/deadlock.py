@@ -299,7 +299,7 @@ def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
         )
     silent = [b for b in barriers if b.phase == 0 and not b.arrivals]
     turned = max(barriers, key=lambda b: b.phase, default=None)
-    if silent and turned is not None:
+    if silent and turned is not None and turned.phase:
         return (
             f"nobody has ever arrived on {silent[0].name}, although {turned.name} is in phase {turned.phase}: is the "
             "arrival missing, or the number of stages wrong?"
@@ -324,6 +324,11 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
         return [
             f"{barrier.name}: expect_tx promised {barrier.bytes_expected} bytes but {barrier.bytes_arrived} arrived, "
             "and no copy is in flight"
+        ]
+    if barrier.pending and barrier.bytes_expected and not barrier.tx:
+        return [
+            f"{barrier.name}: all {barrier.bytes_expected} bytes arrived, but {barrier.pending} of {barrier.expected} "
+            "arrivals did not: an expect_tx alone is no arrival"
         ]
     if barrier.pending and barrier.tx < 0:
         return [
@@ -355,6 +360,7 @@ def _meeting_hints(row: _Row, meeting: Meeting, exited: Sequence[Actor]) -> list
     gone = sorted({str(a) for a in exited if a.cluster == row.cluster and a.cta == row.cta})
     if gone and meeting.arrived < meeting.expected:
         return [
-            f"{meeting.name} expects {meeting.expected} threads, but {', '.join(gone)} exited without arriving there"
+            f"{meeting.name} expects {meeting.expected} threads and {meeting.arrived} arrived: either the count is "
+            f"wrong, or {', '.join(gone)} should not have exited without arriving there"
         ]
     return []

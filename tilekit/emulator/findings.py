@@ -179,7 +179,7 @@ def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
         if operation.completes is not None:
             return _unwaited_barrier(operation, later, symbols)
         if operation.groups is not None and (
-            first.clock.get(operation.identity, 0) < operation.epoch or _released_early(operation, later.party)
+            first.clock.get(operation.identity, 0) < operation.epoch or _released_early(operation, later.party, symbols)
         ):
             return _unwaited_group(operation, second)
     if first is second and isinstance(later.party, Operation):
@@ -207,11 +207,12 @@ def _reused_under_way(late: Operation, early: Operation) -> bool:
     )
 
 
-def _released_early(operation: Operation, later: Agent | Operation) -> bool:
-    """Whether `later` came after a release that the issuer of `operation` made before it knew it complete."""
+def _released_early(operation: Operation, later: Agent | Operation, symbols: SymbolMap) -> bool:
+    """Whether `later` heard, on a barrier between the two, of a release from before `operation` was known complete."""
     agent = operation.agent
-    released = next(iter(_releases_since(operation, operation.issued)), None)
-    return released is not None and later.clock.get(agent.identity, 0) >= released[0]
+    between = tuple(s.name for s in symbols.barriers_between(agent.actor.role, later.issuer.actor.role))
+    released = [epoch for epoch, sync in _releases_since(operation, operation.issued) if sync.name.startswith(between)]
+    return bool(released) and later.clock.get(agent.identity, 0) >= released[0]
 
 
 def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -> tuple[str, str]:

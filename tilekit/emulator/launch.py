@@ -199,7 +199,8 @@ class Launch:
             unread = [s for group in (*warp.bulk.committed, warp.bulk.open) for s in group if not s.read_done]
             if unread:
                 raise ProtocolError(
-                    f"a warp exits with {len(unread)} bulk stores whose source may still be read",
+                    f"a warp exits with {len(unread)} bulk store{'s' if len(unread) > 1 else ''} whose source may "
+                    "still be read",
                     hint="wait with cp.async.bulk.wait_group.read 0 (or wait_group 0) before the CTA ends",
                 ).at(unread[0].where)
 

@@ -152,14 +152,16 @@ def mbarrier_arrive(
             hb.release(warp.agent, barrier.arriving, relaxed=not release)
         operation = barrier.arrive_drop if drop else barrier.arrive
         by = warp.actor
-        if expect:
-            for _ in range(lanes):
-                token = operation(count, expect_tx=expect, by=by, instruction=instruction, no_complete=no_complete)
-        elif lanes * count <= barrier.pending:
+        if not expect and lanes * count <= barrier.pending:
             token = operation(lanes * count, by=by, instruction=instruction, no_complete=no_complete)
         else:
-            for _ in range(lanes):
-                token = operation(count, by=by, instruction=instruction, no_complete=no_complete)
+            try:
+                for _ in range(lanes):
+                    token = operation(count, expect_tx=expect, by=by, instruction=instruction, no_complete=no_complete)
+            except BarrierFault as fault:
+                if lanes > 1:
+                    fault.hint = f"{lanes} lanes of the warp execute this instruction: should one of them be elected?"
+                raise
         changed(cluster, barrier, phase)
     return token
 

@@ -162,6 +162,7 @@ class Machine:
         try:
             landed = operation.done or operation.land()
         except EmulatorError as error:
+            pending.remove(operation)
             raise error.at(operation.where) from None
         if landed:
             pending[index] = pending[-1]
