@@ -121,7 +121,7 @@ SPECS = st.builds(
 
 def mended(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:
     """What becomes of a config when its first problem's suggestion is followed until there is none."""
-    for _ in range(10):
+    for _ in range(20):
         problems = config.problems(SM_90A, spec)
         if not problems:
             return config
