@@ -96,6 +96,12 @@ def tcgen05_m64(rng: np.random.Generator) -> Launch:
     return Launch((2, 1), [Map(a), Map(b), Map(c), i32(128)], {"c": Expect(c, want)})
 
 
+@case("triton/gluon_tcgen05_roles", "sm_100a")
+def tcgen05_roles(rng: np.random.Generator) -> Launch:
+    a, b, c = whole(rng, 200, 320, dtype=f16), whole(rng, 320, 256, dtype=f16), unset(200, 256, dtype=f16)
+    return Launch((2, 2), [Map(a), Map(b), Map(c), i32(320)], {"c": Expect(c, product(a, b))})
+
+
 @case("triton/gluon_clc", "sm_100a")
 def cluster_launch_control(rng: np.random.Generator) -> Launch:
     out, counter = np.zeros(300, np.int32), np.zeros(1, np.int32)

@@ -253,9 +253,18 @@ def attention_full(rng: np.random.Generator) -> Launch:
 
 @case("triton/attention_maps", *HOPPER_ON)
 def attention_maps(rng: np.random.Generator) -> Launch:
+    return attention_maps_launch(rng, 64)
+
+
+@case("triton/attention_maps_128", "sm_90a")
+def attention_maps_128(rng: np.random.Generator) -> Launch:
+    return attention_maps_launch(rng, 128)
+
+
+def attention_maps_launch(rng: np.random.Generator, rows: int) -> Launch:
     q, k, v = (normal(rng, 2 * 128, 64, dtype=f16) for _ in range(3))
     out = unset(256, 64, dtype=f16)
     heads = (x.reshape(2, 128, 64) for x in (q, k, v))
     want, _ = attend(*heads, 0.125, False)
-    return Launch((2, 2), [Map(q), Map(k), Map(v), out, i32(128), f32(0.125)],
+    return Launch((128 // rows, 2), [Map(q), Map(k), Map(v), out, i32(128), f32(0.125)],
                   {"out": Expect(out, want.reshape(256, 64), 2e-3, 2e-3)})  # fmt: skip

@@ -12,11 +12,8 @@ for _source in sorted(Path(__file__).parent.glob("cases_*.py")):
     importlib.import_module(_source.stem)
 
 _TIMED = {
-    "nvcc/warp_roles",
-    "nvcc/cluster_ring",
-    "nvcc/last_block",
-    "triton/spin_lock",
-    "triton/gluon_warp_specialized",
+    *("nvcc/warp_roles", "nvcc/cluster_ring", "nvcc/last_block", "triton/spin_lock"),
+    *("triton/gluon_warp_specialized", "triton/gluon_tcgen05_roles"),
 }
 """Kernels whose warps or CTAs wait on each other in ways that depend on who is first."""
 

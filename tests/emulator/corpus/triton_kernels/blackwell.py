@@ -155,3 +155,63 @@ def two_ctas(a, b, c):
     out: gl.constexpr = tmem.get_reg_layout()
     r, i = gl.arange(0, 256, gl.SliceLayout(1, out)), gl.arange(0, 64, gl.SliceLayout(0, out))
     gl.store(c + r[:, None] * 64 + i[None, :], tmem.load())
+
+
+@gluon.jit
+def load_role(a, b, c, ring_a, ring_b, tmem, full, empty, done, row, column, steps, STAGES: gl.constexpr):
+    for step in range(steps):
+        s = step % STAGES
+        mbarrier.wait(empty.index(s), (step // STAGES & 1) ^ 1)
+        mbarrier.expect(full.index(s), a.nbytes_per_cta + b.nbytes_per_cta)
+        tma.async_load(a, [row, step * a.block_shape[1]], full.index(s), ring_a.index(s))
+        tma.async_load(b, [step * b.block_shape[0], column], full.index(s), ring_b.index(s))
+
+
+@gluon.jit
+def multiply_role(a, b, c, ring_a, ring_b, tmem, full, empty, done, row, column, steps, STAGES: gl.constexpr):
+    use = False
+    for step in range(steps):
+        s = step % STAGES
+        mbarrier.wait(full.index(s), step // STAGES & 1)
+        tcgen05_mma(ring_a.index(s), ring_b.index(s), tmem, use_acc=use)
+        tcgen05_commit(empty.index(s))
+        use = True
+    tcgen05_commit(done)
+
+
+@gluon.jit
+def store_role(a, b, c, ring_a, ring_b, tmem, full, empty, done, row, column, steps, STAGES: gl.constexpr):
+    mbarrier.wait(done, 0)
+    tile = gl.allocate_shared_memory(c.dtype, c.block_shape, c.layout)
+    tile.store(tmem.load().to(c.dtype))
+    fence_async_shared()
+    tma.async_store(c, [row, column], tile)
+    tma.store_wait(0)
+
+
+@variant(
+    "gluon_tcgen05_roles",
+    "desc desc desc i32",
+    ONLY,
+    constants={"STAGES": 3},
+    descriptors={"a": ("fp16", [128, 64]), "b": ("fp16", [64, 128]), "c": ("fp16", [128, 128])},
+)
+@gluon.jit
+def tcgen05_roles(a, b, c, k, STAGES: gl.constexpr):
+    M: gl.constexpr = a.block_shape[0]
+    K: gl.constexpr = a.block_shape[1]
+    N: gl.constexpr = b.block_shape[1]
+    ring_a = gl.allocate_shared_memory(a.dtype, [STAGES, M, K], a.layout)
+    ring_b = gl.allocate_shared_memory(b.dtype, [STAGES, K, N], b.layout)
+    tmem = allocate_tensor_memory(gl.float32, [M, N], TensorMemoryLayout([M, N], col_stride=1))
+    full = mbarrier.allocate_mbarrier(batch=STAGES)
+    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    done = mbarrier.allocate_mbarrier()
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=1)
+    mbarrier.init(done, count=1)
+    row, column = gl.program_id(0) * M, gl.program_id(1) * N
+    steps = gl.cdiv(k, K)
+    arguments = (a, b, c, ring_a, ring_b, tmem, full, empty, done, row, column, steps, STAGES)
+    gl.warp_specialize([(store_role, arguments), (load_role, arguments), (multiply_role, arguments)], [1, 1], [24, 24])

@@ -392,6 +392,13 @@ def attention(q, k, v, out, log_sum, length, scale, M: tl.constexpr, N: tl.const
 
 
 @variant(
+    "attention_maps_128",
+    "tensordesc<fp16[128~64]> tensordesc<fp16[64~64]> tensordesc<fp16[64~64]> *fp16 i32:16 fp32",
+    ("sm_90a",),
+    num_warps=8,
+    num_stages=2,
+)
+@variant(
     "attention_maps",
     "tensordesc<fp16[64~64]> tensordesc<fp16[64~64]> tensordesc<fp16[64~64]> *fp16 i32:16 fp32",
     HOPPER_ON,
