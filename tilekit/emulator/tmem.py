@@ -17,7 +17,7 @@ from tilekit.emulator.errors import MemoryFault, ProtocolError
 from tilekit.emulator.shadow import Memory, Race
 
 if TYPE_CHECKING:
-    from tilekit.emulator.warp import Fragment, Warp
+    pass
 
 __all__ = [
     "COLUMNS",
@@ -79,10 +79,10 @@ class Allocations:
         Columns of each live allocation, by first column.
     smallest
         Columns of the smallest allocation so far: later ones must not be larger than any earlier one.
+    freed
+        Allocations given back, by first column, for messages.
     permit
         Whether the CTA may still allocate.
-    waiters
-        Warps that wait for free columns.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,6 @@ class Allocations:
         self.freed: dict[int, int] = {}
         self.smallest = COLUMNS
         self.permit = True
-        self.used = False
-        self.waiters: list[tuple[Warp, Fragment]] = []
 
     def check_request(self, count: int) -> None:
         """Check a request for columns.
@@ -134,7 +132,6 @@ class Allocations:
         self.starts[start] = count
         self.freed.pop(start, None)
         self.smallest = min(self.smallest, count)
-        self.used = True
 
     def give(self, address: int, count: int) -> int:
         """Forget an allocation; returns its first column.

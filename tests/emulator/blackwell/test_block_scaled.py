@@ -155,6 +155,42 @@ def test_scaled_product(case: Case) -> None:
     assert report.clean, str(report)
 
 
+def test_small_pair() -> None:
+    """With M = 128 over a pair each half of B's columns has its scales in one half of the lanes."""
+    case = Case("mxf8f6f4", "", 32, "ue8m0", "e4m3", "e4m3", m=128, n=64, group=2)
+    rng = np.random.default_rng(3)
+    a, b = rng.choice(VALUES, (128, 32)), rng.choice(VALUES, (64, 32))
+    a_codes, a_scales = draw_scales(rng, 128, "ue8m0")
+    b_codes, b_scales = draw_scales(rng, 64, "ue8m0")
+    images = []
+    body: list[str] = []
+    for rank in range(2):
+        image = np.zeros(16384, np.uint8)
+        image[:512] = scale_image(a_codes[64 * rank :][:64])
+        for half in range(2):  # Rows 32 * half and on of a 64-row copy hold the scales of 32 columns of B.
+            image[1024 + 512 * half :][:512].reshape(32, 16)[:, :4] = b_codes[32 * half :][:32]
+        body = ["  cvt.u64.u32 %wide, %im; shr.u64 %wide, %wide, 4;"]
+        for column, start, shape in ((448, 0, "32x128b.warpx4"), (480, 1024, "64x128b.warpx2::01_23")):
+            body += [
+                f"  mov.u64 %dc, {descriptor(start, None, 16, 128):#x}; add.s64 %dc, %dc, %wide;",
+                f"  add.u32 %r40, %tm, {column}; tcgen05.cp.cta_group::2.{shape} [%r40], %dc;",
+            ]
+        for name, start, part in (("%da", 4096, a[64 * rank :][:64]), ("%db", 8192, b[32 * rank :][:32])):
+            place(image, IMAGE_BASE, start, part, "e4m3", lambda r, k: offset(r, k, "32B", 0, 256), "32B")
+            body.append(f"  mov.u64 {name}, {descriptor(start, '32B', 16, 256):#x}; add.s64 {name}, {name}, %wide;")
+        body += [
+            "  add.u32 %r40, %tm, 448; add.u32 %r41, %tm, 480;",
+            "  tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale "
+            f"[%tm], %da, %db, {case.idesc(0):#x}, [%r40], [%r41], 0;",
+        ]
+        images.append(image)
+    cells, report = run("\n".join(body), images, columns=32)
+    halves = cells.view(np.float32).reshape(2, 2, 64, 32)  # CTA, half of the lanes, row, column
+    product = halves.transpose(0, 2, 1, 3).reshape(128, 64)
+    np.testing.assert_array_equal(product, (a * a_scales[:, :1]).astype(np.float64) @ (b * b_scales[:, :1]).T)
+    assert report.clean, str(report)
+
+
 def test_scales_must_be_replicated() -> None:
     """A copy that reaches only half of the 32-lane quarters is noticed."""
     body, images, _ = build(CASES[0])

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from operands import SIZES, SPANS, descriptor, offset, offset_mn, place
-from tensor_kernel import IMAGE_BASE, run
+from tensor_kernel import IMAGE_BASE, run, text
+
+from tilekit.emulator import Device, RaceError
 
 FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5, "u8": 0, "s8": 1}
 ACCUMULATORS = {"f16": 0, "f32": 1, "s32": 2}
@@ -166,3 +168,21 @@ def test_product(case: Case) -> None:
     sign = -1 if case.negate in (1, 2) else 1
     np.testing.assert_array_equal(accumulator(case, cells), sign * a.astype(np.float64) @ b.T.astype(np.float64))
     assert report.clean, str(report)
+
+
+@pytest.mark.parametrize("instruction", ["mma.cta_group::1.kind::f16 [%tm], %da, %da, 0x4040490, 0",
+                                         "cp.cta_group::1.128x256b [%tm], %da"])  # fmt: skip
+def test_operands_need_a_proxy_fence(instruction: str) -> None:
+    """Operands that threads stored to shared memory must be fenced before the tensor core reads them."""
+    fenced = text(
+        f"""  cvt.u64.u32 %wide, %im; shr.u64 %wide, %wide, 4;
+  mov.u64 %da, {descriptor(0, "128B", 16, 1024):#x}; add.s64 %da, %da, %wide;
+  tcgen05.{instruction};""",
+        columns=8,
+    )
+    unfenced = fenced.replace("  fence.proxy.async.shared::cta;\n", "")
+    arguments = [np.zeros((1, 16384), np.uint8), np.zeros(8192, np.uint32), np.zeros(8192, np.uint32), np.uint32(16384)]
+    device = Device("sm_100a")
+    assert device.load(fenced)["probe"].launch(1, 128, arguments, shared_bytes=1024 + 16384).clean
+    with pytest.raises(RaceError, match=r"no fence\.proxy\.async"):
+        device.load(unfenced)["probe"].launch(1, 128, arguments, shared_bytes=1024 + 16384)
