@@ -1,13 +1,14 @@
 """Small kernels whose results an H200 has recorded: one instruction each, over operands that reach its corners.
 
-A case is an entry of its family's PTX module, and arrays made from the case's name. `record.py` runs every case on a GPU and stores what
-came out; `test_hardware.py` runs the same text on the emulator and compares.
+A case is an entry of its family's PTX module, and arrays made from the case's name. `record.py` runs every case on a
+GPU and stores what came out; `test_hardware_records.py` runs the same text on the emulator and compares.
 """
 
 from __future__ import annotations
 
+import importlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,12 @@ import numpy as np
 LANES = 256
 """Threads of an elementwise case, one element each."""
 
-REGISTER = {"b8": "b16", "u8": "b16", "s8": "b16", "b16": "b16", "u16": "b16", "s16": "b16", "f16": "b16", "bf16": "b16",
-            "b32": "b32", "u32": "b32", "s32": "b32", "f32": "f32", "f16x2": "b32", "bf16x2": "b32", "tf32": "b32", "u16x2": "b32", "s16x2": "b32",
-            "e4m3x2": "b16", "e5m2x2": "b16", "b64": "b64", "u64": "b64", "s64": "b64", "f64": "f64", "pred": "pred"}  # fmt: skip
+REGISTER = {
+    **dict.fromkeys(("b8", "u8", "s8", "b16", "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2"), "b16"),
+    **dict.fromkeys(("b32", "u32", "s32", "f16x2", "bf16x2", "tf32", "u16x2", "s16x2"), "b32"),
+    **dict.fromkeys(("b64", "u64", "s64"), "b64"),
+    **{name: name for name in ("f32", "f64", "pred")},
+}
 """Register class of an operand type."""
 
 BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "b32": 4, "f32": 4, "b64": 8, "f64": 8}
@@ -39,9 +43,12 @@ class Case:
     output
         Bytes of the output buffer, which starts as zeros.
     block, shared_bytes
-        Threads of the one CTA, and its dynamic shared memory.
+        Threads of a CTA, and its dynamic shared memory.
+    cluster
+        CTAs, all of one cluster.
     tolerance
-        ``None`` for bit equality; else the type to compare as and the relative and absolute bound the ISA documents.
+        ``None`` for bit equality; else the type to compare as, and a relative and an absolute bound, either of which
+        suffices.
     """
 
     name: str
@@ -51,12 +58,20 @@ class Case:
     output: int
     block: int = LANES
     shared_bytes: int = 0
+    cluster: int = 1
     tolerance: tuple[str, float, float] | None = None
 
     @property
     def symbol(self) -> str:
         """The entry's name."""
         return symbol_of(self.name)
+
+
+MODULES = (
+    *("integers", "floats", "conversions", "warps", "memory", "matrices"),
+    *("halves", "spaces", "atomics", "barriers", "mbarriers", "copies", "clusters", "products"),
+)
+"""Where the cases are."""
 
 
 def symbol_of(name: str) -> str:
@@ -72,11 +87,9 @@ def module_text(cases: list[Case]) -> str:
 
 def all_cases() -> dict[str, list[Case]]:
     """Every case, by family."""
-    from tests.emulator.hardware import conversions, floats, integers, matrices, memory, warps
-
     families: dict[str, list[Case]] = {}
-    for module in (integers, floats, conversions, warps, memory, matrices):
-        for case in module.cases():
+    for name in MODULES:
+        for case in importlib.import_module(f"tests.emulator.hardware.{name}").cases():
             families.setdefault(case.family, []).append(case)
     return families
 
@@ -85,7 +98,7 @@ def all_cases() -> dict[str, list[Case]]:
 
 
 def operand(kind: str, name: str, position: int, count: int = LANES) -> np.ndarray[Any, Any]:
-    """Operands of a type: its corner values in every pairing order first, then random bits, the same for a name on every machine."""
+    """Operands of a type: every pair of its corner values first, then random bits, the same on every machine."""
     random = np.random.default_rng(zlib.crc32(f"{name}/{position}".encode()))
     corners = CORNERS.get(kind)
     width = {"b8": 1, "u8": 1, "s8": 1}.get(kind, BYTES[REGISTER[kind]] if kind != "pred" else 4)
@@ -122,12 +135,12 @@ MODERATE = {
 }
 """Values of ordinary size, for half of the random operands."""
 
-_F32 = [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x00000001, 0x007FFFFF,
-        0x00800000, 0x7F7FFFFF, 0x4B000000, 0x4EFFFFFF]  # fmt: skip
+_F32 = [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x00000001,
+        0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0x4B000000, 0x4EFFFFFF]  # fmt: skip
 _F16 = [0x0000, 0x8000, 0x3C00, 0xBC00, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x0001, 0x03FF, 0x0400, 0x7BFF, 0x6400, 0x3555]
 _BF16 = [0x0000, 0x8000, 0x3F80, 0xBF80, 0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0x0001, 0x007F, 0x0080, 0x7F7F, 0x4B00, 0x3EAB]
-_F64 = [0x0, 1 << 63, 0x3FF0 << 48, 0xBFF0 << 48, 0x7FF0 << 48, 0xFFF0 << 48, 0x7FF8 << 48, (0x7FF0 << 48) + 1, 1, (1 << 52) - 1, 1 << 52,
-        0x7FEFFFFFFFFFFFFF, 0x4330 << 48, 0x41DFFFFFFFC00000]  # fmt: skip
+_F64 = [0x0, 1 << 63, 0x3FF0 << 48, 0xBFF0 << 48, 0x7FF0 << 48, 0xFFF0 << 48, 0x7FF8 << 48, (0x7FF0 << 48) + 1, 1,
+        (1 << 52) - 1, 1 << 52, 0x7FEFFFFFFFFFFFFF, 0x4330 << 48, 0x41DFFFFFFFC00000]  # fmt: skip
 _INT = [0, 1, 2, 3, 7, 31, 32, 33, 63, 64]
 
 
@@ -149,7 +162,58 @@ CORNERS: dict[str, list[int]] = {
     "bf16x2": [a | b << 16 for a, b in zip(_BF16, reversed(_BF16), strict=True)],
 }
 
-# -- elementwise kernels ----------------------------------------------------------------------------------------------
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def threads_case(
+    family: str,
+    label: str,
+    body: Sequence[str],
+    out_bytes: int,
+    inputs: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    *,
+    block: int = LANES,
+    cluster: int = 1,
+    shared_bytes: int = 0,
+    before: str = "",
+    tolerance: tuple[str, float, float] | None = None,
+) -> Case:
+    """A case whose threads have equal parts of every input and of the output.
+
+    The body finds its thread's number in the grid in ``t`` (``%tid.x`` in ``tid``), the address of its part of input
+    ``a`` in ``at_a``, of its part of the output in ``out``, and the CTA's dynamic shared memory in ``s``. `before` is
+    text ahead of the entry, such as a module variable.
+    """
+    name = f"{family}: {label}"
+    arrays = inputs or {}
+    threads = block * cluster
+    lines = [
+        ".reg .b32 t, tid, cta, s; .reg .b64 out; mov.u32 tid, %tid.x; mov.u32 cta, %ctaid.x; mov.u32 s, dynamic;",
+        f"mad.lo.u32 t, cta, {block}, tid; ld.param.u64 out, [d_out]; mad.wide.u32 out, t, {out_bytes}, out;",
+    ]
+    for key, array in arrays.items():
+        each, rest = divmod(array.nbytes, threads)
+        assert rest == 0, f"{name}: {array.nbytes} bytes of {key} for {threads} threads"
+        lines.append(
+            f".reg .b64 at_{key}; ld.param.u64 at_{key}, [{key}_in]; mad.wide.u32 at_{key}, t, {each}, at_{key};"
+        )
+    text = before + entry(name, "".join(arrays), [*lines, *body, "ret;"], block)
+    return Case(
+        name,
+        family,
+        text,
+        tuple(arrays.values()),
+        out_bytes * threads,
+        block=block,
+        shared_bytes=shared_bytes,
+        cluster=cluster,
+        tolerance=tolerance,
+    )
+
+
+def generator(name: str) -> np.random.Generator:
+    """Random numbers of a case, the same on every machine."""
+    return np.random.default_rng(zlib.crc32(name.encode()))
 
 
 def elementwise(
@@ -165,8 +229,8 @@ def elementwise(
 ) -> Case:
     """A case that applies ``instruction d, a, b, c<immediates>;`` to each thread's operands.
 
-    `instruction` may hold ``{d}``, ``{a}``, ``{b}``, ``{c}`` for other shapes; `before` is text ahead of it; `clean` maps the operand
-    arrays to legal ones (no zero divisors, say).
+    `instruction` may hold ``{d}``, ``{a}``, ``{b}``, ``{c}`` for other shapes; `before` is text ahead of it; `clean`
+    maps the operand arrays to legal ones (no zero divisors, say).
     """
     name = (label or instruction.split("{")[0].strip()) + (f" {immediates}" if immediates else "")
     names = "abc"[: len(ins)]
@@ -216,8 +280,7 @@ def entry(name: str, inputs: str, body: list[str], threads: int = LANES) -> str:
 def _stored(kind: str) -> str:
     if kind in ("b8", "u8", "s8"):
         return kind
-    register = REGISTER[kind] if kind != "pred" else "b32"
-    return register
+    return REGISTER[kind] if kind != "pred" else "b32"
 
 
 def nonzero(*arrays: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
-from tests.emulator.hardware.cases import Case, elementwise
+import numpy as np
+
+from tests.emulator.hardware.bounds import BOUNDS
+from tests.emulator.hardware.cases import CORNERS, Case, elementwise
 
 
 def cases() -> Iterator[Case]:
@@ -64,41 +67,38 @@ def cases() -> Iterator[Case]:
     yield make("setp.lt.ftz.f32", "pred", "f32", "f32")
     yield make("slct.f32.f32", "f32", "f32", "f32", "f32")
     yield make("selp.f32", "f32", "f32", "f32", "pred")
-    # Bounds as the PTX ISA states them; beside them the absolute error where the ISA bounds that.
-    for flush in ("", ".ftz"):
-        yield make(f"ex2.approx{flush}.f32", "f32", "f32", tolerance=("f32", 2.0**-22, 2.0**-125))
-        yield make(f"lg2.approx{flush}.f32", "f32", "f32", tolerance=("f32", 2.0**-21, 2.0**-21))
-        yield make(f"rcp.approx{flush}.f32", "f32", "f32", tolerance=("f32", 2.0**-22, 2.0**-125))
-        yield make(f"sqrt.approx{flush}.f32", "f32", "f32", tolerance=("f32", 2.0**-22, 2.0**-125))
-        yield make(f"rsqrt.approx{flush}.f32", "f32", "f32", tolerance=("f32", 2.0**-22, 2.0**-125))
-        yield make(
-            f"div.approx{flush}.f32", "f32", "f32", "f32", tolerance=("f32", 2.0**-22, 2.0**-124), clean=_near_one
-        )
-        yield make(f"div.full{flush}.f32", "f32", "f32", "f32", tolerance=("f32", 2.0**-22, 2.0**-124), clean=_near_one)
-        yield make(f"sin.approx{flush}.f32", "f32", "f32", tolerance=("f32", 0.0, 2.0**-20), clean=_angle)
-        yield make(f"cos.approx{flush}.f32", "f32", "f32", tolerance=("f32", 0.0, 2.0**-20), clean=_angle)
-    yield make("tanh.approx.f32", "f32", "f32", tolerance=("f32", 2.0**-10.987, 2.0**-133))
-    for t in ("f16", "f16x2", "bf16", "bf16x2"):
-        bits = 2.0**-10 if t.startswith("f16") else 2.0**-7
-        plain = t.removesuffix("x2")
-        yield make(f"tanh.approx.{t}", t, t, tolerance=(plain, 2 * bits, 2.0**-23))
-    for t in ("f16", "f16x2"):
-        yield make(f"ex2.approx.{t}", t, t, tolerance=("f16", 2.0**-9.5, 2.0**-23))
-    for t in ("bf16", "bf16x2"):
-        yield make(f"ex2.approx.ftz.{t}", t, t, tolerance=("bf16", 2.0**-7, 2.0**-125))
+    for t in ("f16", "bf16", "f16x2", "f32", "f64"):
+        yield make(f"fma.rn.{t}", t, t, t, t, label=f"fma.rn.{t} of special values", clean=_corners(t))
+    for rounding in ("rz", "rm", "rp"):
+        for t in ("f32", "f64"):
+            name = f"fma.{rounding}.{t}"
+            yield make(name, t, t, t, t, label=f"{name} of special values", clean=_corners(t))
+    yield make("selp.f64", "f64", "f64", "f64", "pred")
+    for instruction, bound in BOUNDS.items():
+        t = instruction.rsplit(".", 1)[1]
+        operands = [t] * (2 if instruction.startswith("div") else 1)
+        clean = _near_one if len(operands) == 2 else _angle if instruction[:3] in ("sin", "cos") else None
+        yield make(instruction, t, *operands, tolerance=bound.tolerance, clean=clean)
 
 
-def _near_one(*arrays):  # type: ignore[no-untyped-def]
+def _corners(kind: str) -> Callable[..., Iterator[np.ndarray]]:
+    """Operands that are corner values, all of them, in random combinations."""
+
+    def choose(*arrays: np.ndarray) -> Iterator[np.ndarray]:
+        table = np.array(CORNERS[kind], np.uint64)
+        for array in arrays:
+            yield table[array % len(table)].astype(array.dtype)
+
+    return choose
+
+
+def _near_one(*arrays: np.ndarray) -> Iterator[np.ndarray]:
     """Exponents between -60 and 60, where the bounds of approximate division hold."""
-    import numpy as np
-
     for array in arrays:
         exponent = (array >> 23 & 0xFF) % 120 + 67
         yield (array & 0x807FFFFF | exponent << 23).astype(np.uint32)
 
 
-def _angle(array):  # type: ignore[no-untyped-def]
+def _angle(array: np.ndarray) -> Iterator[np.ndarray]:
     """Angles within [-pi, pi]."""
-    import numpy as np
-
     yield (array.astype(np.float64) / 2**32 * 2 * np.pi - np.pi).astype(np.float32).view(np.uint32)

@@ -70,7 +70,12 @@ def _run(module: CudaModule, case: Case) -> np.ndarray:
             addresses.append(address)
         out = driver.call("cuMemAlloc", case.output)
         driver.call("cuMemsetD8", out, 0, case.output)
-        config = LaunchConfig(grid=(1, 1, 1), block=(case.block, 1, 1), shared_bytes=case.shared_bytes)
+        config = LaunchConfig(
+            grid=(case.cluster, 1, 1),
+            block=(case.block, 1, 1),
+            cluster=(case.cluster, 1, 1),
+            shared_bytes=case.shared_bytes,
+        )
         parameters = [Pointer(int(a)) for a in (*addresses, out)]
         module.kernel(case.symbol).prepare(config, parameters, ordinal=0)()
         result = np.zeros(case.output, np.uint8)
