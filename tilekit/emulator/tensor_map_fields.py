@@ -7,7 +7,7 @@ Whether the whole is a legal map is checked where it is used.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from .swizzle import Swizzle
 from .tensor_map import CODES, INTERLEAVES, OOB_FILLS, SWIZZLES
@@ -21,14 +21,15 @@ _MODES: tuple[Swizzle | None, ...] = (None, "32B", "64B", "128B")
 _ATOMS: tuple[Swizzle, ...] = ("128B", "128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B")
 _PLACES = {"global_address": 7, "global_dim": 8, "global_stride": 13, "box_dim": 17, "element_stride": 22}
 _LENGTHS = {"global_address": 1, "global_dim": 5, "global_stride": 4, "box_dim": 5, "element_stride": 5}
-_CHOICES: dict[str, tuple[int, tuple[object, ...], Callable[[object], int]]] = {
-    "rank": (2, (1, 2, 3, 4, 5), lambda rank: int(str(rank))),
-    "elemtype": (1, _ELEMENTS, lambda name: CODES[str(name)]),
-    "interleave_layout": (3, INTERLEAVES, INTERLEAVES.index),
-    "swizzle_mode": (4, _MODES, SWIZZLES.index),
-    "swizzle_atomicity": (4, _ATOMS, SWIZZLES.index),
-    "fill_mode": (5, OOB_FILLS, OOB_FILLS.index),
+_CODES: dict[str, tuple[int, Sequence[int]]] = {
+    "rank": (2, (1, 2, 3, 4, 5)),
+    "elemtype": (1, [CODES[name] for name in _ELEMENTS]),
+    "interleave_layout": (3, range(len(INTERLEAVES))),
+    "swizzle_mode": (4, [SWIZZLES.index(mode) for mode in _MODES]),
+    "swizzle_atomicity": (4, [SWIZZLES.index(mode) for mode in _ATOMS]),
+    "fill_mode": (5, range(len(OOB_FILLS))),
 }
+"""Place of each field that takes a code, and what the encoding writes for each code."""
 
 
 def replace_field(data: bytes, field: str, ordinal: int, value: int) -> bytes:
@@ -49,11 +50,11 @@ def replace_field(data: bytes, field: str, ordinal: int, value: int) -> bytes:
         If the bytes are no map, or the ordinal or the value is not one that the field can hold.
     """
     fields = open_encoding(data) if any(data) else blank_encoding()
-    if field in _CHOICES:
-        place, meanings, encode = _CHOICES[field]
+    if field in _CODES:
+        place, meanings = _CODES[field]
         if value >= len(meanings):
             raise ValueError(f"{field} = {value}: must lie in 0 to {len(meanings) - 1}")
-        fields[place] = encode(meanings[value])
+        fields[place] = meanings[value]
     else:
         if ordinal >= _LENGTHS[field]:
             raise ValueError(f"{field} of dimension {ordinal}: must lie in 0 to {_LENGTHS[field] - 1}")
