@@ -190,5 +190,5 @@ def print_facts(title: str, facts: Mapping[str, Any]) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, value if isinstance(value, Text) else str(value))
+        table.add_row(name, value if isinstance(value, Text) else Text(str(value)))  # Text: no markup, `[cuda]` stays
     Console().print(table)
