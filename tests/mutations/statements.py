@@ -12,7 +12,7 @@ from functools import cached_property
 
 _GAP = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _LABEL = re.compile(r"[\w$%]+\s*:(?!:)")
-_DIRECTIVE = re.compile(r"\.[\w.]+[^;\n{]*;?")
+_DIRECTIVE = re.compile(r"\.[\w.]+[^;\n{=]*(?:=[^;]*)?;?")
 _INSTRUCTION = re.compile(r"(?:@(?P<guard>!?[\w$%]+)\s+)?(?P<opcode>[a-z][\w.:]*)(?P<operands>[^;]*);")
 _NOTE = re.compile(r"[^\n]*?//@\s*(?P<role>\S+)\s+(?P<component>\S+)\s+\S+:\d+")
 

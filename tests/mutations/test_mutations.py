@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,7 @@ def test_reads_other_compilers_text(path: Path) -> None:
     text = path.read_text()
     found = [s.opcode for s in Program.read(text).statements]
     parsed = [i for function in parse_module(text).functions.values() for i in function.instructions]
-    assert len(found) == len(parsed)
-    assert [opcode.partition(".")[0] for opcode in found] == [i.name.partition(".")[0] for i in parsed]
+    assert Counter(opcode.partition(".")[0] for opcode in found) == Counter(i.name.partition(".")[0] for i in parsed)
     made = mutations(text)
     for mutation in made[:: len(made) // 4 + 1]:
         assert len(Program.read(mutation.apply(text)).statements) >= len(found) - 2
