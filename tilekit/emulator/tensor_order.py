@@ -181,18 +181,32 @@ def _report(launch: Any, race: Race) -> None:
     if known.get(completion, 0) < earlier.epoch:
         launch.findings.race(race)
         return
-    if not launch.program.fences_tensor_memory:
-        return
+    if launch.program.fences_tensor_memory:
+        launch.findings.add(_missing_fence(launch.program.name, race, known))
+
+
+def _missing_fence(kernel: str, race: Race, known: Clock) -> Finding:
+    """The finding for accesses that are ordered by all but a tcgen05 fence."""
+    earlier, later = race.earlier, race.later
+    if known.get(earlier.party.identity, 0) < earlier.epoch:
+        fence, party = "before", earlier.party
+        place = f"between its {party.unit} (with tcgen05.wait) and the barrier on which it arrives then"
+    else:
+        fence, party = "after", later.party
+        place = f"between the barrier that it waited for and its {party.unit or 'access'}"
     memory: Any = race.memory
-    launch.findings.add(
-        Finding(
-            "fence",
-            f"{memory.describe(race.lo, race.hi)}: accesses are ordered, but not by the rules of tcgen05",
-            (f"{earlier.party} at {describe(earlier.instruction)}", f"{later.party} at {describe(later.instruction)}"),
-            "put tcgen05.fence::before_thread_sync between the first (with its tcgen05.wait) and the barrier, and "
-            "tcgen05.fence::after_thread_sync between the barrier and the second",
-            Where(launch.program.name, later.party.actor, later.instruction),
-        )
+    # Said once for all warps of a role.
+    who = f"role {party.actor.role}" if party.actor.role else str(party.actor)
+    return Finding(
+        "fence",
+        f"no tcgen05.fence::{fence}_thread_sync by {who} {place}",
+        (
+            memory.describe(race.lo, race.hi),
+            f"{earlier.party} at {describe(earlier.instruction)}",
+            f"{later.party} at {describe(later.instruction)}",
+        ),
+        f"put tcgen05.fence::{fence}_thread_sync there",
+        Where(kernel, later.party.actor, later.instruction),
     )
 
 
