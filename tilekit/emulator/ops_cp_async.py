@@ -18,7 +18,7 @@ from .mbarriers import changed, each, shared_address
 from .memory import Allocation
 from .ops_barrier import space_of, where_is
 from .ops_memory import array_address
-from .syntax import Immediate
+from .syntax import Immediate, RegisterOperand
 
 if TYPE_CHECKING:
     from .warp import Warp
@@ -187,7 +187,11 @@ def cp_async(g: BlockCompiler, i: Decoded) -> None:
     rest = list(i.operands[3:])
     if i.has("hint"):
         rest.pop()
-    sizes = g.array(rest[0], "u32") if rest else "None"
+    sizes = "None"
+    if rest and isinstance(rest[0], RegisterOperand) and rest[0].register.type == "pred":
+        sizes = f"where({g.array(rest[0], 'pred')}, uint32(0), uint32({size.value}))"  # Ignored: all zeros.
+    elif rest:
+        sizes = g.array(rest[0], "u32")
     g.place()
     g.effect(
         f"{g.helper(copy_async)}(w, 'shared', {array_address(g, destination)}, {array_address(g, source)}, "

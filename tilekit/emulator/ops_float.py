@@ -6,7 +6,7 @@ from . import floating
 from .block_compiler import BlockCompiler
 from .forms import Decoded, all_sources, form, never
 from .ops_integer import mask_of, set_results
-from .syntax import Operand
+from .syntax import Operand, PairOperand, Sink
 
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 _COMPARISONS = "compare=eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan"
@@ -198,6 +198,23 @@ def set_predicate(g: BlockCompiler, i: Decoded) -> None:
     set_results(g, i, i.operands[0], comparison(i["compare"], a, b), scalar=False)
 
 
+@form("setp", f"{_COMPARISONS} bool=and|or|xor? ftz? type=f16x2|bf16x2", "d|p a b c?", uniform=never)
+def set_two_predicates(g: BlockCompiler, i: Decoded) -> None:
+    """``setp`` on two numbers a register: the first predicate is the low half's, the second the high half's."""
+    kind = i["type"]
+    a, b = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:3])
+    name = g.temporary()
+    g.emit(f"{name} = {comparison(i['compare'], a, b)}")
+    both = i.operands[0]
+    results = (both.first, both.second) if isinstance(both, PairOperand) else (both,)
+    sign = {"and": "&", "or": "|", "xor": "^"}[i.get("bool", "and")]
+    third = g.array(i.operands[3], "pred") if len(i.operands) > 3 else ""
+    for half, d in enumerate(results):
+        text = f"{name}[{half}::2]"
+        if not isinstance(d, Sink):
+            g.write(d, "pred", f"{text} {sign} {third}" if third else text)
+
+
 def comparison(compare: str, a: str, b: str) -> str:
     """Expression of an ordered or unordered comparison."""
     if compare in ("num", "nan"):
@@ -383,6 +400,7 @@ def convert_float(g: BlockCompiler, i: Decoded) -> None:
 @form("cvt", "rnd=rni|rzi|rmi|rpi ftz? sat? dtype=f32 type=f32", "d a", uniform=never)
 @form("cvt", "rnd=rni|rzi|rmi|rpi sat? dtype=f64 type=f64", "d a", uniform=never)
 @form("cvt", "rnd=rni|rzi|rmi|rpi sat? dtype=f16 type=f16", "d a", uniform=never)
+@form("cvt", "rnd=rni|rzi|rmi|rpi dtype=bf16 type=bf16", "d a", uniform=never)
 def round_to_integral(g: BlockCompiler, i: Decoded) -> None:
     """``cvt.rni`` and the like: to a whole number of the same type."""
     kind = i["type"]

@@ -107,7 +107,9 @@ def multiply_add(g: BlockCompiler, i: Decoded) -> None:
         g.write(d, kind, f"multiply_high({g.array(a, kind)}, {g.array(b, kind)}) + {g.any(c, kind)}")
 
 
-@form("mul24 mad24", "half=lo|hi type=u32|s32", "d a b c?")
+@form("mul24", "half=lo|hi type=u32|s32", "d a b")
+@form("mad24", "half=lo|hi type=u32|s32", "d a b c")
+@form("mad24", "half=hi sat type=s32", "d a b c")
 def multiply_24(g: BlockCompiler, i: Decoded) -> None:
     """``mul24``, ``mad24``: products of 24-bit operands."""
     kind = i["type"]
@@ -117,7 +119,10 @@ def multiply_24(g: BlockCompiler, i: Decoded) -> None:
     product = f"{narrow.format(g.array(i.operands[1], kind))} * {narrow.format(g.array(i.operands[2], kind))}"
     shift = " >> 16" if i["half"] == "hi" else ""
     text = f"(({product}){shift}).astype({'int32' if tag == 's' else 'uint32'})"
-    if i.form.opcode == "mad24":
+    if i.has("sat"):
+        total = f"{text}.astype(int64) + {g.array(i.operands[3], kind)}"
+        text = f"minimum(maximum({total}, -2147483648), 2147483647).astype(int32)"
+    elif i.form.opcode == "mad24":
         text += f" + {g.array(i.operands[3], kind)}"
     g.write(i.operands[0], kind, text)
 
@@ -257,6 +262,7 @@ def set_results(g: BlockCompiler, i: Decoded, d: Operand, test: str, *, scalar: 
 
 
 @form("set", "compare=eq|ne|lt|le|gt|ge|lo|ls|hi|hs bool=and|or|xor? dtype=u32|s32|f32 type=$I", "d a b c?")
+@form("set", "compare=eq|ne bool=and|or|xor? dtype=u32|s32|f32 type=$B", "d a b c?")
 def set_value(g: BlockCompiler, i: Decoded) -> None:
     """``set``: all ones or zero."""
     compare, kind = i["compare"], i["type"]
@@ -283,12 +289,14 @@ def select(g: BlockCompiler, i: Decoded) -> None:
         g.write(d, kind, f"where({g.array(p, 'pred')}, {g.array(a, kind)}, {g.array(b, kind)})")
 
 
-@form("slct", "dtype=b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64 type=s32|f32", "d a b c")
+@form("slct", "ftz? dtype=b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64 type=s32|f32", "d a b c")
 def select_by_sign(g: BlockCompiler, i: Decoded) -> None:
-    """``slct``: by the sign of a number."""
+    """``slct``: by the sign of a number; a negative subnormal is a zero under ``.ftz``, which is not negative."""
     kind = i["dtype"].replace("s", "u")
     d, a, b, c = i.operands
-    g.write(d, kind, f"where({g.array(c, i['type'])} >= 0, {g.array(a, kind)}, {g.array(b, kind)})")
+    limit = "-1.17549435e-38" if i.has("ftz") else "0"
+    test = f"({g.array(c, i['type'])} {'>' if i.has('ftz') else '>='} {limit})"
+    g.write(d, kind, f"where({test}, {g.array(a, kind)}, {g.array(b, kind)})")
 
 
 @form("popc clz", "type=b32|b64", "d a")

@@ -106,6 +106,25 @@ def stmatrix(g: BlockCompiler, i: Decoded) -> None:
     g.effect(f"{g.helper(store_matrix)}(w, {array_address(g, a)}, ({registers}), {i.has('trans')})")
 
 
+@form("movmatrix", "sync aligned shape=m8n8 trans type=b16", "d a", uniform=never)
+def movmatrix(g: BlockCompiler, i: Decoded) -> None:
+    """``movmatrix``: transpose a matrix that lies in registers."""
+    d, a = i.operands
+    name = g.temporary()
+    source = g.array(a, "u32")
+    g.place()
+    g.emit(f"{name} = {g.helper(transpose_matrix)}(w, {source})")
+    g.write(d, "u32", name)
+
+
+def transpose_matrix(warp: Warp, registers: Array) -> Array:
+    """``movmatrix`` on the warp's registers."""
+    if warp.fragment.mask is not None:
+        raise ProtocolError("movmatrix needs all lanes of the warp together")
+    result: Array = matrices_to_registers(matrices_from_registers(registers[None]), True)[0]
+    return result
+
+
 _TYPES = "f16|bf16|tf32|f64|e4m3|e5m2|s8|u8"
 
 
