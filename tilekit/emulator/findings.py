@@ -272,7 +272,8 @@ def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> 
     since = party.issued if isinstance(party, Operation) else race.earlier.epoch
     roles = first.actor.role, second.actor.role
     declared = symbols.barriers_between(*roles)
-    released = _preferred(_releases_since(party, since), tuple(s.name for s in declared))
+    heard = [release for release in _releases_since(party, since) if _may_wait(roles[1], release[1], symbols)]
+    released = _preferred(heard, tuple(s.name for s in declared))
     verb = "write" if race.earlier.write else "read"
     if released:
         return (
@@ -303,6 +304,12 @@ def _releases_since(party: Agent | Operation, epoch: int) -> list[tuple[int, Syn
     if isinstance(party, Operation):
         return [(then, sync) for number, then, sync in party.agent.releases if number >= party.preceding]
     return [(then, sync) for _, then, sync in party.releases if then >= epoch]
+
+
+def _may_wait(role: str, sync: Sync, symbols: SymbolMap) -> bool:
+    """Whether nothing declares that a role does not wait for an object."""
+    symbol = symbols.barrier(sync.name.partition(" phase ")[0])
+    return symbol is None or not symbol.wait or role in symbol.wait
 
 
 def _preferred(releases: list[tuple[int, Sync]], prefer: tuple[str, ...]) -> str:
