@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from tilekit import MatmulConfig, MatmulSpec
 from tilekit.emulator.parser import parse_module
 
 from .judge import NOT_CAUGHT, judge
 from .known import CLUSTER, ORDER, SINGLE, UNNOTICED, explanation
-from .launches import argument_mutations, cases
+from .launches import Case, argument_mutations, cases
 from .mutation import Mutation, mutations
 from .statements import Program
 
@@ -78,6 +79,14 @@ def test_documented(entry: Any) -> None:
 def test_unbroken_kernels_are_clean(name: str) -> None:
     """Without a mutation nothing is reported, under every schedule and seed that the mutations run with."""
     case = cases()[name]
+    assert judge(case, Mutation("", "", "", "")).caught == NOT_CAUGHT
+
+
+@pytest.mark.parametrize(("columns", "buffers"), [(64, 2), (192, 2), (128, 3)])
+def test_slabs_that_do_not_fill_the_ring(columns: int, buffers: int) -> None:
+    """Tiles whose slabs are no multiple of the buffers reuse them across tiles without a race."""
+    config = MatmulConfig(tile=(64, columns), cluster=(1, 1), consumers=1, stages=2, output_buffers=buffers)
+    case = Case("slabs", config, MatmulSpec(), 256, columns, 128)
     assert judge(case, Mutation("", "", "", "")).caught == NOT_CAUGHT
 
 
