@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tilekit.assembly.fragment import ptx_fragments
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.config import MatmulConfig
@@ -62,3 +63,17 @@ def test_golden_files_hold_no_origins(name: str) -> None:
     assert "//@role mma warps=" in text
     assert "//@shared inputs.full" in text
     assert ".py:" not in text
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_registers_are_declared_once_and_used(name: str) -> None:
+    """No two registers of a kernel share a name, in whatever scope, and none is declared for nothing."""
+    text = (GOLDEN / f"{name}.ptx").read_text(encoding="utf-8")
+    fragments = {local for group in ptx_fragments().values() for f in group.values() for local in f.locals}
+    lists = re.findall(r"\.reg \.\w+ ([^;]+);", text)
+    declared = [register.strip() for names in lists for register in names.split(",")]
+    own = [register for register in declared if register not in fragments]
+    assert len(set(own)) == len(own)
+    for register in own:
+        uses = re.sub(r"<\d+>", r"\\d+", register)
+        assert len(re.findall(rf"\b{uses}\b", text)) > ("<" not in register), register

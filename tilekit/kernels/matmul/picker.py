@@ -141,9 +141,10 @@ def estimate(
 def ranked(
     spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
 ) -> list[Estimate]:
-    """All candidates, best first."""
+    """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first."""
     sms = sms or target.multiprocessors
-    found = [estimate(c, spec, target, m=m, n=n, k=k, batches=batches, sms=sms) for c in candidates(spec, target)]
+    fitting = (config for config in candidates(spec, target) if config.cluster_size <= sms)
+    found = [estimate(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms) for config in fitting]
     return sorted(found, key=lambda e: e.total)
 
 
