@@ -211,11 +211,19 @@ def _suspend(warp: Warp, fragment: Fragment, barrier: Mbarrier, parity: int, key
 
 def mbarrier_test_lanes(
     warp: Warp, space: str, addresses: Array, states: Array, parity: bool, acquire: bool, mask: Mask | None
-) -> Array:
-    """A wait whose address or state differs between lanes: answered at once, lane by lane."""
+) -> Array | None:
+    """A wait whose address or state may differ between lanes: if they do, it is answered at once, lane by lane."""
     result = np.zeros(32, np.bool_)
     hb = warp.cta.launch.order
-    for lane in range(32) if mask is None else np.flatnonzero(mask):
+    active = (warp.live if mask is None else mask).nonzero()[0]
+    if (
+        active.size
+        and (addresses[active] == addresses[active[0]]).all()
+        and (states[active] == states[active[0]]).all()
+    ):
+        done = mbarrier_test(warp, space, int(addresses[active[0]]), int(states[active[0]]), parity, acquire)
+        return None if done is None else np.full(32, done)
+    for lane in active.tolist():
         barrier = _find(warp, space, int(addresses[lane]))
         state = int(states[lane])
         done = barrier.test(state) if parity else barrier.test_token(state)

@@ -248,7 +248,9 @@ def mbarrier_wait(g: BlockCompiler, i: Decoded) -> None:
     else:
         call = g.helper(mbarriers.mbarrier_test_lanes)
         arguments = f"{array_address(g, address)}, {g.array(state, kind)}, {i.has('parity')}, {acquire}, {g.mask()}"
-        g.write(d, "pred", f"{call}(w, {space_of(i)!r}, {arguments})")
+        g.emit(f"{name} = {call}(w, {space_of(i)!r}, {arguments})")
+        g.emit(f"if {name} is None: return WAIT")
+        g.write(d, "pred", name)
 
 
 @form("mbarrier", "op=pending_count type=b64", "d a")
