@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -27,7 +28,10 @@ def _reader(kind: type) -> Callable[[Any], Hashable]:
     if kind is type(None):
         return lambda _: None
     if root == "torch":
-        return lambda t: (t.data_ptr(), t.shape, t.stride(), t.dtype, t.requires_grad, kind)
+        grad = sys.modules["torch"].is_grad_enabled
+        # Whether the tensor would be refused (a gradient, a lazy negation) is part of it: a launch found here is not
+        # checked again.
+        return lambda t: (t.data_ptr(), t.shape, t.stride(), t.dtype, t.requires_grad and grad(), t.is_neg(), kind)
     if root == "cupy":
         return lambda t: (t.data.ptr, t.shape, t.strides, t.dtype, kind)
     if kind in (int, float):

@@ -46,6 +46,7 @@ class DevicePlan(MatmulPlan):
         scale: float,
     ) -> None:
         super().__init__(out, operands["out"])
+        self._operands = operands  # keeps the arrays' memory as long as the plan, which knows addresses only
         ordinal = int(operands["out"].device[1])
         addresses = Addresses(**{name: view.address for name, view in operands.items()})
         launch = kernel.arguments(problem, matrix, addresses, scale, kernel.resident_clusters(ordinal))
