@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from . import bulk, bulk_linear, formats
+from . import bulk, bulk_linear
 from .block_compiler import BlockCompiler
 from .forms import Decoded, form, refuse
 from .gather import gather_load, scatter_store
 from .lanes import Array
 from .ops_barrier import where_is
+from .reductions import ReduceOp, reduction
 from .syntax import AddressOperand, Immediate, Operand, RegisterOperand, VectorOperand
 
 _DIM = "dim=1d|2d|3d|4d|5d"
@@ -182,51 +183,29 @@ def bulk_store(g: BlockCompiler, i: Decoded) -> None:
     """``cp.async.bulk`` and ``cp.reduce.async.bulk`` to global memory."""
     destination, source, size = i.operands[:3]
     _check_count(g, i, 3)
-    reduction = "None"
+    combine = "None"
     if i.has("op"):
-        reduction = g.constant(Reduction(i["op"], i["type"]))
+        try:
+            combine = g.constant(Reduction(cast(ReduceOp, i["op"]), i["type"]))
+        except ValueError as error:
+            raise g.fail(str(error)) from None
     g.place()
     g.effect(
         f"{g.helper(bulk_linear.bulk_store)}(w, 'shared', {where_is(g, destination)}, {where_is(g, source)}, "
-        f"{value(g, size, 'u32')}, {reduction}, {g.mask()})"
+        f"{value(g, size, 'u32')}, {combine}, {g.mask()})"
     )
-
-
-_KINDS = {"b": "u", "s": "i"}
 
 
 class Reduction:
     """Element-wise combination of memory with what a bulk reduction brings."""
 
-    def __init__(self, operation: str, kind: str) -> None:
-        self.operation = operation
-        self.kind = kind
+    def __init__(self, operation: ReduceOp, kind: str) -> None:
+        self.storage, self.combine = reduction({"b32": "u32", "b64": "u64"}.get(kind, kind), operation)
 
     def __call__(self, region: Array, image: Array) -> Array:
         """Return the new bytes of the region."""
-        kind = self.kind
-        if kind in ("f16", "bf16"):
-            old, new = (formats.decode(x.view(np.uint16), kind) for x in (region.copy(), image))
-            return formats.encode(self._combine(old, new), kind).view(np.uint8)
-        dtype = np.dtype(f"{_KINDS.get(kind[0], kind[0])}{int(kind[1:]) // 8}")
-        result: Array = self._combine(region.copy().view(dtype), image.view(dtype)).view(np.uint8)
-        return result
-
-    def _combine(self, old: Array, new: Array) -> Array:
-        match self.operation:
-            case "inc":
-                return np.where(old >= new, 0, old + 1).astype(old.dtype)
-            case "dec":
-                return np.where((old == 0) | (old > new), new, old - 1).astype(old.dtype)
-        functions: dict[str, Any] = {
-            "add": np.add,
-            "min": np.minimum,
-            "max": np.maximum,
-            "and": np.bitwise_and,
-            "or": np.bitwise_or,
-            "xor": np.bitwise_xor,
-        }
-        result: Array = functions[self.operation](old, new)
+        held, added = (np.ascontiguousarray(part).view(self.storage) for part in (region, image))
+        result: Array = self.combine(held, added).view(np.uint8)
         return result
 
 
