@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .debugger import Debugger
     from .device import Buffer, Device, EncodedTensorMap
     from .errors import (
         BarrierFault,
@@ -28,21 +29,27 @@ if TYPE_CHECKING:
         StepBudgetExceeded,
         UnsupportedInstruction,
     )
+    from .explore import Exploration, Failure
     from .findings import Finding
     from .forms import coverage
     from .kernel import Kernel
     from .module import Module
     from .ops_control import TrapError
     from .report import LaunchReport
+    from .statistics import Statistics
+    from .stops import Stop
     from .tensor_map import TensorMap
 
 __all__ = [
     "BarrierFault",
     "Buffer",
     "Deadlock",
+    "Debugger",
     "Device",
     "EmulatorError",
     "EncodedTensorMap",
+    "Exploration",
+    "Failure",
     "Finding",
     "Kernel",
     "LaunchError",
@@ -53,7 +60,9 @@ __all__ = [
     "ProtocolError",
     "PtxSyntaxError",
     "RaceError",
+    "Statistics",
     "StepBudgetExceeded",
+    "Stop",
     "TensorMap",
     "TrapError",
     "UnsupportedInstruction",
@@ -61,13 +70,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "debugger": ("Debugger",),
     "device": ("Buffer", "Device", "EncodedTensorMap"),
+    "explore": ("Exploration", "Failure"),
     "findings": ("Finding",),
     "forms": ("coverage",),
     "kernel": ("Kernel",),
     "module": ("Module",),
     "ops_control": ("TrapError",),
     "report": ("LaunchReport",),
+    "statistics": ("Statistics",),
+    "stops": ("Stop",),
     "tensor_map": ("TensorMap",),
 }
 """Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map only."""

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 import numpy as np
 
-from .errors import LaunchError
+from .errors import LaunchError, nearest
 from .launch import Dim3, Launch, Progress
 from .report import LaunchReport
+from .scheduler import Policy
 from .syntax import TYPE_BYTES, Function, Variable
 
 if TYPE_CHECKING:
+    from .debugger import Debugger
     from .device import Buffer
+    from .explore import Exploration
+    from .instrument import Observer
     from .module import Module
+    from .stops import Stop
+
+Uploads = list[tuple[np.ndarray[Any, Any], "Buffer"]]
 
 DEFAULT_STEP_BUDGET = 200_000_000
+
+
+class LaunchOptions(TypedDict, total=False):
+    """What `Kernel.explore` and `Kernel.debug` hand on to a launch; see `Kernel.launch`."""
+
+    cluster: int | Sequence[int] | None
+    shared_bytes: int
+    params: bytes | None
+    step_budget: int
 
 
 class Kernel:
@@ -65,6 +83,10 @@ class Kernel:
         params: bytes | None = None,
         step_budget: int = DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        statistics: bool = False,
+        timeline: str | Path | None = None,
     ) -> LaunchReport:
         """Run the kernel to its end.
 
@@ -85,6 +107,12 @@ class Kernel:
             Basic blocks after which the launch is stopped with a report of where every warp is.
         progress
             Called with (CTAs finished, CTAs in the grid, seconds) whenever a cluster ends.
+        seed, schedule
+            Order of this launch; None for the device's.
+        statistics
+            Count instructions, copies, bank conflicts and waits: the report's ``statistics``. Takes twice as long.
+        timeline
+            File to write what every warp did when, for https://ui.perfetto.dev; also when the launch ends in a fault.
 
         Returns
         -------
@@ -97,7 +125,69 @@ class Kernel:
         EmulatorError
             The first fault of the run.
         """
+        observers: list[Observer] = []
+        counting = recorder = None
+        if statistics:
+            from .statistics import Counting
+
+            counting = Counting()
+            observers.append(counting)
+        if timeline is not None:
+            from .timeline import Recorder
+
+            recorder = Recorder()
+            observers.append(recorder)
+        launch, uploads = self.prepare(
+            grid,
+            block,
+            args,
+            cluster=cluster,
+            shared_bytes=shared_bytes,
+            params=params,
+            step_budget=step_budget,
+            progress=progress,
+            seed=seed,
+            schedule=schedule,
+            observers=observers,
+        )
+        try:
+            report = launch.run()
+        finally:
+            if recorder is not None and timeline is not None:
+                recorder.write(timeline)
+            download(uploads)
+        return report if counting is None else replace(report, statistics=counting.result())
+
+    def prepare(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        cluster: int | Sequence[int] | None = None,
+        shared_bytes: int = 0,
+        params: bytes | None = None,
+        step_budget: int = DEFAULT_STEP_BUDGET,
+        progress: Progress | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> tuple[Launch, Uploads]:
+        """Check a launch and make it, ready to run; see `launch`.
+
+        Returns
+        -------
+        launch
+            Not started.
+        uploads
+            Each NumPy array among the arguments with its buffer, for `download`.
+        """
         device = self.module.device
+        if schedule is not None and schedule not in get_args(Policy):
+            legal = get_args(Policy)
+            raise LaunchError.argument(
+                "schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0]
+            )
         shape, threads = _dim3("grid", grid), _dim3("block", block)
         clusters = self._cluster(cluster)
         self._check_shape(shape, threads, clusters)
@@ -108,6 +198,10 @@ class Kernel:
             block_bytes, uploads = self._pack(args)
         else:
             block_bytes, uploads = self._check_block(params, args), []
+        if observers:
+            from .instrument import InstrumentedProgram
+
+            program = InstrumentedProgram(program, observers)
         launch = Launch(
             program,
             self.module.chip,
@@ -118,19 +212,85 @@ class Kernel:
             cluster=clusters,
             shared_bytes=shared_bytes,
             parameters=block_bytes,
-            schedule=device.schedule,
-            seed=device.seed,
+            schedule=device.schedule if schedule is None else schedule,
+            seed=device.seed if seed is None else seed,
             check=device.check,
             exact=device.exact,
             step_budget=step_budget,
             progress=progress,
+            observers=observers,
         )
-        try:
-            return launch.run()
-        finally:
-            for array, buffer in uploads:
-                array[...] = buffer.read()
-                buffer.free()
+        for observer in observers:
+            observer.start(launch)
+        return launch, uploads
+
+    def explore(
+        self,
+        tries: int,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        schedules: Sequence[Policy] = get_args(Policy),
+        seed: int = 0,
+        accept: Callable[[LaunchReport], bool] | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[LaunchOptions],
+    ) -> Exploration:
+        """Launch in many orders, each on a fresh copy of the device's memory; stop at the first that goes wrong.
+
+        Memory, and the NumPy arrays among the arguments, are as before afterwards.
+
+        Parameters
+        ----------
+        tries
+            Number of launches: try ``i`` has seed ``seed + i`` and the schedules in turn.
+        grid, block, args, options
+            As for `launch`.
+        accept
+            Called after a launch that found nothing, while its results are in memory; False makes it a bad one.
+        progress
+            Called with (tries done, tries, seconds).
+
+        Returns
+        -------
+        Exploration
+            ``failure`` names seed and schedule, with which `launch` fails in the same way again.
+        """
+        from .explore import explore
+
+        return explore(self, tries, grid, block, args, schedules, seed, accept, progress, options)
+
+    def debug(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        stop: Stop | int | str | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        **options: Unpack[LaunchOptions],
+    ) -> Debugger:
+        """Start a launch that stops at ``stop`` (None: before its first instruction), to look around and go on.
+
+        A context manager: leaving it ends the launch. The order of events is that of `launch`.
+
+        Parameters
+        ----------
+        stop
+            A line of the text, a label, or a `Stop`.
+        grid, block, args, seed, schedule, options
+            As for `launch`.
+
+        Raises
+        ------
+        LaunchError
+            As for `launch`, and if there is nothing at ``stop``.
+        """
+        from .debugger import Debugger
+
+        return Debugger(self, stop, grid, block, args, seed, schedule, options)
 
     # -- shape -------------------------------------------------------------------------------------------------------
 
@@ -162,10 +322,8 @@ class Kernel:
             raise LaunchError.argument("cluster", cluster, f"at most {chip.clusters} CTAs on {chip.name}")
         for axis, (count, step) in enumerate(zip(grid, cluster, strict=True)):
             if count % step:
-                nearest = tuple(-(-g // c) * c for g, c in zip(grid, cluster, strict=True))
-                raise LaunchError.argument(
-                    "grid", grid, f"a multiple of the cluster {cluster} in {'xyz'[axis]}", nearest
-                )
+                whole = tuple(-(-g // c) * c for g, c in zip(grid, cluster, strict=True))
+                raise LaunchError.argument("grid", grid, f"a multiple of the cluster {cluster} in {'xyz'[axis]}", whole)
 
     def _check_shared(self, total: int, dynamic: int) -> None:
         limit = self.module.chip.shared_per_cta
@@ -184,7 +342,7 @@ class Kernel:
             raise LaunchError.argument("params", f"{len(params)} bytes", f"{self.parameter_bytes} bytes for {self!r}")
         return bytes(params)
 
-    def _pack(self, args: Sequence[Any]) -> tuple[bytes, list[tuple[np.ndarray[Any, Any], Buffer]]]:
+    def _pack(self, args: Sequence[Any]) -> tuple[bytes, Uploads]:
         parameters = self.parameters
         if len(args) != len(parameters):
             raise LaunchError(
@@ -192,7 +350,7 @@ class Kernel:
                 details={"given": len(args), "expected": len(parameters)},
             )
         block = bytearray(self.parameter_bytes)
-        uploads: list[tuple[np.ndarray[Any, Any], Buffer]] = []
+        uploads: Uploads = []
         for index, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
             if isinstance(value, np.ndarray):
                 buffer = self.module.device.buffer(value, name=parameter.name)
@@ -201,6 +359,13 @@ class Kernel:
             data = _encode(index, value, parameter)
             block[parameter.offset : parameter.offset + parameter.size] = data
         return bytes(block), uploads
+
+
+def download(uploads: Uploads) -> None:
+    """Bring uploaded arrays up to date and free their buffers."""
+    for array, buffer in uploads:
+        array[...] = buffer.read()
+        buffer.free()
 
 
 def _encode(index: int, value: Any, parameter: Variable) -> bytes:

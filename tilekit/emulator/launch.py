@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from .tensor_warp import check_exit
 
 if TYPE_CHECKING:
     from .cta import Cluster
+    from .instrument import Observer
     from .program import Program
     from .warp import Warp
 
@@ -63,6 +64,8 @@ class Launch:
         Whether rules of use are checked (every level but ``off``).
     exact
         Whether matrix products are rounded as Hopper rounds them.
+    observers
+        Who is told of asynchronous operations; an instrumented program tells them of the rest.
     """
 
     _number = 0
@@ -85,6 +88,7 @@ class Launch:
         exact: bool,
         step_budget: int,
         progress: Progress | None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         Launch._number += 1
         self.number = Launch._number
@@ -114,6 +118,7 @@ class Launch:
         self.registers_per_thread = _registers_per_thread(program, chip, block)
         self.max_resident_clusters = _resident_clusters(self)
         self.progress = progress
+        self.observers = tuple(observers)
         self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit]
         self.executed: Counter[str] = Counter()
         self.machine = Machine(self, program, schedule, seed, step_budget)

@@ -238,6 +238,7 @@ class _Parser(TokenReader):
             self.fail(f"label {token.text} is defined twice in one scope", token)
         else:
             scope.labels[token.text] = len(self.function.instructions)
+            self.function.labels.append((token.line, token.text))
 
     def label_reference(self, token: Token) -> LabelOperand:
         operand = LabelOperand(token.text)

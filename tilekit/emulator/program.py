@@ -203,6 +203,10 @@ class SharedLayout:
         """Offset of a variable in the CTA's shared memory."""
         return self._offsets[id(variable)]
 
+    def static_variable(self, name: str) -> Variable | None:
+        """The static variable of a name."""
+        return next((variable for variable in self._static if variable.name == name), None)
+
     def static_name(self, offset: int) -> str:
         """Static variable that a byte belongs to, with its offset inside; empty in dynamic memory."""
         for variable in self._static:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tilekit.emulator.findings import Finding
+
+if TYPE_CHECKING:
+    from tilekit.emulator.statistics import Statistics
 
 __all__ = ["LaunchReport"]
 
@@ -34,6 +38,8 @@ class LaunchReport:
         Wall time of the emulation.
     findings
         What is wrong although the launch ended, such as barriers left in the middle of a phase.
+    statistics
+        What was counted besides, when the launch was asked to.
     """
 
     kernel: str
@@ -51,6 +57,7 @@ class LaunchReport:
     flops: int = 0
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
+    statistics: Statistics | None = None
 
     @property
     def clean(self) -> bool:
@@ -78,6 +85,8 @@ class LaunchReport:
         lines.append("  nothing found" if self.clean else f"  {len(self.findings)} found:")
         for finding in self.findings:
             lines += [f"  {line}" for line in str(finding).splitlines()]
+        if self.statistics is not None:
+            lines += [f"  {line}" for line in str(self.statistics).splitlines()]
         return "\n".join(lines)
 
 

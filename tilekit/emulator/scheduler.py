@@ -97,6 +97,8 @@ class Machine:
     def submit(self, operation: Pending) -> None:
         """Queue an asynchronous operation."""
         self.pending.append(operation)
+        for observer in self.launch.observers:
+            observer.issued(operation)
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 

@@ -186,6 +186,8 @@ class Function:
     """Performance directives: ``maxntid``, ``reqntid``, ``maxnreg``, ``minnctapersm``, ``reqnctapercluster``, …"""
     annotations: list[tuple[int, str]] = field(default_factory=list)
     """(line, text) of the ``//@`` notes inside the body, and before it back to the end of the previous function."""
+    labels: list[tuple[int, str]] = field(default_factory=list)
+    """(line, name) of every label, in the order of the text."""
     has_body: bool = True
 
 
