@@ -142,8 +142,9 @@ def _reduction(op: str, t: str, values: str) -> Case:
             f"ld.global.b{8 * element} v, [at_b + {i}]; st.global.b{8 * element} [out + {i}], v;"
             for i in range(0, each, element)
         ),
+        "fence.proxy.async;",
         *_load(size),
-        "fence.proxy.async; bar.sync 0; @!first bra done;",
+        "@!first bra done;",
         f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{op}{noftz}.{t} [out], [at], {size};",
         "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; done:",
     ]

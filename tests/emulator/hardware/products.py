@@ -231,16 +231,15 @@ def _wgmma(
 
 
 def _ldmatrix(count: int, trans: str, variant: int) -> Case:
-    """Rows in any order and more than once; lanes whose address does not count give a wild one."""
+    """Rows in any order and more than once; the addresses of lanes beyond the matrices' rows do not count."""
     label = f"ldmatrix.x{count}{trans} of shuffled rows {variant}"
     data = generator(label).integers(0, 256, 512, dtype=np.uint8)
     order = generator(label + "order").integers(0, 32, 32, dtype=np.uint32)
     names = [f"r{i}" for i in range(count)]
-    wild = f"setp.ge.u32 p, tid, {8 * count}; @p mov.b32 row, 0x7ffffff3;" if variant == 1 and count < 4 else ""
     body = [
         *_stage(512, 32),
-        f".reg .b32 row, {', '.join(names)}; .reg .pred p;",
-        f"ld.global.b32 row, [at_b]; mad.lo.u32 row, row, 16, s; {wild}",
+        f".reg .b32 row, {', '.join(names)};",
+        "ld.global.b32 row, [at_b]; mad.lo.u32 row, row, 16, s;",
         f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{', '.join(names)}}}, [row];",
         *(f"st.global.b32 [out + {4 * i}], {name};" for i, name in enumerate(names)),
     ]
