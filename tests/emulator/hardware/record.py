@@ -5,13 +5,14 @@ python -m tests.emulator.hardware.record tests/emulator/hardware/h200.npz
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from tests.emulator.hardware.cases import Case, all_cases, module_text
-from tilekit.errors import DriverError
 from tilekit.runtime import driver
 from tilekit.runtime.assembler import AssemblerError
 from tilekit.runtime.launch import CudaModule
@@ -20,27 +21,56 @@ from tilekit.runtime.prepared import LaunchConfig
 
 
 def main(path: str) -> int:
-    """Record all families; report cases that ptxas refuses, and stop at one that faults with what there is so far.
+    """Record all families; report cases that ptxas or the device refuses.
 
-    Families are stored as they finish and each case is named before it runs, so that one that hangs is known.
+    Each family runs in a process of its own, since a case that traps takes the CUDA context with it; the family is then
+    run again without
+    that case.
     """
     records: dict[str, np.ndarray] = {}
     refused: list[str] = []
-    for family, cases in all_cases().items():
-        good = cases if _loads(module_text(cases)) else [case for case in cases if _assembles(case, refused)]
-        module = _load(module_text(good))
-        for case in good:
-            print(case.name, file=sys.stderr, flush=True)
-            try:
-                records[case.name] = _run(module, case)
-            except DriverError as error:
-                print(f"STOPPED at {case.name}: {error}")
-                return 1
-        np.savez_compressed(path, **records)
-        print(f"{family}: {len(good)} of {len(cases)}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for family, cases in all_cases().items():
+            part, skipped = Path(folder) / "part.npz", []
+            while True:
+                child = subprocess.run(
+                    [sys.executable, "-m", __spec__.name, str(part), family, *skipped],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                if child.returncode == 0:
+                    break
+                running = [line.removeprefix("RUN ") for line in child.stdout.splitlines() if line.startswith("RUN ")]
+                if not running:
+                    raise SystemExit(child.stderr)
+                skipped.append(running[-1])
+                refused.append(f"{running[-1]}: {child.stderr.strip().splitlines()[-1][:200]}")
+            refused += [
+                line.removeprefix("REFUSED ") for line in child.stdout.splitlines() if line.startswith("REFUSED ")
+            ]
+            records |= dict(np.load(part))
+            print(f"{family}: {sum(case.name in records for case in cases)} of {len(cases)}", flush=True)
+    np.savez_compressed(path, **records)
     print(f"{len(records)} cases, {Path(path).stat().st_size} bytes; refused {len(refused)}")
     for line in refused:
         print("REFUSED", line)
+    return 0
+
+
+def record_family(path: str, family: str, skipped: list[str]) -> int:
+    """Record one family in this process, naming each case before it runs."""
+    refused: list[str] = []
+    cases = [case for case in all_cases()[family] if case.name not in skipped]
+    good = cases if _loads(module_text(cases)) else [case for case in cases if _assembles(case, refused)]
+    for line in refused:
+        print("REFUSED", line)
+    module = _load(module_text(good))
+    records = {}
+    for case in good:
+        print("RUN", case.name, flush=True)
+        records[case.name] = _run(module, case)
+    np.savez(path, **records)
     return 0
 
 
