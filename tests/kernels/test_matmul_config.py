@@ -19,14 +19,14 @@ from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 
-CHANGE = re.compile(r"; nearest: (\w+)=(.+)$")
+CHANGE = re.compile(r"(\w+)=(\([^)]*\)|[^,]+)")
 
 
 def suggested(config: MatmulConfig, problem: str) -> MatmulConfig:
     """The config with the change that a problem's text names."""
-    match = CHANGE.search(problem)
-    assert match is not None, problem
-    return dataclasses.replace(config, **{match[1]: ast.literal_eval(match[2])})
+    _, found, changes = problem.partition("; nearest: ")
+    assert found, problem
+    return dataclasses.replace(config, **{name: ast.literal_eval(value) for name, value in CHANGE.findall(changes)})
 
 
 RULES = [

@@ -60,7 +60,7 @@ class Violation:
 
 
 def explained_problems(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> list[str]:
-    """One sentence for each broken rule, ending in ``nearest: <field>=<value>``: a change that breaks no other rule."""
+    """One sentence for each broken rule, ending in ``nearest: <field>=<value>``, the smallest change that mends it."""
     found = violations(config, chip, spec)
     return [f"{v.text}; nearest: {nearest_change(v, found, config, chip, spec)}" for v in found]
 
@@ -94,8 +94,8 @@ def nearest_change(
                 second = f"{field}={value!r}"
             if not third and all(v.rule in known or v.phase > violation.phase for v in left):
                 third = f"{field}={value!r}"
-    # No one field helps: the slices ask for a tile that nothing else allows. Without a cluster some tile always fits.
-    return second or third or "cluster=(1, 1)"
+    # Where no one field helps, the least of everything does.
+    return second or third or f"tile=({ATOM_ROWS * config.consumers}, 64), cluster=(1, 1), output_buffers=1"
 
 
 def _candidates(config: MatmulConfig, chip: Target, spec: MatmulSpec, field: str) -> list[Any]:
