@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tilekit.cli import bench, doctor, dump, listing, run
+from tilekit.cli import bench, doctor, dump, emulate, listing, run
 
 __all__ = ["app", "main"]
 
@@ -18,6 +18,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 - `tilekit dump matmul --what ptx`: the kernel's text, each line tagged with its role and Python line
 
 - `tilekit bench matmul`: against cuBLAS on this GPU
+
+- `tilekit emulate kernel.ptx --arg f32[64]=range`: any PTX file on the emulator, with every check
 
 - `tilekit doctor`: what is installed, what it can do, what is missing
 
@@ -33,6 +35,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("dump")(dump.dump)
+app.command("emulate")(emulate.emulate)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.list_kernels)

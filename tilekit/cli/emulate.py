@@ -1,0 +1,343 @@
+"""``tilekit emulate``: any PTX file on the emulator, with arguments from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+
+import typer
+
+from tilekit.cli import common
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilekit.cli.emulate_arguments import Argument
+    from tilekit.emulator import Debugger, EmulatorError, Exploration, Kernel, LaunchReport, Module
+    from tilekit.emulator.launch import Progress
+
+_PATIENCE = 1.0
+"""Seconds after which a progress bar appears."""
+
+
+def emulate(
+    file: Annotated[Path, typer.Argument(metavar="FILE.ptx", help="PTX text, whoever wrote it.")],
+    entry: Annotated[str | None, typer.Option(help="Kernel of the file. Default: the only one.")] = None,
+    grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs.")] = "1",
+    block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a CTA. Default: the file's .reqntid.")] = "",
+    cluster: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs of a cluster.")] = "",
+    shared: Annotated[int, typer.Option(help="Dynamic shared memory of a CTA, bytes.")] = 0,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An argument, in order: f32[64,64]=random:0, bf16[8]=range, u8[16]=zeros, @file.npy, i32:7, "
+            "map:0,box=64x64,swizzle=128B (a tensor map of argument 0), null."
+        ),
+    ] = None,
+    show: Annotated[list[int] | None, typer.Option("--print", help="Print this argument's buffer afterwards.")] = None,
+    save: Annotated[list[str] | None, typer.Option(metavar="N=FILE.npy", help="Save argument N's buffer.")] = None,
+    target: Annotated[str | None, typer.Option(help="Chip. Default: the file's .target.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the order of events.")] = 0,
+    schedule: Annotated[str, typer.Option(help="adversarial, random or fair.")] = "adversarial",
+    check: Annotated[str, typer.Option(help="full, protocol or off.")] = "full",
+    explore: Annotated[int, typer.Option(metavar="N", help="Try N orders, from --seed on, and stop at a bad one.")] = 0,
+    timeline: Annotated[Path | None, typer.Option(help="Write who did what when, for ui.perfetto.dev.")] = None,
+    statistics: Annotated[bool, typer.Option("--statistics", help="Count instructions, copies, conflicts.")] = False,
+    stop: Annotated[
+        str | None,
+        typer.Option(help="Stop at a line, a label, or such as wait=full[1],role=load, print the state, and end."),
+    ] = None,
+    as_json: common.Json = False,
+) -> None:
+    """Run a kernel of FILE.ptx on the emulator, with every check, and say what was found.
+
+    Exits with 1 if there is a race, a hang or another fault, with 2 if the launch is not possible as given.
+
+    Examples: `tilekit emulate add.ptx --block 128 --arg f32[128]=range --arg f32[128]=zeros --print 1`;
+    `tilekit emulate matmul.ptx --explore 50`; `tilekit emulate hang.ptx --stop wait=full[0]`.
+    """
+    from tilekit.emulator import EmulatorError
+
+    with common.presented(as_json):
+        _check_together(explore, stop, timeline, statistics, show, save)
+        try:
+            module = _load(file, target, seed, schedule, check)
+            kernel = _kernel(module, entry)
+            from tilekit.cli.emulate_arguments import arguments_of
+
+            args = arguments_of(module.device, arg or [])
+            outputs = _outputs(args, show or [], save or [])
+            shape: dict[str, Any] = {
+                "grid": _dims(grid, "--grid"),
+                "block": _dims(block, "--block") if block else _required_block(kernel),
+                "cluster": _dims(cluster, "--cluster") if cluster else None,
+                "shared_bytes": shared,
+            }
+            if stop is not None:
+                with kernel.debug(args=args, stop=stop, **shape) as session:
+                    _present_stop(session, as_json)
+                raise typer.Exit(common.OK)
+            with _progress_bar("orders" if explore else "CTAs", as_json) as progress:
+                if explore:
+                    found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
+                else:
+                    report = kernel.launch(
+                        args=args, statistics=statistics, timeline=timeline, progress=progress, **shape
+                    )
+        except EmulatorError as error:
+            _present_fault(error, as_json)
+    if explore:
+        _present_exploration(found, as_json)
+        raise typer.Exit(common.OK if found.clean else common.WRONG)
+    _present(report, args, outputs, as_json)
+    raise typer.Exit(common.OK if report.clean else common.WRONG)
+
+
+def _present_fault(error: EmulatorError, as_json: bool) -> NoReturn:
+    """Print all that the emulator says of a fault, and exit: with 2 if the launch was asked for wrongly."""
+    from tilekit.emulator import LaunchError
+
+    exit_code = common.USAGE if isinstance(error, LaunchError) else common.WRONG
+    kind = type(error).__name__
+    if as_json:
+        facts = {"error": error.message, "code": kind, "exit": exit_code, "line": error.line, "role": error.role,
+                 "warp": error.warp, "cta": error.cta, "report": str(error)}  # fmt: skip
+        typer.echo(json.dumps(facts))
+    else:
+        typer.secho(f"error [{kind}]", fg="red", bold=True, err=True)
+        typer.secho(str(error), fg="red", err=True)
+    raise typer.Exit(exit_code)
+
+
+# -- what was asked --------------------------------------------------------------------------------------------------
+
+
+def _check_together(
+    explore: int,
+    stop: str | None,
+    timeline: Path | None,
+    statistics: bool,
+    show: list[int] | None,
+    save: list[str] | None,
+) -> None:
+    """Refuse options that would have no effect beside --explore or --stop."""
+    from tilekit.cli.emulate_arguments import CODE, require_writable
+    from tilekit.errors import ArgumentError
+
+    main = "--explore" if explore else "--stop" if stop is not None else ""
+    given = {
+        "--stop": bool(explore) and stop is not None,
+        "--timeline": timeline is not None,
+        "--statistics": statistics,
+        "--print": bool(show),
+        "--save": bool(save),
+    }
+    idle = [option for option, present in given.items() if present]
+    if main and idle:
+        raise ArgumentError(f"{main} goes without {', '.join(idle)}: run once more without {main}", code=CODE)
+    if timeline is not None:
+        require_writable(timeline, "--timeline")
+
+
+def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) -> Module:
+    from tilekit.cli.emulate_arguments import read_file
+    from tilekit.emulator import Device
+    from tilekit.emulator.chips import CHIPS
+
+    text = read_file(file, "FILE.ptx").decode("utf-8", "replace")
+    if target is None:
+        written = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
+        # A text for an older chip runs on the oldest that the emulator has; a bad name is the parser's to report.
+        target = written[1] if written and written[1] in CHIPS else "sm_90a"
+    device = Device(target, seed=seed, schedule=cast("Any", schedule), check=cast("Any", check))
+    return device.load(text)
+
+
+def _kernel(module: Module, entry: str | None) -> Kernel:
+    from tilekit.cli.emulate_arguments import CODE
+    from tilekit.errors import ArgumentError
+
+    if entry is not None:
+        return module[entry]
+    if len(module.kernels) != 1:
+        legal = f"one of {', '.join(module.kernels)}" if module.kernels else "a file with an .entry"
+        raise ArgumentError.of("--entry", None, legal=legal, nearest=next(iter(module.kernels), None), code=CODE)
+    return module[module.kernels[0]]
+
+
+def _dims(text: str, option: str) -> tuple[int, ...]:
+    from tilekit.cli.emulate_arguments import CODE
+    from tilekit.errors import ArgumentError
+
+    if not re.fullmatch(r"\d+([,x]\d+){0,2}", text):
+        numbers = re.findall(r"\d+", text)[:3]
+        nearest = ",".join(numbers) or "1"
+        raise ArgumentError.of(option, text, legal="one to three whole numbers as X,Y,Z", nearest=nearest, code=CODE)
+    return tuple(int(part) for part in re.split("[,x]", text))
+
+
+def _required_block(kernel: Kernel) -> tuple[int, ...]:
+    from tilekit.cli.emulate_arguments import CODE
+    from tilekit.errors import ArgumentError
+
+    directives = kernel.function.directives
+    if "reqntid" in directives:
+        return directives["reqntid"]
+    nearest = ",".join(map(str, directives.get("maxntid", (128,))))
+    legal = f"threads of a CTA, as {kernel.name} does not say them with .reqntid"
+    raise ArgumentError.of("--block", "", legal=legal, nearest=nearest, code=CODE)
+
+
+def _outputs(args: Sequence[Argument], show: Sequence[int], save: Sequence[str]) -> list[tuple[int, Path | None]]:
+    """(argument, file to save it to or None to print it), checked before anything runs."""
+    from tilekit.cli.emulate_arguments import CODE, require_writable
+    from tilekit.emulator import Buffer
+    from tilekit.errors import ArgumentError
+
+    buffers = [index for index, argument in enumerate(args) if isinstance(argument, Buffer)]
+    legal = f"the number of a buffer among the arguments: {', '.join(map(str, buffers)) or 'there is none'}"
+    nearest = buffers[-1] if buffers else None
+    wanted: list[tuple[int, Path | None]] = []
+    for index in show:
+        if index not in buffers:
+            raise ArgumentError.of("--print", index, legal=legal, nearest=nearest, code=CODE)
+        wanted.append((index, None))
+    for text in save:
+        number, equals, path = text.partition("=")
+        if not number.isdecimal() or int(number) not in buffers or not equals or not path:
+            raise ArgumentError.of("--save", text, legal=f"N=FILE.npy, N {legal}", nearest=nearest, code=CODE)
+        require_writable(Path(path), "--save")
+        wanted.append((int(number), Path(path)))
+    return wanted
+
+
+# -- while it runs ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress_bar(unit: str, as_json: bool) -> Iterator[Progress | None]:
+    """A bar on the terminal with an estimate, once a run turns out to be long."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if as_json or not console.is_terminal:
+        yield None
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TextColumn("about"), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(unit, total=None)
+
+    def advance(done: int, total: int, seconds: float) -> None:
+        if seconds > _PATIENCE and not bar.live.is_started:
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield advance
+    finally:
+        bar.stop()
+
+
+# -- what came out ---------------------------------------------------------------------------------------------------
+
+
+def _present(
+    report: LaunchReport, args: Sequence[Argument], outputs: Sequence[tuple[int, Path | None]], as_json: bool
+) -> None:
+    import numpy as np
+
+    from tilekit.cli.emulate_arguments import readable
+
+    printed: dict[int, Any] = {}
+    for index, path in outputs:
+        values = readable(args[index].read())
+        if path is None:
+            printed[index] = values
+        else:
+            np.save(path, values)
+    if as_json:
+        facts = _facts(report)
+        facts["printed"] = {str(index): values.tolist() for index, values in printed.items()}
+        typer.echo(json.dumps(facts))
+        return
+    typer.echo(str(report))
+    for index, values in printed.items():
+        typer.echo(f"argument {index}:\n{values}")
+
+
+def _facts(report: LaunchReport) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    skipped = ("findings", "statistics")
+    facts: dict[str, Any] = {name: getattr(report, name) for name in report.__dataclass_fields__ if name not in skipped}
+    facts["instructions"] = dict(report.instructions)
+    facts["findings"] = [str(finding) for finding in report.findings]
+    facts["clean"] = report.clean
+    if report.statistics is not None:
+        facts["statistics"] = asdict(report.statistics)
+    return facts
+
+
+def _present_exploration(found: Exploration, as_json: bool) -> None:
+    if not as_json:
+        typer.echo(str(found))
+        return
+    failure = found.failure
+    facts = {
+        "kernel": found.kernel,
+        "tries": found.tries,
+        "schedules": found.schedules,
+        "clean": found.clean,
+        "different": found.different,
+        "seconds": found.seconds,
+        "failure": failure and {"seed": failure.seed, "schedule": failure.schedule, "message": str(failure)},
+    }
+    typer.echo(json.dumps(facts))
+
+
+def _present_stop(session: Debugger, as_json: bool) -> None:
+    if not session.stopped:
+        assert session.report is not None
+        text = f"the launch ended without coming there, after {session.steps:,} instructions\n{session.report}"
+        typer.echo(json.dumps({"stopped": False, **_facts(session.report)}) if as_json else text)
+        return
+    registers = session.registers()
+    if as_json:
+        where = session.where
+        facts = {
+            "stopped": True,
+            "steps": session.steps,
+            "where": {"cluster": where.cluster, "cta": where.cta, "warp": where.warp, "role": where.role},
+            "line": session.instruction.line,
+            "text": session.instruction.text,
+            "waits_for": where.waits_for,
+            "registers": {name: values.tolist() for name, values in registers.items()},
+            "warps": [str(warp) for warp in session.warps()],
+            "barriers": [str(barrier) for barrier in session.barriers()],
+            "in_flight": [str(operation) for operation in session.in_flight()],
+        }
+        typer.echo(json.dumps(facts))
+        return
+    typer.echo(f"{session}\n  registers")
+    width = max(map(len, registers), default=0)
+    for name, values in registers.items():
+        typer.echo(f"    {name:{width}}  {_lanes(values)}")
+
+
+def _lanes(values: np.ndarray[Any, Any]) -> str:
+    """A register's lanes in few words: one value, an arithmetic series, or all of them."""
+    import numpy as np
+
+    first = values.flat[0]
+    if (values == first).all():
+        return f"{first} in every lane"
+    if values.ndim == 1 and values.dtype.kind in "iu":
+        steps = np.diff(values)  # of unsigned integers too: it wraps as they do
+        if (steps == steps[0]).all():
+            return f"{first} + {steps[0]} * lane"
+    return " ".join(map(str, values.tolist()))
