@@ -11,7 +11,7 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-CLUSTERS_BETWEEN_COLLECTIONS = 64
+CLUSTERS_BETWEEN_COLLECTIONS = 256
 
 
 @contextlib.contextmanager
