@@ -101,17 +101,11 @@ class _Gate(Observer):
 
     def _before(self, warp: Warp, position: int) -> None:
         """Stand still here if that is asked for."""
-        if warp.fragment in self._suspended:  # it stood here before it began to wait
-            if self.only is warp:
-                self._left -= 1
-            return
-        warp.at = position
-        if self.only is None:
-            if self._admits(warp) and self.places.has(position):
+        if warp.fragment not in self._suspended:  # else it stood here before it began to wait
+            warp.at = position
+            if self._left == 0 if self.only is warp else self._admits(warp) and self.places.has(position):
                 self._pause(warp, position, "")
-        elif self.only is warp:
-            if self._left == 0:
-                self._pause(warp, position, "")
+        if self.only is warp:  # perhaps since a moment ago
             self._left -= 1
 
     def _waits(self, warp: Warp) -> None:
@@ -162,7 +156,11 @@ class Debugger(Inspection):
         self._abandoned = False
         self._go, self._halted = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, name=f"launch of {kernel.name}", daemon=True)
-        self._aim(Stop() if stop is None else stop)
+        try:
+            self._aim(Stop() if stop is None else stop)
+        except LaunchError:
+            download(self._uploads)
+            raise
         self._thread.start()
         self._continue()
 

@@ -211,6 +211,7 @@ class Recorder(Observer):
         """The whole file: what still runs, waits or is in flight ends now."""
         self._land()
         self._cut()
+        self.steps += 1  # so that a wait that began last can be seen
         for warp, name, start, slot in self._waits.values():
             self._end_wait(warp, f"{name} (never ended)", start, slot)
         self._waits = {}

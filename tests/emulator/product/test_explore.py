@@ -1,0 +1,87 @@
+"""Many orders of one launch: what goes wrong in one of them is found and comes again from its seed."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from product_kernels import RACE, TICKETS, doubling
+
+from tilekit.emulator import Device, EmulatorError, LaunchError, LaunchReport, RaceError
+
+
+def test_clean_kernel_is_clean_in_every_order():
+    """A correct kernel gives the same results in all orders, and the summary says how many there were."""
+    launch = doubling()
+    found = launch.kernel.explore(12, **launch.options)
+    assert found.clean
+    assert (found.tries, found.schedules, found.different) == (12, ("adversarial", "random", "fair"), ())
+    assert str(found).startswith("double_it: 12 launches (adversarial, random, fair)")
+    assert np.isnan(launch.result.read()).all()
+
+
+def test_race_comes_again_from_its_seed():
+    """Seed and schedule of a failure give the same fault, word for word, on another device."""
+    launch = doubling(RACE)
+    failure = launch.kernel.explore(20, **launch.options).failure
+    assert failure is not None
+    assert isinstance(failure.error, RaceError)
+    again = doubling(RACE)
+    with pytest.raises(RaceError) as caught:
+        again.kernel.launch(**again.options, seed=failure.seed, schedule=failure.schedule)
+    assert str(caught.value) == str(failure.error)
+
+
+def test_results_that_depend_on_the_order():
+    """Orders that give other results are noticed, refused by `accept`, and come again from their seed."""
+    device = Device("sm_90a")
+    kernel = device.load(TICKETS)["tickets"]
+    counter, out = device.buffer(np.zeros(1, np.uint32), "counter"), device.buffer(np.zeros(4, np.uint32), "out")
+    found = kernel.explore(30, 1, 128, [counter, out])
+    assert found.clean
+    assert found.different == ("out",)
+
+    def in_order(report: LaunchReport) -> bool:
+        return out.read().tolist() == [0, 1, 2, 3]
+
+    failure = kernel.explore(30, 1, 128, [counter, out], accept=in_order).failure
+    assert failure is not None
+    assert failure.report is not None
+    assert "not accepted" in str(failure)
+    kernel.launch(1, 128, [counter, out], seed=failure.seed, schedule=failure.schedule)
+    first = out.read().tolist()
+    counter.write(np.zeros(1, np.uint32))
+    kernel.launch(1, 128, [counter, out], seed=failure.seed, schedule=failure.schedule)
+    assert out.read().tolist() == first != [0, 1, 2, 3]
+
+
+def test_arrays_are_as_before():
+    """NumPy arrays among the arguments start every launch with their contents, and have them afterwards."""
+    device = Device("sm_90a")
+    counter, out = np.zeros(1, np.uint32), np.full(4, 9, np.uint32)
+    found = device.load(TICKETS)["tickets"].explore(6, 1, 128, [counter, out])
+    assert found.clean
+    assert found.different == ("array 1 of the arguments",)
+    assert counter.tolist() == [0]
+    assert out.tolist() == [9] * 4
+    assert device.memory.allocations() == []
+
+
+def test_progress_counts_orders():
+    """The hook hears of every try."""
+    launch = doubling()
+    heard: list[tuple[int, int]] = []
+    launch.kernel.explore(3, **launch.options, progress=lambda done, total, seconds: heard.append((done, total)))
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_bad_requests_are_refused():
+    """No tries, no such schedule, or arguments that do not fit: errors at once, not findings."""
+    launch = doubling()
+    with pytest.raises(LaunchError, match=re.escape("tries=0 is not allowed")):
+        launch.kernel.explore(0, **launch.options)
+    with pytest.raises(LaunchError, match=r"schedule='fare'.*legal: adversarial, random, fair"):
+        launch.kernel.explore(1, **launch.options, schedules=["fare"])  # type: ignore[list-item]
+    with pytest.raises(EmulatorError, match="2 arguments for the 3 parameters"):
+        launch.kernel.explore(1, 1, 64, launch.options["args"][:2])
