@@ -26,7 +26,8 @@ _QUIET64 = np.uint64(1 << 51)
 
 def clean(values: Array) -> Array:
     """Float32 results with their NaNs made the one that the hardware makes."""
-    square = values.dot(values)
+    flat = values.ravel()
+    square = flat.dot(flat)
     if square == square:
         return values
     return np.where(np.isnan(values), _NAN32, values)
@@ -90,7 +91,7 @@ def multiply_add_wide(a: Array, b: Array, c: Array) -> Array:
     total = product + c
     virtual = total - product
     result: Array = total + ((product - (total - virtual)) + (c - virtual) + error)
-    return pass_nan(np.where(np.isfinite(result), result, total), c, a, b)
+    return pass_nan(np.where(np.isfinite(result) & (result != 0), result, total), c, a, b)
 
 
 def saturate(values: Array) -> Array:
@@ -107,7 +108,8 @@ def clamp_negative(values: Array) -> Array:
 
 def extremum(name: str, a: Array, b: Array, nan: bool) -> Array:
     """``min`` and ``max``: the number beside a NaN unless ``nan``; a negative zero is less than a positive one."""
-    result = getattr(np, f"f{name}")(a, b)
+    result = getattr(np, f"{name}imum")(a, b)
+    result = np.where(np.isnan(a), b, np.where(np.isnan(b), a, result))
     if not result.all():
         first_less = np.signbit(a)
         lesser, greater = np.where(first_less, a, b), np.where(first_less, b, a)
@@ -223,6 +225,18 @@ def from_integer(values: Array, bits: int, direction: str) -> Array:
     return rounding.integers(values, bits, direction)
 
 
+def to_odd(values: Array) -> Array:
+    """Integers as float64, rounded so that rounding once more, in any direction, gives what one rounding would.
+
+    What does not fit in 53 bits makes the lowest of them odd.
+    """
+    if values.dtype.itemsize < 8:
+        return values.astype(np.float64)
+    fits = np.abs(values.astype(np.float64)) < 2.0**53
+    kept = (values >> 11) | ((values & 0x7FF) != 0).astype(values.dtype)
+    return np.where(fits, values.astype(np.float64), kept.astype(np.float64) * 2048.0)
+
+
 def clamp_integer(values: Array, kind: str) -> Array:
     """``cvt.sat`` between integers."""
     bits = int(kind[1:])
@@ -241,9 +255,16 @@ def to_single(values: Array, direction: Rounding) -> Array:
 def convert(values: Array, kind: str, direction: Rounding, saturating: bool, relu: bool) -> Array:
     """Float values to the patterns of a format."""
     patterns = formats.encode(values, kind, direction, saturate=saturating, relu=relu)
-    if kind == "f16" and values.dtype == np.float64:  # This one conversion makes another NaN.
-        patterns = np.where(np.isnan(values), np.uint16(0x7E00), patterns)
+    if kind in ("f16", "bf16") and values.dtype == np.float64:  # These conversions make another NaN.
+        patterns = np.where(np.isnan(values), np.uint16(0x7E00 if kind == "f16" else 0x7FC0), patterns)
     return patterns
+
+
+def to_tf32_finite(values: Array) -> Array:
+    """``cvt.rna.satfinite.tf32``: what is infinite, or no number, loses one from the last place that is kept."""
+    special = ~np.isfinite(values)
+    pattern = np.where(special, values.view(np.uint32) & 0xFFFFE000, formats.encode(values, "tf32", "rna"))
+    return np.where((pattern & 0x7F800000) == 0x7F800000, pattern - 0x2000, pattern).astype(np.uint32)
 
 
 def convert_pair(upper: Array, lower: Array, kind: str, direction: Rounding, saturating: bool, relu: bool) -> Array:

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tilekit.emulator.floating import clean
 from tilekit.emulator.formats import decode, encode
 from tilekit.emulator.tensor_core import multiply_add
 
@@ -160,7 +161,7 @@ def _multiply_exactly(op: Mma, a: npt.NDArray[Any], b: npt.NDArray[Any], c: Regi
 
     def step(left: npt.NDArray[Any], right: npt.NDArray[Any], onto: npt.NDArray[Any]) -> npt.NDArray[Any]:
         kind = op.a_type if op.a_type in ("bf16", "tf32") else "f16"
-        total = multiply_add(left, right, onto, kind, to_f16=op.c_type == "f16")
+        total = multiply_add(left, right, onto, kind, kind, to_f16=op.c_type == "f16")
         return decode(encode(total, "f16"), "f16") if op.c_type == "f16" else total
 
     if op.a_type in ("e4m3", "e5m2"):
@@ -168,7 +169,7 @@ def _multiply_exactly(op: Mma, a: npt.NDArray[Any], b: npt.NDArray[Any], c: Regi
         total = np.zeros_like(start)
         for pair in (slice(0, 2), slice(2, 4)):
             total = step(fours[:, :, pair].reshape(op.m, -1), rows[:, pair].reshape(-1, 8), total)
-        total = total + start
+        total = clean(total + start)
     else:
         total = step(a, b, start)
     if op.c_type == "f16":

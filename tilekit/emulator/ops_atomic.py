@@ -11,11 +11,12 @@ from . import formats
 from .access import misaligned, resolve, tell_strong
 from .block_compiler import BlockCompiler
 from .errors import MemoryFault
-from .floating import clean, flush, pass_nan
+from .floating import clean, extremum, flush, pass_nan
 from .forms import Decoded, form, never
 from .happens_before import Order
 from .lanes import Array
 from .ops_memory import address_space, array_address
+from .reductions import add_wide_in_l2
 from .syntax import TYPE_BYTES, Operand, VectorOperand
 
 if TYPE_CHECKING:
@@ -108,9 +109,7 @@ def _add_in_l2(old: Any, value: Any, kind: str) -> Any:
     """Addition in global memory: subnormal f32 become zeros, and an f64 NaN passes as it is."""
     if kind == "f64":
         memory, given = (np.array([x], np.uint64).view(np.float64) for x in (old, value))
-        if np.isnan(given[0]) or np.isnan(memory[0]):
-            return value if np.isnan(given[0]) else old
-        return (memory + given).view(np.uint64)[0]
+        return add_wide_in_l2(memory, given).view(np.uint64)[0]
     a, b = (flush(np.array([x], np.uint32).view(np.float32)) for x in (old, value))
     return flush(clean(a + b)).view(np.uint32)[0]
 
@@ -138,8 +137,7 @@ def combine(operation: str, kind: str, old: Any, value: Any) -> Any:
 def _combine_floats(operation: str, a: Array, b: Array) -> Array:
     if operation == "add":
         return clean(a + b) if a.dtype == np.float32 else pass_nan(a + b, b, a)
-    result: Array = np.fmin(a, b) if operation == "min" else np.fmax(a, b)
-    return result
+    return extremum(operation, a, b, False)
 
 
 def _combine_integers(operation: str, kind: str, old: int, value: int) -> int:

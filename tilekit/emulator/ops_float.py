@@ -259,7 +259,7 @@ def set_value(g: BlockCompiler, i: Decoded) -> None:
 def set_halves(g: BlockCompiler, i: Decoded) -> None:
     """``set`` on 16-bit floating point, one or two a register."""
     kind, to = i["type"], i["dtype"]
-    a, b = (value(g, x, kind) for x in i.operands[1:3])
+    a, b = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:3])
     test = comparison(i["compare"], a, b)
     if len(i.operands) > 3:
         sign = {"and": "&", "or": "|", "xor": "^"}[i["bool"]]
@@ -361,7 +361,7 @@ def convert_from_integer(g: BlockCompiler, i: Decoded) -> None:
     if to in ("f32", "f64"):
         result(g, i, to, f"{g.helper(floating.from_integer)}({source}, {to[1:]}, {direction!r})")
     else:
-        _write_half(g, i, to, f"{g.helper(floating.from_integer)}({source}, 64, 'rn')")
+        _write_half(g, i, to, f"{g.helper(floating.to_odd)}({source})")
 
 
 def _write_half(g: BlockCompiler, i: Decoded, to: str, text: str) -> None:
@@ -411,8 +411,12 @@ def round_to_integral(g: BlockCompiler, i: Decoded) -> None:
 @form("cvt", "rnd=rna|rn|rz satfinite? relu? dtype=tf32 type=f32", "d a", uniform=never)
 def convert_tf32(g: BlockCompiler, i: Decoded) -> None:
     """``cvt`` to tf32, kept in a 32-bit register."""
+    source = g.array(i.operands[1], "f32")
+    if i.has("satfinite") and i["rnd"] == "rna":
+        g.write(i.operands[0], "b32", f"{g.helper(floating.to_tf32_finite)}({source})")
+        return
     flags = f"{i['rnd']!r}, {i.has('satfinite')}, {i.has('relu')}"
-    g.write(i.operands[0], "b32", f"{g.helper(floating.convert)}({g.array(i.operands[1], 'f32')}, 'tf32', {flags})")
+    g.write(i.operands[0], "b32", f"{g.helper(floating.convert)}({source}, 'tf32', {flags})")
 
 
 @form("cvt", "rnd=rn|rz relu? satfinite? dtype=f16x2|bf16x2 type=f32", "d a b", uniform=never)

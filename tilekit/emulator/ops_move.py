@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .block_compiler import BlockCompiler, representation
@@ -10,6 +12,9 @@ from .lanes import Array
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW
 from .special_registers import SPECIAL_REGISTERS
 from .syntax import Immediate, Operand, RegisterOperand, Sink, SpecialRegister, VectorOperand
+
+if TYPE_CHECKING:
+    from .warp import Warp
 
 _PACKED = {"b16": 2, "b32": 4, "b64": 8, "b128": 16}
 
@@ -144,7 +149,8 @@ def is_space(g: BlockCompiler, i: Decoded) -> None:
     uniform = g.results_uniform()
     value = g.scalar(a, "u64") if uniform else g.array(a, "u64")
     if window is None:
-        test = f"({value} >= {PARAM_WINDOW + WINDOW})"
+        constant = g.helper(is_constant if uniform else are_constant)
+        test = f"({value} >= {PARAM_WINDOW + WINDOW}) & ({constant}(w, {value}) == {space[0] == 'const'})"
     elif space[-1] == "cluster":
         test = f"({value} // {WINDOW} == {SHARED_WINDOW // WINDOW})"
     elif space[0] == "shared":
@@ -152,6 +158,17 @@ def is_space(g: BlockCompiler, i: Decoded) -> None:
     else:
         test = f"({value} // {WINDOW} == {window // WINDOW})"
     g.write(d, "pred", test, scalar=uniform)
+
+
+def is_constant(warp: Warp, address: int) -> bool:
+    """Whether a generic address lies in a ``.const`` variable; only those cannot be written."""
+    allocation = warp.cta.launch.memory.find(address)
+    return allocation is not None and not allocation.writable and address < allocation.start + allocation.size
+
+
+def are_constant(warp: Warp, addresses: Array) -> Array:
+    """The same of each lane's."""
+    return np.array([is_constant(warp, address) for address in addresses.tolist()])
 
 
 @form("mapa", "space=shared::cluster? type=u32|u64", "d a b")

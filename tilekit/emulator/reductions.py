@@ -11,9 +11,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tilekit.emulator.floating import extremum
 from tilekit.emulator.formats import decode, encode
 
-__all__ = ["Combine", "ReduceOp", "reduction"]
+__all__ = ["Combine", "ReduceOp", "add_wide_in_l2", "reduction"]
 
 ReduceOp: TypeAlias = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
 Combine: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]]
@@ -60,9 +61,18 @@ def _add_f32(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[Any
     return encode(_add(held, added), "f32").view(np.float32)
 
 
+def add_wide_in_l2(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Add f64 in global memory: a NaN is stored as it is, the added one before memory's."""
+    return np.where(np.isnan(added), added, np.where(np.isnan(held), held, _add(held, added)))
+
+
 _BITWISE: dict[str, Combine] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _ORDERED: dict[str, Combine] = {"min": np.minimum, "max": np.maximum}
-_FLOAT_ORDERED: dict[str, Combine] = {"add": np.add, "min": np.fmin, "max": np.fmax}
+_FLOAT_ORDERED: dict[str, Combine] = {
+    "add": np.add,
+    "min": lambda held, added: extremum("min", held, added, False),
+    "max": lambda held, added: extremum("max", held, added, False),
+}
 _REDUCTIONS: dict[str, dict[str, Combine]] = {
     "u32": {"add": np.add, "inc": _increment, "dec": _decrement, **_ORDERED, **_BITWISE},
     "s32": {"add": np.add, **_ORDERED, **_BITWISE},
@@ -70,7 +80,7 @@ _REDUCTIONS: dict[str, dict[str, Combine]] = {
     "s64": _ORDERED,
     "f32": {"add": _add_f32},
     "f32_ftz": {"add": _add_f32},
-    "f64": {"add": _add},
+    "f64": {"add": add_wide_in_l2},
     "f16": {name: _in_format("f16", operation) for name, operation in _FLOAT_ORDERED.items()},
     "bf16": {name: _in_format("bf16", operation) for name, operation in _FLOAT_ORDERED.items()},
 }

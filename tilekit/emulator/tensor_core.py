@@ -1,10 +1,11 @@
 """The arithmetic of Hopper's tensor core, bit for bit.
 
 One wgmma or mma.sync adds all products of its k and the accumulator at once: every term is cut off (towards zero) at a
-fixed distance below the largest exponent among them, where a product's exponent is the sum of its factors'; the sum is
-exact and then cut off to the width of the result. 16-bit types and tf32 keep 25 bits below the largest exponent and
-make a full f32; fp8 keeps 13 and makes an f32 of 13 mantissa bits. This reproduces every one of 83,000 results recorded
-on an H200 (all wgmma types, f32 and f16 accumulators). It costs a few milliseconds an instruction.
+fixed distance below the largest exponent among them, where a product's exponent is the sum of its factors', and that of
+a subnormal factor the smallest normal one; the sum is exact and then cut off to the width of the result. 16-bit types
+and tf32 keep 25 bits below the largest exponent and make a full f32; fp8 keeps 13 and makes an f32 of 13 mantissa bits.
+This reproduces every result recorded on an H200 (all wgmma types, mma.sync, f32 and f16 accumulators, values of all
+sizes). It costs a few milliseconds an instruction.
 """
 
 from __future__ import annotations
@@ -17,13 +18,20 @@ import numpy.typing as npt
 __all__ = ["multiply_add"]
 
 _ZERO_EXPONENT = -1000  # Below that of every product, so that zeros never set the scale.
-_SMALLEST_NORMAL = -126
+_SMALLEST_NORMAL = {"e4m3": -6, "e5m2": -14, "f16": -14, "bf16": -126, "tf32": -126, "f32": -126}
+_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 _FP8 = ("e4m3", "e5m2")
 
 
 def multiply_add(
-    a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], c: npt.NDArray[np.float32], dtype: str, *, to_f16: bool
-) -> npt.NDArray[np.float32]:
+    a: npt.NDArray[np.float32],
+    b: npt.NDArray[np.float32],
+    c: npt.NDArray[np.float32],
+    a_type: str,
+    b_type: str,
+    *,
+    to_f16: bool,
+) -> npt.NDArray[Any]:
     """Return ``a @ b + c`` as one instruction computes it.
 
     Parameters
@@ -34,33 +42,37 @@ def multiply_add(
         Decoded B.
     c : float32[m, n]
         Accumulator before; zeros where scale-d is false.
-    dtype
-        Type of A.
+    a_type, b_type
+        f16, bf16, tf32, e4m3 or e5m2.
     to_f16
-        The accumulator is f16: fp8 sums then keep their full width, for one rounding to f16 by the caller.
+        The accumulator is f16: sums keep their full width, for one rounding to f16 by the caller.
 
     Returns
     -------
-    d : float32[m, n]
-        NaN and infinity as IEEE arithmetic has them.
+    d : float32[m, n], or float64[m, n] for f16
+        Every NaN is the one that arithmetic makes (7fffffff).
     """
-    kept = 13 if dtype in _FP8 else 25
+    kept = 13 if a_type in _FP8 else 25
     wide, columns, start = a.astype(np.float64), b.astype(np.float64), c.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         plain = wide @ columns + start
         terms = np.concatenate([wide.T[:, :, None] * columns[:, None, :], start[None]])
     if not np.isfinite(plain).all():
         terms = np.where(np.isfinite(plain), terms, 0.0)
-    exponents = np.concatenate([_exponent(wide).T[:, :, None] + _exponent(columns)[:, None, :], _exponent(start)[None]])
+    left, right = _exponent(wide, a_type), _exponent(columns, b_type)
+    exponents = np.concatenate([left.T[:, :, None] + right[:, None, :], _exponent(start)[None]])
     unit = np.ldexp(1.0, exponents.max(axis=0) - kept)
     total = np.trunc(terms / unit).sum(axis=0) * unit
-    mantissa = 13 if dtype in _FP8 and not to_f16 else 23
-    step = np.ldexp(1.0, np.maximum(_exponent(total), _SMALLEST_NORMAL) - mantissa)
+    if to_f16:
+        return np.where(np.isfinite(plain), total, plain)
+    mantissa = 13 if a_type in _FP8 else 23
+    step = np.ldexp(1.0, _exponent(total) - mantissa)
     result = np.trunc(total / step) * step
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(np.isfinite(plain), result, plain).astype(np.float32)
+        rounded = np.where(np.isfinite(plain), result, plain).astype(np.float32)
+    return np.where(np.isnan(rounded), _NAN, rounded)
 
 
-def _exponent(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    """Return floor(log2(abs(values)))."""
-    return np.where(values == 0, _ZERO_EXPONENT, np.frexp(values)[1] - 1)
+def _exponent(values: npt.NDArray[np.float64], dtype: str = "f32") -> npt.NDArray[Any]:
+    """Return floor(log2(abs(values))); a subnormal has the exponent of the smallest normal number."""
+    return np.where(values == 0, _ZERO_EXPONENT, np.maximum(np.frexp(values)[1] - 1, _SMALLEST_NORMAL[dtype]))

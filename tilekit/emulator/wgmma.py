@@ -280,7 +280,8 @@ def multiply_accumulate(
         if exact:
             start = np.zeros((lanes // 2, op.n), np.float32) if held is None else _from_registers(op, held)
             signed = -a_step if op.negate_a != op.negate_b else a_step
-            total = _to_registers(op, multiply_add(signed, b_step, start, op.a_type, to_f16=op.d_type == "f16"))
+            sums = multiply_add(signed, b_step, start, op.a_type, op.b_type, to_f16=op.d_type == "f16")
+            total = _to_registers(op, decode(encode(sums, "f16"), "f16") if op.d_type == "f16" else sums)
         else:
             total = _to_registers(op, _product(op, a_step, b_step))
             if held is not None:
