@@ -46,7 +46,7 @@ def _in_format(fmt: str, operation: Combine) -> Combine:
     """Return a reduction on 16-bit patterns, done in f32 (wide enough to round only once)."""
 
     def combine(held: npt.NDArray[Any], added: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             return encode(operation(decode(held, fmt), decode(added, fmt)), fmt)
 
     return combine
