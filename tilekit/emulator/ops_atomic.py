@@ -28,6 +28,7 @@ _INTEGERS = "op=add|min|max|inc|dec|and|or|xor|exch type=b32|u32|s32|b64|u64|s64
 _FLOATS = "op=add|min|max noftz? vec=v2|v4|v8? type=f16|bf16|f16x2|bf16x2|f32|f64"
 _SPACE = "space=global|shared|shared::cta|shared::cluster?"
 _HINT = "hint=L2::cache_hint?"
+_PAIRS = ("f16x2", "bf16x2")
 
 
 def atomic(
@@ -78,6 +79,9 @@ def atomic(
                 given = values[index][lane]
                 if kind in ("f32", "f64") and operation == "add" and memory.space == "global":
                     view[at] = _add_in_l2(before, given, kind)
+                elif operation == "add" and kind in _PAIRS and _is_peers(warp, memory):
+                    # ptxas compiles this to LD, IADD, ST: the words are added as integers.
+                    view[at] = _combine_integers("add", "u32", int(before), int(given))
                 else:
                     view[at] = combine(operation, kind, before, given)
         _tell(warp, space, memory, offset, address, size, order)
@@ -92,6 +96,11 @@ def _locate(warp: Warp, space: str, address: int, size: int) -> tuple[Allocation
     if not memory.writable:
         raise MemoryFault(f"atomic on {memory.name}, which is read-only")
     return memory, offset
+
+
+def _is_peers(warp: Warp, memory: Allocation) -> bool:
+    """Whether it is the shared memory of another CTA of the cluster."""
+    return memory.space == "shared" and memory is not warp.cta.shared
 
 
 def _tell(warp: Warp, space: str, memory: Allocation, offset: int, address: int, size: int, order: Order) -> None:
