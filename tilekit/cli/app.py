@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tilekit.cli import bench, doctor, dump, emulate, listing, run
+from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run
 
 __all__ = ["app", "main"]
 
@@ -21,6 +21,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit emulate kernel.ptx --arg f32[64]=range`: any PTX file on the emulator, with every check
 
+- `tilekit lint kernel.ptx`: what is wrong with it without running it
+
 - `tilekit doctor`: what is installed, what it can do, what is missing
 
 Exit codes: 0 all well, 1 a wrong result or a finding, 2 bad usage, 3 the machine lacks something.
@@ -36,6 +38,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("dump")(dump.dump)
 app.command("emulate")(emulate.emulate)
+app.command("lint")(lint.lint)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.list_kernels)
