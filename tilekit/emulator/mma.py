@@ -1,8 +1,8 @@
 """Warp-level matrices: ``mma.sync`` with its fragments, ``ldmatrix`` and ``stmatrix``.
 
-Operands are decoded exactly and multiplied by one matrix product in float32 (float64 for f64), so results agree with
-the hardware bit for bit wherever every partial sum is exact, and to rounding otherwise; the hardware's own arithmetic
-is there on request, see `tensor_core`. Integer types are exact.
+Operands are decoded exactly and multiplied by one matrix product in float32, so results agree with the hardware bit
+for bit wherever every partial sum is exact, and to rounding otherwise; the hardware's own arithmetic is there on
+request, see `tensor_core`. Integers and f64 are always the hardware's.
 See PTX ISA, "Matrix multiply-accumulate operation using mma instruction", ``ldmatrix`` and ``stmatrix``.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.floating import clean
+from tilekit.emulator.floating import clean, multiply_add_wide
 from tilekit.emulator.formats import decode, encode
 from tilekit.emulator.tensor_core import multiply_add
 
@@ -117,7 +117,7 @@ def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers, *, ex
     a, b, c : uint32 (uint64 for f64)[op.a_registers | op.b_registers | op.c_registers, 32]
         Fragments: one row a register, one column a lane.
     exact
-        Round as Hopper's tensor core does: slow. f64 and integers are the same either way.
+        Round as Hopper's tensor core does: slow. It makes no difference to f64 and integers.
 
     Returns
     -------
@@ -130,6 +130,8 @@ def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers, *, ex
     left, right = _values(rows, op.a_type).reshape(op.m, op.k), _values(columns, op.b_type).reshape(8, op.k).T
     if exact and op.c_type in ("f32", "f16"):
         return _multiply_exactly(op, left, right, c)
+    if op.c_type == "f64":
+        return _multiply_wide(op, left, right, c)
     product = left @ right
     # Row 8h + g and column 2t + p of the accumulator live in register 2h + p, or in half p of register h.
     fragment = product.reshape(halves, 8, 4, 2)
@@ -142,9 +144,17 @@ def multiply_accumulate(op: Mma, a: Registers, b: Registers, c: Registers, *, ex
         if op.saturate:
             total = np.clip(total, -(2**31), 2**31 - 1)
         return np.asarray(total, np.int64).astype(np.int32).view(np.uint32)
-    if op.c_type == "f64":
-        return np.asarray(fragment + c.view(np.float64), np.float64).view(np.uint64)
     return np.asarray(fragment + c.view(np.float32), np.float32).view(np.uint32)
+
+
+def _multiply_wide(op: Mma, a: npt.NDArray[Any], b: npt.NDArray[Any], c: Registers) -> Registers:
+    """Products of f64: one fused multiply-add after the other, in the order of k."""
+    halves = op.m // 8
+    total = c.view(np.float64).reshape(halves, 2, 8, 4).transpose(0, 2, 3, 1).reshape(-1)
+    for k in range(op.k):
+        total = multiply_add_wide(np.repeat(a[:, k], 8), np.tile(b[k], op.m), total)
+    fragment = total.reshape(halves, 8, 4, 2).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(fragment).view(np.uint64).reshape(2 * halves, 32)
 
 
 def _multiply_exactly(op: Mma, a: npt.NDArray[Any], b: npt.NDArray[Any], c: Registers) -> Registers:

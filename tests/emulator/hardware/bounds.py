@@ -25,7 +25,7 @@ class Bound:
     Attributes
     ----------
     kind
-        Type of the values: f32, f16, bf16 or f64.
+        Type of the values: f32, f16 or bf16.
     relative, absolute
         Bounds; the absolute one is for results around zero and below the normal numbers.
     documented
@@ -71,14 +71,14 @@ for (_kind, _digits), _count in product((("f16", 10), ("bf16", 7)), ("", "x2")):
     _promise = "relative 2^-9.9" if _kind == "f16" else "relative 2^-7"
     BOUNDS[_name] = Bound(_kind, 2.0**-_digits, 0.0, _promise)
 
-_STORAGE = {"f32": np.uint32, "f16": np.uint16, "bf16": np.uint16, "f64": np.uint64}
+_STORAGE = {"f32": np.uint32, "f16": np.uint16, "bf16": np.uint16}
 
 
 def values(raw: npt.NDArray[np.uint8], kind: str) -> npt.NDArray[Any]:
     """Bytes as values in float64."""
     if kind == "bf16":
         return (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return raw.view({"f32": np.float32, "f16": np.float16, "f64": np.float64}[kind]).astype(np.float64)
+    return raw.view({"f32": np.float32, "f16": np.float16}[kind]).astype(np.float64)
 
 
 def complaint(tolerance: tuple[str, float, float], got: npt.NDArray[np.uint8], recorded: npt.NDArray[np.uint8]) -> str:

@@ -30,8 +30,6 @@ def cases() -> Iterator[Case]:
         yield _groups(how)
     for size in (16, 48, 256, 1024, 4096):
         yield _bulk(size)
-    for size in (16, 512):
-        yield _within_shared(size)
     for op, types in _REDUCTIONS.items():
         for t in types:
             yield _reduction(op, t, "every pattern")
@@ -106,22 +104,6 @@ def _bulk(size: int) -> Case:
         "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; done:",
     ]
     return threads_case("copy", label, body, size // threads, {"a": data}, block=threads, shared_bytes=128 + size)
-
-
-def _within_shared(size: int) -> Case:
-    label = f"cp.async.bulk of {size} bytes within shared memory"
-    data = generator(label).integers(0, 256, size, dtype=np.uint8)
-    threads = min(size // 16, 32)
-    body = [
-        *_load(size),
-        f".reg .b32 to, w; add.u32 to, at, {size}; @!first bra again;",
-        f"{{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [s], {size}; }}",
-        f"cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [at], {size}, [s];",
-        "again: mbarrier.try_wait.parity.shared.b64 p, [s], 1; @!p bra again;",
-        f"mad.lo.u32 to, tid, {size // threads}, to;",
-        *(f"ld.shared.b32 w, [to + {i}]; st.global.b32 [out + {i}], w;" for i in range(0, size // threads, 4)),
-    ]
-    return threads_case("copy", label, body, size // threads, {"a": data}, block=threads, shared_bytes=128 + 2 * size)
 
 
 def _reduction(op: str, t: str, values: str) -> Case:

@@ -22,8 +22,11 @@ def runner() -> Runner:
     "case", [case for cases in recorded_cases().values() for case in cases], ids=lambda case: case.name
 )
 def test_same_as_hardware(case: Case, runner: Runner) -> None:
-    """Every bit agrees, or an approximation is as near as its bound says."""
+    """Every bit agrees, or an approximation is as near as its bound says; what departs from the ISA still does."""
     got, recorded = runner.run(case), runner.recorded(case)
+    if case.departs:
+        assert (got != recorded).any(), f"{case.name}: the record agrees by now; it departed since {case.departs}"
+        return
     problem = complaint(case.tolerance, got, recorded) if case.tolerance else _difference(case, got, recorded)
     assert not problem, f"{case.name}: {problem}"
 
@@ -38,15 +41,14 @@ def test_every_record_is_compared() -> None:
     """No recorded result is left over by a case that was renamed or dropped, and the suite is as large as promised."""
     compared = {case.name for cases in recorded_cases().values() for case in cases}
     assert set(records()) == compared
-    assert len(compared) >= 1064
+    assert len(compared) >= 1900
 
 
 def test_bounds_are_those_of_approximations() -> None:
-    """Nothing but the instructions of the table, and sums of f64 products, is compared with a bound."""
+    """Nothing but the instructions of the table is compared with a bound."""
     loose = [case for cases in all_cases().values() for case in cases if case.tolerance is not None]
-    names = {case.name.split()[1] for case in loose if case.family == "float"}
-    assert names == set(BOUNDS)
-    assert {case.name.split(".")[3] for case in loose if case.family != "float"} <= {"f64"}
+    assert {case.name.split()[1] for case in loose} == set(BOUNDS)
+    assert {case.family for case in loose} == {"float"}
 
 
 def test_table_of_approximations_is_current() -> None:
