@@ -49,8 +49,6 @@ class Case:
     tolerance
         ``None`` for bit equality; else the type to compare as, and a relative and an absolute bound, either of which
         suffices.
-    departs
-        Why the record is not what the PTX ISA says, and the emulator does; empty for nearly all.
     """
 
     name: str
@@ -62,7 +60,6 @@ class Case:
     shared_bytes: int = 0
     cluster: int = 1
     tolerance: tuple[str, float, float] | None = None
-    departs: str = ""
 
     @property
     def symbol(self) -> str:
@@ -179,7 +176,6 @@ def threads_case(
     cluster: int = 1,
     shared_bytes: int = 0,
     before: str = "",
-    departs: str = "",
 ) -> Case:
     """A case whose threads have equal parts of every input and of the output.
 
@@ -210,7 +206,6 @@ def threads_case(
         block=block,
         shared_bytes=shared_bytes,
         cluster=cluster,
-        departs=departs,
     )
 
 

@@ -46,12 +46,9 @@ def cases() -> Iterator[Case]:
     yield _barrier_chain()
 
 
-def _case(
-    label: str, body: list[str], out: int, inputs: dict[str, np.ndarray], size: int, shared: int, departs: str = ""
-) -> Case:
-    room = max(shared, 16)
+def _case(label: str, body: list[str], out: int, inputs: dict[str, np.ndarray], size: int, shared: int) -> Case:
     return threads_case(
-        "cluster", label, [*body, _MEET], out, inputs, block=_BLOCK, cluster=size, shared_bytes=room, departs=departs
+        "cluster", label, [*body, _MEET], out, inputs, block=_BLOCK, cluster=size, shared_bytes=max(shared, 16)
     )
 
 
@@ -160,8 +157,7 @@ def _atomic(form: str, op: str, t: str) -> Case:
     else:
         body.append(f"red.shared::cluster.{op}.{t} [far], {operands};")
     body.append(f"{_MEET} ld.shared.b{bits} old, [mine]; st.global.b{bits} [out], old;")
-    departs = "ptxas 13.0 and 13.5 add packed halves in a peer's shared memory as integers" if "x2" in t else ""
-    return _case(label, body, 2 * each, arrays, 2, _BLOCK * each, departs)
+    return _case(label, body, 2 * each, arrays, 2, _BLOCK * each)
 
 
 def _store_async(t: str, width: int) -> Case:
