@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +38,14 @@ class WarpState:
     instruction: Instruction | None
     waits_for: str
 
-    def __str__(self) -> str:
-        who = f"{self.role} (warp {self.warp})" if self.role else f"warp {self.warp}"
+    @property
+    def doing(self) -> str:
+        """What the warp does, in words."""
         where = describe(self.instruction) if self.instruction is not None else "has ended"
-        return f"{who}: {f'waits for {self.waits_for} at ' if self.waits_for else ''}{where}"
+        return f"waits for {self.waits_for} at {where}" if self.waits_for else where
+
+    def __str__(self) -> str:
+        return f"{f'{self.role} (warp {self.warp})' if self.role else f'warp {self.warp}'}: {self.doing}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,13 @@ class BarrierState:
     tx: int
     waiting: tuple[str, ...]
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing has happened to it since it was initialised."""
+        return (self.phase, self.pending, self.tx) == (0, self.expected, 0) and not self.waiting
+
     def __str__(self) -> str:
-        who = f"; {', '.join(self.waiting)} wait" if self.waiting else ""
+        who = f"; waited for by {', '.join(self.waiting)}" if self.waiting else ""
         return f"{self.name}: phase {self.phase}, {self.pending} of {self.expected} arrivals pending, tx {self.tx}{who}"
 
 
@@ -284,14 +294,36 @@ class Inspection:
             return f"{self.launch.program.name}: has ended"
         where = self.where
         lines = [f"{self.launch.program.name}: cluster {where.cluster}, CTA {where.cta}, {where}"]
+        barriers = self.barriers()
+        busy = [state for state in barriers if not state.idle]
+        shown = [f"CTA {state.cta} {state}" for state in busy]
+        if len(busy) < len(barriers):
+            idle = len(barriers) - len(busy)
+            shown.append(f"{idle} other{'s' if idle > 1 else ''} that nobody has used yet")
         for title, items in (
-            ("warps", [f"CTA {state.cta} {state}" for state in self.warps()]),
-            ("barriers", [f"CTA {state.cta} {state}" for state in self.barriers()]),
+            ("warps", _grouped(self.warps())),
+            ("barriers", shown),
             ("in flight", [str(operation) for operation in self.in_flight()]),
         ):
             if items:
                 lines += [f"  {title}", *(f"    {item}" for item in items)]
         return "\n".join(lines)
+
+
+def _grouped(states: Sequence[WarpState]) -> list[str]:
+    """Warps of a CTA and role that do the same, on one line."""
+    groups: dict[tuple[int, int, str, str], list[int]] = {}
+    for state in states:
+        groups.setdefault((state.cluster, state.cta, state.role, state.doing), []).append(state.warp)
+    lines = []
+    for (cluster, cta, role, doing), warps in groups.items():
+        unique = sorted(set(warps))
+        run = len(unique) > 1 and unique[-1] - unique[0] == len(unique) - 1
+        numbers = f"{unique[0]}-{unique[-1]}" if run else ", ".join(map(str, unique))
+        name = f"warp{'s' if len(unique) > 1 else ''} {numbers}"
+        place = f"cluster {cluster}, " if len({state.cluster for state in states}) > 1 else ""
+        lines.append(f"{place}CTA {cta} {f'{role} ({name})' if role else name}: {doing}")
+    return lines
 
 
 def _known_at(program: Program, position: int) -> dict[str, Register]:
