@@ -15,7 +15,7 @@ _FIELDS = (
     ("base offset one", "xor.b64", 1 << 49),
     ("another swizzle", "xor.b64", 3 << 62),
 )
-"""Fields of a wgmma matrix descriptor: PTX ISA, "Matrix-Descriptor-Format"."""
+"""Fields of a wgmma matrix descriptor: PTX ISA, "Matrix-Descriptor-Format"; tcgen05 has them in the same places."""
 
 
 @operator("copy", "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
@@ -48,10 +48,10 @@ def multicasts(program: Program, s: Statement) -> Changes:
     yield "no multicast", instead(s, s.written(s.opcode.replace(".multicast::cluster", ""), operands))
 
 
-@operator("descriptor", "wgmma.mma_async")
+@operator("descriptor", "wgmma.mma_async", "tcgen05.mma")
 def descriptors(program: Program, s: Statement) -> Changes:
     for index, matrix in ((1, "A"), (2, "B")):
-        if s.operands[index].startswith("{"):
+        if s.operands[index].startswith(("{", "[")):
             continue
         for change, opcode, value in _FIELDS:
             changed = f"{opcode} {SCRATCH}, {s.operands[index]}, {value if value < 1 << 63 else value - (1 << 64)};"

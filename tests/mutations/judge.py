@@ -16,6 +16,7 @@ from tilekit.emulator import (
 
 from .launches import Arguments, Case
 from .mutation import Mutation
+from .third_party import ThirdParty
 
 ORDERS = (("adversarial", 0), ("random", 1), ("fair", 0), ("adversarial", 2), ("random", 3))
 """Schedules and seeds tried until one of them reports a fault."""
@@ -51,7 +52,9 @@ class Verdict:
         return self.caught not in (WRONG_RESULT, NOT_CAUGHT)
 
 
-def judge(case: Case, mutation: Mutation, change: Callable[[Arguments], Arguments] | None = None) -> Verdict:
+def judge(
+    case: Case | ThirdParty, mutation: Mutation, change: Callable[[Arguments], Arguments] | None = None
+) -> Verdict:
     """Run a mutation of `case` until something is reported.
 
     Raises

@@ -19,6 +19,9 @@ from .mutation import mutations
 
 PAGE = Path(__file__).parents[2] / "docs" / "mutations.md"
 
+THIRD_PARTY = "## Other compilers' kernels\n"
+"""Where the part of the page begins that `sweep_third_party` writes."""
+
 HEAD = """\
 # What happens when a kernel is broken
 
@@ -30,6 +33,7 @@ changes the text of any compiler.
 - `tests/mutations` makes the mutations, judges a part of them with every test run, and holds the exceptions below.
 - `python -m tests.mutations.sweep` judges all of them and writes this page;
   `python -m tests.mutations.sweep cluster wait` prints the full reports on the mutations whose names have both words.
+- [Kernels by Triton, Gluon and nvcc](#other-compilers-kernels) are broken in the same way, at the end of this page.
 
 A mutation is **reported** when the emulator raises a fault or ends with a finding, a **wrong result** when only the
 numbers tell, and **unnoticed** when neither does. Each is tried under up to {orders} schedules and seeds ({schedules})
@@ -120,7 +124,8 @@ def main(words: tuple[str, ...]) -> None:
         for v in found
         if (v.caught == NOT_CAUGHT) != (explanation(name, v.mutation) is not None)
     ]
-    PAGE.write_text("\n".join(page(verdicts)) + "\n")
+    third_party = PAGE.read_text().partition(THIRD_PARTY)[2]
+    PAGE.write_text("\n".join(page(verdicts)) + "\n\n" + THIRD_PARTY + third_party)
     print(f"wrote {PAGE}")
     if unexplained:
         sys.exit("not as documented in tests/mutations/known.py:\n" + "\n".join(unexplained))

@@ -109,7 +109,10 @@ def barriers(program: Program, s: Statement) -> Changes:
 @operator("cluster", "barrier.cluster.arrive")
 def cluster_arrivals(program: Program, s: Statement) -> Changes:
     yield "removed", instead(s, "")
-    yield "relaxed", instead(s, s.written(s.opcode.replace(".release", ".relaxed")))
+    if ".relaxed" not in s.opcode:
+        plain = s.opcode.replace(".release", "")
+        relaxed = plain.replace("barrier.cluster.arrive", "barrier.cluster.arrive.relaxed", 1)
+        yield "relaxed", instead(s, s.written(relaxed))
     for wait in program.after(s):
         if wait.is_a("barrier.cluster.wait"):
             yield "removed with its wait", (*instead(s, ""), *instead(wait, ""))

@@ -1,0 +1,67 @@
+"""Mutations of instructions that tilekit's matmul has none of: cp.async, split barriers, st.async, tcgen05, CLC."""
+
+from __future__ import annotations
+
+from .mutation import SCRATCH, Changes, instead, offset, operator, scoped
+from .statements import Program, Statement
+
+
+@operator("copy", "cp.async.ca", "cp.async.cg")
+def thread_copies(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    yield "shared address 16 bytes on", offset(s, 0, 16)
+
+
+@operator("copy", "cp.async.bulk.shared::cta", "cp.async.bulk.shared::cluster", "cp.reduce.async.bulk.global")
+def bulk_copies(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    yield "doubled", instead(s, f"{s.written()} {s.written()}")
+    yield "16 bytes short", offset(s, 2, -16)
+
+
+@operator("arrive", "st.async")
+def remote_stores(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    yield "doubled", instead(s, f"{s.written()} {s.written()}")
+
+
+@operator("barrier", "bar.arrive", "barrier.arrive")
+def split_barriers(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    yield "doubled", instead(s, f"{s.written()} {s.written()}")
+
+
+@operator("tcgen05", "tcgen05.commit")
+def tensor_commits(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    yield "doubled", instead(s, f"{s.written()} {s.written()}")
+    yield "the next barrier", offset(s, 0, 8)
+    if ".multicast::cluster" in s.opcode:
+        own = s.opcode.replace(".multicast::cluster", "")
+        yield "no multicast", instead(s, s.written(own, s.operands[:1]))
+
+
+@operator("tcgen05", "tcgen05.wait::ld", "tcgen05.wait::st", "tcgen05.fence", "tcgen05.dealloc")
+def tensor_waits(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+
+
+@operator("tcgen05", "tcgen05.alloc")
+def tensor_allocations(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    if s.operands[1].isdigit() and int(s.operands[1]) > 32:
+        yield "half the columns", instead(s, s.with_operand(1, str(int(s.operands[1]) // 2)))
+
+
+@operator("multiply", "tcgen05.mma")
+def tensor_multiplications(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    yield "doubled", instead(s, f"{s.written()} {s.written()}")
+    for change, value in (("never accumulates", 0), ("always accumulates", 1)):
+        yield change, scoped(s, "pred", f"setp.ne.u32 {SCRATCH}, {value}, 0;", s.with_operand(4, SCRATCH))
+
+
+@operator("cancel", "clusterlaunchcontrol.try_cancel")
+def cancellations(program: Program, s: Statement) -> Changes:
+    yield "removed", instead(s, "")
+    yield "doubled", instead(s, f"{s.written()} {s.written()}")

@@ -1,0 +1,209 @@
+"""Mutations of other compilers' kernels that nothing notices, and why that is as it should be, or not yet."""
+
+from __future__ import annotations
+
+from .known import Unnoticed
+from .mutation import Mutation
+from .third_party import KERNELS
+
+EVERYWHERE = tuple(KERNELS)
+TMA = "triton/matmul_host_maps_128-sm_90a"
+RING = "triton/gluon_wgmma_ring-sm_90a"
+ROLES = "triton/gluon_warp_specialized-sm_90a"
+MULTICAST = "triton/gluon_multicast-sm_90a"
+SUM = "triton/gluon_cluster_sum-sm_90a"
+TCGEN05 = "triton/gluon_tcgen05-sm_100a"
+TCGEN05_ROLES = "triton/gluon_tcgen05_roles-sm_100a"
+PAIRS = "triton/gluon_two_ctas-sm_100a"
+CANCEL = "triton/gluon_clc-sm_100a"
+MATMUL = "triton/matmul_bias_relu-sm_80"
+ATTENTION = "triton/attention-sm_80"
+PERSISTENT = "triton/matmul_persistent-sm_90a"
+COPIES = "nvcc/async_copy_ring-sm_80"
+NAMED_BARRIERS = "nvcc/warp_roles-sm_90a"
+BULK, TILE, CLUSTER_RING = "nvcc/bulk_copies-sm_90a", "nvcc/tma_tile-sm_90a", "nvcc/cluster_ring-sm_90a"
+
+GAPS = (
+    Unnoticed(
+        r"line (85|121|132|171|227|246|289|536): mbarrier\.try_wait: not repeated",
+        (TMA, RING, ROLES, MULTICAST, TCGEN05, PAIRS),
+        False,
+        "`try_wait` may give up, and the emulator's does, but seldom: a wait that runs only a few times in a launch "
+        "may be lucky under all the schedules tried",
+    ),
+    Unnoticed(
+        r".*: bar\.warp: removed",
+        (ROLES, TCGEN05_ROLES),
+        False,
+        "the emulator brings the lanes of a warp together at the end of a branch; PTX does not promise that",
+    ),
+    Unnoticed(
+        r".*: bar: removed",
+        (COPIES,),
+        False,
+        "the kernel reads what the neighbouring lane of the same warp copied, and the emulator orders the lanes of a "
+        "warp; PTX asks for `bar.warp.sync` at least",
+    ),
+    Unnoticed(
+        r"line 55: fence\.mbarrier_init.*: removed|line 57: barrier\.cluster\.arrive.*: removed with its wait",
+        (MULTICAST,),
+        False,
+        "the bytes of a multicast copy arrive on the peer's mbarrier, and the emulator does not check that they come "
+        "after its initialisation, as it does when a warp uses the barrier",
+    ),
+    Unnoticed(
+        r"line (58|89): barrier\.cluster\.wait: removed",
+        (MULTICAST, PAIRS),
+        False,
+        "the next `barrier.cluster.arrive` is then the second without a wait, which PTX leaves undefined and the "
+        "emulator reports only if no `bar.sync` stands between: that takes the open arrival for its own",
+    ),
+    Unnoticed(
+        r"line 68: fence\.proxy\.async: (removed|an ordinary fence instead|behind the barrier)",
+        (CANCEL,),
+        False,
+        "before the fence stand only reads of the last response: the emulator wants no proxy fence between a read and "
+        "a later asynchronous write, Triton puts one there",
+    ),
+)
+
+HARMLESS = (
+    Unnoticed(
+        r".*: bar: removed",
+        (TMA, RING, MULTICAST, TCGEN05, PAIRS, CANCEL),
+        True,
+        "Triton puts a barrier between any two mbarrier operations: one elected thread performs both, every thread "
+        "waits on the mbarrier itself, or the next barrier on the path gives the same order",
+    ),
+    Unnoticed(
+        r"line 61: bar: removed",
+        (TCGEN05_ROLES,),
+        True,
+        "it protects the word with the tensor memory address, which nobody writes a second time",
+    ),
+    Unnoticed(
+        r"line 398: barrier: removed",
+        (TCGEN05,),
+        True,
+        "two barriers stand one behind the other",
+    ),
+    Unnoticed(
+        r"line 350: bar: removed",
+        (PERSISTENT,),
+        True,
+        "all warps have waited for the wgmma before it. A wgmma is one operation of four warps to the emulator: "
+        "whoever waits for it knows that all quarters are done",
+    ),
+    Unnoticed(
+        r"line 314: bar: removed",
+        (ROLES,),
+        True,
+        "a wgmma is one operation of four warps to the emulator: the warp that releases the stage has waited for it",
+    ),
+    Unnoticed(
+        r"line (100|126|577): cp\.async\.commit_group: removed",
+        (MATMUL, ATTENTION),
+        True,
+        "the copies join the next group, and every wait that covers the one covers the other",
+    ),
+    Unnoticed(
+        r"line (249|331|332): cp\.async\.wait_group: .*|line 250: bar: removed",
+        (MATMUL,),
+        True,
+        "lines 331 to 333 repeat the wait and the barrier, with no group committed in between",
+    ),
+    Unnoticed(
+        r"line (630|453): cp\.async\.wait_group: .*|line (631|454): bar: removed",
+        (ATTENTION, PERSISTENT),
+        True,
+        "behind the loop nobody touches the copies' memory any more",
+    ),
+    Unnoticed(
+        r".*: fence\.proxy\.async: behind the barrier",
+        (PERSISTENT, TMA, RING, TCGEN05, TCGEN05_ROLES, BULK, TILE),
+        True,
+        "those who start the asynchronous operation execute the fence as well, and a proxy fence may stand anywhere on "
+        "the path from the writes to it (PTX ISA, proxy-preserved base causality order)",
+    ),
+    Unnoticed(
+        r".*: fence\.mbarrier_init\.release\.cluster: removed",
+        (BULK, TILE),
+        True,
+        "only threads of the own CTA use the mbarrier, and `bar.sync` publishes it to them",
+    ),
+    Unnoticed(
+        r".*: cp\.async\.bulk\.wait_group: only the reads",
+        (TMA, BULK, TILE),
+        True,
+        "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
+    ),
+    Unnoticed(
+        r".*: (wgmma\.mma_async|tcgen05\.mma.*): [AB]: leading byte offset 16 more",
+        (PERSISTENT, TMA, RING, ROLES, TCGEN05, TCGEN05_ROLES, PAIRS),
+        True,
+        "an operand that is one swizzle span wide has no leading byte offset (PTX ISA, wgmma, strides)",
+    ),
+    Unnoticed(
+        r".*: wgmma\.mma_async: always accumulates",
+        (PERSISTENT, TMA, RING, ROLES),
+        True,
+        "the accumulators are zero at the start",
+    ),
+    Unnoticed(
+        r".*: tcgen05\.mma.*: (doubled|never accumulates)",
+        (TCGEN05, TCGEN05_ROLES, PAIRS),
+        True,
+        "the first multiplication of a sum overwrites the accumulators, once or twice",
+    ),
+    Unnoticed(
+        r"line 98: cp\.async\.bulk\.tensor.*: coordinates swapped",
+        (TMA,),
+        True,
+        "both coordinates are 0: this launch has one row of tiles",
+    ),
+    Unnoticed(
+        r"line (461|394|668): barrier: removed",
+        (ROLES, TCGEN05_ROLES),
+        True,
+        "the last meeting of the roles: all results have passed through mbarriers, and threads that have exited count "
+        "as arrived",
+    ),
+    Unnoticed(
+        r"line (500|501|580|581): barrier: .*|line 670: tcgen05\.dealloc.*: removed|line 227: bar\.arrive: .*",
+        (ROLES, TCGEN05_ROLES, NAMED_BARRIERS),
+        True,
+        "the launch does not execute it: code for roles that the kernel does not have, or of a remainder",
+    ),
+    Unnoticed(
+        r"line 110: mbarrier\.init: count one too high",
+        (TCGEN05_ROLES,),
+        True,
+        "five k-blocks in a ring of three stages: nobody waits for the third stage to be empty",
+    ),
+    Unnoticed(
+        r"line 53: barrier\.cluster\.arrive: (relaxed|removed with its wait)",
+        (PAIRS,),
+        True,
+        "nothing stands before it, and the second cluster barrier orders the initialisation",
+    ),
+    Unnoticed(
+        r"line (109|123|127): barrier\.cluster\.arrive: relaxed",
+        (CLUSTER_RING, SUM, MULTICAST),
+        True,
+        "the last cluster barrier keeps CTAs alive while peers reach them; no data passes through it",
+    ),
+    Unnoticed(
+        r"line (109|127): barrier\.cluster\.arrive: removed with its wait"
+        r"|line (110|128): barrier\.cluster\.wait: removed",
+        (CLUSTER_RING, MULTICAST),
+        True,
+        "each CTA has waited for the bytes that come from its peer, and nobody reaches it afterwards",
+    ),
+)
+
+UNNOTICED = GAPS + HARMLESS
+
+
+def explanation(kernel: str, mutation: Mutation) -> Unnoticed | None:
+    """Why a mutation goes unnoticed; None where it must not."""
+    return next((entry for entry in UNNOTICED if entry.covers(kernel, mutation)), None)
