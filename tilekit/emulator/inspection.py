@@ -348,7 +348,8 @@ def _value(warp: Warp, register: Register) -> Array:
     if row is not None:
         value = warp.tile_u32[row].copy()
     elif program.is_uniform(register):
-        pattern = warp.uniforms[register.number]
+        # A parameter's address moved into a 32-bit register is kept whole.
+        pattern = warp.uniforms[register.number] & ((1 << register.bits) - 1)
         value = np.full(32, pattern, np.bool_ if register.type == "pred" else f"u{register.bits // 8}")
     else:
         value = warp.arrays[register.number].copy()
