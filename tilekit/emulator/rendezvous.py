@@ -161,7 +161,7 @@ def cluster_arrive(warp: Warp, release: bool, aligned: bool) -> None:
     if aligned:
         require_whole_warp(warp, "barrier.cluster.arrive.aligned")
     barrier = warp.cta.cluster.barrier
-    if fragment.ticket is not None:
+    if fragment.cluster_ticket is not None:
         raise BarrierFault(
             "barrier.cluster.arrive twice without a barrier.cluster.wait in between",
             hint="every thread alternates arrive and wait",
@@ -172,7 +172,7 @@ def cluster_arrive(warp: Warp, release: bool, aligned: bool) -> None:
         hb.release(warp.agent, barrier.sync, relaxed=not release)
     barrier.arrived += fragment.lanes
     barrier.present.append(warp.actor)
-    fragment.ticket = ticket
+    fragment.cluster_ticket = ticket
     warp.cta.launch.machine.events += 1
     _complete_cluster(warp)
 
@@ -189,7 +189,7 @@ def _complete_cluster(warp: Warp) -> None:
 def cluster_wait(warp: Warp, acquire: bool) -> bool:
     """``barrier.cluster.wait``; False while somebody is missing."""
     fragment = warp.fragment
-    ticket = fragment.ticket
+    ticket = fragment.cluster_ticket
     if ticket is None:
         raise BarrierFault(
             "barrier.cluster.wait without a barrier.cluster.arrive before it",
@@ -199,7 +199,7 @@ def cluster_wait(warp: Warp, acquire: bool) -> bool:
         fragment.blocked = ticket
         ticket.waiters.append((warp, fragment))
         return False
-    fragment.ticket = None
+    fragment.cluster_ticket = None
     hb = warp.cta.launch.order
     if hb is not None and acquire:
         hb.acquire(warp.agent, ticket.sync)

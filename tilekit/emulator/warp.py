@@ -61,6 +61,7 @@ class Fragment:
         "block",
         "blocked",
         "children",
+        "cluster_ticket",
         "collected",
         "expired",
         "join",
@@ -79,6 +80,7 @@ class Fragment:
         self.collected: Mask = np.zeros(32, np.bool_)
         self.blocked: Any = None
         self.ticket: Any = None
+        self.cluster_ticket: Any = None  # apart, since a CTA barrier may stand between a cluster's arrive and its wait
         self.timed_out = -1
         self.expired = False
 
