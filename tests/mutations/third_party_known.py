@@ -52,13 +52,6 @@ GAPS = (
         "after its initialisation, as it does when a warp uses the barrier",
     ),
     Unnoticed(
-        r"line (58|89): barrier\.cluster\.wait: removed",
-        (MULTICAST, PAIRS),
-        False,
-        "the next `barrier.cluster.arrive` is then the second without a wait, which PTX leaves undefined and the "
-        "emulator reports only if no `bar.sync` stands between: that takes the open arrival for its own",
-    ),
-    Unnoticed(
         r"line 68: fence\.proxy\.async: (removed|an ordinary fence instead|behind the barrier)",
         (CANCEL,),
         False,
