@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tilekit.arrays import view_of
+from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.warp_specialized import one_thread
@@ -25,7 +26,6 @@ from tilekit.runtime import parameters as runtime
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.launch import CudaModule
 from tilekit.runtime.prepared import LaunchConfig
-from tilekit.runtime.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.standard import StandardLoader

@@ -224,15 +224,13 @@ def _chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
         built = ", ".join(f"{t.name} ({t.product})" for t in TARGETS.values())
         raise DriverError(
             f"{device.name} has compute capability {'.'.join(map(str, device.compute_capability))}; tilekit builds "
-            f"kernels for {built}. Arrays in host "
-            f"memory can be computed on the emulator instead",
+            f"kernels for {built}. Arrays in host memory can be computed on the emulator instead",
             code="TK-API-003",
         )
     if target not in (None, "cuda", chip.name):
         raise ArgumentError(
             f"target={target!r}, but the arrays are on {device.name}, which is {chip.name}: leave target out, or pass "
-            "arrays in host memory to "
-            f"emulate another chip",
+            "arrays in host memory to emulate another chip",
             code="TK-API-001",
         )
     return chip

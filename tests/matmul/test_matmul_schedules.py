@@ -15,6 +15,7 @@ from matmul_reference import compare, expected_of
 import tilekit
 from tilekit import ElementwiseSpec, MatmulConfig, MatmulSpec
 from tilekit.arrays import view_of
+from tilekit.arrays.staging import EmulatedStaging
 from tilekit.dtypes import as_dtype
 from tilekit.emulator import Device
 from tilekit.kernels.matmul.arguments import Addresses
@@ -22,7 +23,6 @@ from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.plan import EmulatedPlan
 from tilekit.kernels.matmul.problem import output_matrix, read_problem
 from tilekit.runtime.emulated import EmulatedModule
-from tilekit.runtime.staging import EmulatedStaging
 
 HOST = Emulator()
 SCHEDULES = (("adversarial", 0), ("adversarial", 1), ("adversarial", 2), ("random", 0), ("random", 1), ("fair", 0))

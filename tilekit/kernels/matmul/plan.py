@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
+from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
 from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
 from tilekit.runtime.emulated import EmulatedModule, Work
-from tilekit.runtime.staging import CudaStaging, EmulatedStaging, Staging
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.compiled import MatmulKernel

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from tilekit.arrays import ArrayView, host_array
+from tilekit.arrays.view import ArrayView, host_array
 from tilekit.runtime import driver
 
 if TYPE_CHECKING:
