@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from tilekit.emulator.agents import Agent, Operation, Sync
-from tilekit.emulator.errors import EmulatorError, RaceError, Where, describe
+from tilekit.emulator.errors import Actor, EmulatorError, InstructionLike, RaceError, Where, describe
 from tilekit.emulator.mbarrier_table import MbarrierTable
 from tilekit.emulator.shadow import Access, Race
 from tilekit.emulator.symbols import SymbolMap
 
-__all__ = ["Finding", "Findings", "explain"]
+__all__ = ["Finding", "Findings", "Unheeded", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,32 @@ class Finding:
         return "\n".join(text)
 
 
+@dataclass(frozen=True, slots=True)
+class Unheeded:
+    """A wait on an mbarrier that gave up, by a warp that has not asked again.
+
+    Attributes
+    ----------
+    barrier, phase
+        What it waited for.
+    went_on
+        Whether the warp has come to another instruction since.
+    """
+
+    actor: Actor
+    instruction: InstructionLike
+    barrier: str
+    phase: int
+    went_on: Callable[[], bool]
+
+    def __str__(self) -> str:
+        return (
+            f"before that {self.actor} of CTA {self.actor.cta} went on although its wait for {self.barrier} phase "
+            f"{self.phase} had returned false, as it may at any time: repeat it until it returns true, at "
+            f"{describe(self.instruction)}"
+        )
+
+
 class Findings:
     """The findings of one launch, each reported once however often it happens.
 
@@ -59,12 +85,18 @@ class Findings:
         Bytes from the start of a CTA's shared memory to its dynamic shared memory, which the names are relative to.
     kernel
         Name of the entry.
+
+    Attributes
+    ----------
+    unheeded
+        The waits that answered false and were not asked again, by warp and barrier: what faults later may follow.
     """
 
     def __init__(self, symbols: SymbolMap | None = None, dynamic_base: int = 0, kernel: str = "") -> None:
         self.symbols = symbols if symbols is not None else SymbolMap()
         self.dynamic_base = dynamic_base
         self.kernel = kernel
+        self.unheeded: dict[Hashable, Unheeded] = {}
         self._found: dict[object, Finding] = {}
 
     def __iter__(self) -> Iterator[Finding]:
@@ -102,8 +134,14 @@ class Findings:
         """Add what was found so far to the fault that ends the launch: a race is often its cause."""
         found = [str(finding) for finding in self]
         if found:
-            error.table = "\n".join([*filter(None, [error.table]), "found before that:", *found])
             error.details["findings"] = list(self)
+            found.insert(0, "found before that:")
+        error.table = "\n".join(filter(None, [error.table, *self._waits_not_repeated(), *found]))
+
+    def _waits_not_repeated(self) -> list[str]:
+        """The waits that gave up and were not repeated, one a site."""
+        lines = {id(wait.instruction): str(wait) for wait in self.unheeded.values() if wait.went_on()}
+        return list(lines.values())
 
     def raise_races(self) -> None:
         """Raise the races found, if there are any.
@@ -121,7 +159,7 @@ class Findings:
                 first.message,
                 where=first.where,
                 hint=first.hint,
-                table="\n".join([*first.lines, *others]),
+                table="\n".join([*first.lines, *self._waits_not_repeated(), *others]),
                 details={"findings": races},
             )
 

@@ -307,17 +307,17 @@ class Mbarrier:
         if not 1 <= count <= MAXIMUM_COUNT:
             raise self.fault(f"arrive with count {count}; legal: 1 to {MAXIMUM_COUNT}", by, instruction)
         if count > self.pending:
-            waiting = f", while {self.tx} expected bytes have not arrived" if self.pending == 0 and self.tx else ""
-            raise self.fault(
-                f"{count} arrive{'s' if count == 1 else ''} in phase {self.phase} with {self.pending} arrivals "
-                f"pending of {self.expected}{waiting}",
-                by,
-                instruction,
-                hint="its copies are in flight: whoever lets the stage be filled again must have waited for this phase"
-                if waiting
-                else "more arrive than the barrier was initialised for, or someone arrives again without waiting for "
-                "the phase to complete",
-            )
+            number, expected = self.phase, self.expected
+            if self.pending == 0:
+                problem = f"an arrival too many: all {expected} of phase {number} are in, {self.tx} bytes are not"
+                hint = "its copies are in flight: whoever lets the stage be filled again must wait for this phase first"
+            else:
+                problem = f"{count} arrivals at once, where phase {number} needs {self.pending} more of {expected}"
+                hint = (
+                    "more arrive than the barrier was initialised for, or someone arrives again without waiting for "
+                    "the phase to complete"
+                )
+            raise self.fault(problem, by, instruction, hint=hint)
         self.pending -= count
 
     def _complete_if_done(self, by: Actor | None, instruction: InstructionLike | None) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .access import resolve
 from .deadlock import MbarrierWait
 from .errors import BarrierFault, ProtocolError
+from .findings import Unheeded
 from .memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW
 
 if TYPE_CHECKING:
@@ -187,6 +188,10 @@ def mbarrier_test(warp: Warp, space: str, address: int, state: int, parity: bool
     barrier = _find(warp, space, address)
     fragment = warp.fragment
     key = (warp.cta.rank, warp.index)
+    unheeded = warp.cta.launch.findings.unheeded
+    place = warp.cta.cluster.number, warp.cta.rank, warp.index, barrier.address
+    if unheeded:
+        unheeded.pop(place, None)
     if barrier.test(state) if parity else barrier.test_token(state):
         barrier.resume(key)
         fragment.expired = False
@@ -194,9 +199,11 @@ def mbarrier_test(warp: Warp, space: str, address: int, state: int, parity: bool
         if hb is not None and acquire:
             hb.acquire(warp.agent, barrier.completed)
         return True
-    if fragment.expired or warp.cta.launch.machine.wait_fails():
+    if fragment.expired or warp.cta.launch.machine.wait_fails(warp):
         fragment.expired = False
         barrier.resume(key, observed=False)
+        at, instruction = warp.at, warp.program.instruction(warp.at)
+        unheeded[place] = Unheeded(warp.actor, instruction, barrier.name, barrier.phase, lambda: warp.at != at)
         return False
     barrier.suspend(key, warp.actor, warp.program.instruction(warp.at))
     _suspend(warp, fragment, barrier, state & 1 if parity else state >> 63 & 1, key)

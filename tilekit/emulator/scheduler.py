@@ -8,7 +8,8 @@ A warp runs until it blocks or its fuel ends. Asynchronous operations land, by p
 
 A failed ``mbarrier.try_wait`` or ``test_wait`` blocks its warp until the barrier changes, so idle spinning costs
 nothing and a deadlock is exact: nobody can run, nothing is in flight, and polling once more changed nothing. Now and
-then it answers at once that the phase is not complete, as it may at any time, unless the policy is ``fair``.
+then it answers at once that the phase is not complete, as it may at any time, unless the policy is ``fair``; when it
+is ``adversarial``, so does the first wait of every warp at every instruction.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FUEL = 256
 """Blocks that a warp runs before another gets its turn; fewer, at random, when the policy is ``random``."""
 
 IMPATIENCE = 1 / 16
-"""Share of the waits on an mbarrier that fail at once."""
+"""Share of the waits on an mbarrier that fail at once, besides each warp's first at an instruction when adversarial."""
 
 SPIN = 8192
 """Blocks without an event after which asynchronous work lands, or another cluster starts, although warps can run."""
@@ -65,6 +66,7 @@ class Machine:
         self.steps = 0
         self._last_events = 0
         self._spun = 0
+        self._gave_up: set[tuple[int, int, int, int]] = set()
         self.started = time.perf_counter()
         self._waiting = deque(range(launch.clusters[0] * launch.clusters[1] * launch.clusters[2]))
         self._finished_ctas = 0
@@ -73,8 +75,13 @@ class Machine:
         """Blocks run so far: the clock that kernels see."""
         return self.steps
 
-    def wait_fails(self) -> bool:
-        """Whether a wait for a phase that is not complete says so at once: try_wait may give up at any time."""
+    def wait_fails(self, warp: Warp) -> bool:
+        """Whether a warp's wait for a phase that is not complete says so at once: try_wait may give up at any time."""
+        if self.policy == "adversarial":
+            place = warp.cta.cluster.number, warp.cta.rank, warp.index, warp.at
+            if place not in self._gave_up:
+                self._gave_up.add(place)
+                return True
         return self.policy != "fair" and self.rng.random() < IMPATIENCE
 
     # -- queues ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import Where
+from .errors import Where, describe
 from .findings import Finding
 from .memory import POISON, Allocation
 from .syntax import Instruction
@@ -53,7 +53,7 @@ def report(warp: Warp, memory: Allocation, offset: int, instruction: Instruction
         Finding(
             "uninitialised",
             f"{unit} reads {name}, which nobody has written, on line {instruction.line}",
-            (f"read by {warp.actor}: {instruction.text}",),
+            (f"read by {warp.actor} of CTA {warp.cta.rank}, at {describe(instruction)}",),
             "wait for the copy that fills it, or write it first",
             Where(warp.program.name, warp.actor, instruction),
         )

@@ -122,7 +122,7 @@ def test_arrival_beyond_the_pending_count_is_a_fault() -> None:
     """An arrival while the phase only waits for bytes underflows the count."""
     b = barrier(1)
     b.arrive(expect_tx=16, by=LOAD, instruction=ARRIVE)
-    with pytest.raises(BarrierFault, match="1 arrives in phase 0 with 0 arrivals pending of 1") as caught:
+    with pytest.raises(BarrierFault, match="an arrival too many: all 1 of phase 0 are in") as caught:
         b.arrive(by=MMA, instruction=ARRIVE)
     text = str(caught.value)
     assert "role mma (warp 4)" in text
@@ -134,7 +134,7 @@ def test_arrival_beyond_the_pending_count_is_a_fault() -> None:
 def test_arrive_count_larger_than_pending_is_a_fault() -> None:
     """A count that passes zero is refused, not wrapped into the next phase."""
     b = barrier(2)
-    with pytest.raises(BarrierFault, match="3 arrive in phase 0 with 2 arrivals pending"):
+    with pytest.raises(BarrierFault, match="3 arrivals at once, where phase 0 needs 2 more of"):
         b.arrive(3)
 
 

@@ -149,7 +149,7 @@ def test_json(run: Run):
     """One object with the report, the statistics and what was to be printed."""
     result = run("emulate", EXAMPLE, *SHAPE, *ARGS, "--print", 1, "--statistics", "--json")
     facts = json.loads(result.stdout)
-    assert (facts["clean"], facts["steps"], facts["bytes_loaded"]) == (True, 222, 768)
+    assert (facts["clean"], facts["steps"], facts["bytes_loaded"]) == (True, 226, 768)
     assert facts["printed"]["1"][:3] == [0.0, 2.0, 4.0]
     assert facts["statistics"]["lines"] == 54
 
