@@ -73,6 +73,14 @@ class Rendezvous:
         return finished
 
 
+class Barriers(dict[int, Rendezvous]):
+    """The barriers of a CTA by number, each made when it is first used."""
+
+    def __missing__(self, number: int) -> Rendezvous:
+        made = self[number] = Rendezvous(f"bar {number}")
+        return made
+
+
 class Warpgroup:
     """Four warps that execute wgmma together."""
 
@@ -115,27 +123,25 @@ class Cta:
             f"shared memory of CTA {rank}", "shared", self.shared_base, RESERVED_SHARED + launch.total_shared_bytes,
             low=RESERVED_SHARED, poison=True,
         )  # fmt: skip
-        self.barriers = [Rendezvous(f"bar {number}") for number in range(16)]
+        self.barriers = Barriers()
         self.register_pool = 0
         self.pool_waiters: list[tuple[Warp, Fragment]] = []
         self.tensor_memory: Any = None
         self.launch_refused: set[int] = set()
         """Warps that have seen cluster launch control find no cluster."""
-        threads = launch.block[0] * launch.block[1] * launch.block[2]
-        count = -(-threads // 32)
         rows = program.tile_row_count
         self.warpgroups: list[Warpgroup] = []
         self.warps: list[Warp] = []
-        for index_of_warp in range(count):
-            if index_of_warp % 4 == 0:
+        for position in launch.positions:
+            if position.index % 4 == 0:
                 self.warpgroups.append(Warpgroup(np.full((rows, 128), 0xFFFFFFFF, np.uint32)))
             group = self.warpgroups[-1]
-            lane = index_of_warp % 4 * 32
-            warp = Warp(program, self, index_of_warp, group.tile[:, lane : lane + 32])
+            lane = position.index % 4 * 32
+            warp = Warp(program, self, position, group.tile[:, lane : lane + 32])
             warp.warpgroup = group
             group.warps.append(warp)
             self.warps.append(warp)
-        self.live_warps = count
+        self.live_warps = len(self.warps)
 
     def shared_of(self, address: int) -> Cta | None:
         """The CTA of the cluster that a shared::cluster address belongs to."""
@@ -176,6 +182,19 @@ class Cluster:
     def warps(self) -> list[Warp]:
         """Every warp, by CTA."""
         return [warp for cta in self.ctas for warp in cta.warps]
+
+    def dissolve(self) -> None:
+        """Let go of everything, so that a finished cluster's memory is free at once and not when Python collects it.
+
+        What is still in flight needs it all: then it is left alone.
+        """
+        if self.pending:
+            return
+        for cta in self.ctas:
+            for group in cta.warpgroups:
+                group.warps.clear()
+            cta.warps.clear()
+        self.ctas.clear()
 
 
 def require_whole_warp(warp: Warp, what: str) -> None:

@@ -24,6 +24,7 @@ from .shadow import Memory
 from .symbols import SymbolMap
 from .tensor_map import TensorMap
 from .tensor_warp import check_exit
+from .warp import positions
 
 if TYPE_CHECKING:
     from .cta import Cluster
@@ -64,6 +65,8 @@ class Launch:
         Whether rules of use are checked (every level but ``off``).
     exact
         Whether matrix products are rounded as Hopper rounds them.
+    positions
+        The warps of a CTA.
     observers
         Who is told of asynchronous operations; an instrumented program tells them of the rest.
     """
@@ -120,7 +123,7 @@ class Launch:
         self.progress = progress
         self.observers = tuple(observers)
         self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit]
-        self.executed: Counter[str] = Counter()
+        self.positions = positions(program, block, symbols)
         self.machine = Machine(self, program, schedule, seed, step_budget)
         self._shadowed: list[Allocation] = []
 
@@ -148,6 +151,7 @@ class Launch:
                 allocation.shadow = None
         if self.order is not None:
             self.findings.raise_races()
+        executed = self._executed()
         return LaunchReport(
             kernel=self.program.name,
             grid=self.grid,
@@ -157,8 +161,8 @@ class Launch:
             schedule=self.schedule,
             seed=self.seed,
             check=self.check,
-            steps=sum(self.executed.values()),
-            instructions=dict(self.executed),
+            steps=sum(executed.values()),
+            instructions=executed,
             bytes_loaded=self.counters.bytes_loaded,
             bytes_stored=self.counters.bytes_stored,
             flops=self.counters.wgmma_flops + self.counters.mma_flops,
@@ -191,10 +195,7 @@ class Launch:
                 warp.agent = self.order.warp(warp.actor)
 
     def warp_finished(self, warp: Warp) -> None:
-        """Count what the warp executed and check what it leaves behind."""
-        blocks = warp.program.flow.blocks
-        total = sum(n * (b.end - b.start) for n, b in zip(warp.counts, blocks, strict=False) if n)
-        self.executed[warp.role or f"warp {warp.index}"] += total
+        """Check what the warp leaves behind."""
         if self.protocol and warp.in_flight:
             raise ProtocolError(
                 "a warp exits with a wgmma or tcgen05.ld that it has not waited for",
@@ -211,7 +212,6 @@ class Launch:
 
     def cluster_finished(self, cluster: Cluster) -> None:
         """Report barriers left in the middle of a phase."""
-        collector.cluster_finished(cluster.number)
         if not self.protocol:
             return
         for barrier in cluster.mbarriers.unfinished():
@@ -223,6 +223,15 @@ class Launch:
                     tuple(barrier.history().splitlines()[-4:]),
                 )
             )
+
+    def _executed(self) -> dict[str, int]:
+        """Instructions executed, by role."""
+        sizes = [block.end - block.start for block in self.program.flow.blocks]
+        executed: Counter[str] = Counter()
+        for position in self.positions:
+            total = sum(count * size for count, size in zip(position.counts, sizes, strict=False))
+            executed[position.role or f"warp {position.index}"] += total
+        return dict(executed)
 
     def report_progress(self, done: int, seconds: float) -> None:
         """Tell the caller how many CTAs have finished."""

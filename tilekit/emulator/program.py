@@ -15,7 +15,7 @@ from .memory import PARAM_WINDOW, RESERVED_SHARED
 from .syntax import Function, Instruction, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
 from .tensor_order import touch_loading
 from .uniformity import analyse_uniformity
-from .warp import SPLIT, WAIT, YIELD
+from .warp import POISON, SPLIT, WAIT, YIELD
 from .webs import split_webs
 from .wgmma_queue import touch_in_flight
 
@@ -59,6 +59,8 @@ class Program:
         Rows of the warp's tile file that the registers of wgmma and tcgen05.ld occupy, by register number.
     fences_tensor_memory
         Whether the text has any ``tcgen05.fence``, and so keeps to the rules of tcgen05's memory model.
+    poison
+        What a warp's registers hold before they are written.
     full, masked
         Compiled block functions, filled on first use.
     """
@@ -85,6 +87,7 @@ class Program:
         self.tile_rows: dict[int, int] = {}
         self._place_tiles()
         self.homes = self._choose_homes()
+        self.poison = [POISON[home] for home in self.homes]
         self.fences_tensor_memory = any(d.form.opcode == "tcgen05" and "fence" in d["op"] for d in code)
         self.tile_row_count = len(self.tile_rows)
         count = len(self.flow.blocks)

@@ -144,7 +144,7 @@ def bar_reduce(warp: Warp, number: int, threads: int, predicate: Mask, aligned: 
 def warp_exits(warp: Warp) -> None:
     """A warp that has exited no longer counts for the barriers of the whole CTA and of the cluster."""
     cta = warp.cta
-    for barrier in cta.barriers:
+    for barrier in cta.barriers.values():
         if barrier.arrived and barrier.whole:
             barrier.expected -= 32
             _complete_if_full(warp, barrier)

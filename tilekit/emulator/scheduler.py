@@ -300,5 +300,6 @@ class Machine:
         if cluster.live_warps == 0:
             self.launch.cluster_finished(cluster)
             self.resident.remove(cluster)
+            cluster.dissolve()
             self.launch.report_progress(self._finished_ctas, time.perf_counter() - self.started)
             self._start_cluster()

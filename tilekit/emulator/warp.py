@@ -6,6 +6,7 @@ fragment that blocks lets the other side run. Uniform registers rely on this dis
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from .errors import Actor
 if TYPE_CHECKING:
     from .cta import Cta
     from .program import Program
+    from .symbols import SymbolMap
 
 Mask = npt.NDArray[np.bool_]
 WAIT = -1
@@ -24,7 +26,7 @@ SPLIT = -2
 """Returned by a branch at which lanes parted."""
 YIELD = -3
 """Returned by a block that lets others run; the fragment's next block is set."""
-_POISON = {
+POISON = {
     "b1": np.zeros(32, np.bool_),
     "u8": np.full(32, 0xFF, np.uint8),
     "u16": np.full(32, 0xFFFF, np.uint16),
@@ -38,6 +40,9 @@ _POISON = {
     "f64": np.full(32, np.nan, np.float64),
     "u128": np.full((2, 32), 0xFFFFFFFFFFFFFFFF, np.uint64),
 }
+"""What registers hold before they are written, by the array type they are kept in."""
+_NOBODY: Mask = np.zeros(32, np.bool_)
+_NOBODY.flags.writeable = False
 
 
 class Fragment:
@@ -77,7 +82,7 @@ class Fragment:
         self.join = join
         self.parent = parent
         self.children = 0
-        self.collected: Mask = np.zeros(32, np.bool_)
+        self.collected = _NOBODY
         self.blocked: Any = None
         self.ticket: Any = None
         self.cluster_ticket: Any = None  # apart, since a CTA barrier may stand between a cluster's arrive and its wait
@@ -90,6 +95,48 @@ class Fragment:
         return 32 if self.mask is None else int(np.count_nonzero(self.mask))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Position:
+    """What the warps with one number have in common in all CTAs of a launch.
+
+    Attributes
+    ----------
+    index
+        The number.
+    role
+        What the kernel's author calls it; may be empty.
+    tid
+        Thread indices (x, y, z) of its lanes.
+    live
+        Lanes that have a thread.
+    mask
+        The same, or None where all have.
+    counts
+        How often each block was run by the warps at this position.
+    """
+
+    index: int
+    role: str
+    tid: tuple[npt.NDArray[np.uint32], ...]
+    live: Mask
+    mask: Mask | None
+    counts: list[int]
+
+
+def positions(program: Program, block: tuple[int, int, int], symbols: SymbolMap) -> list[Position]:
+    """The warps of a CTA of ``block`` threads."""
+    width, height, depth = block
+    threads = width * height * depth
+    found = []
+    for index in range(-(-threads // 32)):
+        linear = np.arange(index * 32, index * 32 + 32, dtype=np.uint32)
+        live = linear < threads
+        tid = linear % width, linear // width % height, linear // (width * height)
+        counts = [0] * (len(program.flow.blocks) + 1)
+        found.append(Position(index, symbols.role_of(index), tid, live, None if live.all() else live, counts))
+    return found
+
+
 class Warp:
     """One warp of a CTA.
 
@@ -98,6 +145,7 @@ class Warp:
     """
 
     __slots__ = (
+        "_actor",
         "agent",
         "arrays",
         "at",
@@ -129,30 +177,25 @@ class Warp:
         "wgmma",
     )
 
-    def __init__(self, program: Program, cta: Cta, index: int, tile: npt.NDArray[np.uint32]) -> None:
+    def __init__(self, program: Program, cta: Cta, position: Position, tile: npt.NDArray[np.uint32]) -> None:
         self.program = program
         self.cta = cta
-        self.index = index
-        self.role = cta.launch.symbols.role_of(index)
+        self.index = position.index
+        self.role = position.role
         self.exit_block = len(program.flow.blocks)
-        width, height, depth = cta.launch.block
-        linear = np.arange(index * 32, index * 32 + 32)
-        live = linear < width * height * depth
-        self.tid = tuple(
-            part.astype(np.uint32) for part in (linear % width, linear // width % height, linear // (width * height))
-        )
-        self.live: Mask = live
-        self.arrays: list[Any] = [_POISON[home] for home in program.homes]
+        self.tid = position.tid
+        self.live = position.live
+        self.arrays: list[Any] = program.poison.copy()
         self.uniforms: list[Any] = [0] * len(program.homes)
         self.tile = tile
         self.tile_u32 = list(tile)
         self.tile_f32 = list(tile.view(np.float32))
         self.at = 0
         self.in_flight = 0
-        self.carry: Mask = np.zeros(32, np.bool_)
+        self.carry = _NOBODY
         self.unfenced = -1
-        self.counts = [0] * (self.exit_block + 1)
-        self.fragment = Fragment(0, None if live.all() else live)
+        self.counts = position.counts
+        self.fragment = Fragment(0, position.mask)
         self.fragments = [self.fragment]
         self.queued = False
         self.done = False
@@ -164,11 +207,14 @@ class Warp:
         self.tensor: Any = None
         self.warpgroup: Any = None
         self.register_count = 0
+        self._actor: Actor | None = None
 
     @property
     def actor(self) -> Actor:
         """Name for messages."""
-        return Actor(self.cta.rank, self.index, self.role, self.cta.cluster.number)
+        if self._actor is None:
+            self._actor = Actor(self.cta.rank, self.index, self.role, self.cta.cluster.number)
+        return self._actor
 
     def clock(self) -> int:
         """A clock that advances with the launch."""
