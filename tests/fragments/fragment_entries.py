@@ -85,8 +85,15 @@ def fresh(w: Writer, operand: FragmentOperand, case: Case) -> Value | RegisterTi
     """Registers of the operand's type that nothing else uses."""
     if operand.length is None:
         return w.new(operand.type, operand.name, uniform=True)
-    # The one list of any length there is: wgmma's accumulators, n / 2 a thread.
-    return w.tile(operand.type, operand.length or dict(case.immediates)["n"] // 2, operand.name)
+    return w.tile(operand.type, operand.length or _registers(case), operand.name)
+
+
+def _registers(case: Case) -> int:
+    """Length of the one list of any length a fragment has, by its immediates: what one thread holds."""
+    chosen = dict(case.immediates)
+    if "n" in chosen:  # wgmma: an accumulator of 64 x n, spread over 128 threads
+        return int(chosen["n"]) // 2
+    return int(chosen["x"]) * (4 if "16x256b" in case.fragment.name else 1)
 
 
 def ptxas_errors(text: str, target: str) -> list[str]:

@@ -54,6 +54,7 @@ KINDS = {
     "load": "start a copy from global to shared memory",
     "store": "start or finish a copy from shared to global memory",
     "mma": "matrix instructions",
+    "tmem": "allocate tensor memory; loads and stores of it",
     "memory": "ordinary loads and stores of the executing thread",
 }
 

@@ -52,11 +52,12 @@ U64 = RegisterType("u64", "b64", 64, "u64")
 F32 = RegisterType("f32", "f32", 32, "f32")
 SMEM = RegisterType("smem", "b32", 32, "u32", space="shared::cta")
 DSMEM = RegisterType("dsmem", "b32", 32, "u32", space="shared::cluster")
+TMEM = RegisterType("tmem", "b32", 32, "u32", space="tensor")
 GMEM = RegisterType("gmem", "b64", 64, "u64", space="global")
 MAP = RegisterType("map", "b64", 64, None, space="tensor map")
 DESC = RegisterType("desc", "b64", 64, None)
 
-REGISTER_TYPES = {t.name: t for t in (PRED, B16, U32, S32, B32, U64, F32, SMEM, DSMEM, GMEM, MAP, DESC)}
+REGISTER_TYPES = {t.name: t for t in (PRED, B16, U32, S32, B32, U64, F32, SMEM, DSMEM, TMEM, GMEM, MAP, DESC)}
 
 # What a fragment operand of the keyed type also takes. A CTA's own shared address is a valid shared::cluster address
 # (PTX ISA 5.1.7), so an `smem` value may stand where a `dsmem` one is asked for; never the other way round.
