@@ -98,8 +98,11 @@ class MbarrierTable:
         close = min(self._barriers.values(), key=lambda b: abs(b.address - address), default=None)
         if close is None:
             hint = "no mbarrier has been initialised yet: is the init executed, and a barrier passed after it?"
-        elif close.address >> 24 != address >> 24:
-            hint = f"only CTA {close.address >> 24 & 0xFF} of the cluster has initialised mbarriers so far"
+        elif all(b.address >> 24 != address >> 24 for b in self._barriers.values()):
+            hint = (
+                f"only CTA {close.address >> 24 & 0xFF} of the cluster has initialised mbarriers so far: no CTA may reach "
+                "a peer's before both have passed a cluster barrier behind the init"
+            )
         else:
             hint = f"the nearest initialised one is {close.name} at {close.address:#x}"
         known_as = f", {name} of CTA {address >> 24 & 0xFF}" if name else ""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .access import resolve
 from .deadlock import MbarrierWait
-from .errors import BarrierFault, ProtocolError
+from .errors import BarrierFault, ProtocolError, describe
 from .findings import Unheeded
 from .memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW
 
@@ -58,22 +58,37 @@ def _find(warp: Warp, space: str, address: int) -> Mbarrier:
             f"{barrier.name} of CTA {owner.rank} is used by CTA {warp.cta.rank}, but CTA {owner.rank} has exited",
             hint="end with a cluster barrier, so that no CTA exits while a peer still arrives on its barriers",
         )
-    hb = warp.cta.launch.order
-    if hb is not None and barrier.stamp is not None and not hb.knows(warp.agent, barrier.stamp):
-        raise BarrierFault(
-            f"{barrier.name} is used by a warp that its initialisation is not ordered before",
-            hint="after mbarrier.init: fence.mbarrier_init (or a barrier of the CTA), then bar.sync or a cluster "
-            "barrier that every user passes",
-            details={"address": address},
-        )
+    _require_initialised(warp, barrier)
     return barrier
+
+
+def _require_initialised(warp: Warp, barrier: Mbarrier) -> None:
+    """Fault unless a barrier's initialisation is ordered before what the warp does now."""
+    hb = warp.cta.launch.order
+    if hb is None or barrier.stamp is None or hb.knows(warp.agent, barrier.stamp):
+        return
+    owner, first = barrier.address >> RANK_SHIFT, barrier.initialised_by
+    peer = owner != warp.cta.rank
+    whose = f" of CTA {owner}" if peer else ""
+    raise BarrierFault(
+        f"{barrier.name}{whose} is used by a warp that its initialisation is not ordered before",
+        hint="after mbarrier.init: fence.mbarrier_init.release.cluster, then barrier.cluster.arrive and wait, which "
+        "every thread of both CTAs passes before the first use"
+        if peer
+        else "after mbarrier.init: fence.mbarrier_init (or a barrier of the CTA), then bar.sync or a cluster "
+        "barrier that every user passes",
+        table=f"initialised by {first.actor or 'somebody'} of CTA {owner}, at {describe(first.instruction)}",
+        details={"address": barrier.address},
+    )
 
 
 def barrier_at(warp: Warp, address: int) -> Mbarrier:
     """The live mbarrier at an address of the cluster's shared window, for the instruction that a warp is at."""
     name = warp.cta.launch.shared_name(address & OFFSET_MASK)
     table, instruction = warp.cta.cluster.mbarriers, warp.program.instruction(warp.at)
-    return table.at(address, by=warp.actor, instruction=instruction, name=name)
+    barrier = table.at(address, by=warp.actor, instruction=instruction, name=name)
+    _require_initialised(warp, barrier)
+    return barrier
 
 
 def each(warp: Warp, addresses: int | Array, mask: Mask | None) -> list[tuple[int, int]]:

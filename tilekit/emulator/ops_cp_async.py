@@ -14,7 +14,7 @@ from .bulk import InFlight
 from .errors import EmulatorError
 from .forms import Decoded, form
 from .lanes import Array
-from .mbarriers import changed, each, shared_address
+from .mbarriers import barrier_at, changed, each, shared_address
 from .memory import Allocation
 from .ops_barrier import space_of, where_is
 from .ops_memory import array_address
@@ -165,10 +165,8 @@ class Arrival(InFlight):
 
 def copy_arrive(warp: Warp, space: str, addresses: int | Array, keep_count: bool, mask: Mask | None) -> None:
     """Arrive on an mbarrier once the copies so far are done; without ``.noinc`` the pending count rises first."""
-    table = warp.cta.cluster.mbarriers
     for given, lanes in each(warp, addresses, mask):
-        instruction = warp.program.instruction(warp.at)
-        barrier = table.at(shared_address(space, given), by=warp.actor, instruction=instruction)
+        barrier = barrier_at(warp, shared_address(space, given))
         if not keep_count:
             barrier.pending += lanes
         warp.cta.launch.machine.submit(Arrival(warp, barrier, lanes))
