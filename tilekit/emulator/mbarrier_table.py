@@ -100,8 +100,8 @@ class MbarrierTable:
             hint = "no mbarrier has been initialised yet: is the init executed, and a barrier passed after it?"
         elif all(b.address >> 24 != address >> 24 for b in self._barriers.values()):
             hint = (
-                f"only CTA {close.address >> 24 & 0xFF} of the cluster has initialised mbarriers so far: no CTA may reach "
-                "a peer's before both have passed a cluster barrier behind the init"
+                f"only CTA {close.address >> 24 & 0xFF} of the cluster has initialised mbarriers so far: no CTA may "
+                "reach a peer's before both have passed a cluster barrier behind the init"
             )
         else:
             hint = f"the nearest initialised one is {close.name} at {close.address:#x}"

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from . import formats
 from .access import misaligned, resolve, tell_strong
 from .block_compiler import BlockCompiler
-from .errors import MemoryFault
+from .errors import MemoryFault, Where, describe
+from .findings import Finding
 from .floating import clean, extremum, flush, pass_nan
 from .forms import Decoded, form, never
 from .happens_before import Order
@@ -28,7 +29,12 @@ _INTEGERS = "op=add|min|max|inc|dec|and|or|xor|exch type=b32|u32|s32|b64|u64|s64
 _FLOATS = "op=add|min|max noftz? vec=v2|v4|v8? type=f16|bf16|f16x2|bf16x2|f32|f64"
 _SPACE = "space=global|shared|shared::cta|shared::cluster?"
 _HINT = "hint=L2::cache_hint?"
-_PAIRS = ("f16x2", "bf16x2")
+PACKED_HALVES = ("f16x2", "bf16x2")
+PACKED_HALVES_HINT = (
+    "add f32 there, or single f16 or bf16, or loop over atom.cas.b32; within the own CTA and in global memory packed "
+    "halves are added as they should be"
+)
+"""What to do instead of adding packed halves in a peer's shared memory."""
 
 
 def atomic(
@@ -79,9 +85,10 @@ def atomic(
                 given = values[index][lane]
                 if kind in ("f32", "f64") and operation == "add" and memory.space == "global":
                     view[at] = _add_in_l2(before, given, kind)
-                elif operation == "add" and kind in _PAIRS and _is_peers(warp, memory):
+                elif operation == "add" and kind in PACKED_HALVES and _is_peers(warp, memory):
                     # ptxas compiles this to LD, IADD, ST: the words are added as integers.
                     view[at] = _combine_integers("add", "u32", int(before), int(given))
+                    _report_integer_sum(warp, kind, memory)
                 else:
                     view[at] = combine(operation, kind, before, given)
         _tell(warp, space, memory, offset, address, size, order)
@@ -101,6 +108,21 @@ def _locate(warp: Warp, space: str, address: int, size: int) -> tuple[Allocation
 def _is_peers(warp: Warp, memory: Allocation) -> bool:
     """Whether it is the shared memory of another CTA of the cluster."""
     return memory.space == "shared" and memory is not warp.cta.shared
+
+
+def _report_integer_sum(warp: Warp, kind: str, memory: Allocation) -> None:
+    """Add the finding about packed halves in a peer's memory, once for each instruction."""
+    instruction = warp.program.instruction(warp.at)
+    warp.cta.launch.findings.add(
+        Finding(
+            "packed-halves",
+            f"line {instruction.line} adds .{kind} in a peer's shared memory: ptxas adds the words as integers, "
+            "and not atomically",
+            (f"by {warp.actor} of CTA {warp.cta.rank} in {memory.name}, at {describe(instruction)}",),
+            PACKED_HALVES_HINT,
+            Where(warp.program.name, warp.actor, instruction),
+        )
+    )
 
 
 def _tell(warp: Warp, space: str, memory: Allocation, offset: int, address: int, size: int, order: Order) -> None:

@@ -60,7 +60,7 @@ def test_init_that_no_fence_publishes() -> None:
     with pytest.raises(BarrierFault, match=r"full of CTA 1 is used by a warp that its init.* not ordered") as caught:
         launch(TEXT.replace(FENCE, ""))
     assert "cp.async.bulk" in str(caught.value)
-    assert "initialised by warp 0 of CTA 1, at line 17: @p mbarrier.init" in str(caught.value)
+    assert "initialised by warp 0 of CTA 1, at line 16: @p mbarrier.init" in str(caught.value)
     assert "fence.mbarrier_init.release.cluster, then barrier.cluster.arrive and wait" in caught.value.hint
 
 

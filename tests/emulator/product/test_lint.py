@@ -90,6 +90,9 @@ BROKEN = {
         "mov.u32 a0, %tid.x;", "setp.eq.u32 p0, a0, 0;", "@p0 barrier.cluster.arrive.aligned;",
         "barrier.cluster.wait.aligned;",
     ),
+    "packed-halves": kernel(
+        "mov.u32 a0, smem;", "mapa.shared::cluster.u32 a0, a0, 1;", "red.shared::cluster.add.noftz.f16x2 [a0], 7;"
+    ),
     "proxy-fence": kernel(
         "mov.u32 a0, smem;",
         "ld.param.u64 d0, [out_param];",
