@@ -16,6 +16,7 @@ from .errors import EmulatorError, PtxSyntaxError, UnsupportedInstruction, descr
 from .forms import Decoded, decode
 from .inlining import inline_calls
 from .lint_flow import divergent_aligned, missing_proxy_fences, uninitialised_reads
+from .ops_atomic import PACKED_HALVES, PACKED_HALVES_HINT
 from .parser import parse_module
 from .syntax import Function, LabelOperand, VectorOperand
 
@@ -35,6 +36,7 @@ RULES = {
     "proxy-fence": "shared memory written by st or stmatrix, and no fence.proxy.async before the async proxy reads it",
     "mbarrier-init": "mbarriers are used, and none is initialised",
     "bulk-group": "bulk stores, or cp.async, that nothing commits or waits for",
+    "packed-halves": "atom or red .shared::cluster.add of f16x2 or bf16x2, which ptxas compiles to an integer addition",
     "aligned": "an .aligned instruction under a predicate that differs between the lanes of a warp",
 }
 """Every rule, and what breaks it."""
@@ -219,6 +221,17 @@ def _proxy_fence(code: Sequence[Decoded], flow: ControlFlow, function: Function)
         )
 
 
+def _packed_halves(code: Sequence[Decoded], flow: ControlFlow, function: Function) -> Iterator[Complaint]:
+    for decoded in code:
+        adds = decoded.form.opcode in ("atom", "red") and decoded.get("op") == "add"
+        if adds and decoded["type"] in PACKED_HALVES and decoded.get("space") == "shared::cluster":
+            yield (
+                decoded,
+                "in a peer's shared memory ptxas adds these words as integers, and not atomically",
+                PACKED_HALVES_HINT,
+            )
+
+
 def _aligned(code: Sequence[Decoded], flow: ControlFlow, function: Function) -> Iterator[Complaint]:
     for decoded, why in divergent_aligned(code):
         hint = "all lanes of the warp must execute it together: branch on a condition that the whole warp shares"
@@ -233,6 +246,7 @@ _NAMES: dict[Rule, str] = {
     _bulk_group: "bulk-group",
     _uninitialised: "uninitialised",
     _proxy_fence: "proxy-fence",
+    _packed_halves: "packed-halves",
     _aligned: "aligned",
 }
 _RULES = tuple(_NAMES)
