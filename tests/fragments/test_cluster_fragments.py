@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_kernels import SmallKernel, Tensor
+from small_kernels import Array, SmallKernel, Tensor
 
 from tilekit.assembly.types import U64
 from tilekit.emulator import Deadlock
@@ -50,6 +50,62 @@ def test_a_missing_remote_arrival_is_a_deadlock() -> None:
     """With one arrival of two the wait never ends: predication counts lanes one by one."""
     with pytest.raises(Deadlock, match="ready"):
         remote_arrivals(arriving=1)
+
+
+def remote_expectation(*, bytes_: int = 128) -> Array:
+    """CTA 1 tells CTA 0's barrier how many bytes to expect, and arrives; CTA 0 loads, waits and stores."""
+    source, out = np.arange(32, dtype=np.float32).reshape(4, 8), Tensor(np.zeros((4, 8), np.float32), (8, 4))
+    k = SmallKernel(maps=2, cluster=2)
+    w = k.w
+    tile = w.shared_base + w.shared.allocate("tile", size=128, alignment=128, kind="tile").offset
+    full = k.barrier("full")
+    rank = w.ptx.cluster.cta_rank()
+    with w.when(rank == 1):
+        remote = w.ptx.cluster.map_address(address=full, rank=0)
+        w.ptx.mbarrier.arrive_expect_remote(bar=remote, bytes=bytes_, active=k.thread == 3)
+    with w.when((rank == 0) & (k.thread == 0)):
+        w.ptx.tma.load_2d(dst=tile, map=k.maps[0], x=0, y=0, full=full)
+        w.ptx.mbarrier.wait_parity(bar=full, parity=0)
+        w.ptx.tma.store_2d(map=k.maps[1], x=0, y=0, src=tile, policy=w.constant(U64, EVICT_FIRST))
+        w.ptx.tma.commit_stores()
+        w.ptx.tma.wait_stores(pending=0)
+    w.ptx.barrier.warp_sync()
+    w.ptx.cluster.arrive()
+    w.ptx.cluster.wait()
+    k.run(maps=[Tensor(source, (8, 4)), out], grid=2)
+    np.testing.assert_array_equal(out.read(), source)
+    return source
+
+
+def test_bytes_can_be_expected_from_afar() -> None:
+    """`arrive_expect_remote` arrives once, in the active lane, and its bytes are those the copy brings."""
+    assert remote_expectation().any()
+
+
+def test_bytes_expected_from_afar_are_counted() -> None:
+    """Four bytes more than come are waited for without end."""
+    with pytest.raises(Deadlock, match="full"):
+        remote_expectation(bytes_=132)
+
+
+def test_vectors_of_another_cta() -> None:
+    """`store_dsmem_f32x4` writes to the other CTA, `load_dsmem_f32x4` reads what the other CTA was given."""
+    source = np.random.default_rng(8).normal(size=(2, 32, 4)).astype(np.float32)
+    out = np.zeros((2, 32, 4), np.float32)
+    k = SmallKernel(pointers=2, cluster=2)
+    w, memory = k.w, k.w.ptx.memory
+    slab = w.shared_base + w.shared.allocate("slab", size=512, alignment=128, kind="scratch").offset
+    rank = w.ptx.cluster.cta_rank()
+    own = rank * 32 + k.thread
+    there = w.ptx.cluster.map_address(address=slab + k.thread.retyped(slab.type) * 16, rank=rank ^ 1)
+    memory.store_dsmem_f32x4(address=there, values=memory.load_global_f32x4(address=k.element(0, own, 16)))
+    w.ptx.cluster.arrive()
+    w.ptx.cluster.wait()
+    memory.store_global_f32x4(address=k.element(1, own, 16), values=memory.load_dsmem_f32x4(address=there))
+    w.ptx.cluster.arrive()
+    w.ptx.cluster.wait()
+    k.run(source, out, grid=2)
+    np.testing.assert_array_equal(out, source)
 
 
 def local_arrivals(*, count: int) -> None:

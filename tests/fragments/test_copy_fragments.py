@@ -1,4 +1,4 @@
-"""Barriers, tensor copies, clusters and stmatrix, run alone by the emulator and compared with NumPy."""
+"""Barriers and tensor copies, run alone by the emulator and compared with NumPy."""
 
 from __future__ import annotations
 
@@ -86,6 +86,33 @@ def test_3d_copies(x: int, y: int, z: int) -> None:
     np.testing.assert_array_equal(out.read(), expected)
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_reductions_add_and_clip(batched: bool) -> None:
+    """`reduce_add_2d` and `reduce_add_3d` add a box to what the tensor holds, as often as asked, and clip it."""
+    source = np.arange(1, 33, dtype=np.float32).reshape(1, 4, 8)
+    start = np.random.default_rng(2).integers(0, 99, (2, 5, 8)).astype(np.float32)
+    out = Tensor(start if batched else start[1], (8, 4, 1) if batched else (8, 4))
+    k = SmallKernel(maps=2)
+    w = k.w
+    tile = w.shared.allocate("tile", size=BOX_BYTES, alignment=128, kind="tile")
+    full = k.barrier("full")
+    address = w.shared_base + tile.offset
+    with w.when(k.thread == 0):
+        w.ptx.mbarrier.arrive_expect(bar=full, bytes=BOX_BYTES)
+        w.ptx.tma.load_3d(dst=address, map=k.maps[0], x=0, y=0, z=0, full=full)
+        w.ptx.mbarrier.wait_parity(bar=full, parity=0)
+        at = {"x": 4, "y": 3, "z": 1} if batched else {"x": 4, "y": 3}
+        add = w.ptx.tma.reduce_add_3d if batched else w.ptx.tma.reduce_add_2d
+        for _ in range(2):
+            add(map=k.maps[1], **at, src=address, policy=w.constant(U64, EVICT_FIRST))
+        w.ptx.tma.commit_stores()
+        w.ptx.tma.wait_stores(pending=0)
+    k.run(maps=[Tensor(source, (8, 4, 1)), out])
+    expected = start.copy()
+    expected[1, 3:5, 4:8] += 2 * source[0, :2, :4]
+    np.testing.assert_array_equal(out.read(), expected if batched else expected[1])
+
+
 def stage_and_store(*, fence: bool, barrier: bool) -> Array:
     """Two warps write 128 f32 with `store_shared_f32x2`; one thread of the second stores them as a tensor."""
     out = Tensor(np.zeros((4, 32), np.float32), (32, 4))
@@ -118,27 +145,3 @@ def test_fence_and_sync_are_both_needed(fence: bool, barrier: bool) -> None:
     """Without the proxy fence, or without the barrier, the emulator reports a race."""
     with pytest.raises(RaceError):
         stage_and_store(fence=fence, barrier=barrier)
-
-
-def test_stmatrix_rows() -> None:
-    """`store_x4`: lane l holds row l / 4, columns 2 (l % 4) and the next of each matrix, and addresses row l % 8."""
-    values = np.arange(32 * 8, dtype=np.uint16).reshape(4, 32, 2)  # matrix, lane, half
-    out = Tensor(np.zeros((32, 8), np.uint16), (8, 32))
-    k = SmallKernel(maps=1, pointers=1)
-    w = k.w
-    slab = w.shared.allocate("slab", size=512, alignment=128, kind="tile")
-    registers = w.tile(k.load(0, k.thread).type, 4, "packed")
-    for matrix, register in enumerate(registers):
-        register.assign(k.load(0, k.thread + 32 * matrix))
-    # Matrices are stored in reverse order, so that an address of the wrong lane shows.
-    row = (3 - (k.thread >> 3)) * 8 + (k.thread & 7)
-    w.ptx.stmatrix.store_x4(address=w.shared_base + slab.offset + row * 16, values=registers)
-    w.ptx.tma.fence_shared()
-    w.ptx.barrier.warp_sync()
-    with w.when(k.thread == 0):
-        source = w.shared_base + slab.offset
-        w.ptx.tma.store_2d(map=k.maps[0], x=0, y=0, src=source, policy=w.constant(U64, EVICT_FIRST))
-        w.ptx.tma.commit_stores()
-        w.ptx.tma.wait_stores(pending=0)
-    k.run(values.reshape(-1).view(np.uint32), maps=[out])
-    np.testing.assert_array_equal(out.read(), values.reshape(4, 8, 8)[::-1].reshape(32, 8))

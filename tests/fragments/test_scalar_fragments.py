@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from small_kernels import BF16, Array, SmallKernel
+from small_kernels import BF16, E4M3, E5M2, Array, SmallKernel
 
 from tilekit.assembly.types import B32, U32
 from tilekit.emulator import MemoryFault
@@ -36,6 +36,23 @@ def test_pack_rounds_to_nearest_even(name: str, dtype: np.dtype) -> None:
     assert (np.isnan(got) == np.isnan(expected)).all()
     number = ~np.isnan(expected)
     assert (got.view(np.uint16) == expected.view(np.uint16))[number].all()
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("pack_e4m3", E4M3), ("pack_e5m2", E5M2)])
+def test_8bit_packing_saturates(name: str, dtype: np.dtype) -> None:
+    """`pack_e4m3` and `pack_e5m2` round to nearest even, stop at the largest number, and keep NaN and the order."""
+    low, high = numbers(100.0), numbers(0.01)[::-1].copy()
+    out = np.zeros(LANES, np.uint16)
+    k = SmallKernel(pointers=3)
+    pack = getattr(k.w.ptx.convert, name)
+    k.store(2, k.thread, pack(low=k.load(0, k.thread), high=k.load(1, k.thread)))
+    k.run(low, high, out)
+    most = float(ml_dtypes.finfo(dtype).max)
+    expected = np.clip(np.stack([low, high], axis=1), -most, most).astype(dtype)
+    got = out.view(dtype).reshape(LANES, 2)
+    assert (np.isnan(got.astype(np.float32)) == np.isnan(expected.astype(np.float32))).all()
+    number = ~np.isnan(expected.astype(np.float32))
+    assert (got.view(np.uint8) == expected.view(np.uint8))[number].all()
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("widen_bf16", BF16), ("widen_f16", np.dtype(np.float16))])
@@ -164,3 +181,47 @@ def test_elect_chooses_one_lane() -> None:
     k.store(0, k.thread, k.w.select(k.w.ptx.warp.elect(), 1, 0))
     k.run(out)
     assert out.reshape(2, 32).sum(axis=1).tolist() == [1, 1]
+
+
+def test_clocks_go_forward() -> None:
+    """`clock` and `global_timer` never go back, and move on while a warp waits; `sm_id` is the CTA's, of the chip's."""
+    threads = 64
+    sms = np.full((2, threads), 999, np.uint32)
+    moved = np.zeros((2, 2, threads), np.uint32)
+    k = SmallKernel(pointers=2, threads=threads)
+    w, special = k.w, k.w.ptx.special
+    before = special.clock(), special.global_timer()
+    w.ptx.barrier.sync(id=1, threads=threads)
+    after = special.clock(), special.global_timer()
+    for row, (first, second) in enumerate(zip(before, after, strict=True)):
+        assert first.type.bits == (32, 64)[row]
+        k.store(1, k.thread + 2 * threads * row, w.select(second >= first, w.constant(U32, 1), 0))
+        k.store(1, k.thread + threads * (2 * row + 1), w.select(second > first, w.constant(U32, 1), 0))
+    k.store(0, w.ptx.cluster.cluster_index() * threads + k.thread, special.sm_id())
+    k.run(sms, moved, grid=2)
+    assert (moved[:, 0] == 1).all()
+    assert moved[:, 1].any(axis=1).all()
+    assert (sms == sms[:, :1]).all()
+    assert (sms < 132).all()
+
+
+@pytest.mark.parametrize("lane", [0, 5, 31])
+def test_broadcast_takes_one_lane(lane: int) -> None:
+    """`broadcast` gives every lane of each warp the value of one."""
+    values = np.random.default_rng(3).integers(0, 1 << 32, 64, dtype=np.uint32)
+    out = np.zeros(64, np.uint32)
+    k = SmallKernel(pointers=2, threads=64)
+    k.store(1, k.thread, k.w.ptx.warp.broadcast(value=k.load(0, k.thread, U32), lane=lane))
+    k.run(values, out)
+    np.testing.assert_array_equal(out, np.repeat(values[[lane, 32 + lane]], 32))
+
+
+@pytest.mark.parametrize("mask", [1, 6, 16, 31])
+def test_shuffle_xor_exchanges_lanes(mask: int) -> None:
+    """`shuffle_xor_f32` gives lane l the value of lane l ^ mask."""
+    values = np.arange(64, dtype=np.float32)
+    out = np.zeros(64, np.float32)
+    k = SmallKernel(pointers=2, threads=64)
+    k.store(1, k.thread, k.w.ptx.warp.shuffle_xor_f32(value=k.load(0, k.thread), mask=mask))
+    k.run(values, out)
+    np.testing.assert_array_equal(out, values[np.arange(64) ^ mask])

@@ -1,0 +1,68 @@
+"""ldmatrix and stmatrix, run alone by the emulator and compared with NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_kernels import Array, SmallKernel
+
+from tilekit.assembly.types import B32
+from tilekit.assembly.values import Value
+
+MATRICES = np.random.default_rng(11).integers(0, 1 << 16, (4, 8, 8), dtype=np.uint16)
+
+
+def slab_of(k: SmallKernel) -> Value:
+    """Shared memory for four matrices."""
+    return k.w.shared_base + k.w.shared.allocate("slab", size=512, alignment=128, kind="scratch").offset
+
+
+def fragments(matrices: Array) -> Array:
+    """What the lanes hold of each matrix, (matrix, lane, half): row l / 4, columns 2 (l % 4) and the next."""
+    return matrices.reshape(len(matrices), 32, 2)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_ldmatrix(transposed: bool) -> None:
+    """`load_x4` reads the rows that the lanes address; `load_x4_trans` gives each lane of the transposed matrix."""
+    out = np.zeros((4, 32), np.uint32)
+    k = SmallKernel(pointers=2)
+    w = k.w
+    slab = slab_of(k)
+    for word in range(4):
+        index = k.thread + 32 * word
+        w.ptx.memory.store_shared_b32(address=slab + index.retyped(slab.type) * 4, value=k.load(0, index, B32))
+    w.ptx.barrier.warp_sync()
+    # Matrices are read in reverse order, so that an address of the wrong lane shows.
+    row = (3 - (k.thread >> 3)) * 8 + (k.thread & 7)
+    load = w.ptx.ldmatrix.load_x4_trans if transposed else w.ptx.ldmatrix.load_x4
+    for matrix, register in enumerate(load(address=slab + row.retyped(slab.type) * 16)):
+        k.store(1, k.thread + 32 * matrix, register)
+    k.run(MATRICES.reshape(-1).view(np.uint32), out)
+    expected = MATRICES[::-1].swapaxes(1, 2).copy() if transposed else MATRICES[::-1].copy()
+    np.testing.assert_array_equal(out.view(np.uint16).reshape(4, 32, 2), fragments(expected))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_stmatrix(count: int, transposed: bool) -> None:
+    """`store_x4`, `store_x2` and their transposed forms write fragments to the rows that lanes address."""
+    out = np.zeros((count * 8, 4), np.uint32)
+    k = SmallKernel(pointers=2)
+    w = k.w
+    slab = slab_of(k)
+    registers = w.tile(B32, count, "packed")
+    for matrix, register in enumerate(registers):
+        register.assign(k.load(0, k.thread + 32 * matrix, B32))
+    row = ((count - 1 - (k.thread >> 3)) & (count - 1)) * 8 + (k.thread & 7)
+    store = getattr(w.ptx.stmatrix, f"store_x{count}" + ("_trans" if transposed else ""))
+    store(address=slab + row.retyped(slab.type) * 16, values=registers)
+    w.ptx.barrier.warp_sync()
+    for word in range(count):
+        index = k.thread + 32 * word
+        address = slab + index.retyped(slab.type) * 4
+        k.store(1, index, w.ptx.memory.load_shared_b32(address=address))
+    matrices = MATRICES[:count]
+    k.run(fragments(matrices).reshape(-1).view(np.uint32), out)
+    expected = matrices.swapaxes(1, 2) if transposed else matrices
+    np.testing.assert_array_equal(out.view(np.uint16).reshape(count, 8, 8), expected[::-1])
