@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .debugger import Debugger
     from .device import Buffer, Device, EncodedTensorMap
+    from .device_runtime import AssertionFailedError
     from .errors import (
         BarrierFault,
         Deadlock,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .tensor_map import TensorMap
 
 __all__ = [
+    "AssertionFailedError",
     "BarrierFault",
     "Buffer",
     "Deadlock",
@@ -72,6 +74,7 @@ __all__ = [
 _HOMES = {
     "debugger": ("Debugger",),
     "device": ("Buffer", "Device", "EncodedTensorMap"),
+    "device_runtime": ("AssertionFailedError",),
     "explore": ("Exploration", "Failure"),
     "findings": ("Finding",),
     "forms": ("coverage",),

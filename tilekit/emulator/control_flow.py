@@ -5,10 +5,11 @@ Sets of blocks and of registers are Python integers used as bit sets: whole-kern
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .forms import Decoded
-from .syntax import LabelOperand, VectorOperand
+from .syntax import LabelOperand, Procedure, VectorOperand
 
 
 @dataclass(slots=True, eq=False)
@@ -19,9 +20,11 @@ class Block:
     start: int
     end: int
     successors: tuple[int, ...] = ()
-    """Next blocks; the number of blocks stands for the kernel's exit."""
+    """Next blocks; the number of blocks stands for the kernel's exit. None after a trap or a procedure's ``ret``."""
     join: int | None = None
     """Immediate post-dominator: where lanes that part here meet again. None is the exit."""
+    returns: bool = False
+    """Whether it ends a procedure."""
     live_in: int = 0
     live_out: int = 0
 
@@ -44,12 +47,14 @@ def targets_of(decoded: Decoded) -> tuple[LabelOperand, ...]:
     return tuple(found)
 
 
-def build_control_flow(code: list[Decoded]) -> ControlFlow:
+def build_control_flow(code: list[Decoded], procedures: Sequence[Procedure] = ()) -> ControlFlow:
     """Split decoded instructions into blocks and analyse them.
 
-    An instruction that may wait stands alone in its block, so that a warp resumes by entering that block again.
+    An instruction that may wait stands alone in its block, so that a warp resumes by entering that block again. A call
+    is followed by what comes after it; the blocks of a procedure are a graph of their own.
     """
     leaders = {0}
+    returns = {procedure.end - 1 for procedure in procedures}
     for position, decoded in enumerate(code):
         flow = decoded.form.flow
         if flow != "next":
@@ -65,8 +70,10 @@ def build_control_flow(code: list[Decoded]) -> ControlFlow:
     block_at = {block.start: block.index for block in blocks}
     block_at[len(code)] = len(blocks)  # a label at the very end of the body
     for block in blocks:
-        block.successors = _successors(block, code, block_at, len(blocks))
-    _find_joins(blocks)
+        block.returns = block.end - 1 in returns
+        if not block.returns:
+            block.successors = _successors(block, code, block_at, len(blocks))
+    _find_joins(blocks, min((procedure.start for procedure in procedures), default=len(code)))
     _find_liveness(blocks, code)
     return ControlFlow(blocks, block_at)
 
@@ -83,22 +90,26 @@ def _successors(block: Block, code: list[Decoded], block_at: dict[int, int], exi
             found.append(following)
     elif flow == "exit":
         found = [exit_block] if last.guard is None else [exit_block, following]
+    elif flow == "stop" and last.guard is None:
+        found = []  # lanes that trap never meet the others
     else:
         found = [following]
     return tuple(dict.fromkeys(found))
 
 
-def _find_joins(blocks: list[Block]) -> None:
+def _find_joins(blocks: list[Block], procedures: int) -> None:
+    """Post-dominators; of code from ``procedures`` on, where lanes meet that return: those that exit never do."""
     count = len(blocks)
     everything = (1 << (count + 1)) - 1
-    post = [everything] * count + [1 << count]
+    post = [1 << block.index if block.returns else everything for block in blocks] + [1 << count]
     changed = True
     while changed:
         changed = False
         for block in reversed(blocks):
-            meet = everything
+            meet = 0 if block.returns else everything
             for successor in block.successors:
-                meet &= post[successor]
+                if successor != count or block.start < procedures:
+                    meet &= post[successor]
             meet |= 1 << block.index
             if meet != post[block.index]:
                 post[block.index] = meet

@@ -28,8 +28,7 @@ def variable_declarators(reader: TokenReader, space: str, external: bool, *, sin
         elif text in TYPE_BYTES and text != "pred":
             kind = text
         elif text == "attribute":
-            while reader.next().text != ")":
-                pass
+            reader.skip_parentheses()
         elif text != "managed":
             reader.fail(f"unexpected {token.text} in a declaration", token)
     if not kind:

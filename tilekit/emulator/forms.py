@@ -8,7 +8,8 @@ Modifiers are a set: producers differ in their order. A group is ``name=choice|c
 optional; groups that share choices (``cvt.dtype.atype``) are filled in the order written. Operands: ``d`` result
 register, ``d|p`` two results, ``dv`` result register or vector, ``{d}`` result vector, ``{d+}`` vector read and
 written, ``a`` source, ``av`` source or vector, ``{a}`` source vector, ``[a]`` address, ``[t]`` tensor map with
-coordinates, ``#`` integer constant, ``L`` label, ``T`` label table, ``?`` optional.
+coordinates, ``#`` integer constant, ``L`` label, ``T`` label table, ``F`` function or the register with its address,
+``(a)`` list of variables, ``?`` optional.
 Anything that is not in the table is an error when the text is loaded; nothing is ever ignored.
 """
 
@@ -24,6 +25,7 @@ from .errors import UnsupportedInstruction
 from .syntax import (
     AddressOperand,
     CallList,
+    FunctionName,
     Immediate,
     Instruction,
     LabelOperand,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 Emitter = Callable[["BlockCompiler", "Decoded"], None]
 Uniform = Callable[["Decoded", Callable[[Operand], bool]], tuple[bool, ...]]
-Flow = Literal["next", "wait", "yield", "branch", "exit"]
+Flow = Literal["next", "wait", "yield", "branch", "call", "stop", "exit"]
 
 _ALIASES = {
     "$I": "u16|u32|u64|s16|s32|s64",
@@ -215,6 +217,10 @@ def _operand_fits(kind: str, operand: Operand) -> bool:
             return isinstance(operand, LabelOperand)
         case "T":
             return isinstance(operand, VectorOperand)
+        case "F":
+            return isinstance(operand, FunctionName | RegisterOperand)
+        case "(a)":
+            return isinstance(operand, CallList)
         case "av":
             return not isinstance(operand, AddressOperand | PairOperand | Sink | CallList | LabelOperand)
         case _:

@@ -67,6 +67,8 @@ class Launch:
         Whether matrix products are rounded as Hopper rounds them.
     positions
         The warps of a CTA.
+    printed
+        What the kernel printed, a text for each thread and call.
     observers
         Who is told of asynchronous operations; an instrumented program tells them of the rest.
     """
@@ -118,6 +120,7 @@ class Launch:
         self.findings = Findings(symbols, program.layout.dynamic_base, program.name)
         self.counters = Counters()
         self.tensor_maps: dict[bytes, TensorMap] = {}
+        self.printed: list[str] = []
         self.registers_per_thread = _registers_per_thread(program, chip, block)
         self.max_resident_clusters = _resident_clusters(self)
         self.progress = progress
@@ -168,6 +171,7 @@ class Launch:
             flops=self.counters.wgmma_flops + self.counters.mma_flops,
             seconds=time.perf_counter() - start,
             findings=tuple(self.findings),
+            printed="".join(self.printed),
         )
 
     def shared_name(self, offset: int) -> str:
@@ -180,8 +184,13 @@ class Launch:
     def _shadow_global(self) -> None:
         for allocation in self.memory.allocations():
             if allocation.writable:
-                allocation.shadow = Memory(allocation.name, allocation.start, allocation.size, self.findings.race)
-                self._shadowed.append(allocation)
+                self.watch(allocation)
+
+    def watch(self, allocation: Allocation) -> None:
+        """Check the accesses to a part of global memory for races, when that is asked for."""
+        if self.order is not None:
+            allocation.shadow = Memory(allocation.name, allocation.start, allocation.size, self.findings.race)
+            self._shadowed.append(allocation)
 
     def cluster_started(self, cluster: Cluster) -> None:
         """Give the cluster's warps their agents and its shared memory its shadow."""

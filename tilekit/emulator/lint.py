@@ -123,7 +123,7 @@ def _check(function: Function, written: Function, chip: Chip | None) -> Iterator
         shown = describe(at.instruction).partition(": ")[2]
         return Remark(rule, function.name, at.instruction.line, f"{message}: {shown}", hint)
 
-    flow = build_control_flow(code)
+    flow = build_control_flow(code, function.procedures)
     for rule in _RULES:
         for at, message, hint in rule(code, flow, function):
             yield remark(_NAMES[rule], at, message, hint)

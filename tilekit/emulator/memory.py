@@ -21,6 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 SHARED_WINDOW = 1 << 40
 LOCAL_WINDOW = 2 << 40
 PARAM_WINDOW = 3 << 40
+FUNCTION_WINDOW = 4 << 40
 GLOBAL_BASE = 0x7F00_0000_0000
 WINDOW = 1 << 40
 RANK_SHIFT = 24
@@ -73,9 +74,16 @@ class Allocation:
 
 
 class GlobalMemory:
-    """The allocations of a device."""
+    """The allocations of a device.
+
+    Attributes
+    ----------
+    heap
+        What kernels allocated with ``malloc``, by address; it lives on when they end.
+    """
 
     def __init__(self) -> None:
+        self.heap: dict[int, Allocation] = {}
         self._next = GLOBAL_BASE
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
@@ -145,4 +153,5 @@ def window_name(address: int) -> str:
     """Which state space a generic address lies in."""
     window = address // WINDOW
     names = {0: "no window: a 32-bit shared or local address?", 1: "the shared window", 2: "the local window"}
-    return names.get(window, "the parameter window" if window == 3 else "global memory")
+    names |= {3: "the parameter window", 4: "a function's address"}
+    return names.get(window, "global memory")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .call_graph import CallGraph
 from .chips import Chip
 from .errors import LaunchError, PtxSyntaxError, nearest
 from .forms import Decoded, decode
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _OPERATIONS = (
     *("atomic", "barrier", "bulk", "control", "cp_async", "float", "integer", "matrix", "memory", "move", "warp"),
-    *("tensormap", "wgmma", "tcgen05", "clc", "narrow", "packed", "remote"),
+    *("tensormap", "wgmma", "tcgen05", "clc", "narrow", "packed", "remote", "call"),
 )
 for _name in _OPERATIONS:
     importlib.import_module(f".ops_{_name}", __package__)
@@ -152,10 +153,11 @@ class Module:
             image = np.frombuffer(variable.image, np.uint8)
             allocation.data[: len(image)] = image
             self._variables[variable.name] = allocation
+        functions = CallGraph(self._parsed)
         for variable in places:
             for offset, name, addend in variable.pointers:
-                if name not in self._variables:
+                if name not in self._variables and name not in self._parsed.functions:
                     raise PtxSyntaxError(f"{variable.name} refers to {name}, which has no address", line=1, column=1)
-                value = self.address_of(name) + addend
+                value = functions.address(name) if name in self._parsed.functions else self.address_of(name) + addend
                 view = self._variables[variable.name].data[offset : offset + 8]
                 view[:] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)

@@ -6,6 +6,7 @@ from .block_compiler import BlockCompiler
 from .control_flow import targets_of
 from .errors import EmulatorError
 from .forms import Decoded, form
+from .ops_call import leave_procedure
 from .warp import Warp
 
 
@@ -52,7 +53,10 @@ def branch_indexed(g: BlockCompiler, i: Decoded) -> None:
 @form("exit", "", "", flow="exit")
 @form("ret", "uni?", "", flow="exit")
 def exit_kernel(g: BlockCompiler, i: Decoded) -> None:
-    """``exit`` and ``ret``: the lanes are finished."""
+    """``exit`` and ``ret``: the lanes are finished, or return from their call."""
+    if g.block.returns:
+        g.leave(f"return {g.helper(leave_procedure)}(w, m)")
+        return
     end = len(g.program.flow.blocks)
     following = g.block.index + 1
     guard = i.guard
@@ -65,8 +69,8 @@ def exit_kernel(g: BlockCompiler, i: Decoded) -> None:
         g.leave(f"return w.branch({g.array(guard, 'pred')}, {end}, {following}, {join})")
 
 
-@form("trap", "", "")
-@form("brkpt", "", "")
+@form("trap", "", "", flow="stop")
+@form("brkpt", "", "", flow="stop")
 def trap(g: BlockCompiler, i: Decoded) -> None:
     """``trap``: fault when any lane gets here."""
     g.place()

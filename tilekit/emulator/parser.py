@@ -104,8 +104,10 @@ class _Parser(TokenReader):
             self.at += 1
             if self.integer() != 64:
                 self.fail("only 64-bit addresses are supported: write .address_size 64", token)
-        elif token.text in (".file", ".loc", ".pragma", ".alias"):
+        elif token.text in (".file", ".loc", ".pragma"):
             self.skip_line()
+        elif token.text == ".alias":
+            self.alias()
         elif token.text == ".section":
             self.at += 2
             self.skip_braces()
@@ -128,19 +130,30 @@ class _Parser(TokenReader):
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
+    def alias(self) -> None:
+        """``.alias name, function;`` (PTX ISA 11.6.5)."""
+        self.at += 1
+        name = self.word("a function name")
+        self.expect(",")
+        target = self.word("a function name")
+        self.expect(";")
+        if target.text not in self.result.functions:
+            self.fail(f"{target.text} is not a function of this module", target)
+        self.result.functions[name.text] = self.result.functions[target.text]
+
     def parse_function(self) -> None:
         kind = self.next()
         scope = _Scope()
         self.scopes.append(scope)
-        results = self.parameter_list() if self.peek() == "(" else []
-        while self.tokens[self.at].text in (".attribute",):
-            self.fail("function attributes are not supported")
+        function = self.function = Function("", kind.text == ".entry", [], [], kind.line)
+        if self.peek() == "(":
+            function.results += self.parameter_list(scope)
+        if self.accept(".attribute"):
+            self.skip_parentheses()
         name = self.word("a function name")
-        parameters = self.parameter_list() if self.peek() == "(" else []
-        function = Function(name.text, kind.text == ".entry", parameters, results, name.line)
-        for variable in (*parameters, *results):
-            scope.variables[variable.name] = variable
-        self.function = function
+        function.name, function.line = name.text, name.line
+        if self.peek() == "(":
+            function.parameters += self.parameter_list(scope)
         while self.tokens[self.at].kind == "dotted":
             directive = self.next()
             if directive.text == ".pragma":
@@ -170,18 +183,32 @@ class _Parser(TokenReader):
         elif function.has_body:
             self.fail(f"{name.text} is defined twice (first on line {known.line})", name)
 
-    def parameter_list(self) -> list[Variable]:
+    def parameter_list(self, scope: _Scope) -> list[Variable]:
+        """Parameters or results of a function, declared in its scope."""
         self.expect("(")
         variables: list[Variable] = []
         while not self.accept(")"):
             token = self.next()
             if token.text == ".reg":
-                self.fail("register parameters of functions are not supported; compilers pass .param variables", token)
-            if token.text != ".param":
-                self.fail(f"expected .param, found {token.text!r}", token)
-            variables.extend(variable_declarators(self, "param", False, single=True))
+                variables.append(self.register_parameter(scope))
+            elif token.text == ".param":
+                variables.extend(variable_declarators(self, "param", False, single=True))
+                scope.variables[variables[-1].name] = variables[-1]
+            else:
+                self.fail(f"expected .param or .reg, found {token.text!r}", token)
             self.accept(",")
         return variables
+
+    def register_parameter(self, scope: _Scope) -> Variable:
+        """``.reg .u32 name`` in a list of parameters."""
+        kind = self.next()
+        if kind.text[1:] not in TYPE_BYTES:
+            self.fail(f"{kind.text} is no register type", kind)
+        name = self.word("a register name")
+        size = TYPE_BYTES[kind.text[1:]]
+        variable = Variable(name.text, "reg", size, size, kind.text[1:])
+        variable.register = self.new_register(scope, name.text, kind.text[1:])
+        return variable
 
     def body(self, depth: int) -> None:
         """Statements up to the closing brace of this scope."""
@@ -233,7 +260,8 @@ class _Parser(TokenReader):
                 self.accept(",")
             scope.tables[token.text] = tuple(targets)
         elif self.peek() in (".callprototype", ".calltargets"):
-            self.fail("indirect calls are not supported")
+            while self.next().text != ";":  # what an indirect call may reach; the call itself says what it passes
+                pass
         elif token.text in scope.labels:
             self.fail(f"label {token.text} is defined twice in one scope", token)
         else:

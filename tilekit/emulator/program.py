@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from .block_compiler import BlockCompiler, representation
 from .control_flow import build_control_flow
 from .forms import Decoded
 from .memory import PARAM_WINDOW, RESERVED_SHARED
-from .syntax import Function, Instruction, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
+from .syntax import Function, Instruction, Procedure, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
 from .tensor_order import touch_loading
 from .uniformity import analyse_uniformity
 from .warp import POISON, SPLIT, WAIT, YIELD
@@ -78,11 +79,14 @@ class Program:
         self.function = function
         self.chip = chip
         self._addresses = addresses
-        first_flow = build_control_flow(code)
+        first_flow = build_control_flow(code, function.procedures)
         self.code, self.registers = split_webs(code, first_flow, function.registers)
         code = self.code
-        self.flow = build_control_flow(code)
-        self.uniformity = analyse_uniformity(code, self.flow.blocks, aligned_warps=aligned_warps)
+        self.flow = build_control_flow(code, function.procedures)
+        self.procedures = {procedure.name: procedure for procedure in function.procedures}
+        self.uniformity = analyse_uniformity(
+            code, self.flow.blocks, aligned_warps=aligned_warps, varying=self._procedure_registers()
+        )
         self.namespace = base_namespace()
         self.tile_rows: dict[int, int] = {}
         self._place_tiles()
@@ -96,6 +100,10 @@ class Program:
         self.sources: dict[tuple[int, bool], str] = {}
         self.layout = SharedLayout(function, code)
         self.local_bytes = _place(v for v in function.variables if v.space in ("local", "frame"))
+        self._framed: set[int] = set()
+        for procedure in function.procedures:
+            procedure.frame_bytes = _place(procedure.variables)
+            self._framed |= {id(variable) for variable in procedure.variables}
 
     # -- registers ---------------------------------------------------------------------------------------------------
 
@@ -158,9 +166,36 @@ class Program:
             return f"(w.cta.shared_base + {self.layout.offset(variable) + addend})"
         if variable.space == "param":
             return str(PARAM_WINDOW + variable.offset + addend)
+        if id(variable) in self._framed:
+            return f"(w.fragment.frame + {variable.offset + addend})"
         if variable.space in ("local", "frame"):
             return str(variable.offset + addend)
         return str(self._addresses[variable.name] + addend)
+
+    # -- procedures --------------------------------------------------------------------------------------------------
+
+    def procedure_at(self, position: int) -> Procedure | None:
+        """The procedure that an instruction belongs to; None for the kernel's own."""
+        return next((p for p in self.procedures.values() if p.start <= position < p.end), None)
+
+    def frame_bytes(self, position: int) -> int:
+        """Size of the frame that an instruction's function has."""
+        procedure = self.procedure_at(position)
+        return self.local_bytes if procedure is None else procedure.frame_bytes
+
+    @cached_property
+    def procedure_of_address(self) -> dict[int, Procedure]:
+        """The procedures by what a pointer to them holds."""
+        return {procedure.address: procedure for procedure in self.procedures.values()}
+
+    def _procedure_registers(self) -> int:
+        """Bit set of the registers of procedures: each lane has its own, since lanes may be in different calls."""
+        found = 0
+        for procedure in self.procedures.values():
+            for decoded in self.code[procedure.start : procedure.end]:
+                for register in (*decoded.defs, *decoded.uses):
+                    found |= 1 << register.number
+        return found
 
     # -- code --------------------------------------------------------------------------------------------------------
 

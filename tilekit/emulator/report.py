@@ -40,6 +40,8 @@ class LaunchReport:
         What is wrong although the launch ended, such as barriers left in the middle of a phase.
     statistics
         What was counted besides, when the launch was asked to.
+    printed
+        What the kernel printed with ``printf``; it went to standard output as well.
     """
 
     kernel: str
@@ -58,6 +60,7 @@ class LaunchReport:
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
     statistics: Statistics | None = None
+    printed: str = ""
 
     @property
     def clean(self) -> bool:

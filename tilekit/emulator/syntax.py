@@ -50,6 +50,8 @@ class Variable:
     """State space that a ``.ptr`` parameter points into."""
     offset: int = 0
     """Offset within its space's block: parameters, shared and local memory. Set by the program's layout."""
+    register: Register | None = None
+    """The register that a ``.reg`` parameter or result of a function is."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -85,7 +87,7 @@ class SymbolOperand:
 
 @dataclass(slots=True, frozen=True)
 class FunctionName:
-    """The name of a ``.func``, in a call."""
+    """The name of a ``.func``, in a call or where its address is taken; in a call also that of a prototype."""
 
     name: str
 
@@ -170,6 +172,25 @@ class Instruction:
 
 
 @dataclass(slots=True, eq=False)
+class Procedure:
+    """A function that is called and not expanded in place: it calls itself, or its address is taken."""
+
+    name: str
+    address: int
+    """What a function pointer to it holds."""
+    start: int
+    """Its first instruction in the kernel's code; the last one is its only ``ret``."""
+    end: int
+    """One after that."""
+    parameters: list[Variable]
+    results: list[Variable]
+    variables: list[Variable]
+    """All that lies in its frame: parameters, results, local variables, arguments of the calls it makes."""
+    frame_bytes: int = 0
+    """Size of a frame. Set by the program's layout."""
+
+
+@dataclass(slots=True, eq=False)
 class Function:
     """A ``.entry`` or ``.func``."""
 
@@ -189,6 +210,8 @@ class Function:
     labels: list[tuple[int, str]] = field(default_factory=list)
     """(line, name) of every label, in the order of the text."""
     has_body: bool = True
+    procedures: list[Procedure] = field(default_factory=list)
+    """Of a kernel whose calls were expanded: the functions that stand behind its own instructions."""
 
 
 @dataclass(slots=True, eq=False)

@@ -75,6 +75,14 @@ class TokenReader:
             text = self.next().text
             depth += (text == "{") - (text == "}")
 
+    def skip_parentheses(self) -> None:
+        """Drop a list in parentheses."""
+        self.expect("(")
+        depth = 1
+        while depth:
+            text = self.next().text
+            depth += (text == "(") - (text == ")")
+
     def number(self, *, negative: bool) -> Immediate:
         """Take a literal."""
         token = self.next()

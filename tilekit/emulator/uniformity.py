@@ -45,11 +45,14 @@ class Uniformity:
         return not (self.lane_dependent | self.contested) >> number & 1
 
 
-def analyse_uniformity(code: list[Decoded], blocks: list[Block], *, aligned_warps: bool) -> Uniformity:
+def analyse_uniformity(
+    code: list[Decoded], blocks: list[Block], *, aligned_warps: bool, varying: int = 0
+) -> Uniformity:
     """Fixed point of value taint and control divergence.
 
     ``aligned_warps`` says that ``%tid.x`` of lane 0 is a multiple of 32 in each warp (a 1-D block, or a first
-    dimension that is a multiple of 32), which makes ``%tid.x / 32`` uniform.
+    dimension that is a multiple of 32), which makes ``%tid.x / 32`` uniform. ``varying`` are registers that differ
+    between lanes whatever is written to them.
     """
     thread_ids = _copies_of_tid(code) if aligned_warps else 0
     written = [0] * len(blocks)
@@ -57,7 +60,7 @@ def analyse_uniformity(code: list[Decoded], blocks: list[Block], *, aligned_warp
         for position in range(block.start, block.end):
             for register in code[position].defs:
                 written[block.index] |= 1 << register.number
-    tainted, contested = thread_ids, 0
+    tainted, contested = thread_ids | varying, varying
     regions: set[int] = set()
     changed = True
     while changed:

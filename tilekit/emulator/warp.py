@@ -60,15 +60,21 @@ class Fragment:
         Fragments that have not reached this one's block yet; it runs when there are none left.
     blocked
         What it waits for, or None.
+    calls
+        The calls that its lanes made together and have not returned from, innermost last.
+    frame
+        Where the frame of the function that it runs begins in each lane's local memory.
     """
 
     __slots__ = (
         "block",
         "blocked",
+        "calls",
         "children",
         "cluster_ticket",
         "collected",
         "expired",
+        "frame",
         "join",
         "mask",
         "parent",
@@ -88,6 +94,8 @@ class Fragment:
         self.cluster_ticket: Any = None  # apart, since a CTA barrier may stand between a cluster's arrive and its wait
         self.timed_out = -1
         self.expired = False
+        self.calls: list[Any] = []
+        self.frame: int = 0 if parent is None else parent.frame
 
     @property
     def lanes(self) -> int:
@@ -166,6 +174,7 @@ class Warp:
         "queued",
         "register_count",
         "role",
+        "stack_top",
         "tensor",
         "tid",
         "tile",
@@ -200,6 +209,7 @@ class Warp:
         self.queued = False
         self.done = False
         self.local: Any = None
+        self.stack_top: Any = None  # of each lane, once it has allocated on its stack
         self.agent: Any = None
         self.bulk: Any = None
         self.copies: Any = None
