@@ -94,7 +94,9 @@ PLANTED = (
         (
             r"write by TMA load issued by warp \d.*cp\.async\.bulk\.tensor",
             r"read by wgmma issued by warp \d.*wgmma\.mma_async",
-            r"missing edge: no wgmma\.wait_group by warp \d after the wgmma, which arrived on bar 0",
+            r"missing edge: the wgmma of warp \d still reads these bytes: no wgmma\.wait_group that covers it before "
+            r"warp \d arrived on bar 0",
+            r"hint: warp \d must execute wgmma\.wait_group .* before it arrives on bar 0",
         ),
     ),
 )

@@ -115,11 +115,16 @@ class Agent:
         How many there were in all.
     relaxed
         (epoch, sync object) of the last few arrivals and stores that released nothing but what its last fence covered.
+    acquired
+        The last few (number, sync object) it learnt something from.
+    learnt
+        How often it did.
     """
 
     __slots__ = (
         "_free_entries",
         "acquirable",
+        "acquired",
         "actor",
         "clock",
         "epoch",
@@ -127,6 +132,7 @@ class Agent:
         "fenced",
         "identity",
         "initialiser",
+        "learnt",
         "published",
         "relaxed",
         "released",
@@ -148,6 +154,8 @@ class Agent:
         self.releases: deque[tuple[int, int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
         self.released = 0
         self.relaxed: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
+        self.acquired: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
+        self.learnt = 0
         self.published: Snapshot | None = None
         self._free_entries: deque[tuple[int, int]] = deque()
 
@@ -163,6 +171,11 @@ class Agent:
         """Note a release of what this agent did up to `epoch`."""
         self.releases.append((self.released, epoch, sync))
         self.released += 1
+
+    def hear(self, sync: Sync) -> None:
+        """Note that something was learnt from an object."""
+        self.acquired.append((self.learnt, sync))
+        self.learnt += 1
 
     def touch(self) -> None:
         """Start a new epoch if the current one has been published; called before anything that must not be in it."""
@@ -195,6 +208,8 @@ class Operation:
         The issuer's epoch at issue.
     preceding
         How often the issuer had released before.
+    learnt
+        How often the issuer had learnt something before.
     asynchronous
         Whether its accesses are the async proxy's (cp.async is asynchronous, yet in the generic proxy).
     completes
@@ -214,6 +229,7 @@ class Operation:
         "identity",
         "instruction",
         "issued",
+        "learnt",
         "preceding",
         "unit",
     )
@@ -238,6 +254,7 @@ class Operation:
         self.epoch = epoch
         self.issued = issued.epoch
         self.preceding = agent.released
+        self.learnt = agent.learnt
         self.clock = issued.clock
         self.fenced = issued.fenced
         self.asynchronous = asynchronous

@@ -213,13 +213,13 @@ def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
     if isinstance(earlier.party, Operation):
         operation = earlier.party
         if isinstance(later.party, Operation) and _reused_under_way(later.party, operation):
-            return _unwaited_group(later.party, first)
+            return _unwaited_group(later.party, earlier.party, later.write)
         if operation.completes is not None:
             return _unwaited_barrier(operation, later, symbols)
         if operation.groups is not None and (
-            first.clock.get(operation.identity, 0) < operation.epoch or _released_early(operation, later.party, symbols)
+            first.clock.get(operation.identity, 0) < operation.epoch or _told_early(operation, later.party) is not None
         ):
-            return _unwaited_group(operation, second)
+            return _unwaited_group(operation, later.party, earlier.write)
     if first is second and isinstance(later.party, Operation):
         return _overtaken(later.party, first)
     return _unacquired(race, first, second, symbols)
@@ -245,12 +245,17 @@ def _reused_under_way(late: Operation, early: Operation) -> bool:
     )
 
 
-def _released_early(operation: Operation, later: Agent | Operation, symbols: SymbolMap) -> bool:
-    """Whether `later` heard, on a barrier between the two, of a release from before `operation` was known complete."""
+def _told_early(operation: Operation, later: Agent | Operation) -> Sync | None:
+    """What told `later` that it may go on, released when `operation` had been issued and not yet been waited for."""
     agent = operation.agent
-    between = tuple(s.name for s in symbols.barriers_between(agent.actor.role, later.issuer.actor.role))
-    released = [epoch for epoch, sync in _releases_since(operation, operation.issued) if sync.name.startswith(between)]
-    return bool(released) and later.clock.get(agent.identity, 0) >= released[0]
+    after = [sync for _, sync in _releases_since(operation, operation.issued)]
+    for number, sync in reversed(later.issuer.acquired):
+        told = sync.releases.get(agent.identity)
+        if number >= later.learnt or told is None or told.clock.get(operation.identity, 0) >= operation.epoch:
+            continue
+        if told.epoch > operation.issued or (told.epoch == operation.issued and sync in after):
+            return sync
+    return None
 
 
 def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -> tuple[str, str]:
@@ -274,20 +279,29 @@ def _unwaited_barrier(operation: Operation, later: Access, symbols: SymbolMap) -
     )
 
 
-def _unwaited_group(operation: Operation, second: Agent) -> tuple[str, str]:
+def _unwaited_group(operation: Operation, other: Agent | Operation, writes: bool) -> tuple[str, str]:
     assert operation.groups is not None
-    wait = operation.groups.waits_with
-    released = next((sync.name for _, sync in _releases_since(operation, operation.issued)), "")
+    second = other.issuer
+    who, unit, wait = operation.actor, operation.unit, operation.groups.waits_with
     committed = "" if operation.groups.epoch > operation.epoch else ", whose group is not even committed"
     if second is operation.agent:
         return (
-            f"no {wait} by {second.actor} between the {operation.unit}{committed} and the access that follows it",
-            f"execute {wait} before using the memory of the {operation.unit} again",
+            f"no {wait} by {who} between the {unit}{committed} and the access that follows it",
+            f"execute {wait} before using the memory of the {unit} again",
         )
-    told = f", which arrived on {released} before the {operation.unit} was known complete" if released else ""
+    told = _told_early(operation, other)
+    released = told.name if told is not None else next((s.name for _, s in _releases_since(operation, 0)), "")
+    if not released:
+        return (
+            f"no {wait} by {who} after the {unit}{committed}, and nothing tells {second.actor} that it is complete",
+            f"{who} must execute {wait} and then arrive on a barrier that {second.actor} waits for",
+        )
+    does = "writes" if writes else "reads"
     return (
-        f"no {wait} by {operation.actor} after the {operation.unit}{committed}{told}",
-        f"execute {wait} before the arrive that lets {second.actor} reuse the memory",
+        f"the {unit} of {who}{committed} still {does} these bytes: no {wait} that covers it before {who} arrived on "
+        f"{released}",
+        f"{who} must execute {wait} for the group of this {unit} before it arrives on {released}, which lets "
+        f"{second.actor} use the memory again",
     )
 
 
@@ -314,10 +328,10 @@ def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> 
     released = _preferred(heard, tuple(s.name for s in declared))
     verb = "write" if race.earlier.write else "read"
     if released:
+        parity = "; a wait with the wrong parity passes at once" if " phase " in released else ""
         return (
             f"no wait for {released} by {second.actor}, on which {first.actor} arrived after its {verb}",
-            f"{second.actor} must wait for {released} before it touches this memory; a wait with the wrong parity "
-            "passes at once",
+            f"{second.actor} must wait for {released} before it touches this memory{parity}",
         )
     relaxed = next((sync.name for epoch, sync in first.relaxed if epoch >= since), "")
     if relaxed:

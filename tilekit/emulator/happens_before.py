@@ -112,6 +112,8 @@ class HappensBefore:
         """Order `agent`'s next instructions after everything released to `sync`."""
         clock = agent.clock
         news = [s for s in sync.releases.values() if clock.get(s.identity, 0) < s.epoch]
+        if news:
+            agent.hear(sync)
         if len(news) > 2:
             merged, fenced = sync.merged()
             if sync.releases.get(agent.identity) is agent.published and agent.published is not None:

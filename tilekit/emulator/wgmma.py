@@ -143,6 +143,14 @@ class MatrixDescriptor:
     swizzle: Swizzle | None
     reserved: int
 
+    def __str__(self) -> str:
+        swizzle = f"swizzle {self.swizzle}" if self.swizzle else "no swizzle"
+        shifted = f", base offset {self.base_offset}" if self.base_offset else ""
+        return (
+            f"start {self.start:#x}, leading byte offset {self.leading}, stride byte offset {self.stride}, "
+            f"{swizzle}{shifted}"
+        )
+
     @classmethod
     def decode(cls, bits: int) -> MatrixDescriptor:
         """Split a descriptor into its fields."""
@@ -332,8 +340,11 @@ def _layout(operand: Operand, mn_major: bool, rows: int, warp: int | None) -> _L
 
 
 def _relative(descriptors: Sequence[int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Split off a base address, a multiple of the swizzles' period, so that tables for other stages can be shared."""
-    base = (descriptors[0] & 0x3FFF) // (PERIOD // 16) * (PERIOD // 16)
+    """Split off a base address, a multiple of the swizzles' period, so that tables for other stages can be shared.
+
+    It is that of the lowest operand: a ring's last stage is followed by its first.
+    """
+    base = min(bits & 0x3FFF for bits in descriptors) // (PERIOD // 16) * (PERIOD // 16)
     return base * 16, tuple((bits & 0x3FFF) - base for bits in descriptors), tuple(bits >> 14 for bits in descriptors)
 
 

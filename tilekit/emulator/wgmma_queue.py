@@ -15,11 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from .deadlock import GroupWait
-from .errors import MemoryFault, ProtocolError
+from .errors import MemoryFault, ProtocolError, Where
 from .memory import RANK_SHIFT
 from .syntax import Instruction
 from .uninitialised import check_operand
-from .wgmma import Wgmma, descriptor_problems, load_a, load_b, multiply_accumulate, operand_extents, registers_a
+from .wgmma import (
+    MatrixDescriptor,
+    Operand,
+    Wgmma,
+    descriptor_problems,
+    load_a,
+    load_b,
+    multiply_accumulate,
+    operand_extents,
+    registers_a,
+)
 
 if TYPE_CHECKING:
     from .cta import Warpgroup
@@ -240,10 +250,7 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
             a = load_a(form, shared.data, [c.a for c in run if c.a is not None])
         b = load_b(form, shared.data, b_descriptors)
     except IndexError:
-        raise MemoryFault(
-            f"a wgmma operand lies beyond the end of shared memory ({shared.size} bytes)",
-            hint="check the descriptor's start, leading and stride offsets",
-        ) from None
+        raise _beyond_shared(group, run) from None
     if shared.shadow is not None:
         _record_reads(group, run)
     if launch.protocol:
@@ -253,6 +260,32 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
     registers = tile[rows] if first.accumulate else None
     tile[rows] = multiply_accumulate(form, a, b, registers, exact=launch.exact)
     launch.counters.wgmma_flops += 2 * 64 * form.n * form.k * len(run)
+
+
+def _beyond_shared(group: Warpgroup, run: Sequence[Collective]) -> MemoryFault:
+    """The fault for the first operand that ends behind shared memory, with its descriptor in words."""
+    cta, form = group.warps[0].cta, run[0].form
+    name: Operand
+    for collective in run:
+        for name, bits in (("a", collective.a), ("b", collective.b)):
+            if bits is None:
+                continue
+            extents = operand_extents(form, name, [bits])
+            low, high = int(extents.min()), int(extents.max())
+            if high > cta.shared.size:
+                descriptor = MatrixDescriptor.decode(bits)
+                start = cta.launch.shared_name(descriptor.start)
+                return MemoryFault(
+                    f"wgmma reads {name.upper()} from {low:#x}..{high:#x}, beyond the end of shared memory at "
+                    f"{cta.shared.size:#x}",
+                    where=Where(cta.launch.program.name, instruction=collective.instruction),
+                    table=f"descriptor of {name.upper()} {bits:#018x}: {descriptor}"
+                    + (f"; {descriptor.start:#x} is {start}" if start else ""),
+                    hint=f"{high - cta.shared.size} bytes too far: is the start that of a stage that exists, and are "
+                    "the byte offsets those of the tile? Or the launch has too little dynamic shared memory",
+                    details={"operand": name, "descriptor": bits},
+                )
+    raise AssertionError("every operand lies in shared memory")
 
 
 def _index(rows: Rows) -> slice | list[int]:

@@ -244,6 +244,17 @@ def test_extents_are_the_bytes_read(layout: tuple, operand: str) -> None:
     assert (extents[1:, 0] > extents[:-1, 1]).all()
 
 
+def test_a_later_step_may_lie_lower() -> None:
+    """Steps taken together may be those of a ring's last and first stage: both are read where they lie."""
+    shared = np.random.default_rng(5).integers(0, 255, 49152, dtype=np.uint8)
+    op = Wgmma(64, "f16", "f16", "f32")
+    bits = [descriptor(start, 16, 1024, "128B") for start in (0x8400, 0x400)]
+    single = np.concatenate([load_b(op, shared, [one]) for one in bits])
+    np.testing.assert_array_equal(load_b(op, shared, bits), single)
+    lows = operand_extents(op, "b", bits)[:, 0]
+    assert (lows.min(), lows.max() >= 0x8400) == (0x400, True)
+
+
 def test_operands_beyond_shared_memory_are_refused() -> None:
     """An operand that runs past the end of shared memory is an IndexError, not a wrapped read."""
     op = Wgmma(64, "bf16", "bf16", "f32")
