@@ -30,16 +30,18 @@ from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
-from tilekit.tile_op.wgmma import Wgmma
+from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import MbarrierSync
-from tilekit.tile_schedule.static import Raster, StaticScheduler
+from tilekit.tile_schedule.raster import Raster, RasterOrder
+from tilekit.tile_schedule.static import StaticScheduler
 
 Matrix = np.ndarray[Any, Any]
 
 TILE, STAGES, CLUSTER = 128, 4, 2
-LOAD = Role("load", warps=range(4), may=frozenset({"load", "sync", "wait"}))
+LOAD = Role("load", warps=range(4), may=frozenset({"load", "sync", "wait"}), one_thread=True)
 MMA = Role("mma", warps=range(4, 12), may=frozenset({"mma", "sync", "wait", "store"}))
 
 
@@ -52,7 +54,7 @@ def compose() -> Writer:
     a, b = OperandTile("a", BF16, TILE, "k"), OperandTile("b", BF16, TILE, "k")
     payload = StandardPayload(a, b)
     tiles = payload.allocate(w.shared, "inputs", STAGES)
-    load_a, load_b = TmaLoader(w, a, sharers=cluster.n), TmaLoader(w, b, sharers=cluster.m)
+    load_a, load_b = TmaLoader(w, a, sharers=cluster.share_a_count), TmaLoader(w, b, sharers=cluster.share_b_count)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
 
     # When a stage may be filled and read: arrival counts follow from the roles.
@@ -69,10 +71,10 @@ def compose() -> Writer:
 
     # What is computed, which tile is next, and where it goes.
     op = Wgmma(a, b, warpgroups=2)
-    scheduler = StaticScheduler(w, tile_m=TILE, tile_n=TILE, cluster=cluster)
+    scheduler = StaticScheduler(RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster))
     k_blocks, columns = w.parameter("k_blocks", U32), w.parameter("columns", U32)
     functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
-    epilogue = StagedEpilogue(w, op, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
+    epilogue = StagedEpilogue(w, op.layout, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
 
     warp = w.ptx.special.warp_index()
     with one_thread(w, warp, LOAD):
@@ -82,18 +84,18 @@ def compose() -> Writer:
 
     with w.role(LOAD, warp), one_thread(w, warp, LOAD):
         producer = inputs.producer(w)
-        for tile in scheduler.tiles(w):
+        for tile in scheduler.tiles(w, LOAD):
             for k in w.range(k_blocks, name="k"):
                 with producer.acquire() as stage:  # waits until it is free; what is loaded completes it
                     loader.load(w, stage, tile, k)
 
     with w.role(MMA, warp):
-        warpgroup, thread = (warp - MMA.warps.start) >> 2, w.ptx.special.thread_index() & 127
-        multiplier = op.bind(w, tiles, warpgroup)
+        group = Warpgroup.of(w, warp, MMA)
+        multiplier = op.bind(w, tiles, group)
         consumer = inputs.consumer(w, multiplier, in_flight=1)
-        storer = epilogue.bind(w, thread, warpgroup)
-        accumulators = op.accumulators(w)
-        for tile in scheduler.tiles(w):
+        storer = epilogue.bind(w, group)
+        accumulators = RegisterAccumulators(op).producer(w, MMA)
+        for tile in scheduler.tiles(w, MMA):
             for k in w.range(k_blocks, name="k"):
                 with consumer.acquire() as stage:  # waits until it is full; released when its reads are done
                     multiplier.multiply(w, accumulators, stage, accumulate=k != 0)
@@ -134,7 +136,7 @@ def arguments(
         m=m, n=n, batches=1, cluster_rows=TILE * CLUSTER, cluster_columns=TILE, resident=clusters, group=None
     )
     numbers = {"k_blocks": -(-k // 64), "columns": n}
-    numbers |= dict(zip(StaticScheduler.PARAMETERS, StaticScheduler.arguments(raster), strict=True))
+    numbers |= dict(zip(RasterOrder.PARAMETERS, RasterOrder.arguments(raster), strict=True))
     maps = {"a_map": map_of(a, TILE), "b_map": map_of(b, TILE // CLUSTER), "d_map": map_of(d, 64)}
     shape = LaunchConfig(
         grid=(raster.clusters(clusters) * CLUSTER, 1, 1),

@@ -11,7 +11,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import as_dtype
 from tilekit.tile_io.operand import Major, OperandTile
-from tilekit.tile_op.wgmma import MatrixDescriptor
+from tilekit.tile_op.descriptors import WGMMA_MODE, MatrixDescriptor
 
 F16 = np.dtype(np.float16)
 
@@ -64,7 +64,7 @@ def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), ac
 
 def descriptor(w: Writer, tile: OperandTile, address: Value) -> Value:
     """The matrix descriptor of the tile's first k-slice."""
-    fields = MatrixDescriptor.of(tile.tensor, major=tile.major)
+    fields = MatrixDescriptor.of(tile.tensor, major=tile.major, mode=WGMMA_MODE)
     result: Value = w.ptx.wgmma.descriptor(low=(address >> 4) | fields.low, high=fields.high)
     return result
 

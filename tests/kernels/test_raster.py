@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from small_kernels import SmallKernel
 
 from tilekit.assembly.types import U32
+from tilekit.assembly.writer import Role
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_schedule.static import Raster, StaticScheduler
+from tilekit.tile_schedule.raster import Raster, RasterOrder
+from tilekit.tile_schedule.static import StaticScheduler
 
 PROBLEMS = st.fixed_dictionaries(
     {
@@ -99,17 +101,17 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, int], cluster: tu
     k = SmallKernel(pointers=1, cluster=cluster_m * cluster_n)
     w = k.w
     position = ClusterPosition.read(w, cluster_m, cluster_n)
-    scheduler = StaticScheduler(w, tile_m=64, tile_n=32, cluster=position, batched=batched)
+    scheduler = StaticScheduler(RasterOrder(w, tile_m=64, tile_n=32, cluster=position, batched=batched))
     clusters = raster.clusters(problem["resident"])
     index = w.variable(U32, w.ptx.cluster.cluster_index(), "index")
-    for tile in scheduler.tiles(w):
+    for tile in scheduler.tiles(w, Role("every", range(1), frozenset())):
         with w.when(k.thread == 0):
             for i, value in enumerate((tile.batch, tile.row, tile.column)):
                 record = (index * position.size + position.rank) * 3 + i
                 k.store(0, record, value if not isinstance(value, int) else w.constant(U32, value))
         index.assign(index + clusters)
     out = np.full((raster.tiles, position.size, 3), 0xFFFFFFFF, np.uint32)
-    k.run(out, scalars=StaticScheduler.arguments(raster), grid=clusters * position.size)
+    k.run(out, scalars=RasterOrder.arguments(raster), grid=clusters * position.size)
     for index_, ctas in enumerate(out.tolist()):
         batch, row, column = place(raster, index_)
         for rank, record in enumerate(ctas):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import TraceError
+
+if TYPE_CHECKING:
+    from tilekit.assembly.values import Value
+    from tilekit.assembly.writer import Writer
 
 BASE_ALIGNMENT = 1024
 """Alignment of the first byte: that of the 128-byte swizzle's atom, 8 rows of 128 bytes."""
@@ -41,6 +46,10 @@ class SharedArray:
     def size(self) -> int:
         """Bytes the array takes."""
         return self.stride * self.count
+
+    def at(self, w: Writer, index: Value) -> Value:
+        """Address of element `index`."""
+        return w.shared_base + index * self.stride + self.offset
 
 
 @dataclass

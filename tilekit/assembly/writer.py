@@ -51,12 +51,30 @@ class Role:
         Fragment kinds allowed in the role, besides ``scalar`` and ``control`` which every role may use.
     registers
         Registers a thread after the role's ``setmaxnreg``, or ``None`` where the kernel does not rebalance.
+    one_thread
+        Whether one thread of the first warp does the role's work.
+    leaders_only
+        Whether it does so only in the leading CTA of each CTA pair.
     """
 
     name: str
     warps: range
     may: frozenset[str]
     registers: int | None = None
+    one_thread: bool = False
+    leaders_only: bool = False
+
+    @property
+    def arrivals(self) -> int:
+        """How often the role arrives on a barrier at each turn: once a thread that works alone, else once a warp."""
+        return 1 if self.one_thread else len(self.warps)
+
+
+@dataclass
+class Turn:
+    """One pass through a `Writer.repeat` loop; `again` says whether another follows."""
+
+    again: Value | None = None
 
 
 class Writer:
@@ -255,6 +273,31 @@ class Writer:
         self.emit(f"setp.lt.u32 {again.text}, {counter.text}, {limit};")
         self.emit(f"@{again.text} bra {top};")
         self._label(end)
+
+    def repeat(self, name: str, *, uniform: bool) -> Iterator[Turn]:
+        """Device loop whose body, traced once, says at its end whether it runs again: ``turn.again = predicate``.
+
+        Parameters
+        ----------
+        name
+            Of the loop, in labels.
+        uniform
+            Whether all lanes of a warp leave it together, so that its body may hold aligned instructions.
+        """
+        top = self._names.new(f"{name}_loop")
+        turn = Turn()
+        self._label(top)
+        self.emit('.pragma "nounroll";')
+        with self._construct(f"device loop {name!r}", divergent=not uniform):
+            yield turn
+        if turn.again is None or (uniform and not turn.again.uniform):
+            given = "nothing" if turn.again is None else f"{turn.again!r}, in which lanes may differ"
+            raise TraceError(
+                f"device loop {name!r} needs turn.again, a{' uniform' if uniform else ''} predicate, at the end of its "
+                f"body; given {given}",
+                code="TK-TRACE-006",
+            )
+        self.emit(f"@{self.operand(turn.again, PRED)} bra {top};")
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:

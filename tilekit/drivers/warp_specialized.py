@@ -1,8 +1,9 @@
-"""The warp-specialised driver: a load role fills a ring of stages, an mma role empties it and stores the result.
+"""The warp-specialised driver: a load role fills a ring of stages, an mma role empties it, an epilogue stores.
 
-The role loops stand here once, for every kernel family; what a stage holds, how it is fetched, which instruction
-multiplies it, which tile is next and how a tile is stored are the components' business. On sm_90a the mma role's
-warpgroups hold the accumulators in registers, so they run the epilogue themselves and no ring lies between the two.
+The role loops stand here once, for every kernel family and every chip; what a stage holds, how it is fetched, which
+instruction multiplies it, which tile is next and how a tile is stored are the components' business. On sm_90a the mma
+role's warpgroups hold the accumulators in registers, so they run the epilogue themselves and no ring lies between the
+two; on sm_100a the accumulators are in tensor memory, and mma and epilogue are roles of their own, beside a scheduler.
 """
 
 from __future__ import annotations
@@ -10,24 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_op.wgmma import Wgmma
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_schedule.static import StaticScheduler, Tile
+from tilekit.tile_pipeline.ring import AsyncReader, TilePipeline
+from tilekit.tile_schedule.raster import Tile
 
-WARPS_PER_GROUP = 4
 MAX_THREAD_REGISTERS = 255
 
 
 class BoundEpilogue(Protocol):
     """An epilogue in a role: stores accumulators, and drains what it started."""
 
-    def store(self, w: Writer, accumulators: list[RegisterTile], tile: Tile) -> None:
+    def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this warpgroup's part of `tile`."""
 
     def finish(self, w: Writer) -> None:
@@ -40,7 +40,7 @@ class Epilogue(Protocol):
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
 
-    def bind(self, w: Writer, thread: Value, warpgroup: Value) -> BoundEpilogue:
+    def bind(self, w: Writer, group: Warpgroup) -> BoundEpilogue:
         """Prepare a thread's addresses; once a role."""
 
 
@@ -54,6 +54,36 @@ class StageLoader(Protocol):
         """Start every copy that `stage` needs for `tile` at `k_block`."""
 
 
+class BoundOp(AsyncReader, Protocol):
+    """A matrix instruction in a role."""
+
+    def multiply(self, w: Writer, accumulators: Any, stage: Stage, *, accumulate: Value) -> None:
+        """Issue a stage's instructions into what an `AccumulatorProducer` entered with."""
+
+
+class TileOp(Protocol):
+    """What the driver asks of a matrix instruction."""
+
+    def bind(self, w: Writer, tiles: Any, group: Warpgroup | None) -> BoundOp:
+        """Prepare the descriptors; once a role. `group` is None where one thread issues for everybody."""
+
+
+class TileScheduler(Protocol):
+    """What the driver asks of a scheduler."""
+
+    yields_early: bool
+    """Whether the next kernel may start as soon as this one has."""
+
+    def initialise(self, w: Writer) -> None:
+        """Prepare barriers (one thread)."""
+
+    def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
+        """Device loop over this CTA's tiles."""
+
+    def ask(self, w: Writer) -> None:
+        """Whole work of the scheduler role, if the plan has one; in the first CTA of the cluster."""
+
+
 @dataclass(frozen=True)
 class WarpPlan:
     """Which warps do what.
@@ -61,25 +91,36 @@ class WarpPlan:
     Attributes
     ----------
     load
-        Warpgroup 0; one thread of its first warp issues every copy.
+        One thread of its first warp issues every copy.
     mma
-        The consumer warpgroups.
+        The consumer warpgroups, or the warp that issues for the tensor core.
+    epilogue
+        The warpgroup that stores, or None where the mma role's warps do.
+    scheduler
+        The warp that asks for tiles, or None where nobody needs to.
     """
 
     load: Role
     mma: Role
+    epilogue: Role | None = None
+    scheduler: Role | None = None
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """All roles."""
+        return tuple(role for role in (self.load, self.mma, self.epilogue, self.scheduler) if role is not None)
 
     @property
     def threads(self) -> int:
         """Threads of a CTA."""
-        return 32 * (len(self.load.warps) + len(self.mma.warps))
+        return 32 * max(role.warps.stop for role in self.roles)
 
     def launch_registers(self, registers: int) -> int:
         """Registers a thread is launched with, of the `registers` of a multiprocessor."""
         return _launch_registers(self.threads // 128, registers)
 
     @classmethod
-    def of(cls, *, consumers: int, accumulators: int, registers: int) -> WarpPlan:
+    def register_accumulators(cls, *, consumers: int, accumulators: int, registers: int) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread, on a chip of so many `registers`.
 
         The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
@@ -95,13 +136,42 @@ class WarpPlan:
             load_share = 24 if accumulators >= 208 or consumers == 3 else 40
             mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
         return cls(
-            load=Role("load", range(WARPS_PER_GROUP), frozenset({"load", "sync", "wait"}), load_share),
+            load=Role("load", range(WARPS_PER_GROUP), frozenset({"load", "sync", "wait"}), load_share, one_thread=True),
             mma=Role(
                 "mma",
                 range(WARPS_PER_GROUP, WARPS_PER_GROUP * groups),
                 frozenset({"mma", "sync", "wait", "store", "memory"}),
                 mma_share,
             ),
+        )
+
+    @classmethod
+    def tensor_memory(cls, *, scheduler: bool) -> WarpPlan:
+        """Plan for accumulators in tensor memory: an epilogue warpgroup, and a warp for everything else.
+
+        The epilogue's warps come first, because a warp reads the quarter of the lanes that its index modulo 4 names
+        (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so nobody gives any up.
+        """
+        warp = WARPS_PER_GROUP
+        asks = None
+        if scheduler:
+            asks = Role("scheduler", range(warp, warp + 1), frozenset({"sync", "wait"}), one_thread=True)
+            warp += 1
+        return cls(
+            load=Role("load", range(warp, warp + 1), frozenset({"load", "sync", "wait"}), one_thread=True),
+            mma=Role(
+                "mma",
+                range(warp + 1, warp + 2),
+                frozenset({"mma", "tmem", "sync", "wait", "memory"}),
+                one_thread=True,
+                leaders_only=True,
+            ),
+            epilogue=Role(
+                "epilogue",
+                range(WARPS_PER_GROUP),
+                frozenset({"tmem", "sync", "wait", "store", "memory"}),
+            ),
+            scheduler=asks,
         )
 
 
@@ -126,7 +196,7 @@ class WarpSpecialized:
     ----------
     warps, cluster
         The role plan and this CTA's place in its cluster.
-    inputs, loader, op, scheduler, epilogue
+    inputs, loader, op, accumulators, scheduler, epilogue
         The components.
     k_blocks
         K-blocks of the problem, u32.
@@ -138,8 +208,9 @@ class WarpSpecialized:
     cluster: ClusterPosition
     inputs: TilePipeline
     loader: StageLoader
-    op: Wgmma
-    scheduler: StaticScheduler
+    op: TileOp
+    accumulators: Accumulators
+    scheduler: TileScheduler
     epilogue: Epilogue
     k_blocks: Value
     in_flight: int
@@ -148,61 +219,99 @@ class WarpSpecialized:
         """Emit the whole kernel body."""
         warp = w.ptx.special.warp_index()
         self._set_up(w, warp)
-        with w.role(self.warps.load, warp):
-            self._set_registers(w, self.warps.load)
-            with one_thread(w, warp, self.warps.load):
-                self._load(w)
-        with w.role(self.warps.mma, warp):
-            self._set_registers(w, self.warps.mma)
-            self._multiply(w, warp)
-        self._tear_down(w)
+        bodies = {"load": self._load, "mma": self._multiply, "epilogue": self._store, "scheduler": self._ask}
+        for role in self.warps.roles:
+            with w.role(role, warp):
+                self._set_registers(w, role)
+                bodies[role.name](w, warp, role)
+        self._tear_down(w, warp)
 
     # -- roles --------------------------------------------------------------------------------------------------------
 
-    def _load(self, w: Writer) -> None:
-        producer = self.inputs.producer(w)
-        for tile in self.scheduler.tiles(w):
-            for k_block in w.range(self.k_blocks, name="k_block"):
-                with producer.acquire() as stage:
-                    self.loader.load(w, stage, tile, k_block)
+    def _load(self, w: Writer, warp: Value, role: Role) -> None:
+        with self._threads(w, warp, role):
+            producer = self.inputs.producer(w)
+            for tile in self.scheduler.tiles(w, role):
+                for k_block in w.range(self.k_blocks, name="k_block"):
+                    with producer.acquire() as stage:
+                        self.loader.load(w, stage, tile, k_block)
+            if not self.scheduler.yields_early:
+                w.ptx.grid.launch_dependents()
 
-    def _multiply(self, w: Writer, warp: Value) -> None:
-        thread = w.ptx.special.thread_index() & (32 * WARPS_PER_GROUP - 1)
-        warpgroup = (warp - self.warps.mma.warps.start) >> 2
-        accumulators = self.op.accumulators(w)
-        op = self.op.bind(w, self.inputs.tiles, warpgroup)
-        consumer = self.inputs.consumer(w, op, in_flight=self.in_flight)
-        epilogue = self.epilogue.bind(w, thread, warpgroup)
-        for tile in self.scheduler.tiles(w):
-            for k_block in w.range(self.k_blocks, name="k_block"):
-                with consumer.acquire() as stage:
-                    op.multiply(w, accumulators, stage, accumulate=k_block != 0)
-            consumer.finish()
-            # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
-            # wgmma (C7515).
-            with w.when(self.k_blocks == 0):
-                self.op.clear(w, accumulators)
-            epilogue.store(w, accumulators, tile)
+    def _multiply(self, w: Writer, warp: Value, role: Role) -> None:
+        stores = self.warps.epilogue is None
+        group = Warpgroup.of(w, warp, role) if stores else None
+        accumulators = self.accumulators.producer(w, role)
+        with self._threads(w, warp, role):
+            op = self.op.bind(w, self.inputs.tiles, group)
+            consumer = self.inputs.consumer(w, op, in_flight=self.in_flight)
+            epilogue = self.epilogue.bind(w, group) if group is not None else None
+            for tile in self.scheduler.tiles(w, role):
+                with accumulators.acquire() as target:
+                    for k_block in w.range(self.k_blocks, name="k_block"):
+                        with consumer.acquire() as stage:
+                            op.multiply(w, target, stage, accumulate=k_block != 0)
+                    consumer.finish()
+                if epilogue is not None:
+                    self._store_tile(w, epilogue, target, tile)
+            if epilogue is not None:
+                epilogue.finish(w)
+
+    def _store(self, w: Writer, warp: Value, role: Role) -> None:
+        group = Warpgroup.of(w, warp, role)
+        accumulators = self.accumulators.consumer(w)
+        epilogue = self.epilogue.bind(w, group)
+        for tile in self.scheduler.tiles(w, role):
+            with accumulators.acquire() as finished:
+                self._store_tile(w, epilogue, finished, tile)
         epilogue.finish(w)
+
+    def _store_tile(self, w: Writer, epilogue: BoundEpilogue, finished: AccumulatorTile, tile: Tile) -> None:
+        # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
+        # wgmma (C7515).
+        with w.when(self.k_blocks == 0):
+            finished.clear(w)
+        epilogue.store(w, finished, tile)
+
+    def _ask(self, w: Writer, warp: Value, role: Role) -> None:
+        with self._threads(w, warp, role), w.when(self.cluster.rank == 0):
+            self.scheduler.ask(w)
 
     # -- around them --------------------------------------------------------------------------------------------------
 
     def _set_up(self, w: Writer, warp: Value) -> None:
         # The set-up touches nothing that another kernel writes, so it may run while the kernel before this one ends;
         # and the next one's may run while this one does. What follows the wait may read and write global memory.
-        w.ptx.grid.launch_dependents()
+        if self.scheduler.yields_early:
+            w.ptx.grid.launch_dependents()
         with one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
+            self.accumulators.initialise(w)
+            self.scheduler.initialise(w)
             self.inputs.initialise(w)
         self.cluster.meet(w, self.warps.threads)
         w.ptx.grid.wait()
 
-    def _tear_down(self, w: Writer) -> None:
+    def _tear_down(self, w: Writer, warp: Value) -> None:
         # Peers multicast into this CTA's shared memory and arrive on its barriers: nobody leaves before everybody is
-        # done.
-        if self.cluster.size > 1:
+        # done. Nor is tensor memory freed before.
+        if self.cluster.size > 1 or self.accumulators.allocated:
             self.cluster.meet(w, self.warps.threads)
+        self.accumulators.free(w, warp)
+
+    @contextmanager
+    def _threads(self, w: Writer, warp: Value, role: Role) -> Iterator[None]:
+        """Enter with the threads that do the role's work."""
+        if not role.one_thread:
+            yield
+            return
+        with one_thread(w, warp, role):
+            if role.leaders_only and self.cluster.group > 1:
+                with w.when(self.cluster.leads):
+                    yield
+            else:
+                yield
 
     def _set_registers(self, w: Writer, role: Role) -> None:
         if role.registers is not None:

@@ -94,13 +94,19 @@ def allocate(warp: Warp, group: int, space: str, destination: int, count: int) -
             for member in members:
                 tensor_memory(member).allocations.take(meeting.start, count)
                 tensor_memory(member).clear(meeting.start, meeting.start + count)
+            # A pair allocates together, so whoever comes back from it may use the columns of both CTAs (CUTLASS's
+            # leader does, with no other barrier between the CTAs).
+            if hb is not None:
+                hb.acquire(warp.agent, meeting.sync)
+            _tell(warp, members, meeting.start, count)
+            if hb is not None:
+                hb.release(warp.agent, meeting.sync)
             machine.wake(cluster.tensor_waiters)
     if meeting.start is None:
         _wait(warp, members, meeting, count)
         return False
     if hb is not None and group == 2:
         hb.acquire(warp.agent, meeting.sync)
-    _tell(warp, [cta], meeting.start, count)
     _deliver(warp, space, destination, meeting.start)
     meeting.served.add(cta.rank)
     if len(meeting.served) == len(members):

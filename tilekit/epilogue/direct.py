@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from tilekit.assembly.types import GMEM, U32
-from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F32, DType
 from tilekit.epilogue.functions import Elementwise
-from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma
-from tilekit.tile_schedule.static import Tile
+from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_schedule.raster import Tile
+
+COLUMNS_AT_ONCE = 64
+"""Columns read from the accumulators together, where they are not in registers already."""
 
 
 class DirectEpilogue:
@@ -18,8 +21,8 @@ class DirectEpilogue:
     ----------
     w
         The writer; address, row pitch and batch pitch (elements) and the row count become kernel parameters.
-    op
-        The matrix op whose accumulators are stored.
+    layout
+        How a warpgroup holds the accumulators.
     functions
         Elementwise functions to apply.
     out
@@ -31,9 +34,16 @@ class DirectEpilogue:
     """
 
     def __init__(
-        self, w: Writer, op: Wgmma, functions: Elementwise, *, out: DType, columns: Value, batched: bool
+        self,
+        w: Writer,
+        layout: AccumulatorLayout,
+        functions: Elementwise,
+        *,
+        out: DType,
+        columns: Value,
+        batched: bool,
     ) -> None:
-        self._op = op
+        self._layout = layout
         self._functions = functions
         self._out = out
         self._columns = columns
@@ -46,38 +56,54 @@ class DirectEpilogue:
     def prefetch(self, w: Writer) -> None:
         """Nothing to prefetch: there is no tensor map."""
 
-    def bind(self, w: Writer, thread: Value, warpgroup: Value) -> BoundDirectEpilogue:
-        """Prepare a thread's coordinates; once a role. `thread` is its index in the warpgroup."""
-        return BoundDirectEpilogue(w, self, thread, warpgroup)
+    def bind(self, w: Writer, group: Warpgroup) -> BoundDirectEpilogue:
+        """Prepare a thread's coordinates; once a role."""
+        return BoundDirectEpilogue(w, self, group)
 
 
 class BoundDirectEpilogue:
     """A `DirectEpilogue` in a role."""
 
-    def __init__(self, w: Writer, epilogue: DirectEpilogue, thread: Value, warpgroup: Value) -> None:
+    def __init__(self, w: Writer, epilogue: DirectEpilogue, group: Warpgroup) -> None:
         self._e = epilogue
         epilogue._functions.bind(w)
-        self._row = warpgroup * epilogue._op.rows + (thread >> 5) * 16 + ((thread >> 2) & 7)
-        self._column = (thread & 3) * 2
+        layout, thread = epilogue._layout, group.thread
+        first = group.index * layout.tile_rows
+        row, column = layout.place(w, thread)
+        self._row = first + row + ((thread >> 2) & 7)
+        self._column = (thread & 3) * 2 + column
 
-    def store(self, w: Writer, accumulators: list[RegisterTile], tile: Tile) -> None:
+    def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
-        e = self._e
+        e, layout = self._e, self._e._layout
         origin = e._address
         if e._batch_pitch is not None and isinstance(tile.batch, Value):
             origin = origin + w.widen_multiply(tile.batch, e._batch_pitch) * e._out.bytes
-        for atom, registers in enumerate(accumulators):
-            rows = [tile.row + self._row + (atom * ATOM_ROWS + 8 * half) for half in range(2)]
-            starts = [origin + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
-            inside = [row < e._rows for row in rows]
-            for eighth in range(len(registers) // 4):
-                column = tile.column + 8 * eighth + self._column
-                columns = e._functions.columns(w, column)
-                for index, value in enumerate(registers[4 * eighth : 4 * eighth + 4]):
-                    here = column + index % 2
-                    address = starts[index // 2] + w.widen_multiply(here, e._out.bytes)
-                    valid = inside[index // 2] & (here < e._columns)
-                    self._store(w, address.retyped(GMEM), e._functions.apply(w, value, columns, index % 2), valid)
+        lefts = range(0, layout.columns, COLUMNS_AT_ONCE)
+        for block in range(layout.blocks):
+            places = [self._rows_of(w, tile, origin, block, part) for part in range(layout.fragments)]
+            for left in lefts:
+                columns = min(COLUMNS_AT_ONCE, layout.columns - left)
+                fragments = accumulators.read(w, block, left, columns)
+                if block == layout.blocks - 1 and left == lefts[-1]:
+                    accumulators.done(w)
+                for (starts, inside), registers in zip(places, fragments, strict=True):
+                    for eighth in range(columns // 8):
+                        column = tile.column + (left + 8 * eighth) + self._column
+                        pair = e._functions.columns(w, column)
+                        for index, value in enumerate(registers[4 * eighth : 4 * eighth + 4]):
+                            here = column + index % 2
+                            address = starts[index // 2] + w.widen_multiply(here, e._out.bytes)
+                            valid = inside[index // 2] & (here < e._columns)
+                            self._store(w, address.retyped(GMEM), e._functions.apply(w, value, pair, index % 2), valid)
+
+    def _rows_of(self, w: Writer, tile: Tile, origin: Value, block: int, part: int) -> tuple[list[Value], list[Value]]:
+        """Where this thread's two rows of a fragment begin, and whether they are inside the output."""
+        e = self._e
+        first = block * e._layout.rows + part * FRAGMENT_ROWS
+        rows = [tile.row + self._row + (first + 8 * half) for half in range(2)]
+        starts = [origin + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
+        return starts, [row < e._rows for row in rows]
 
     def finish(self, w: Writer) -> None:
         """Nothing in flight: the stores are the threads' own."""

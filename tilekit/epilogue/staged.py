@@ -8,8 +8,8 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import BF16, F32, DType
 from tilekit.epilogue.functions import Elementwise
 from tilekit.tile_io.tma import TmaStorer
-from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma
-from tilekit.tile_schedule.static import Tile
+from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_schedule.raster import Tile
 
 SLAB_BYTES = 128
 """Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
@@ -19,7 +19,7 @@ STMATRIX_COLUMNS = 16
 
 
 class StagedEpilogue:
-    """Each warpgroup stores its own rows, 64 rows by 128 bytes (a slab) at a time, through `buffers` buffers.
+    """Each warpgroup stores its own rows, a block's rows by 128 bytes (a slab) at a time, through `buffers` buffers.
 
     A slab's buffer is written again once the store that used it has *read* it (``wait_group.read``), so stores of one
     tile overlap the main loop of the next; only the drain at the end waits for completion.
@@ -28,8 +28,8 @@ class StagedEpilogue:
     ----------
     w
         The writer; the output's tensor map becomes a kernel parameter and the slabs shared memory.
-    op
-        The matrix op whose accumulators are stored.
+    layout
+        How a warpgroup holds the accumulators.
     functions
         Elementwise functions to apply.
     out
@@ -43,7 +43,7 @@ class StagedEpilogue:
     def __init__(
         self,
         w: Writer,
-        op: Wgmma,
+        layout: AccumulatorLayout,
         functions: Elementwise,
         *,
         out: DType,
@@ -52,7 +52,8 @@ class StagedEpilogue:
         buffers: int,
         first_barrier: int,
     ) -> None:
-        self._op = op
+        self._layout = layout
+        self._slab_bytes = layout.rows * SLAB_BYTES
         self._functions = functions
         self._out = out
         self._buffers = buffers
@@ -60,12 +61,14 @@ class StagedEpilogue:
         self._slab_columns = SLAB_BYTES // out.bytes
         self._slabs = w.shared.allocate(
             "output.slab",
-            size=buffers * ATOM_ROWS * SLAB_BYTES,
+            size=buffers * self._slab_bytes,
             count=len(role.warps) // 4,
             alignment=1024,
             kind="tile",
         )
-        widths = {min(self._slab_columns, op.columns - left) for left in range(0, op.columns, self._slab_columns)}
+        widths = {
+            min(self._slab_columns, layout.columns - left) for left in range(0, layout.columns, self._slab_columns)
+        }
         # A last slab that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
         # all the same.
         self.storers = {
@@ -73,74 +76,84 @@ class StagedEpilogue:
                 w,
                 name="d" if columns == self._slab_columns else "d_tail",
                 columns=columns,
-                rows=ATOM_ROWS,
+                rows=layout.parts[0].rows,
                 batched=batched,
             )
             for columns in sorted(widths, reverse=True)
         }
 
     @staticmethod
-    def shared_bytes(*, warpgroups: int, buffers: int) -> int:
-        """Shared memory the epilogue takes."""
-        return warpgroups * buffers * ATOM_ROWS * SLAB_BYTES
+    def shared_bytes(*, warpgroups: int, buffers: int, rows: int) -> int:
+        """Shared memory the epilogue takes with slabs of so many rows."""
+        return warpgroups * buffers * rows * SLAB_BYTES
 
     def prefetch(self, w: Writer) -> None:
         """Bring the output's tensor maps close."""
         for storer in self.storers.values():
             storer.prefetch(w)
 
-    def bind(self, w: Writer, thread: Value, warpgroup: Value) -> BoundStagedEpilogue:
-        """Prepare a thread's addresses; once a role. `thread` is its index in the warpgroup."""
-        return BoundStagedEpilogue(w, self, thread, warpgroup)
+    def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
+        """Prepare a thread's addresses; once a role."""
+        return BoundStagedEpilogue(w, self, group)
 
 
 class BoundStagedEpilogue:
     """A `StagedEpilogue` in a role."""
 
-    def __init__(self, w: Writer, epilogue: StagedEpilogue, thread: Value, warpgroup: Value) -> None:
+    def __init__(self, w: Writer, epilogue: StagedEpilogue, group: Warpgroup) -> None:
         self._e = epilogue
         epilogue._functions.bind(w)
-        self._warpgroup = warpgroup
-        self._barrier = warpgroup + epilogue._first_barrier
+        thread, layout = group.thread, epilogue._layout
+        self._warpgroup = group.index
+        self._barrier = group.index + epilogue._first_barrier
         self._stores = thread == 0
-        slabs = w.shared_base + warpgroup * epilogue._slabs.stride + epilogue._slabs.offset
+        slabs = w.shared_base + group.index * epilogue._slabs.stride + epilogue._slabs.offset
         self._slab = slabs
-        self._slabs_per_tile = epilogue._op.atoms * -(-epilogue._op.columns // epilogue._slab_columns)
+        self._slabs_per_tile = layout.blocks * -(-layout.columns // epilogue._slab_columns)
         self._lane_column = (thread & 3) * 2
+        if len(layout.parts) > 1:
+            self._lane_column = self._lane_column + layout.place(w, thread)[1]
         if epilogue._out == F32:
             # Thread (row r, column pair c) of the accumulator layout; the swizzle flips the 16-byte chunk by the row.
-            row = (thread >> 5) * 16 + ((thread >> 2) & 7)
+            row = layout.first_row(thread) + ((thread >> 2) & 7)
             self._row_address = slabs + row * SLAB_BYTES + (thread & 1) * 8
             self._swizzle = row & 7
             self._chunk = (thread & 3) >> 1
         else:
-            # stmatrix: lane l names row l % 16 of the warp's 16 rows and the left or right half of a 16-column pair;
+            # stmatrix: lane l names row l % 16 of a fragment's 16 rows and the left or right half of a 16-column pair;
             # one XOR a store walks the pairs, because the swizzle only flips address bits 4 to 6 by the row's low three
             # bits.
-            row = (thread >> 5) * 16 + (thread & 15)
+            row = layout.first_row(thread) + (thread & 15)
             chunk = ((thread >> 4) & 1) ^ (thread & 7)
             self._row_address = slabs + row * SLAB_BYTES + (chunk << 4)
 
-    def store(self, w: Writer, accumulators: list[RegisterTile], tile: Tile) -> None:
+    def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this warpgroup's part of `tile`."""
-        e = self._e
-        first_row = tile.row + self._warpgroup * e._op.rows
+        e, layout = self._e, self._e._layout
+        first_row = tile.row + self._warpgroup * layout.tile_rows
         index = 0
-        for atom, registers in enumerate(accumulators):
-            row = first_row + atom * ATOM_ROWS
-            for left in range(0, e._op.columns, e._slab_columns):
+        for block in range(layout.blocks):
+            row = first_row + block * layout.rows
+            for left in range(0, layout.columns, e._slab_columns):
                 buffer = index % e._buffers
-                self._claim(w, index)
+                columns = min(e._slab_columns, layout.columns - left)
+                fragments = accumulators.read(w, block, left, columns)
                 index += 1
-                columns = min(e._slab_columns, e._op.columns - left)
-                part = registers[left // 2 : (left + columns) // 2]
+                if index == self._slabs_per_tile:
+                    accumulators.done(w)
+                self._claim(w, index - 1)
                 column = tile.column + left
-                self._write(w, part, column, buffer * ATOM_ROWS * SLAB_BYTES)
+                for part, registers in enumerate(fragments):
+                    offset = buffer * e._slab_bytes + part * FRAGMENT_ROWS * SLAB_BYTES
+                    self._write(w, registers, column, offset)
                 w.ptx.tma.fence_shared()
                 w.ptx.barrier.sync(id=self._barrier, threads=128)
                 with w.when(self._stores):
-                    source = self._slab + buffer * ATOM_ROWS * SLAB_BYTES
-                    e.storers[columns].store(w, source, column=column, row=row, batch=tile.batch)
+                    for run in layout.parts:
+                        source = self._slab + (buffer * e._slab_bytes + run.first * SLAB_BYTES)
+                        here, below = column + run.column, row + run.row
+                        e.storers[columns].store(w, source, column=here, row=below, batch=tile.batch)
+                    w.ptx.tma.commit_stores()
 
     def finish(self, w: Writer) -> None:
         """Wait until every store is complete; before the CTA's shared memory goes away."""

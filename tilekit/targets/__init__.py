@@ -25,6 +25,8 @@ class Target:
         Threads of a CTA.
     max_cluster
         CTAs of a cluster that every device of the target accepts.
+    tensor_columns
+        Columns of tensor memory, 128 lanes of 32 bits each; 0 where there is none.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Target:
     max_threads: int
     max_cluster: int
     compute_capability: tuple[int, int]
+    tensor_columns: int = 0
 
 
 SM_90A = Target(
@@ -50,7 +53,20 @@ SM_90A = Target(
     compute_capability=(9, 0),
 )
 
-TARGETS = {t.name: t for t in (SM_90A,)}
+SM_100A = Target(
+    name="sm_100a",
+    product="B200",
+    multiprocessors=148,
+    boost_mhz=1850,
+    shared_bytes=232_448,
+    registers=65_536,
+    max_threads=1024,
+    max_cluster=8,
+    compute_capability=(10, 0),
+    tensor_columns=512,
+)
+
+TARGETS = {t.name: t for t in (SM_90A, SM_100A)}
 
 
 def target(name: str) -> Target:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import Role, Writer
 
 
 @dataclass(frozen=True)
@@ -30,34 +30,84 @@ class Multicast:
 
 @dataclass(frozen=True)
 class ClusterPosition:
-    """Where this CTA stands in its cluster of `m` by `n` output tiles; rank = row + m * column."""
+    """Where this CTA stands in its cluster of `m` by `n` output tiles; rank = row + m * column.
+
+    Attributes
+    ----------
+    m, n
+        Extents of the cluster.
+    rank, row, column
+        This CTA's, u32.
+    group
+        CTAs that one matrix instruction spans: 2 for CTA pairs, whose ranks differ in bit 0 (so `m` is even).
+    """
 
     m: int
     n: int
     rank: Value
     row: Value
     column: Value
+    group: int = 1
 
     @classmethod
-    def read(cls, w: Writer, m: int, n: int) -> ClusterPosition:
+    def read(cls, w: Writer, m: int, n: int, *, group: int = 1) -> ClusterPosition:
         """Read the special registers once."""
         rank = w.ptx.cluster.cta_rank() if m * n > 1 else w.constant(U32, 0)
         row = rank % m if m > 1 else w.constant(U32, 0)
         column = rank // m if n > 1 else w.constant(U32, 0)
-        return cls(m, n, rank, row, column)
+        return cls(m, n, rank, row, column, group)
+
+    @property
+    def share_a_count(self) -> int:
+        """CTAs that need the same tile of A: those of one row."""
+        return self.n
+
+    @property
+    def share_b_count(self) -> int:
+        """CTAs that need the same tile of B: those of one column; of a CTA pair each holds its own half."""
+        return self.m // self.group
 
     def share_a(self, w: Writer) -> Multicast | None:
         """A is the same for the CTAs of one row: they split it along M."""
-        if self.n == 1:
+        if self.share_a_count == 1:
             return None
         ranks = sum(1 << (self.m * column) for column in range(self.n))
         return Multicast(self.n, self.column, self._mask(w, ranks, self.row))
 
     def share_b(self, w: Writer) -> Multicast | None:
-        """B is the same for the CTAs of one column: they split it along N."""
-        if self.m == 1:
+        """B is the same for the CTAs of one column (of pairs, those of the same half): they split it along N."""
+        if self.share_b_count == 1:
             return None
-        return Multicast(self.m, self.row, self._mask(w, (1 << self.m) - 1, self.column * self.m))
+        ranks = sum(1 << row for row in range(0, self.m, self.group))
+        first = self.column * self.m
+        if self.group > 1:
+            first = first + self.half
+        part = self.row // self.group if self.group > 1 else self.row
+        return Multicast(self.share_b_count, part, self._mask(w, ranks, first))
+
+    @property
+    def half(self) -> Value:
+        """Which CTA of its pair this one is: 0 leads."""
+        return self.row & 1
+
+    @property
+    def leads(self) -> Value:
+        """Whether this CTA issues its pair's matrix instructions, a predicate."""
+        return self.half == 0
+
+    def pair_mask(self, w: Writer) -> Value:
+        """The CTAs of this pair, a bit a rank, b16."""
+        return self._mask(w, (1 << self.group) - 1, self.rank - self.half)
+
+    def senders_mask(self, w: Writer) -> Value:
+        """The CTAs whose loads fill a stage of this CTA's group, a bit a rank, b16: its rows and its column."""
+        rows = sum(((1 << self.group) - 1) << (self.m * column) for column in range(self.n))
+        first = self.row - self.half if self.group > 1 else self.row
+        mask = w.constant(U32, rows) << first
+        if self.m > self.group:
+            mask = mask | (w.constant(U32, (1 << self.m) - 1) << (self.column * self.m))
+        result: Value = w.ptx.convert.narrow_u16(wide=mask)
+        return result
 
     def meet(self, w: Writer, threads: int) -> None:
         """Wait for every thread of the cluster; for the `threads` of the CTA where it is alone."""
@@ -74,8 +124,15 @@ class ClusterPosition:
 
     @property
     def senders(self) -> int:
-        """CTAs whose loads fill a stage here: those of this row (they share A) and of this column (they share B)."""
-        return self.m + self.n - 1
+        """CTAs whose loads fill a stage here: those of this row (they share A) and of this column (they share B).
+
+        It is also how many CTAs (with pairs: leaders) read what this CTA loads.
+        """
+        return self.m // self.group + self.n - 1
+
+    def crews(self, role: Role) -> int:
+        """CTAs of the cluster in which `role` works."""
+        return self.size // self.group if role.leaders_only else self.size
 
     def sends_here(self, rank: Value) -> Value:
         """Whether the CTA of `rank` is one of the senders."""

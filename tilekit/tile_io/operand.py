@@ -18,7 +18,7 @@ SPAN = 128
 
 @dataclass(frozen=True)
 class OperandTile:
-    """`rows` of M or N by one k-block of 128 bytes, swizzled over 128 bytes.
+    """`rows` of M or N by one k-block of `depth` slices of 128 bytes, each swizzled over 128 bytes.
 
     K-major, a row of the image is one row of the operand: 128 bytes along K. MN-major, a row of the image is 64
     elements along M or N at one k, and the tile is a sequence of such 64-wide chunks, each `k` rows long
@@ -29,10 +29,16 @@ class OperandTile:
     dtype: DType
     rows: int
     major: Major
+    depth: int = 1
 
     @property
     def k(self) -> int:
         """Elements of a k-block."""
+        return self.depth * self.slice_k
+
+    @property
+    def slice_k(self) -> int:
+        """Elements along K of one slice."""
         return SPAN // self.dtype.bytes
 
     @property
@@ -41,9 +47,14 @@ class OperandTile:
         return self.rows if self.major == "k" else -(-self.rows // self.chunk) * self.chunk
 
     @property
-    def bytes(self) -> int:
-        """Bytes of the image."""
+    def slice_bytes(self) -> int:
+        """Bytes of one slice's image."""
         return self.image_rows * SPAN
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the image: the slices one behind the other."""
+        return self.depth * self.slice_bytes
 
     @property
     def chunk(self) -> int:
@@ -52,11 +63,10 @@ class OperandTile:
 
     @property
     def tensor(self) -> TileTensor:
-        """The tile as a `TileTensor` indexed (row, k)."""
+        """One slice as a `TileTensor` indexed (row, k)."""
+        k = self.slice_k
         if self.major == "k":
-            layout = Layout((self.rows, self.k), (self.k, 1))
+            layout = Layout((self.rows, k), (k, 1))
         else:
-            layout = Layout(
-                ((self.chunk, self.image_rows // self.chunk), self.k), ((1, self.chunk * self.k), self.chunk)
-            )
+            layout = Layout(((self.chunk, self.image_rows // self.chunk), k), ((1, self.chunk * k), self.chunk))
         return TileTensor(layout, self.dtype.name, space=AddressSpace.SHARED, swizzle=Swizzle.tma(SPAN))

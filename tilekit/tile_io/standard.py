@@ -9,7 +9,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_schedule.static import Tile
+from tilekit.tile_schedule.raster import Tile
 
 
 class StandardLoader:
@@ -34,6 +34,7 @@ class StandardLoader:
         self.a = a
         self.b = b
         self._tiles = tiles
+        self._cluster = cluster
         self._share_a = cluster.share_a(w)
         self._share_b = cluster.share_b(w)
         self._steps: tuple[Operand, Operand] = (0, 0)
@@ -47,9 +48,12 @@ class StandardLoader:
 
     def load(self, w: Writer, stage: Stage, tile: Tile, k_block: Value) -> None:
         """Start this CTA's share of the copies that fill `stage`."""
+        column = tile.column
+        if self._cluster.group > 1:  # each CTA of a pair holds one half of B
+            column = column + self._cluster.half * self.b.tile.rows
         for loader, row, share, step in (
             (self.a, tile.row, self._share_a, self._steps[0]),
-            (self.b, tile.column, self._share_b, self._steps[1]),
+            (self.b, column, self._share_b, self._steps[1]),
         ):
             batch = tile.batch * step if isinstance(tile.batch, Value) else 0
             loader.load(

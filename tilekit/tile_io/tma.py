@@ -26,18 +26,24 @@ class TmaLoader:
         Whether the tensor has a batch dimension (a third coordinate).
     sharers
         CTAs of a cluster that need the same tile; the box is that fraction of it.
+    paired
+        Whether the bytes count on a barrier of the CTA pair's leader, in whichever CTA of the pair they land.
     """
 
-    def __init__(self, w: Writer, tile: OperandTile, *, batched: bool = False, sharers: int = 1) -> None:
+    def __init__(
+        self, w: Writer, tile: OperandTile, *, batched: bool = False, sharers: int = 1, paired: bool = False
+    ) -> None:
         self.tile = tile
         self.sharers = sharers
         self.batched = batched
+        self.paired = paired
         self.map = w.tensor_map(f"{tile.name}_map")
 
     @property
     def box(self) -> tuple[int, ...]:
         """Extents of one copy, contiguous dimension first, in elements."""
-        extents = {"k": (self.tile.k, self._rows_per_copy), "mn": (self.tile.chunk, self.tile.k)}[self.tile.major]
+        k = self.tile.slice_k
+        extents = {"k": (k, self._rows_per_copy), "mn": (self.tile.chunk, k)}[self.tile.major]
         return (*extents, 1) if self.batched else extents
 
     def prefetch(self, w: Writer) -> None:
@@ -62,15 +68,19 @@ class TmaLoader:
         if multicast is not None:
             target = target + multicast.slice * (self._extent * SPAN)
             row = row + multicast.slice * self._extent
-        for first in range(0, self._extent, self._rows_per_copy):
-            position = {"k": (k, row + first), "mn": (row + first, k)}[self.tile.major]
-            operands = dict(zip("xyz", (*position, *([batch] if self.batched else [])), strict=False))
-            operands |= {"dst": target + first * SPAN, "map": self.map, "full": full}
-            rank = "3d" if self.batched else "2d"
-            if multicast is None:
-                getattr(w.ptx.tma, f"load_{rank}")(**operands)
-            else:
-                getattr(w.ptx.tma, f"load_{rank}_multicast")(**operands, mask=multicast.mask)
+        fragment = "load_3d" if self.batched else "load_2d"
+        operands: dict[str, Operand] = {"map": self.map, "full": full}
+        if self.batched:
+            operands["z"] = batch
+        if multicast is not None:
+            fragment += "_multicast"
+            operands["mask"] = multicast.mask
+        load = getattr(w.ptx.tma, fragment + "_pair" if self.paired else fragment)
+        for part in range(self.tile.depth):
+            here = k + part * self.tile.slice_k
+            for first in range(0, self._extent, self._rows_per_copy):
+                x, y = {"k": (here, row + first), "mn": (row + first, here)}[self.tile.major]
+                load(dst=target + (part * self.tile.slice_bytes + first * SPAN), x=x, y=y, **operands)
 
     @property
     def _extent(self) -> int:
@@ -123,10 +133,9 @@ class TmaStorer:
         w.ptx.tma.prefetch_map(map=self.map)
 
     def store(self, w: Writer, source: Value, *, column: Value, row: Value, batch: Operand) -> None:
-        """Start storing the box at `source` to (row, column) and close the thread's bulk group."""
+        """Start storing the box at `source` to (row, column), in the thread's open bulk group."""
         policy = w.constant(U64, EVICT_FIRST)
         if self.batched:
             w.ptx.tma.store_3d(map=self.map, x=column, y=row, z=batch, src=source, policy=policy)
         else:
             w.ptx.tma.store_2d(map=self.map, x=column, y=row, src=source, policy=policy)
-        w.ptx.tma.commit_stores()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import RegisterTile, Value
-from tilekit.assembly.writer import Writer
-from tilekit.tensor.tile_tensor import TileTensor
-from tilekit.tile_io.operand import OperandTile
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.operand import SPAN, OperandTile
+from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
+from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODE, MatrixDescriptor
 from tilekit.tile_pipeline.payload import Stage
 
 ATOM_ROWS = 64
@@ -17,54 +19,6 @@ ATOM_ROWS = 64
 
 MAX_N = 256
 """Columns of N that one instruction computes at most."""
-
-ADDRESS_MASK = 0x3FFFF
-"""The part of a shared address that a matrix descriptor encodes."""
-
-K_BYTES = 32
-"""Bytes along K that one instruction reads, whatever the type: k16 of 16-bit types, k32 of 8-bit ones."""
-
-
-@dataclass(frozen=True)
-class MatrixDescriptor:
-    """The constant part of a shared-memory matrix descriptor (PTX ISA, Matrix Descriptor Format).
-
-    Attributes
-    ----------
-    leading, stride
-        Byte offsets LBO and SBO.
-    step
-        Bytes from one instruction's k-slice to the next.
-    """
-
-    leading: int
-    stride: int
-    step: int
-
-    @classmethod
-    def of(cls, tile: TileTensor, *, major: str) -> MatrixDescriptor:
-        """Read the offsets off a tile's layout (row, k), swizzled over 128 bytes.
-
-        K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of 8
-        k-rows, LBO that of neighbouring 64-element chunks of M or N.
-        """
-        size = tile.dtype.bits // 8
-        if major == "k":
-            return cls(leading=16, stride=8 * tile.layout(1, 0) * size, step=K_BYTES)
-        k_row = tile.layout(0, 1) * size
-        chunk = k_row // size
-        leading = tile.layout(chunk, 0) * size if tile.layout[0].size > chunk else 16
-        return cls(leading=leading, stride=8 * k_row, step=(K_BYTES // size) * k_row)
-
-    @property
-    def low(self) -> int:
-        """The low word without the address."""
-        return (self.leading >> 4) << 16
-
-    @property
-    def high(self) -> int:
-        """The high word: SBO, and swizzle mode 1 (128 bytes) in the top two bits."""
-        return (self.stride >> 4) | 1 << 30
 
 
 class Wgmma:
@@ -85,8 +39,8 @@ class Wgmma:
         self.a = a
         self.b = b
         self.atoms = a.rows // (ATOM_ROWS * warpgroups)
-        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major)
-        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major)
+        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=WGMMA_MODE)
+        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=WGMMA_MODE)
 
     @property
     def rows(self) -> int:
@@ -98,23 +52,68 @@ class Wgmma:
         """Columns of N that a warpgroup computes."""
         return self.b.rows
 
-    def accumulators(self, w: Writer) -> list[RegisterTile]:
-        """Declare a thread's accumulators, one tile of n / 2 registers for each 64 rows.
+    @property
+    def layout(self) -> AccumulatorLayout:
+        """How a warpgroup holds its accumulators: one block an atom."""
+        return AccumulatorLayout(self.atoms, ATOM_ROWS, self.columns, (Part(0, ATOM_ROWS, 0, 0),))
 
-        Thread t of the warpgroup holds, of atom a, in register ``4 i + j``: row ``16 (t / 32) + (t % 32) / 4 + 8 (j /
-        2)``, column ``8 i + 2 (t % 4) + j % 2`` (PTX ISA, wgmma D fragment).
-        """
-        return [w.tile(F32, self.columns // 2, "acc") for _ in range(self.atoms)]
+    def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
+        """Prepare the descriptors of a warpgroup; once a role."""
+        assert group is not None, "wgmma is a warpgroup's"
+        return BoundWgmma(w, self, tiles, group.index)
 
-    def clear(self, w: Writer, accumulators: list[RegisterTile]) -> None:
-        """Zero the accumulators with ordinary moves: what an empty sum needs."""
-        for tile in accumulators:
+
+class RegisterAccumulators:
+    """Accumulators in registers, one tile of n / 2 for each 64 rows: the warps that multiply run the epilogue too.
+
+    Parameters
+    ----------
+    op
+        The instruction.
+    """
+
+    allocated = False
+
+    def __init__(self, op: Wgmma) -> None:
+        self.layout = op.layout
+        self._tiles: list[RegisterTile] = []
+
+    def initialise(self, w: Writer) -> None:
+        """Nothing to prepare."""
+
+    def free(self, w: Writer, warp: Value) -> None:
+        """Nothing to free."""
+
+    def producer(self, w: Writer, role: Role) -> RegisterAccumulators:
+        """Declare the registers; once a role."""
+        layout = self.layout
+        self._tiles = [w.tile(F32, layout.columns // 2, "acc") for _ in range(layout.blocks)]
+        return self
+
+    def consumer(self, w: Writer) -> RegisterAccumulators:
+        """The same registers."""
+        return self
+
+    @contextmanager
+    def acquire(self) -> Iterator[RegisterAccumulators]:
+        """Enter with the registers, which are free and complete when the role's own program order says so."""
+        yield self
+
+    def __iter__(self) -> Iterator[RegisterTile]:
+        return iter(self._tiles)
+
+    def clear(self, w: Writer) -> None:
+        """Zero the accumulators with ordinary moves."""
+        for tile in self._tiles:
             for register in tile:
                 register.assign(0.0)
 
-    def bind(self, w: Writer, tiles: dict[str, SharedArray], warpgroup: Value) -> BoundWgmma:
-        """Prepare the descriptors of `warpgroup`; once a role."""
-        return BoundWgmma(w, self, tiles, warpgroup)
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return the registers of `columns` columns of a block."""
+        return [self._tiles[block][left // 2 : (left + columns) // 2]]
+
+    def done(self, w: Writer) -> None:
+        """Nothing to hand back."""
 
 
 class BoundWgmma:
@@ -124,24 +123,24 @@ class BoundWgmma:
         self._op = op
         a, b = tiles[op.a.name], tiles[op.b.name]
         self._a_stride, self._b_stride = a.stride >> 4, b.stride >> 4
-        first_a = w.shared_base.retyped(U32) + a.offset + warpgroup * (op.rows * 128)
+        first_a = w.shared_base.retyped(U32) + a.offset + warpgroup * (op.rows * SPAN)
         first_b = w.shared_base.retyped(U32) + b.offset
-        # In a cluster an address carries the CTA's rank in its bits 24 and up; the descriptor takes 18 bits, and what
-        # lies above them would fall into the leading offset (seen on an H200: wrong chunks of MN-major operands in
-        # every CTA but the first).
         self._a_low = ((first_a & ADDRESS_MASK) >> 4) | op._a_descriptor.low
         self._b_low = ((first_b & ADDRESS_MASK) >> 4) | op._b_descriptor.low
 
-    def multiply(self, w: Writer, accumulators: list[RegisterTile], stage: Stage, *, accumulate: Value) -> None:
+    def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
         """Issue a stage's instructions; the first k-slice overwrites the accumulators unless `accumulate` holds."""
         op = self._op
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride
         w.ptx.wgmma.fence()
-        for index in range(op.a.k * op.a.dtype.bytes // K_BYTES):
-            b = w.ptx.wgmma.descriptor(low=b_low + (index * op._b_descriptor.step >> 4), high=op._b_descriptor.high)
+        slices = SPAN // K_BYTES
+        for index in range(op.a.depth * slices):
+            part, within = divmod(index, slices)
+            b_offset = part * op.b.slice_bytes + within * op._b_descriptor.step
+            b = w.ptx.wgmma.descriptor(low=b_low + (b_offset >> 4), high=op._b_descriptor.high)
             for atom, tile in enumerate(accumulators):
-                offset = atom * ATOM_ROWS * 128 + index * op._a_descriptor.step
+                offset = part * op.a.slice_bytes + atom * ATOM_ROWS * SPAN + within * op._a_descriptor.step
                 a = w.ptx.wgmma.descriptor(low=a_low + (offset >> 4), high=op._a_descriptor.high)
                 self._issue(w, tile, a, b, accumulate if index == 0 else True)
 

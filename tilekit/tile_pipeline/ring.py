@@ -14,11 +14,14 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.writer import Writer
 from tilekit.tile_pipeline.payload import Stage, StandardPayload
-from tilekit.tile_pipeline.sync import SyncStrategy
+from tilekit.tile_pipeline.sync import MbarrierReleaser, Releaser, SyncStrategy
 
 
 class AsyncReader(Protocol):
-    """Something that reads stages asynchronously: a matrix unit."""
+    """Something that reads stages asynchronously: a matrix unit.
+
+    Where the sync strategy's release itself waits for the reads (`CommitSync`), both methods do nothing.
+    """
 
     def commit(self, w: Writer) -> None:
         """Close the group of reads issued since the last commit."""
@@ -60,28 +63,33 @@ class TilePipeline:
 
     def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int) -> Consumer:
         """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running."""
-        return Consumer(w, self, reader, in_flight)
+        return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)
 
 
-class _Position:
-    """Stage and parity of a role going round the ring."""
+class RingPosition:
+    """Stage and parity of a role going round a ring of `stages`."""
 
-    def __init__(self, w: Writer, ring: TilePipeline) -> None:
+    def __init__(self, w: Writer, stages: int) -> None:
         self._w = w
-        self._ring = ring
+        self._stages = stages
         self.stage = w.variable(U32, 0, "stage")
         self.phase = w.variable(U32, 0, "phase")
 
     def advance(self) -> None:
+        """Go on to the next stage."""
         w = self._w
         self.stage.assign(self.stage + 1)
-        wrapped = self.stage == self._ring.stages
+        wrapped = self.stage == self._stages
         self.phase.assign(w.select(wrapped, self.phase ^ 1, self.phase))
         self.stage.assign(w.select(wrapped, 0, self.stage))
 
 
-class Producer(_Position):
+class Producer(RingPosition):
     """What a load role may do with a ring: fill the next stage."""
+
+    def __init__(self, w: Writer, ring: TilePipeline) -> None:
+        super().__init__(w, ring.stages)
+        self._ring = ring
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
@@ -91,43 +99,62 @@ class Producer(_Position):
         self.advance()
 
 
-class Consumer(_Position):
-    """What an mma role may do with a ring: read the next stage.
+class Consumer(RingPosition):
+    """What an mma role may do with a ring: read the next stage. It is given back when its reads are done."""
 
-    With `in_flight` = 1 a stage is released when the *next* stage's reads have been issued and its own are done, so
-    that the matrix unit always has a group queued; the last stage of a tile is released by `finish`.
-    """
-
-    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader, in_flight: int) -> None:
-        super().__init__(w, ring)
+    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
+        super().__init__(w, ring.stages)
+        self._ring = ring
         self._reader = reader
-        self._in_flight = in_flight
-        self._releaser = ring.sync.releaser(w)
-        if in_flight:
-            self._held = w.variable(self._releaser.address(self.stage).type, 0, "held")
-            self._owing = w.new(PRED, "owing", uniform=False)
-            self._owing.assign(False)
+        self._releaser: Releaser = ring.sync.releaser(w)
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be full; on exit close its reads, and release the stage they are done with."""
-        w, releaser = self._w, self._releaser
+        """Wait for the next stage to be full; on exit close its reads, and give it back once they are done."""
+        w = self._w
         full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
         yield Stage(self.stage, full)
         self._reader.commit(w)
-        self._reader.wait(w, self._in_flight)
+        self._reader.wait(w, 0)
+        self._releaser.release(w, self.stage)
+        self.advance()
+
+    def finish(self) -> None:
+        """Wait for all reads: the accumulators are then complete."""
+        self._reader.wait(self._w, 0)
+
+
+class HoldingConsumer(Consumer):
+    """A consumer that keeps one group of reads running.
+
+    A stage is released when the *next* stage's reads have been issued and its own are done, so that the matrix unit
+    always has a group queued; the last stage of a tile is released by `finish`.
+    """
+
+    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
+        super().__init__(w, ring, reader)
+        assert isinstance(self._releaser, MbarrierReleaser), "a tensor core's commit needs no stage held back"
+        self._signal = self._releaser
+        self._held = w.variable(self._signal.address(self.stage).type, 0, "held")
+        self._owing = w.new(PRED, "owing", uniform=False)
+        self._owing.assign(False)
+
+    @contextmanager
+    def acquire(self) -> Iterator[Stage]:
+        """Wait for the next stage to be full; on exit close its reads, and give back the stage they are done with."""
+        w, releaser = self._w, self._signal
+        full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
+        yield Stage(self.stage, full)
+        self._reader.commit(w)
+        self._reader.wait(w, 1)
         address = releaser.address(self.stage)
-        if self._in_flight:
-            releaser.signal(w, self._held, self._owing)
-            self._held.assign(address)
-            self._owing.assign(releaser.active)
-        else:
-            releaser.signal(w, address, releaser.active)
+        releaser.signal(w, self._held, self._owing)
+        self._held.assign(address)
+        self._owing.assign(releaser.active)
         self.advance()
 
     def finish(self) -> None:
         """Wait for all reads and release the stage still held, if any: the accumulators are then complete."""
-        self._reader.wait(self._w, 0)
-        if self._in_flight:
-            self._releaser.signal(self._w, self._held, self._owing)
-            self._owing.assign(False)
+        super().finish()
+        self._signal.signal(self._w, self._held, self._owing)
+        self._owing.assign(False)

@@ -14,14 +14,8 @@ from tilekit.tile_io.cluster import ClusterPosition
 class Releaser(Protocol):
     """A consumer role's way of giving stages back."""
 
-    active: Value
-    """The lanes that signal."""
-
-    def address(self, stage: Value) -> Value:
-        """Where this lane signals that `stage` is free."""
-
-    def signal(self, w: Writer, address: Value, active: Value) -> None:
-        """Signal at `address` in the lanes where `active` holds."""
+    def release(self, w: Writer, stage: Value) -> None:
+        """Signal that `stage` may be filled again once the reads issued before are done with it."""
 
 
 class SyncStrategy(Protocol):
@@ -43,8 +37,8 @@ class SyncStrategy(Protocol):
 class MbarrierSync:
     """Two mbarriers a stage: `full` counts the load role and its bytes, `empty` the consumers' releases.
 
-    Arrival counts follow from the declarations: one arrival on `full` for each producer role (a single thread
-    arrives), and on `empty` one for each warp of each consumer role, in every CTA that receives this CTA's loads.
+    Arrival counts follow from the declarations: on `full` those of the producer roles (a single thread each), and on
+    `empty` those of the consumer roles (one a warp) in every CTA that receives this CTA's loads.
 
     Parameters
     ----------
@@ -85,9 +79,8 @@ class MbarrierSync:
             kind="mbarrier",
             arrive=loads,
             wait=reads,
-            arrivals=len(producers),
+            arrivals=sum(role.arrivals for role in producers),
         )
-        arrivals = sum(len(role.warps) for role in consumers) * cluster.senders
         self.empty = w.shared.allocate(
             f"{name}.empty",
             size=8,
@@ -96,7 +89,7 @@ class MbarrierSync:
             kind="mbarrier",
             arrive=reads,
             wait=loads,
-            arrivals=arrivals,
+            arrivals=sum(role.arrivals for role in consumers) * cluster.senders,
         )
 
     def initialise(self, w: Writer) -> None:
@@ -108,20 +101,66 @@ class MbarrierSync:
 
     def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` has been released (at once on the first lap), then expect its bytes."""
-        w.ptx.mbarrier.wait_parity(bar=_address(w, self.empty, stage), parity=phase ^ 1)
-        full = _address(w, self.full, stage)
+        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase ^ 1)
+        full = self.full.at(w, stage)
         w.ptx.mbarrier.arrive_expect(bar=full, bytes=self.stage_bytes)
         return full
 
     def consumer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until the bytes of `stage` have landed."""
-        full = _address(w, self.full, stage)
+        full = self.full.at(w, stage)
         w.ptx.mbarrier.wait_parity(bar=full, parity=phase)
         return full
 
-    def releaser(self, w: Writer) -> MbarrierReleaser:
+    def releaser(self, w: Writer) -> Releaser:
         """One arrival a warp on the `empty` barrier of every sender: lane i serves the CTA of rank i."""
         return MbarrierReleaser(w, self.empty, self._cluster)
+
+
+class CommitSync(MbarrierSync):
+    """Two mbarriers a stage, where the tensor core itself gives stages back: `empty` counts its commits.
+
+    With CTA pairs, the bytes of both CTAs count on the leader's `full` barrier, which only the leader waits for, and
+    the leader's commit gives the stage back to both (`blackwell`: PTX ISA, tcgen05.commit and cp.async.bulk.tensor
+    with ``.cta_group::2``).
+    """
+
+    def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` has been released, have the leader expect the pair's bytes, and return its barrier."""
+        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase ^ 1)
+        full = self.full.at(w, stage)
+        if self._cluster.group == 1:
+            w.ptx.mbarrier.arrive_expect(bar=full, bytes=self.stage_bytes)
+            return full
+        with w.when(self._cluster.leads):
+            w.ptx.mbarrier.arrive_expect(bar=full, bytes=self._cluster.group * self.stage_bytes)
+        # A shared address carries its CTA's rank from bit 24 up; clearing that bit names the leader's barrier.
+        return full & LEADER_MASK
+
+    def releaser(self, w: Writer) -> Releaser:
+        """The commits of the one thread that issues matrix instructions."""
+        return CommitReleaser(w, self.empty, self._cluster)
+
+
+LEADER_MASK = 0xFEFF_FFFF
+"""Clears the lowest bit of the CTA rank in a shared address (CUTLASS, Sm100MmaPeerBitMask)."""
+
+
+class CommitReleaser:
+    """Commits of matrix instructions to `empty`: each arrives when the instructions before it have read their stage."""
+
+    def __init__(self, w: Writer, empty: SharedArray, cluster: ClusterPosition) -> None:
+        self._empty = empty
+        self._group = cluster.group
+        self._mask = cluster.senders_mask(w) if cluster.size > 1 else None
+
+    def release(self, w: Writer, stage: Value) -> None:
+        """Have the matrix instructions issued so far arrive, once they have read, in every CTA that filled `stage`."""
+        bar = self._empty.at(w, stage)
+        if self._mask is None:
+            w.ptx.tcgen05.commit(bar=bar, group=self._group)
+        else:
+            w.ptx.tcgen05.commit_multicast(bar=bar, mask=self._mask, group=self._group)
 
 
 class MbarrierReleaser:
@@ -140,6 +179,10 @@ class MbarrierReleaser:
             self.active = lane == 0
             self._first = local
 
+    def release(self, w: Writer, stage: Value) -> None:
+        """Arrive on the barrier of `stage`."""
+        self.signal(w, self.address(stage), self.active)
+
     def address(self, stage: Value) -> Value:
         """Address of the barrier of `stage` that this lane arrives on."""
         return self._first + stage * self._stride
@@ -150,7 +193,3 @@ class MbarrierReleaser:
             w.ptx.mbarrier.arrive_remote(bar=address.retyped(DSMEM), active=active)
         else:
             w.ptx.mbarrier.arrive(bar=address, active=active)
-
-
-def _address(w: Writer, array: SharedArray, stage: Value) -> Value:
-    return w.shared_base + stage * array.stride + array.offset

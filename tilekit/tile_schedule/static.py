@@ -3,122 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from tilekit.assembly.types import U32
-from tilekit.assembly.values import Operand, Value
-from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One output tile of this CTA: its first row and column in elements, and its batch index."""
-
-    row: Value
-    column: Value
-    batch: Operand
-
-
-@dataclass(frozen=True)
-class Raster:
-    """The launch-time numbers of a static schedule, for one problem.
-
-    Attributes
-    ----------
-    rows, columns
-        Cluster tiles along M and N.
-    group
-        Cluster rows walked together.
-    batches
-        Batch count.
-    """
-
-    rows: int
-    columns: int
-    group: int
-    batches: int
-
-    @property
-    def tiles(self) -> int:
-        """Cluster tiles in all."""
-        return self.rows * self.columns * self.batches
-
-    def clusters(self, resident: int) -> int:
-        """Clusters to launch: as few as need no more waves, since idle SMs save power and L2 traffic."""
-        waves = -(-self.tiles // resident)
-        return -(-self.tiles // max(waves, 1))
-
-    @classmethod
-    def plan(
-        cls, *, m: int, n: int, batches: int, cluster_rows: int, cluster_columns: int, resident: int, group: int | None
-    ) -> Raster:
-        """Choose the raster for an m by n output covered by cluster tiles of the given extents.
-
-        Without `group`, the one that makes a wave's footprint in A and B smallest: ``G`` rows of tiles and as many
-        columns as `resident` clusters cover (DeepGEMM's rule).
-        """
-        rows, columns = -(-m // cluster_rows), -(-n // cluster_columns)
-        if group is None:
-            group = min(
-                range(1, min(rows, 16) + 1),
-                key=lambda g: g * cluster_rows + min(columns, -(-resident // g)) * cluster_columns,
-                default=1,
-            )
-        return cls(rows, columns, max(1, min(group, rows)), batches)
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_schedule.raster import RasterOrder, Tile
 
 
 class StaticScheduler:
-    """Tiles ``cluster, cluster + clusters, …`` in grouped serpentine order.
-
-    The order walks down `group` cluster rows before it moves to the next column, and reverses the column direction in
-    every other group, so that the B tiles of the turn are still in L2.
+    """Tiles ``cluster, cluster + clusters, …`` of a raster.
 
     Parameters
     ----------
-    w
-        The writer; the scheduler declares the `Raster` numbers as kernel parameters.
-    tile_m, tile_n
-        The CTA tile.
-    cluster
-        This CTA's place in its cluster.
-    batched
-        Whether tiles have a batch index.
+    order
+        The raster.
     """
 
-    PARAMETERS = ("tile_rows", "tile_columns", "tile_group", "tile_count")
+    yields_early = True
+    """Whether the next kernel may start as soon as this one has: every tile has its CTA from the beginning."""
 
-    def __init__(self, w: Writer, *, tile_m: int, tile_n: int, cluster: ClusterPosition, batched: bool = False) -> None:
-        self._rows, self._columns, self._group, self._count = (w.parameter(name, U32) for name in self.PARAMETERS)
-        self._tile_m, self._tile_n = tile_m, tile_n
-        self._cluster = cluster
-        self._batched = batched
+    def __init__(self, order: RasterOrder) -> None:
+        self._order = order
 
-    @staticmethod
-    def arguments(raster: Raster) -> tuple[int, int, int, int]:
-        """The values of the declared parameters for one problem."""
-        return (raster.rows, raster.columns, raster.group, raster.tiles)
+    def initialise(self, w: Writer) -> None:
+        """Nothing to prepare."""
 
-    def tiles(self, w: Writer) -> Iterator[Tile]:
+    def ask(self, w: Writer) -> None:
+        """Nothing to ask for."""
+
+    def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
         first = w.ptx.cluster.cluster_index()
         stride = w.ptx.cluster.cluster_count()
-        for index in w.range(self._count, start=first, step=stride, name="tile"):
-            batch: Operand = 0
-            within = index
-            if self._batched:
-                batch = index // (self._rows * self._columns)
-                within = index - batch * (self._rows * self._columns)
-            group_tiles = self._group * self._columns
-            group = within // group_tiles
-            first_row = group * self._group
-            height = w.minimum(self._rows - first_row, self._group)
-            inner = within - group * group_tiles
-            column = inner // height
-            row = first_row + (inner - column * height)
-            column = w.select((group & 1) == 1, self._columns - 1 - column, column)
-            yield Tile(
-                row=(row * self._cluster.m + self._cluster.row) * self._tile_m,
-                column=(column * self._cluster.n + self._cluster.column) * self._tile_n,
-                batch=batch,
-            )
+        for index in w.range(self._order.count, start=first, step=stride, name="tile"):
+            yield self._order.tile(w, index)

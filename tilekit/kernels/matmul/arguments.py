@@ -12,8 +12,7 @@ from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.problem import TMA_ALIGNMENT, MatmulProblem, Matrix
 from tilekit.runtime import parameters as runtime
-from tilekit.tile_io.operand import SPAN
-from tilekit.tile_schedule.static import Raster, StaticScheduler
+from tilekit.tile_schedule.raster import Raster, RasterOrder
 
 _MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8", E5M2: "u8"}
 
@@ -64,7 +63,7 @@ def launch_arguments(
         resident=resident_clusters,
         group=config.raster_group,
     )
-    k_block = SPAN // problem.a.dtype.bytes
+    k_block = config.k_block(problem.a.dtype)
     size = out.dtype.bytes
     values: dict[str, runtime.Parameter] = {
         "k_blocks": runtime.U32(-(-problem.k // k_block)),
@@ -79,7 +78,7 @@ def launch_arguments(
         "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(scale),
         **{
             name: runtime.U32(_fits("tile count", value))
-            for name, value in zip(StaticScheduler.PARAMETERS, StaticScheduler.arguments(raster), strict=True)
+            for name, value in zip(RasterOrder.PARAMETERS, RasterOrder.arguments(raster), strict=True)
         },
     }
     somewhere = addresses.out // TMA_ALIGNMENT * TMA_ALIGNMENT
@@ -95,7 +94,8 @@ def launch_arguments(
         else values[p.name]
         for p in text.parameters
     )
-    return MatmulLaunch(raster.clusters(resident_clusters) * config.cluster_size, parameters)
+    clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
+    return MatmulLaunch(clusters * config.cluster_size, parameters)
 
 
 def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: MatmulConfig | None) -> TensorMap:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.drivers.warp_specialized import WarpPlan
+from tilekit.dtypes import DType
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.errors import ConfigError
 from tilekit.kernels.matmul.rules import explained_problems
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
-from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_io.operand import SPAN, OperandTile
+from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tile_pipeline.payload import StandardPayload
 
 MAX_STAGES = 12
@@ -54,6 +56,13 @@ class MatmulConfig:
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
 
+    claims_tiles = False
+    """Whether the grid has a cluster for every tile, to be claimed by whoever is free."""
+
+    def k_block(self, dtype: DType) -> int:
+        """Elements of K in a stage."""
+        return SPAN // dtype.bytes
+
     @property
     def cluster_size(self) -> int:
         """CTAs of a cluster."""
@@ -74,7 +83,7 @@ class MatmulConfig:
         """Shared memory of the epilogue."""
         if spec.store == "direct":
             return 0
-        return StagedEpilogue.shared_bytes(warpgroups=self.consumers, buffers=self.output_buffers)
+        return StagedEpilogue.shared_bytes(warpgroups=self.consumers, buffers=self.output_buffers, rows=ATOM_ROWS)
 
     def shared_bytes(self, spec: MatmulSpec, stages: int) -> int:
         """Shared memory of a kernel with so many stages; a tile is a multiple of the 1024 bytes it aligns to."""
@@ -91,7 +100,9 @@ class MatmulConfig:
 
     def warps(self, target: Target) -> WarpPlan:
         """The role plan."""
-        return WarpPlan.of(consumers=self.consumers, accumulators=self.accumulators, registers=target.registers)
+        return WarpPlan.register_accumulators(
+            consumers=self.consumers, accumulators=self.accumulators, registers=target.registers
+        )
 
     def problems(self, target: Target | str, spec: MatmulSpec | None = None) -> list[str]:
         """Every rule this config violates on `target` for `spec` (default: bf16, K-major), each with the nearest value.

@@ -1,0 +1,89 @@
+"""The components of a Hopper matmul: wgmma into registers, stored by the warpgroups that multiply."""
+
+from __future__ import annotations
+
+from tilekit.assembly.types import U32
+from tilekit.assembly.writer import Writer
+from tilekit.drivers.warp_specialized import WarpSpecialized
+from tilekit.dtypes import F32
+from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
+from tilekit.tile_pipeline.payload import StandardPayload
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.sync import MbarrierSync
+from tilekit.tile_schedule.raster import RasterOrder
+from tilekit.tile_schedule.static import StaticScheduler
+
+FIRST_NAMED_BARRIER = 1
+"""Barrier 0 belongs to the whole CTA."""
+
+Boxes = dict[str, tuple[int, ...]]
+"""Box extents by tensor map parameter, contiguous dimension first."""
+
+
+def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
+    """Declare the kernel's parameters and shared memory, and return its components."""
+    tile_m, tile_n = config.tile
+    plan = config.warps(target)
+    stages = config.resolved_stages(target, spec)
+    cluster = ClusterPosition.read(w, *config.cluster)
+
+    a = OperandTile("a", spec.a_dtype, tile_m, spec.a_major)
+    b = OperandTile("b", spec.b_dtype, tile_n, spec.b_major)
+    payload = StandardPayload(a, b)
+    op = Wgmma(a, b, warpgroups=config.consumers)
+    load_a = TmaLoader(w, a, batched=spec.batched, sharers=cluster.share_a_count)
+    load_b = TmaLoader(w, b, batched=spec.batched, sharers=cluster.share_b_count)
+    tiles = payload.allocate(w.shared, "inputs", stages)
+    k_blocks = w.parameter("k_blocks", U32)
+    order = RasterOrder(w, tile_m=tile_m, tile_n=tile_n, cluster=cluster, batched=spec.batched)
+    loader = StandardLoader(w, load_a, load_b, tiles, cluster)
+    columns = w.parameter("columns", U32)
+    functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
+    boxes = {"a_map": load_a.box, "b_map": load_b.box}
+    epilogue: StagedEpilogue | DirectEpilogue
+    if spec.store == "tma":
+        epilogue = StagedEpilogue(
+            w,
+            op.layout,
+            functions,
+            out=spec.out_dtype,
+            role=plan.mma,
+            batched=spec.batched,
+            buffers=config.output_buffers,
+            first_barrier=FIRST_NAMED_BARRIER,
+        )
+        boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
+    else:
+        epilogue = DirectEpilogue(w, op.layout, functions, out=spec.out_dtype, columns=columns, batched=spec.batched)
+    sync = MbarrierSync(
+        w,
+        "inputs",
+        stages=stages,
+        stage_bytes=payload.stage_bytes,
+        producers=(plan.load,),
+        consumers=(plan.mma,),
+        cluster=cluster,
+    )
+    kernel = WarpSpecialized(
+        warps=plan,
+        cluster=cluster,
+        inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
+        loader=loader,
+        op=op,
+        accumulators=RegisterAccumulators(op),
+        scheduler=StaticScheduler(order),
+        epilogue=epilogue,
+        k_blocks=k_blocks,
+        in_flight=config.in_flight,
+    )
+    return kernel, boxes

@@ -1,0 +1,143 @@
+"""Accumulators as an epilogue sees them, wherever they are: blocks of rows, read as fragments of 16 rows a warp."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tilekit.assembly.types import U32
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+
+WARPS_PER_GROUP = 4
+FRAGMENT_ROWS = 16
+"""Rows of a fragment: what a warp holds of an m64 wgmma, and what one 16x256b load from tensor memory brings."""
+
+
+@dataclass(frozen=True)
+class Warpgroup:
+    """A thread's place among its role's warpgroups.
+
+    Attributes
+    ----------
+    index
+        Its warpgroup in the role.
+    thread
+        The thread in its warpgroup, 0 to 127.
+    """
+
+    index: Value
+    thread: Value
+
+    @classmethod
+    def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
+        """Work it out once."""
+        thread = w.ptx.special.thread_index() & (32 * WARPS_PER_GROUP - 1)
+        return cls(index=(warp - role.warps.start) >> 2, thread=thread)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows ``first … first + rows - 1`` of a block, which are the tile's from (`row`, `column`) on."""
+
+    first: int
+    rows: int
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class AccumulatorLayout:
+    """How a warpgroup holds its accumulators: `blocks` of `rows` by `columns`, warp w with rows ``w rows/4 …``.
+
+    A block's rows are read in fragments of 16 rows a warp. In a fragment, thread t holds in register ``4 i + j`` the
+    row ``(t % 32) / 4 + 8 (j / 2)`` and the column ``8 i + 2 (t % 4) + j % 2`` (PTX ISA, wgmma D fragment; the
+    16x256b shape of tcgen05.ld is the same).
+
+    Attributes
+    ----------
+    blocks, rows, columns
+        Extents; `rows` is 64 or 128.
+    parts
+        Which rows and columns of the CTA's tile the rows of a block are.
+    """
+
+    blocks: int
+    rows: int
+    columns: int
+    parts: tuple[Part, ...]
+
+    @property
+    def fragments(self) -> int:
+        """Fragments of a warp's rows in a block."""
+        return self.rows // (WARPS_PER_GROUP * FRAGMENT_ROWS)
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of the CTA's tile that the warpgroup holds."""
+        return self.blocks * max(part.row + part.rows for part in self.parts)
+
+    def first_row(self, thread: Value) -> Value:
+        """First row of a block that this thread's warp holds."""
+        return (thread >> 5) * (FRAGMENT_ROWS * self.fragments)
+
+    def place(self, w: Writer, thread: Value) -> tuple[Value, Value | int]:
+        """Row and column of the tile that the block's row `first_row` and column 0 are."""
+        row, column = self.first_row(thread), 0
+        if len(self.parts) == 1:
+            return row, column
+        upper = self.parts[1]
+        above = (thread >> 5) * (FRAGMENT_ROWS * self.fragments) >= upper.first
+        return (
+            w.select(above, row - (upper.first - upper.row), row),
+            w.select(above, upper.column, 0, U32),
+        )
+
+
+class AccumulatorTile(Protocol):
+    """A finished tile in the hands of an epilogue."""
+
+    layout: AccumulatorLayout
+
+    def clear(self, w: Writer) -> None:
+        """Zero the accumulators: what an empty sum needs."""
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return `columns` columns of a block from `left` on, a fragment for each 16 rows of a warp."""
+
+    def done(self, w: Writer) -> None:
+        """Everything has been read: the next tile may overwrite it."""
+
+
+class Accumulators(Protocol):
+    """Where accumulators live, and how the mma role hands them to the epilogue."""
+
+    allocated: bool
+    """Whether they must be freed once every role is done."""
+
+    def initialise(self, w: Writer) -> None:
+        """Prepare barriers (one thread)."""
+
+    def producer(self, w: Writer, role: Role) -> AccumulatorProducer:
+        """Prepare the mma role; by all of its threads, once."""
+
+    def consumer(self, w: Writer) -> AccumulatorConsumer:
+        """Prepare the epilogue role; by all of its threads, once."""
+
+    def free(self, w: Writer, warp: Value) -> None:
+        """Give back what was allocated; by every warp, after a barrier of the CTA, or of the cluster."""
+
+
+class AccumulatorProducer(Protocol):
+    """What an mma role may do with accumulators: fill the next ones."""
+
+    def acquire(self) -> AbstractContextManager[Any]:
+        """Wait until they are free and enter with what the op multiplies into; on exit hand them over."""
+
+
+class AccumulatorConsumer(Protocol):
+    """What an epilogue role may do with accumulators: read the next finished ones."""
+
+    def acquire(self) -> AbstractContextManager[AccumulatorTile]:
+        """Wait until they are complete."""

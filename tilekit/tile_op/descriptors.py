@@ -1,0 +1,68 @@
+"""Shared-memory matrix descriptors: where a matrix instruction finds its operand, read off the operand's layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.tensor.tile_tensor import TileTensor
+
+ADDRESS_MASK = 0x3FFFF
+"""The part of a shared address that a matrix descriptor encodes.
+
+In a cluster an address carries the CTA's rank in its bits 24 and up; the descriptor takes 18 bits, and what lies above
+them would fall into the leading offset (seen on an H200: wrong chunks of MN-major operands in every CTA but the first).
+"""
+
+K_BYTES = 32
+"""Bytes along K that one matrix instruction reads, whatever the type: k16 of 16-bit types, k32 of 8-bit ones."""
+
+WGMMA_MODE = 1 << 30
+"""High word of a wgmma descriptor: swizzle over 128 bytes (PTX ISA, wgmma, Matrix Descriptor Format)."""
+
+TCGEN05_MODE = 1 << 14 | 2 << 29
+"""High word of a tcgen05 descriptor: version 1, swizzle over 128 bytes (PTX ISA, tcgen05, Shared memory descriptor)."""
+
+
+@dataclass(frozen=True)
+class MatrixDescriptor:
+    """The constant part of a shared-memory matrix descriptor.
+
+    Attributes
+    ----------
+    leading, stride
+        Byte offsets LBO and SBO.
+    step
+        Bytes from one instruction's k-slice to the next.
+    mode
+        The high word's bits beside SBO: `WGMMA_MODE` or `TCGEN05_MODE`.
+    """
+
+    leading: int
+    stride: int
+    step: int
+    mode: int
+
+    @classmethod
+    def of(cls, tile: TileTensor, *, major: str, mode: int) -> MatrixDescriptor:
+        """Read the offsets off a tile's layout (row, k), swizzled over 128 bytes.
+
+        K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of 8
+        k-rows, LBO that of neighbouring 128-byte chunks of M or N.
+        """
+        size = tile.dtype.bits // 8
+        if major == "k":
+            return cls(leading=16, stride=8 * tile.layout(1, 0) * size, step=K_BYTES, mode=mode)
+        k_row = tile.layout(0, 1) * size
+        chunk = k_row // size
+        leading = tile.layout(chunk, 0) * size if tile.layout[0].size > chunk else 16
+        return cls(leading=leading, stride=8 * k_row, step=(K_BYTES // size) * k_row, mode=mode)
+
+    @property
+    def low(self) -> int:
+        """The low word without the address."""
+        return (self.leading >> 4) << 16
+
+    @property
+    def high(self) -> int:
+        """The high word."""
+        return (self.stride >> 4) | self.mode

@@ -1,0 +1,207 @@
+"""Accumulators in tensor memory: a ring of stages between the mma role, which allocates them, and the epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tilekit.assembly.types import DSMEM, F32, TMEM
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_pipeline.ring import RingPosition
+from tilekit.tile_pipeline.sync import LEADER_MASK
+
+LANE = 1 << 16
+"""What one lane adds to an address in tensor memory."""
+
+MIN_COLUMNS = 32
+
+
+def allocated_columns(columns: int) -> int:
+    """Columns that an allocation of at least `columns` takes: a power of two from 32 on (PTX ISA, tcgen05.alloc)."""
+    return max(MIN_COLUMNS, 1 << max(columns - 1, 0).bit_length())
+
+
+class TensorMemory:
+    """`stages` accumulators in tensor memory.
+
+    The mma role allocates, and hands the address to the epilogue role through shared memory. A stage is full when the
+    matrix instructions issued into it are complete (a commit; with pairs the leader's, in both CTAs) and empty again
+    when every warp of the epilogue (with pairs: of both CTAs) has read its last column, which is before the tile is
+    stored.
+
+    Parameters
+    ----------
+    w
+        The writer; barriers and the address are allocated in its shared memory.
+    op
+        The instruction.
+    stages
+        Accumulators in flight.
+    mma, epilogue
+        The roles on either side.
+    cluster
+        This CTA's place in its cluster.
+    barrier
+        A named barrier for the hand-over of the address.
+    """
+
+    allocated = True
+
+    def __init__(
+        self,
+        w: Writer,
+        op: Tcgen05,
+        *,
+        stages: int,
+        mma: Role,
+        epilogue: Role,
+        cluster: ClusterPosition,
+        barrier: int,
+    ) -> None:
+        self.layout: AccumulatorLayout = op.layout
+        self.stages = stages
+        self.columns = allocated_columns(stages * self.layout.columns)
+        self._cluster = cluster
+        self._mma = mma
+        self._epilogue = epilogue
+        self._barrier = barrier
+        self._address = w.shared.allocate("accumulators.address", size=4, alignment=4)
+        self._full, self._empty = (
+            w.shared.allocate(
+                f"accumulators.{name}",
+                size=8,
+                count=stages,
+                alignment=8,
+                kind="mbarrier",
+                arrive=(arrive.name,),
+                wait=(wait.name,),
+                arrivals=count,
+            )
+            for name, arrive, wait, count in (
+                ("full", mma, epilogue, 1),
+                ("empty", epilogue, mma, epilogue.arrivals * cluster.group),
+            )
+        )
+
+    def initialise(self, w: Writer) -> None:
+        """Initialise the barriers; one thread of each CTA."""
+        for array in (self._full, self._empty):
+            for stage in range(self.stages):
+                w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
+
+    def producer(self, w: Writer, role: Role) -> TensorMemoryProducer:
+        """Allocate, and tell the epilogue where; by the mma role's whole warp (in both CTAs of a pair)."""
+        group = self._cluster.group
+        w.ptx.tcgen05.alloc(dst=w.shared_base + self._address.offset, columns=self.columns, group=group)
+        w.ptx.tcgen05.relinquish(group=group)
+        return TensorMemoryProducer(w, self, self._meet(w))
+
+    def consumer(self, w: Writer) -> TensorMemoryConsumer:
+        """Learn the address; by all of the epilogue role's threads."""
+        return TensorMemoryConsumer(w, self, self._meet(w))
+
+    def free(self, w: Writer, warp: Value) -> None:
+        """Deallocate; by the warp that allocated, after everybody is done (a barrier of the CTA, or of the cluster)."""
+        with w.when(warp == self._mma.warps.start):
+            address = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
+            w.ptx.tcgen05.dealloc(address=address, columns=self.columns, group=self._cluster.group)
+
+    def _meet(self, w: Writer) -> Value:
+        w.ptx.tcgen05.fence_before()
+        w.ptx.barrier.sync(id=self._barrier, threads=32 * (len(self._mma.warps) + len(self._epilogue.warps)))
+        w.ptx.tcgen05.fence_after()
+        address: Value = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
+        return address
+
+
+class TensorMemoryProducer:
+    """What the mma role may do with the accumulators: fill the next stage."""
+
+    def __init__(self, w: Writer, memory: TensorMemory, address: Value) -> None:
+        self._w = w
+        self._memory = memory
+        self._address = address
+        self._position = RingPosition(w, memory.stages)
+
+    @contextmanager
+    def acquire(self) -> Iterator[Value]:
+        """Wait until the epilogue has read the next stage; enter with its address, and on exit commit to it."""
+        w, memory, position = self._w, self._memory, self._position
+        w.ptx.mbarrier.wait_parity(bar=memory._empty.at(w, position.stage), parity=position.phase ^ 1)
+        w.ptx.tcgen05.fence_after()
+        yield self._address + position.stage * memory.layout.columns
+        full, cluster = memory._full.at(w, position.stage), memory._cluster
+        if cluster.group == 1:
+            w.ptx.tcgen05.commit(bar=full, group=1)
+        else:
+            w.ptx.tcgen05.commit_multicast(bar=full, mask=cluster.pair_mask(w), group=cluster.group)
+        position.advance()
+
+
+class TensorMemoryConsumer:
+    """What the epilogue role may do with the accumulators: read the next complete stage, and give it back."""
+
+    def __init__(self, w: Writer, memory: TensorMemory, address: Value) -> None:
+        self._w = w
+        self._memory = memory
+        self.layout = memory.layout
+        # Warp w of the epilogue may touch lanes 32 w to 32 w + 31 (PTX ISA, tcgen05.ld, access restrictions).
+        self._lanes = address + ((w.ptx.special.thread_index() >> 5) << 21)
+        self._first_lane = w.ptx.special.lane_index() == 0
+        self._position = RingPosition(w, memory.stages)
+        self._columns = self._lanes
+
+    @contextmanager
+    def acquire(self) -> Iterator[TensorMemoryConsumer]:
+        """Wait until the next stage is complete."""
+        w, position = self._w, self._position
+        w.ptx.mbarrier.wait_parity(bar=self._memory._full.at(w, position.stage), parity=position.phase)
+        w.ptx.tcgen05.fence_after()
+        self._columns = self._lanes + position.stage * self.layout.columns
+        yield self
+        position.advance()
+
+    def clear(self, w: Writer) -> None:
+        """Zero the warp's lanes of the stage."""
+        for left, width in _powers(self.layout.columns, 32):
+            zeros = RegisterTile([w.constant(F32, 0.0)] * width)
+            w.ptx.tcgen05.store_32x32b(address=(self._columns + left).retyped(TMEM), values=zeros, x=width)
+        w.ptx.tcgen05.wait_store()
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Load `columns` columns from `left` on, a fragment for each 16 lanes."""
+        fragments = []
+        for part in range(self.layout.fragments):
+            registers = w.tile(F32, columns // 2, "acc")
+            for first, width in _powers(columns // 8, 32):
+                w.ptx.tcgen05.load_16x256b(
+                    values=registers[4 * first : 4 * (first + width)],
+                    address=(self._columns + (part * FRAGMENT_ROWS * LANE + left + 8 * first)).retyped(TMEM),
+                    x=width,
+                )
+            fragments.append(registers)
+        w.ptx.tcgen05.wait_load()
+        return fragments
+
+    def done(self, w: Writer) -> None:
+        """Let the mma role overwrite the stage: one arrival a warp, with pairs on the leader's barrier."""
+        w.ptx.tcgen05.fence_before()
+        w.ptx.barrier.warp_sync()
+        empty = self._memory._empty.at(w, self._position.stage)
+        if self._memory._cluster.group == 1:
+            w.ptx.mbarrier.arrive(bar=empty, active=self._first_lane)
+        else:
+            w.ptx.mbarrier.arrive_remote(bar=(empty & LEADER_MASK).retyped(DSMEM), active=self._first_lane)
+
+
+def _powers(count: int, largest: int) -> Iterator[tuple[int, int]]:
+    """Split ``0 … count - 1`` into runs whose lengths are powers of two up to `largest`: (first, length)."""
+    first = 0
+    while first < count:
+        width = min(largest, 1 << (count - first).bit_length() - 1)
+        yield first, width
+        first += width
