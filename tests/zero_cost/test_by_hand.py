@@ -1,0 +1,101 @@
+"""The matmul written by hand is right: exact products, ragged edges, on the emulator and with `pytest -m gpu`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tilekit.arrays import view_of
+from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
+from tilekit.emulator import Device
+from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
+from tilekit.kernels.matmul.problem import output_matrix, read_problem
+from tilekit.runtime import driver
+from tilekit.runtime.emulated import EmulatedModule
+from tilekit.runtime.launch import CudaModule
+from tilekit.runtime.prepared import LaunchConfig
+
+from .hopper import pair
+
+Array = NDArray[Any]
+
+CASES = (
+    (256, 256, 64, 1),
+    (256, 256, 0, 1),
+    (8, 8, 8, 1),
+    (264, 264, 328, 1),
+    (1000, 520, 392, 2),
+    (520, 1032, 456, 1),
+    (129, 2312, 136, 3),
+)
+"""M, N, K, and how many clusters share the tiles; the ring wraps where a cluster has several."""
+
+
+class Problem:
+    """Operands of small integers, and an output full of NaN inside a frame of numbers that must stay."""
+
+    def __init__(self, m: int, n: int, k: int) -> None:
+        rng = np.random.default_rng((m, n, k))
+        self.a = rng.integers(-3, 4, (m, k)).astype(ml_dtypes.bfloat16)
+        self.b = rng.integers(-3, 4, (n, k)).astype(ml_dtypes.bfloat16)
+        self.frame = (np.arange((m + 2) * (n + 16)) % 251).astype(ml_dtypes.bfloat16).reshape(m + 2, n + 16)
+        self.out = self.frame[1:-1, 8:-8]
+        self.out[...] = np.nan
+
+    def arguments(self, memory: Staging, clusters: int) -> MatmulLaunch:
+        """Copy everything to a device, and make the launch that the traced kernel would have there."""
+        views = {"a": view_of(self.a), "b": view_of(self.b.T), "out": view_of(self.out)}
+        addresses = Addresses(**{name: memory.upload(view) for name, view in views.items()})
+        problem = read_problem(views["a"], views["b"])
+        return pair().kernel.arguments(problem, output_matrix(views["out"]), addresses, 1.0, clusters)
+
+    def check(self, memory: Staging) -> None:
+        """Fetch the output: each element is the exact product, rounded once, and the frame is as it was."""
+        memory.download(view_of(self.out))
+        exact = self.a.astype(np.float32) @ self.b.astype(np.float32).T
+        assert np.array_equal(self.out, exact.astype(ml_dtypes.bfloat16))
+        self.out[...] = np.nan
+        untouched = Problem(self.a.shape[0], self.b.shape[0], self.a.shape[1]).frame
+        assert np.array_equal(self.frame.view(np.uint16), untouched.view(np.uint16))
+
+
+def shape(launch: MatmulLaunch) -> LaunchConfig:
+    """The launch of the traced kernel, with the shared memory that the other one says it needs."""
+    config = pair().kernel.launch_config(launch.grid)
+    return LaunchConfig(config.grid, config.block, config.cluster, pair().shared_bytes, config.pdl)
+
+
+@pytest.mark.parametrize(("m", "n", "k", "clusters"), CASES)
+def test_emulated(m: int, n: int, k: int, clusters: int) -> None:
+    """On the emulator, under three schedules, every product is exact and nothing is found."""
+    for seed in range(3):
+        problem = Problem(m, n, k)
+        device = Device("sm_90a", seed=seed)
+        memory = EmulatedStaging(device)
+        launch = problem.arguments(memory, clusters)
+        module = EmulatedModule(device, pair().by_hand.read_text("utf-8"))
+        prepared = module.kernel(pair().entry).prepare(shape(launch), launch.parameters)
+        prepared()
+        assert prepared.report is not None
+        assert prepared.report.clean, str(prepared.report)
+        problem.check(memory)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("m", "n", "k", "clusters"), [*CASES, (4096, 4096, 1024, 66), (2056, 3080, 4104, 66)])
+def test_on_gpu(m: int, n: int, k: int, clusters: int) -> None:
+    """On a GPU every product is exact, launch after launch."""
+    if (reason := driver.why_unavailable()) is not None:
+        pytest.skip(reason)
+    module = CudaModule.from_ptx(pair().by_hand.read_text("utf-8"), "sm_90a", kernel_name=pair().entry)
+    with CudaStaging() as memory:
+        problem = Problem(m, n, k)
+        launch = problem.arguments(memory, clusters)
+        prepared = module.kernel(pair().entry).prepare(shape(launch), launch.parameters, ordinal=memory.ordinal)
+        for _ in range(3):
+            prepared()
+        problem.check(memory)
