@@ -20,6 +20,7 @@ MMA_REGISTERS = "mma: setmaxnreg"
 MMA_K = "mma: k-loop"
 MMA_WAIT = "mma: retry of the wait for a full stage"
 MMA_TILE = "mma: tile loop, with the epilogue"
+PARTS = (LOAD_K, LOAD_WAIT, LOAD_TILE, MMA_REGISTERS, MMA_K, MMA_WAIT, MMA_TILE, ONCE)
 
 EXTRAS = (
     Extra(
@@ -45,13 +46,13 @@ EXTRAS = (
     Extra(
         MMA_TILE,
         {ARITHMETIC: 7},
-        "`StagedEpilogue` swizzles the address of each stmatrix; four addresses, made once a role, serve every slab",
+        "`SlabAccess` swizzles the address of each stmatrix; four addresses, made once a role, serve every slab",
     ),
     Extra(
         MMA_TILE,
         {ARITHMETIC: 3},
-        "`StaticScheduler.tiles` computes the tiles of a group again for each tile, and compares the group's parity "
-        "with 1, where the mask alone tells zero",
+        "`RasterOrder.tile` computes the tiles of a group again for each tile, and compares the group's parity with 1, "
+        "where the mask alone tells zero",
     ),
     Extra(
         MMA_TILE,

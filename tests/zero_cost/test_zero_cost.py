@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import tilekit
 from tilekit.runtime.toolchain import find_ptxas
 
 from . import table
-from .hopper import EXTRAS, LOAD_K, LOAD_WAIT, MMA_K, MMA_REGISTERS, MMA_TILE, MMA_WAIT, name_loops, pair
-from .pair import ARITHMETIC, ONCE, Assembled, difference, exact_difference
+from .hopper import EXTRAS, LOAD_K, LOAD_WAIT, MMA_K, MMA_REGISTERS, MMA_TILE, MMA_WAIT, PARTS, pair
+from .pair import ARITHMETIC, ONCE, Assembled, Extra, difference, exact_difference
 
-PARTS = (*name_loops(pair().written.program), ONCE)
 IDENTICAL = (LOAD_WAIT, MMA_REGISTERS, MMA_K, MMA_WAIT)
 """The parts whose instructions are the same, opcode by opcode."""
 
@@ -52,11 +53,16 @@ def test_no_explanation_is_idle(part: str) -> None:
     assert found == pair().allowed(part)
 
 
-def test_extras_are_about_parts_that_exist() -> None:
-    """Every extra names a part, and counts something."""
-    for extra in EXTRAS:
-        assert extra.part in PARTS
-        assert all(extra.work.values())
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra.why[:40])
+def test_extra_names_what_exists(extra: Extra) -> None:
+    """An extra is about a part there is, counts something, and blames a class and a method of the package."""
+    assert extra.part in PARTS
+    assert all(extra.work.values())
+    sources = [file.read_text("utf-8") for file in Path(tilekit.__file__).parent.rglob("*.py")]
+    blamed = re.findall(r"`([A-Z]\w+)\.?(\w*)`", extra.why)
+    assert blamed
+    for name, method in blamed:
+        assert any(f"\nclass {name}" in source and f"def {method}" in source for source in sources), name
 
 
 def test_same_resources() -> None:
