@@ -46,7 +46,7 @@ EXTRAS = (
     Extra(
         MMA_TILE,
         {ARITHMETIC: 7},
-        "`SlabAccess` swizzles the address of each stmatrix; four addresses, made once a role, serve every slab",
+        "`StagedEpilogue` swizzles the address of each stmatrix; four addresses, made once a role, serve every slab",
     ),
     Extra(
         MMA_TILE,
