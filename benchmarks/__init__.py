@@ -1,1 +1,1 @@
-"""Benchmarks: the lists of cases, and the peers that are not an array library's own."""
+"""Benchmarks: the peers that are not an array library's own, and programs that measure something apart."""

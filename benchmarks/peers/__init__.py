@@ -1,1 +1,1 @@
-"""Peers besides the array library: each is one module with ``launch(a, b, out)``."""
+"""Peers besides the array library, one file each: ``ENTRANTS`` takes part, ``ABOUT`` has the versions."""

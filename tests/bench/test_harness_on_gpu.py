@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tilekit.bench.clocks import ClockSampler
+from tilekit.bench.entrants import Entrant
 from tilekit.bench.machine import CupyMachine, Machine, TorchMachine
-from tilekit.bench.matmul import Entrant, run
+from tilekit.bench.matmul import run
 from tilekit.bench.workload import MatmulWorkload
 
 pytestmark = pytest.mark.gpu

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilekit.bench import report
-from tilekit.bench.matmul import Entrant, library_entrant, run
+from tests.bench.simulated import peer
+from tilekit.bench.entrants import Entrant, library_entrants
+from tilekit.bench.matmul import run
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32
 from tilekit.errors import ArgumentError
 
 
 def ours(machine: Any, microseconds: float = 1.0) -> Entrant:
-    """An entrant that computes right and takes this long."""
+    """An entrant of tilekit's that computes right and takes this long."""
+    return peer("tilekit", machine, microseconds)
 
-    def launch(a: Any, b: Any, out: Any) -> None:
-        machine.spend(microseconds * 1e-6)
-        out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
 
-    return Entrant("tilekit", launch)
+def library_entrant(machine: Any) -> Entrant:
+    """The simulated library's product, which takes 2 us."""
+    return library_entrants(machine)[0]
 
 
 def test_a_case_has_times_ratios_and_errors(machine: Any) -> None:
@@ -85,26 +85,73 @@ def test_a_peer_that_cannot_run_is_a_note(machine: Any) -> None:
     assert case.results[0].us == pytest.approx(1)
 
 
-def test_the_table_begins_with_the_worst_case(machine: Any) -> None:
-    """Cases are sorted by the smallest ratio, and the table ends with each peer's geometric mean and worst ratio."""
+def test_the_worst_case_comes_first(machine: Any) -> None:
+    """Cases are sorted by the smallest ratio."""
 
     def fast_if_small(a: Any, b: Any, out: Any) -> None:
         machine.spend(1e-6 if a.shape[0] == 64 else 4e-6)
         out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
 
     workloads = [MatmulWorkload(64, 64, 64), MatmulWorkload(128, 64, 64)]
-    entrants = [Entrant("tilekit", fast_if_small), library_entrant(machine)]
-    cases = run(workloads, entrants, machine, seconds=0)
-    assert [case.label for case in cases] == ["128x64x64", "64x64x64"]
-    table = report.to_markdown(cases, report.facts(machine))
-    assert table.index("| 128x64x64 |") < table.index("| 64x64x64 |")
-    assert "**0.500**" in table
-    assert "- cuBLAS (simulated): geometric mean 1.000, worst 0.500, 2 case(s)" in table
-    widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
-    assert len(widths) == 1
-    whole = json.loads(report.to_json(cases, report.facts(machine)))
-    assert whole["about"]["device"] == "Simulated GPU"
-    assert whole["cases"][0]["results"][1]["ratio"] == pytest.approx(0.5)
+    cases = run(workloads, [Entrant("tilekit", fast_if_small), library_entrant(machine)], machine)
+    assert [(case.label, case.worst_ratio) for case in cases] == [
+        ("128x64x64", pytest.approx(0.5)),
+        ("64x64x64", pytest.approx(2)),
+    ]
+
+
+def test_the_reference_is_computed_once_and_only_for_some_rows(machine: Any) -> None:
+    """Two float32 products a case, whoever takes part; of 5000 rows a thousand, the last among them."""
+    entrants = [ours(machine), library_entrant(machine), peer("another", machine, 3)]
+    run([MatmulWorkload(5000, 8, 16)], entrants, machine)
+    assert machine.products == [((1000, 16), (16, 8))] * 2
+
+    def wrong_in_the_end(a: Any, b: Any, out: Any) -> None:
+        machine.matmul(a, b, out)
+        out[-1] = 100
+
+    (case,) = run([MatmulWorkload(5000, 8, 16)], [Entrant("tilekit", wrong_in_the_end)], machine)
+    assert "wrong" in str(case.results[0].failure)
+
+
+def test_some_rows_reach_every_row_of_a_tile(machine: Any) -> None:
+    """A kernel that is wrong in one row of each tile of 16 is found out, although most rows are not compared."""
+
+    def wrong_in_row(bad: int) -> Entrant:
+        def launch(a: Any, b: Any, out: Any) -> None:
+            machine.matmul(a, b, out)
+            out[bad::16] *= -1
+
+        return Entrant("tilekit", launch)
+
+    for bad in range(16):
+        (case,) = run([MatmulWorkload(4096, 8, 16)], [wrong_in_row(bad)], machine)
+        assert "wrong" in str(case.results[0].failure), bad
+
+
+def test_a_peer_prepares_once_a_case(machine: Any) -> None:
+    """`prepare` gets the machine and all operand sets, before the launches; its failure is the peer's line."""
+    calls: list[int] = []
+
+    def prepare(given: Any, sets: Any) -> None:
+        assert given is machine
+        calls.append(len(sets))
+        if len(calls) > 1:
+            raise RuntimeError("no config fits")
+
+    entrants = [ours(machine), Entrant("peer", machine.matmul, prepare=prepare)]
+    workloads = [MatmulWorkload(64, 64, 64), MatmulWorkload(32, 64, 64)]
+    cases = {case.label: case for case in run(workloads, entrants, machine)}
+    assert calls == [cases["64x64x64"].sets, cases["32x64x64"].sets]
+    assert cases["64x64x64"].results[1].ratio == pytest.approx(2)
+    assert cases["32x64x64"].results[1].failure == "RuntimeError: no config fits"
+
+
+def test_the_time_box_ends_the_run_between_cases(machine: Any) -> None:
+    """No case is begun after the box, and those done are returned."""
+    workloads = [MatmulWorkload(64, 64, 64), MatmulWorkload(32, 64, 64)]
+    assert len(run(workloads, [ours(machine)], machine, box_seconds=1e-9)) == 0
+    assert len(run(workloads, [ours(machine)], machine, box_seconds=60)) == 2
 
 
 def test_progress_is_reported_case_by_case(machine: Any) -> None:

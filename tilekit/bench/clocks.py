@@ -13,7 +13,7 @@ from typing import Any, Self
 
 __all__ = ["ClockSampler"]
 
-_PERIOD_SECONDS = 0.02
+_PERIOD_SECONDS = 0.01
 
 Reading = tuple[float, float]
 """SM clock in MHz and power in watts."""
@@ -96,7 +96,7 @@ class ClockSampler:
             "--query-gpu=clocks.sm,power.draw.instant",
             "--format=csv,noheader,nounits",
             "-lms",
-            "100",
+            "20",
             "-i",
             self.uuid,
         ]

@@ -4,31 +4,62 @@ A GPU under load settles at the clock its power limit allows, drifts with temper
 power for tens of milliseconds. So no contestant is timed alone. After a load of 0.3 s the contestants take turns, each
 with an unmeasured lead-in, in an order that rotates; the ratio of two contestants is the median over rounds of the
 ratio within the round, which cancels the drift. That is the *sustained* figure. The *burst* figure is a rested card:
-idle, a little light load to bring the clock up, one pass unmeasured, some milliseconds measured.
+idle, a little light load to bring the clock up, one pass unmeasured, some milliseconds measured. How long each step
+takes is the pace.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tilekit.bench.clocks import ClockSampler
 from tilekit.bench.machine import Machine
 
-__all__ = ["Timing", "hold"]
+__all__ = ["QUICK", "THOROUGH", "Pace", "Timing", "hold"]
 
-LOAD_SECONDS = 0.3
-LEAD_IN_SECONDS = 0.025
-SLICE_SECONDS = 0.1
-IDLE_SECONDS = 0.3
-LIGHT_LOAD_SECONDS = 0.02
-BURST_SECONDS = 0.006
-BURSTS = 3
-FEWEST_ROUNDS = 3
-MOST_ROUNDS = 12
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long each step of a measurement takes.
+
+    Attributes
+    ----------
+    name : str
+    load_seconds : float
+        Of all contestants together, before the first round.
+    lead_in_seconds, slice_seconds : float
+        Of each contestant in each round: unmeasured, then measured.
+    fewest_rounds, most_rounds : int
+    idle_seconds, light_load_seconds, burst_seconds : float
+        Before each burst, and the burst itself.
+    bursts : int
+        Of each contestant.
+    burst_intensity : float
+        FLOP per byte below which a case has no bursts: what waits for memory is as quick on a rested card.
+    """
+
+    name: str
+    load_seconds: float
+    lead_in_seconds: float
+    slice_seconds: float
+    fewest_rounds: int
+    most_rounds: int
+    idle_seconds: float
+    light_load_seconds: float
+    burst_seconds: float
+    bursts: int
+    burst_intensity: float
+
+
+THOROUGH: Final = Pace("thorough", 0.3, 0.025, 0.1, 3, 12, 0.3, 0.02, 0.006, 3, 0.0)
+"""For figures to publish: 4 to 6 seconds a case."""
+
+QUICK: Final = Pace("quick", 0.3, 0.01, 0.02, 3, 3, 0.1, 0.01, 0.006, 1, 100.0)
+"""For lists of many cases: about a second each, at most. Contestants inherit more of their neighbours' power state."""
 
 
 @dataclass(slots=True)
@@ -50,25 +81,6 @@ class Timing:
     sm_mhz: float | None = None
     watts: float | None = None
 
-    @property
-    def sustained(self) -> float:
-        """Median over the rounds."""
-        return statistics.median(self.rounds)
-
-    @property
-    def burst(self) -> float:
-        """Median over the bursts."""
-        return statistics.median(self.bursts)
-
-    def ratio_to(self, other: Timing) -> float:
-        """Median over the rounds of this contestant's time over the other's in the same round."""
-        return statistics.median(mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=True))
-
-    def spread_to(self, other: Timing) -> tuple[float, float]:
-        """Smallest and largest of the ratios within a round."""
-        ratios = [mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=True)]
-        return min(ratios), max(ratios)
-
 
 def hold(
     machine: Machine,
@@ -76,6 +88,8 @@ def hold(
     launches: int,
     seconds: float,
     sampler: ClockSampler,
+    pace: Pace = THOROUGH,
+    with_bursts: bool = True,
 ) -> dict[str, Timing]:
     """Time contestants against each other.
 
@@ -89,44 +103,50 @@ def hold(
     launches : int
         Launches in a pass.
     seconds : float
-        Time for everything together. At least three rounds are held whatever they take.
+        Time for everything together. The pace's fewest rounds are held whatever they take.
     sampler : ClockSampler
         Watches clock and power during the slices.
+    pace : Pace, optional
+    with_bursts : bool, optional
+        Whether a rested card is measured too.
     """
     deadline = time.perf_counter() + seconds
     replays = {name: machine.capture(work) for name, work in passes.items()}
     single = {name: _single_pass(machine, replay) for name, replay in replays.items()}
     timings = {name: Timing() for name in passes}
+    bursts = pace.bursts if with_bursts else 0
 
     def measure(name: str, span: float) -> float:
         count = max(1, math.ceil(span / single[name]))
         return machine.time(replays[name], count) / count
 
-    burst_span = BURSTS * len(passes) * (IDLE_SECONDS + LIGHT_LOAD_SECONDS + BURST_SECONDS + 2 * max(single.values()))
-    _load(machine, replays, single)
+    one_burst = pace.idle_seconds + pace.light_load_seconds + pace.burst_seconds + 2 * max(single.values())
+    burst_span = bursts * len(passes) * one_burst
+    for name in passes:
+        measure(name, pace.load_seconds / len(passes))
     names = list(passes)
     windows: dict[str, list[tuple[float, float]]] = {name: [] for name in passes}
-    for index in range(MOST_ROUNDS):
+    for index in range(pace.most_rounds):
         began = time.perf_counter()
         turn = index % len(names)
         for name in names[turn:] + names[:turn]:
-            measure(name, LEAD_IN_SECONDS)
+            measure(name, pace.lead_in_seconds)
             start = time.perf_counter()
-            timings[name].rounds.append(measure(name, SLICE_SECONDS) / launches * 1e6)
+            timings[name].rounds.append(measure(name, pace.slice_seconds) / launches * 1e6)
             windows[name].append((start, time.perf_counter()))
         now = time.perf_counter()
-        if index + 1 >= FEWEST_ROUNDS and now + (now - began) + burst_span > deadline:
+        if index + 1 >= pace.fewest_rounds and now + (now - began) + burst_span > deadline:
             break
     for name, timing in timings.items():
         timing.sm_mhz, timing.watts = sampler.mean(windows[name])
 
-    for index in range(BURSTS):
+    for index in range(bursts):
         turn = index % len(names)
         for name in names[turn:] + names[:turn]:
-            time.sleep(IDLE_SECONDS)
-            machine.light_load(LIGHT_LOAD_SECONDS)
+            time.sleep(pace.idle_seconds)
+            machine.light_load(pace.light_load_seconds)
             machine.time(replays[name], 1)
-            timings[name].bursts.append(measure(name, BURST_SECONDS) / launches * 1e6)
+            timings[name].bursts.append(measure(name, pace.burst_seconds) / launches * 1e6)
     return timings
 
 
@@ -134,9 +154,3 @@ def _single_pass(machine: Machine, replay: Callable[[], None]) -> float:
     # The first replay of a graph uploads it; the second is a fair estimate.
     machine.time(replay, 1)
     return max(machine.time(replay, 1), 1e-6)
-
-
-def _load(machine: Machine, replays: Mapping[str, Callable[[], None]], single: Mapping[str, float]) -> None:
-    share = LOAD_SECONDS / len(replays)
-    for name, replay in replays.items():
-        machine.time(replay, max(1, math.ceil(share / single[name])))

@@ -53,8 +53,20 @@ class Machine(Protocol):
         """Compute the library's own product into ``out``, by its default choice of algorithm."""
         ...
 
-    def relative_error(self, a: Any, b: Any, out: Any) -> float:
-        """Return the Frobenius norm of ``out - a @ b`` over that of ``a @ b``, the product taken in float32."""
+    def one(self) -> Any:
+        """Return a scalar 1 of float32 on the device, always the same one: the scale of 8-bit products."""
+        ...
+
+    def product(self, a: Any, b: Any) -> Any:
+        """Return ``a @ b`` in float32, of operands of any type: what answers are compared with."""
+        ...
+
+    def any_nan(self, array: Any) -> bool:
+        """Return whether any element is NaN."""
+        ...
+
+    def distance(self, array: Any, expected: Any) -> float:
+        """Return the Frobenius norm of the difference over that of ``expected``, which is float32."""
         ...
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
@@ -143,12 +155,22 @@ class TorchMachine:
         if a.element_size() > 1:
             self.torch.matmul(a, b, out=out)
             return
-        one = self._one()
+        one = self.one()
         self.torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)
 
-    def relative_error(self, a: Any, b: Any, out: Any) -> float:
-        expected = a.float() @ b.float()
-        return float((out.float() - expected).norm() / expected.norm())
+    def one(self) -> Any:
+        if not hasattr(self, "_one"):
+            self._one = self.torch.ones((), device="cuda")
+        return self._one
+
+    def product(self, a: Any, b: Any) -> Any:
+        return a.float() @ b.float()
+
+    def any_nan(self, array: Any) -> bool:
+        return bool(self.torch.isnan(array).any())
+
+    def distance(self, array: Any, expected: Any) -> float:
+        return float((array.float() - expected).norm() / expected.norm())
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         graph = self.torch.cuda.CUDAGraph()
@@ -178,11 +200,6 @@ class TorchMachine:
 
     def _type(self, dtype: DType) -> Any:
         return getattr(self.torch, dtype.long_name)
-
-    def _one(self) -> Any:
-        if not hasattr(self, "_scale"):
-            self._scale = self.torch.ones((), device="cuda")
-        return self._scale
 
 
 class CupyMachine:
@@ -217,10 +234,20 @@ class CupyMachine:
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         self.cupy.matmul(a, b, out=out)
 
-    def relative_error(self, a: Any, b: Any, out: Any) -> float:
-        expected = self.cupy.matmul(a.astype(np.float32), b.astype(np.float32))
+    def one(self) -> Any:
+        if not hasattr(self, "_one"):
+            self._one = self.cupy.ones((), np.float32)
+        return self._one
+
+    def product(self, a: Any, b: Any) -> Any:
+        return self.cupy.matmul(a.astype(np.float32), b.astype(np.float32))
+
+    def any_nan(self, array: Any) -> bool:
+        return bool(self.cupy.isnan(array.astype(np.float32)).any())
+
+    def distance(self, array: Any, expected: Any) -> float:
         norm = self.cupy.linalg.norm
-        return float(norm((out.astype(np.float32) - expected).ravel()) / norm(expected.ravel()))
+        return float(norm((array.astype(np.float32) - expected).ravel()) / norm(expected.ravel()))
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         stream = self.cupy.cuda.Stream(non_blocking=True)

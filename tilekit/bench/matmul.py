@@ -1,33 +1,26 @@
-"""Matmul contests: tilekit and its peers on the same operands, checked, then timed."""
+"""Contests of products, dense or grouped: tilekit and its peers on the same operands, checked, then timed."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tilekit.bench.clocks import ClockSampler
-from tilekit.bench.contest import Timing, hold
+from tilekit.bench.contest import THOROUGH, Pace, Timing, hold
+from tilekit.bench.entrants import Entrant, first_line
 from tilekit.bench.machine import Machine
-from tilekit.bench.workload import MatmulWorkload
+from tilekit.bench.workload import Workload
 
-__all__ = ["OURS", "Case", "Entrant", "Result", "library_entrant", "run", "tilekit_entrant"]
+__all__ = ["Case", "Result", "run"]
 
-OURS = "tilekit"
-
-_L2_MULTIPLE = 3
-_MOST_SETS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Entrant:
-    """One contestant: ``launch(a, b, out)`` enqueues the product on the library's current stream."""
-
-    name: str
-    launch: Callable[[Any, Any, Any], None]
+_L2_MULTIPLE: Final = 3
+_MOST_SETS: Final = 1024
+_CHECKED_ROWS: Final = 1024
 
 
 @dataclass(slots=True)
@@ -46,12 +39,15 @@ class Result:
     tflops : float or None
         Of the sustained figure.
     ratio, burst_ratio : float or None
-        This entrant's time over tilekit's: above 1, tilekit is faster.
+        This entrant's time over tilekit's, median over rounds or bursts: above 1, tilekit is faster.
     spread : tuple of float or None
         Smallest and largest ratio within a round.
-    rounds : list of float
-        Sustained microseconds, round by round.
+    rounds, bursts : sequence of float
+        Microseconds a launch of each round and burst, which the figures above are made of.
+    ratios, burst_ratios : sequence of float
+        The same over tilekit's of the same round or burst; empty for tilekit itself.
     sm_mhz, watts : float or None
+        Means over the entrant's measured slices.
     """
 
     name: str
@@ -62,15 +58,44 @@ class Result:
     tflops: float | None = None
     ratio: float | None = None
     burst_ratio: float | None = None
-    spread: tuple[float, float] | None = None
+    spread: Sequence[float] | None = None
     rounds: Sequence[float] = ()
+    bursts: Sequence[float] = ()
+    ratios: Sequence[float] = ()
+    burst_ratios: Sequence[float] = ()
     sm_mhz: float | None = None
     watts: float | None = None
+
+    def settle(self, flops: int) -> None:
+        """Compute the figures from the rounds and bursts; a failure has none."""
+        if self.failure is not None:
+            self.rounds = self.bursts = self.ratios = self.burst_ratios = ()
+        self.us, self.burst_us = _median(self.rounds), _median(self.bursts)
+        self.ratio, self.burst_ratio = _median(self.ratios), _median(self.burst_ratios)
+        self.tflops = None if self.us is None else flops / self.us / 1e6
+        self.spread = (min(self.ratios), max(self.ratios)) if self.ratios else None
 
 
 @dataclass(slots=True)
 class Case:
-    """One workload, measured: its entrants in the order given, tilekit first."""
+    """One workload, measured: its entrants in the order given, tilekit first.
+
+    Attributes
+    ----------
+    label, kind : str
+        The workload's; with ``suite`` they tell cases apart.
+    flops, bytes : int
+        Of one launch.
+    sets : int
+        Operand sets that were rotated.
+    seconds : float
+        What measuring it took.
+    results : list of Result
+    suite : str
+        The suite that the case is of; empty for shapes given one by one.
+    bits : int
+        Of an element of A.
+    """
 
     label: str
     kind: str
@@ -79,6 +104,8 @@ class Case:
     sets: int
     seconds: float
     results: list[Result]
+    suite: str = ""
+    bits: int = 16
 
     @property
     def worst_ratio(self) -> float:
@@ -87,51 +114,56 @@ class Case:
             return 0.0
         return min((result.ratio for result in self.results if result.ratio is not None), default=math.inf)
 
-
-def tilekit_entrant() -> Entrant:
-    """Return tilekit's own entrant: the array call, with the kernel its heuristic picks."""
-    import tilekit
-
-    def launch(a: Any, b: Any, out: Any) -> None:
-        tilekit.matmul(a, b, out=out)
-
-    return Entrant(OURS, launch)
-
-
-def library_entrant(machine: Machine) -> Entrant:
-    """Return the array library's own product (cuBLAS through torch or CuPy)."""
-    return Entrant(f"cuBLAS ({machine.library.split()[0]})", machine.matmul)
+    @property
+    def intensity(self) -> float:
+        """FLOP per byte."""
+        return self.flops / self.bytes
 
 
 def run(
-    workloads: Sequence[MatmulWorkload],
+    workloads: Sequence[Workload],
     entrants: Sequence[Entrant],
     machine: Machine,
     *,
-    seconds: float,
+    seconds: float = 0.0,
+    box_seconds: float = math.inf,
     seed: int = 0,
+    pace: Pace = THOROUGH,
+    suites: Sequence[str] | None = None,
     progress: Callable[[Case], None] | None = None,
 ) -> list[Case]:
-    """Measure every workload and return the cases, worst first.
+    """Measure workloads and return the cases, worst first.
 
     Parameters
     ----------
     workloads, entrants
-        What is computed, and by whom; the first entrant is the one that the others are compared with.
+        What is computed, and by whom. Each workload is for the entrants of its family, the first of which is the one
+        that the others are compared with.
     machine : Machine
-    seconds : float
-        Time for all cases together, set-up included. A case takes at least the fewest rounds, whatever that takes.
-    seed : int
+    seconds : float, optional
+        Time for all cases together, set-up included. A case takes at least the pace's fewest rounds, whatever that
+        takes.
+    box_seconds : float, optional
+        After this time no further case is begun: what is left out is not in the answer.
+    seed : int, optional
         Of the operands.
+    pace : Pace, optional
+    suites : sequence of str, optional
+        The suite that each workload is of.
     progress : callable, optional
         Called with each case as it is done.
     """
-    deadline = time.perf_counter() + seconds
-    cases = []
+    began = time.perf_counter()
+    cases: list[Case] = []
     with ClockSampler(machine.uuid) as sampler:
-        for index, workload in enumerate(workloads):
-            share = max(0.0, deadline - time.perf_counter()) / (len(workloads) - index)
-            case = _measure(workload, entrants, machine, share, seed, sampler)
+        for index, (workload, suite) in enumerate(zip(workloads, suites or itertools.repeat(""), strict=False)):
+            spent = time.perf_counter() - began
+            if spent > box_seconds:
+                break
+            share = max(0.0, seconds - spent) / (len(workloads) - index)
+            own = [entrant for entrant in entrants if entrant.family == workload.family]
+            case = _measure(workload, own, machine, share, seed, sampler, pace)
+            case.suite = suite
             cases.append(case)
             if progress is not None:
                 progress(case)
@@ -139,34 +171,40 @@ def run(
 
 
 def _measure(
-    workload: MatmulWorkload,
+    workload: Workload,
     entrants: Sequence[Entrant],
     machine: Machine,
     seconds: float,
     seed: int,
     sampler: ClockSampler,
+    pace: Pace,
 ) -> Case:
     began = time.perf_counter()
     sets = _operand_sets(workload, machine, seed)
     results = {entrant.name: Result(entrant.name) for entrant in entrants}
     passes: dict[str, Callable[[], None]] = {}
+    check = _Check(workload, machine, sets)
     for entrant in entrants:
         work = _one_pass(entrant, sets)
         result = results[entrant.name]
         try:
-            result.error = _check(work, sets, machine)
+            if entrant.prepare is not None:
+                entrant.prepare(machine, sets)
+            result.error = check(work)
         except Exception as error:
             # A peer that cannot run a case is a line of the table, not the end of the benchmark.
-            result.failure = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".strip()
+            result.failure = first_line(error)
             continue
         if not result.error <= workload.error_limit:
             result.failure = f"wrong: relative error {result.error:.2g}, limit {workload.error_limit:.2g}"
         else:
             passes[entrant.name] = work
-    left = seconds - (time.perf_counter() - began)
-    timings = hold(machine, passes, len(sets), left, sampler) if passes else {}
-    for name, timing in timings.items():
-        _fill(results[name], timing, workload, timings.get(entrants[0].name))
+    timings: dict[str, Timing] = {}
+    if passes:
+        left = seconds - (time.perf_counter() - began)
+        with_bursts = workload.flops / workload.bytes >= pace.burst_intensity
+        timings = hold(machine, passes, len(sets), left, sampler, pace, with_bursts)
+    _fill(results, timings, workload.flops, ours=entrants[0].name)
     return Case(
         workload.label,
         workload.kind,
@@ -175,47 +213,71 @@ def _measure(
         len(sets),
         time.perf_counter() - began,
         list(results.values()),
+        bits=workload.bits,
     )
 
 
-def _operand_sets(workload: MatmulWorkload, machine: Machine, seed: int) -> list[tuple[Any, Any, Any]]:
+def _operand_sets(workload: Workload, machine: Machine, seed: int) -> list[tuple[Any, ...]]:
     # Two sets at least: with one, the end of a launch would leave the beginning of the next in the L2 cache.
     wanted = math.ceil(_L2_MULTIPLE * machine.l2_bytes / workload.bytes)
-    count = min(max(wanted, 2), _MOST_SETS)
     seeds = itertools.count(seed)
-    sets = []
-    for _ in range(count):
-        operands = []
-        for operand in ("a", "b"):
-            operands.append(workload.cut(operand, machine.normal(*workload.stored(operand), next(seeds))))
-        sets.append((operands[0], operands[1], machine.empty(workload.out_shape, workload.out_dtype)))
-    return sets
+    return [workload.operand_set(machine, seeds) for _ in range(min(max(wanted, 2), _MOST_SETS))]
 
 
-def _one_pass(entrant: Entrant, sets: Sequence[tuple[Any, Any, Any]]) -> Callable[[], None]:
+def _one_pass(entrant: Entrant, sets: Sequence[tuple[Any, ...]]) -> Callable[[], None]:
     def work() -> None:
-        for a, b, out in sets:
-            entrant.launch(a, b, out)
+        for operands in sets:
+            entrant.launch(*operands)
 
     return work
 
 
-def _check(work: Callable[[], None], sets: Sequence[tuple[Any, Any, Any]], machine: Machine) -> float:
-    """Return the larger relative error of the first and the last set; what is left unwritten is NaN."""
-    ends = (sets[0], sets[-1])
-    for _, _, out in ends:
-        machine.poison(out)
-    work()
-    machine.synchronize()
-    errors = [machine.relative_error(*operands) for operands in ends]
-    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
+class _Check:
+    """Compares the first and the last output of a pass with float32 products, which are computed once a case.
+
+    Every element must be written. Of tall outputs about a thousand rows are compared, so that the reference does not
+    take longer than what it checks: every ``step``-th up to the last, with an odd ``step``, so that they fall on every
+    row of a tile in turn.
+    """
+
+    def __init__(self, workload: Workload, machine: Machine, sets: Sequence[tuple[Any, ...]]) -> None:
+        self._machine = machine
+        self._outputs = [sets[0][-1], sets[-1][-1]]
+        self._expected: list[tuple[Any, Any]] = []
+        for operands in (sets[0], sets[-1]):
+            for a, b, out in workload.pieces(operands):
+                rows = a.shape[-2]
+                step = -(-rows // _CHECKED_ROWS) | 1
+                some = (..., slice((rows - 1) % step, None, step), slice(None))
+                self._expected.append((out[some], machine.product(a[some], b)))
+
+    def __call__(self, work: Callable[[], None]) -> float:
+        """Run a pass and return the largest relative error; what is left unwritten is NaN."""
+        for out in self._outputs:
+            self._machine.poison(out)
+        work()
+        self._machine.synchronize()
+        if any(self._machine.any_nan(out) for out in self._outputs):
+            return math.nan
+        return max(self._machine.distance(out, expected) for out, expected in self._expected)
 
 
-def _fill(result: Result, timing: Timing, workload: MatmulWorkload, ours: Timing | None) -> None:
-    result.us, result.burst_us = timing.sustained, timing.burst
-    result.tflops = workload.flops / timing.sustained / 1e6
-    result.rounds, result.sm_mhz, result.watts = timing.rounds, timing.sm_mhz, timing.watts
-    if ours is not None and ours is not timing:
-        result.ratio = timing.ratio_to(ours)
-        result.burst_ratio = timing.burst / ours.burst
-        result.spread = timing.spread_to(ours)
+def _fill(results: Mapping[str, Result], timings: Mapping[str, Timing], flops: int, ours: str) -> None:
+    mine = timings.get(ours)
+    for name, result in results.items():
+        timing = timings.get(name)
+        if timing is not None:
+            result.rounds, result.bursts = timing.rounds, timing.bursts
+            result.sm_mhz, result.watts = timing.sm_mhz, timing.watts
+            if mine is not None and mine is not timing:
+                result.ratios = _over(timing.rounds, mine.rounds)
+                result.burst_ratios = _over(timing.bursts, mine.bursts)
+        result.settle(flops)
+
+
+def _over(theirs: Sequence[float], mine: Sequence[float]) -> list[float]:
+    return [their / my for their, my in zip(theirs, mine, strict=True)]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None

@@ -1,107 +1,191 @@
-"""Measured cases as a Markdown table and as JSON."""
+"""Measured cases as Markdown: a table of the suites beside their aims, then every case, worst first."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+from tilekit.bench.entrants import OURS
 from tilekit.bench.host import HostTimes
-from tilekit.bench.machine import Machine
 from tilekit.bench.matmul import Case, Result
+from tilekit.bench.record import Record
+from tilekit.bench.suites import SUITES
 
-__all__ = ["facts", "geometric_mean", "host_markdown", "to_json", "to_markdown"]
+__all__ = ["Summary", "host_markdown", "summaries", "to_markdown"]
 
-_HEADER = (
-    "| case | kind | us | TFLOP/s | peer | peer us | peer TFLOP/s | ratio | within rounds | burst ratio "
-    "| SM MHz, peer | W, peer |\n"
-    "|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|\n"
-)
+_BEST = "quickest peer"
 
 
-def facts(machine: Machine) -> dict[str, str]:
-    """Return what a reader must know about the run: the GPU and the versions of all that takes part."""
-    import tilekit
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One peer over the cases of one suite that it was measured in.
 
-    return {
-        "device": machine.device,
-        "capability": f"{machine.capability[0]}.{machine.capability[1]}",
-        "library": machine.library,
-        "tilekit": tilekit.__version__,
-    }
+    Attributes
+    ----------
+    suite, peer : str
+    cases : int
+    geomean, worst : float
+        Of the sustained ratios.
+    worst_case : str
+        Its label.
+    burst_geomean : float or None
+        None where no case had bursts.
+    """
 
-
-def geometric_mean(cases: Sequence[Case], peer: str) -> float | None:
-    """Return the geometric mean of one peer's sustained ratios; None if it was measured nowhere."""
-    ratios = [result.ratio for case in cases for result in case.results if result.name == peer and result.ratio]
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
-
-
-def to_markdown(cases: Sequence[Case], about: dict[str, str]) -> str:
-    """Return the table, worst case first, with a line a peer below it."""
-    rows = [row for case in cases for row in _rows(case)]
-    peers = dict.fromkeys(result.name for case in cases for result in case.results[1:])
-    lines = []
-    for peer in peers:
-        mean = geometric_mean(cases, peer)
-        ratios = [result.ratio for case in cases for result in case.results if result.name == peer and result.ratio]
-        if mean is not None:
-            lines.append(f"- {peer}: geometric mean {mean:.3f}, worst {min(ratios):.3f}, {len(ratios)} case(s)")
-    where = ", ".join(f"{key} {value}" for key, value in about.items())
-    return (
-        f"{where}\n\nRatio = peer's time / tilekit's: above 1, tilekit is faster. Sustained; median over rounds.\n\n"
-        f"{_HEADER}{''.join(rows)}\n{chr(10).join(lines)}\n"
-    )
+    suite: str
+    peer: str
+    cases: int
+    geomean: float
+    worst: float
+    worst_case: str
+    burst_geomean: float | None
 
 
-def to_json(cases: Sequence[Case], about: dict[str, str], host: HostTimes | None = None) -> str:
-    """Return everything that was measured."""
-    whole: dict[str, object] = {"about": about, "cases": [asdict(case) for case in cases]}
-    if host is not None:
-        whole["host"] = asdict(host)
-    return json.dumps(whole, indent=1)
+def summaries(cases: Sequence[Case]) -> list[Summary]:
+    """Return suite by suite, in their own order, every peer's summary.
+
+    Where there are several peers, the quickest of each case has a line too: the bar that the best of all would set.
+    """
+    order = [*SUITES, *dict.fromkeys(case.suite for case in cases if case.suite not in SUITES)]
+    found = []
+    for suite in order:
+        own = [case for case in cases if case.suite == suite and case.results[0].failure is None]
+        peers = dict.fromkeys(result.name for case in own for result in case.results[1:])
+        for peer in [*peers, *([_BEST] if len(peers) > 1 else [])]:
+            pairs = [(case.label, result) for case in own for result in _measured(case, peer)]
+            if not pairs:
+                continue
+            ratios = {label: result.ratio for label, result in pairs if result.ratio is not None}
+            worst_case = min(ratios, key=ratios.__getitem__)
+            bursts = [result.burst_ratio for _, result in pairs if result.burst_ratio is not None]
+            found.append(
+                Summary(
+                    suite,
+                    peer,
+                    len(pairs),
+                    _geometric_mean([result.ratio for _, result in pairs if result.ratio is not None]),
+                    ratios[worst_case],
+                    worst_case,
+                    _geometric_mean(bursts) if bursts else None,
+                )
+            )
+    return found
+
+
+def to_markdown(record: Record) -> str:
+    """Return a run as Markdown."""
+    about = ", ".join(f"{key} {value}" for key, value in record.about.items())
+    blocks = [about]
+    if record.cases:
+        blocks += [
+            "Ratio = peer's time / tilekit's: above 1, tilekit is faster. Sustained, median over rounds (smallest to "
+            "largest); then burst.",
+            _table(_SUITE_COLUMNS, [_suite_row(summary) for summary in summaries(record.cases)]),
+            *_failures(record.cases),
+            _case_table(record.cases),
+        ]
+    if record.host is not None:
+        blocks.append(host_markdown(record.host))
+    if record.notes:
+        blocks.append("\n".join(f"- {note}" for note in record.notes))
+    return "\n\n".join(block.rstrip() for block in blocks if block) + "\n"
 
 
 def host_markdown(times: HostTimes) -> str:
     """Return the host times as a table."""
-    rows = "".join(f"| {name} | {us:.2f} |\n" for name, us in times.us.items())
-    return f"Host time a call, {times.shape} (the GPU is idle most of the time):\n\n| call | us |\n|---|--:|\n{rows}"
+    rows = [[name, f"{us:.2f}"] for name, us in times.us.items()]
+    title = f"Host time a call, {times.shape} (the GPU is idle most of the time):"
+    return f"{title}\n\n{_table(['call', '>us'], rows)}"
 
 
-def _rows(case: Case) -> list[str]:
-    ours, *peers = case.results
-    if ours.failure is not None:
-        return [f"| {case.label} | {case.kind} | **{ours.failure}** {'| ' * 9}|\n"]
-    if not peers:
-        return [_row(case, ours, None)]
-    return [_row(case, ours, peer) for peer in peers]
+def _measured(case: Case, peer: str) -> Iterator[Result]:
+    """Yield a peer's result in a case, or that of the quickest peer, if it has a ratio."""
+    results = [result for result in case.results[1:] if result.ratio is not None and peer in (result.name, _BEST)]
+    if results:
+        yield min(results, key=lambda result: result.ratio or math.inf)
 
 
-def _row(case: Case, ours: Result, peer: Result | None) -> str:
-    cells = [case.label, case.kind, _number(ours.us, 2), _number(ours.tflops, 0)]
-    if peer is None:
-        cells += ["", "", "", "", "", "", _pair(ours.sm_mhz, None), _pair(ours.watts, None)]
-    elif peer.failure is not None:
-        cells += [peer.name, peer.failure, "", "", "", "", _pair(ours.sm_mhz, None), _pair(ours.watts, None)]
-    else:
-        spread = "" if peer.spread is None else f"{peer.spread[0]:.3f}-{peer.spread[1]:.3f}"
-        cells += [
-            peer.name,
-            _number(peer.us, 2),
-            _number(peer.tflops, 0),
-            f"**{_number(peer.ratio, 3)}**",
-            spread,
-            _number(peer.burst_ratio, 3),
-            _pair(ours.sm_mhz, peer.sm_mhz),
-            _pair(ours.watts, peer.watts),
-        ]
-    return f"| {' | '.join(cells)} |\n"
+def _geometric_mean(ratios: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+
+
+def _failures(cases: Sequence[Case]) -> list[str]:
+    count = sum(case.results[0].failure is not None for case in cases)
+    return [f"**{OURS} failed in {count} case(s)**, which are in no mean."] if count else []
+
+
+_SUITE_COLUMNS = [
+    "suite", "peer", ">cases", ">geomean", ">aim", ">worst", ">aim", "worst case", ">burst geomean",
+]  # fmt: skip
+
+
+def _suite_row(summary: Summary) -> list[str]:
+    aims = SUITES.get(summary.suite)
+    return [
+        summary.suite or "shapes",
+        summary.peer,
+        str(summary.cases),
+        f"**{summary.geomean:.3f}**",
+        "" if aims is None else f"{aims.geomean:.2f}",
+        f"{summary.worst:.3f}",
+        "" if aims is None else f"{aims.worst:.2f}",
+        summary.worst_case,
+        _number(summary.burst_geomean, 3),
+    ]
+
+
+def _case_table(cases: Sequence[Case]) -> str:
+    peers = list(dict.fromkeys(result.name for case in cases for result in case.results[1:]))
+    named = any(case.suite for case in cases)
+    columns = ["case", *(["suite"] if named else []), "kind", f">{OURS} us", ">TFLOP/s", ">GB/s"]
+    for peer in peers:
+        columns += [f">{peer} us", ">ratio", ">burst"]
+    columns += [">SM MHz", ">W"]
+    rows = []
+    for case in cases:
+        ours = case.results[0]
+        cells = [case.label, *([case.suite] if named else []), case.kind]
+        if ours.failure is not None:
+            cells += [f"**{ours.failure}**", "", ""]
+        else:
+            bandwidth = None if ours.us is None else case.bytes / ours.us / 1e3
+            cells += [_number(ours.us, 2), _number(ours.tflops, 0), _number(bandwidth, 0)]
+        results = {result.name: result for result in case.results}
+        for peer in peers:
+            cells += _peer_cells(results.get(peer))
+        shown = [ours, *(results[peer] for peer in peers[:1] if peer in results)]
+        cells += [_list(result.sm_mhz for result in shown), _list(result.watts for result in shown)]
+        rows.append(cells)
+    return _table(columns, rows)
+
+
+def _peer_cells(result: Result | None) -> list[str]:
+    if result is None:
+        return ["", "", ""]
+    if result.failure is not None:
+        return [result.failure, "", ""]
+    ratio = _number(result.ratio, 3)
+    if result.spread is not None:
+        low, high = result.spread
+        ratio = f"**{ratio}** ({low:.3f}-{high:.3f})"
+    return [_number(result.us, 2), ratio, _number(result.burst_ratio, 3)]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; a ``>`` before a column's name aligns it to the right."""
+    lines = [
+        [column.removeprefix(">") for column in columns],
+        ["--:" if column.startswith(">") else "---" for column in columns],
+        *([cell.replace("|", "\\|") for cell in row] for row in rows),
+    ]
+    head, rule, *body = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, rule.replace(" ", ""), *body]) + "\n"
 
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _pair(ours: float | None, peer: float | None) -> str:
-    return ", ".join(_number(value, 0) for value in (ours, peer) if value is not None)
+def _list(values: Iterable[float | None]) -> str:
+    return ", ".join(_number(value, 0) for value in values if value is not None)

@@ -1,11 +1,11 @@
-"""A matmul to run: shape and types, random operands, and the float64 result that any answer is held to."""
+"""What is run: the rules every workload keeps, and the matmul, with the float64 result its answers are held to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from tilekit.dtypes import BF16, E4M3, E5M2, F32, DType
 from tilekit.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from tilekit.bench.machine import Machine
     from tilekit.epilogue.functions import Activation
     from tilekit.tile_io.operand import Major
 
-__all__ = ["Accuracy", "MatmulWorkload", "Operands"]
+__all__ = ["Accuracy", "MatmulWorkload", "Operands", "Workload", "error_limit"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -26,6 +27,57 @@ operands the shorter sums of Hopper's tensor cores (about 14 bits)."""
 
 _ACTIVATION_ERROR: Final = 2.0**-10
 """Of ``tanh.approx`` (PTX ISA: 2^-11), with what is computed around it."""
+
+
+class Workload(Protocol):
+    """Something to measure. The harness knows no more of it; who computes it is found by its family."""
+
+    family: ClassVar[str]
+    """The function of tilekit's that computes it."""
+
+    @property
+    def label(self) -> str:
+        """The shape; with :attr:`kind` it tells workloads apart."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Types and layout in a few words."""
+        ...
+
+    @property
+    def bits(self) -> int:
+        """Of an element of A, which sets the ceiling of the tensor cores."""
+        ...
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result, each counted once."""
+        ...
+
+    @property
+    def error_limit(self) -> float:
+        """Largest relative (Frobenius) error of a right answer."""
+        ...
+
+    def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
+        """Return new operands of one launch, in the order of the call; the last is the output."""
+        ...
+
+    def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+        """Return the plain products that the outcome consists of, as ``(a, b, out)`` each."""
+        ...
+
+
+def error_limit(operand: DType, out: DType) -> float:
+    """Return the largest relative (Frobenius) error of a right product, for checks that look at whole arrays."""
+    accumulation = 2e-3 if operand in (E4M3, E5M2) else 2e-5
+    return max(out.epsilon, accumulation) if out is not F32 else accumulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +129,8 @@ class MatmulWorkload:
     activation : str or None
     """
 
+    family: ClassVar[str] = "matmul"
+
     m: int
     n: int
     k: int
@@ -120,6 +174,11 @@ class MatmulWorkload:
         inputs = self.a_dtype.name if self.a_dtype is self.b_dtype else f"{self.a_dtype}·{self.b_dtype}"
         fused = "".join(f" +{name}" for name in ("bias" if self.bias else None, self.activation) if name)
         return f"{inputs}→{self.out_dtype} {self.a_major}/{self.b_major}{fused}"
+
+    @property
+    def bits(self) -> int:
+        """Of an element of A."""
+        return self.a_dtype.bits
 
     @property
     def flops(self) -> int:
@@ -176,6 +235,16 @@ class MatmulWorkload:
         bias = place(random.standard_normal(self.n, dtype=np.float32)) if self.bias else None
         return Operands(arrays[0], arrays[1], bias)
 
+    def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
+        """Return standard normal operands on a machine, and an output: ``(a, b, out)``."""
+        a, b = (self.cut(name, machine.normal(*self.stored(name), next(seeds))) for name in ("a", "b"))
+        return a, b, machine.empty(self.out_shape, self.out_dtype)
+
+    def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+        """Return the one product."""
+        a, b, out = operands
+        return [(a, b, out)]
+
     def accuracy(self, operands: Operands, out: _Array) -> Accuracy:
         """Compare an answer with float64, each element against the error its own sum may have.
 
@@ -205,9 +274,8 @@ class MatmulWorkload:
 
     @property
     def error_limit(self) -> float:
-        """Largest relative (Frobenius) error that a right answer has, for checks that look at whole arrays."""
-        accumulation = 2e-3 if self.a_dtype in (E4M3, E5M2) else 2e-5
-        return max(self.out_dtype.epsilon, accumulation) if self.out_dtype is not F32 else accumulation
+        """Largest relative (Frobenius) error that a right answer has."""
+        return error_limit(self.a_dtype, self.out_dtype)
 
 
 def _activate(values: _Array, activation: str) -> _Array:

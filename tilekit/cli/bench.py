@@ -1,19 +1,51 @@
-"""``tilekit bench``: a kernel against the array library's own, on this GPU."""
+"""``tilekit bench``: kernels against the array library's own and other peers, on this GPU; reports of such runs."""
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
 from tilekit.cli import common
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tilekit.bench.contest import Pace
+    from tilekit.bench.matmul import Case
+    from tilekit.bench.record import Record
+    from tilekit.bench.workload import MatmulWorkload
+
 _SHAPES = ("512x512x512", "4096x4096x4096", "64x4096x4096", "4096x14336x4096")
+_SECONDS: Final = 60.0
+_REPORT: Final = "report"
 
 
 def bench(
-    kernel: common.Kernel = "matmul",
+    kernel: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL|report",
+            help="The kernel family whose shapes are timed (`tilekit list` shows them), or `report` to make tables and "
+            "a plot of earlier runs' FILEs.",
+        ),
+    ] = "matmul",
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="Of `report`: what `--json-file` wrote.")
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Time a fixed list of cases instead of shapes, of whatever families: squares-large, squares-small, "
+            "decode, prefill-small, prefill, odd, fp8, grouped, or all; several with commas.",
+        ),
+    ] = None,
+    sample: Annotated[int | None, typer.Option(metavar="N", help="Of the suites, the same N cases each time.")] = None,
+    part: Annotated[str | None, typer.Option(metavar="I/N", help="Of the suites' cases, part I of N.")] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(metavar="MxNxK", help=f"A shape, also BxMxNxK; repeat for more. Default: {', '.join(_SHAPES)}."),
@@ -22,43 +54,176 @@ def bench(
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",
-    seconds: Annotated[float, typer.Option(help="Time for all shapes together.")] = 60.0,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="library (cuBLAS), a name in a checkout's benchmarks/peers or a .py file, or all; several with "
+            "commas. Default: all for suites, library for shapes."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Time for all cases. Shapes get more rounds the more there is (default {_SECONDS:g}); of suites the "
+            "cases that do not fit are left out."
+        ),
+    ] = None,
+    pace: Annotated[
+        str | None, typer.Option(help="quick or thorough. Default: quick for suites, thorough for shapes.")
+    ] = None,
     host: Annotated[bool, typer.Option("--host", help="Measure what a call costs the CPU instead.")] = False,
     seed: Annotated[int, typer.Option(help="Of the generated operands.")] = 0,
     json_file: Annotated[Path | None, typer.Option(help="File for everything that was measured.")] = None,
-    markdown_file: Annotated[Path | None, typer.Option(help="File for the table.")] = None,
+    markdown_file: Annotated[
+        Path | None, typer.Option("--markdown-file", "--markdown", help="File for the tables.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="File for a roofline of all cases.")] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Time KERNEL and cuBLAS against each other: interleaved, on rotated buffers, under sustained load and in bursts.
+    """Time KERNEL and its peers in turn, on rotated buffers, under sustained load and in bursts.
 
-    The table is worst case first. Needs a GPU, and torch or CuPy. The repository's `python -m benchmarks.matmul` has
-    the longer lists of shapes and more peers. Exits with 1 if a result of tilekit's is wrong.
+    Tables are worst case first. Needs a GPU, and torch or CuPy; `report` needs neither. Exits with 1 if a result of
+    tilekit's is wrong. benchmarks/README.md has the method.
 
     Example: `tilekit bench matmul --shape 4096x4096x4096 --shape 16x4096x14336 --seconds 30`.
-    """
-    with common.presented(as_json):
-        from tilekit.bench import matmul, report
-        from tilekit.bench.host import measure_host
-        from tilekit.bench.machine import require_machine
-        from tilekit.bench.workload import MatmulWorkload
 
-        common.require_family(kernel)
-        like = common.workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, False, None)
-        workloads = [MatmulWorkload.parse(text, like) for text in shape or _SHAPES]
-        common.spec_of(like)
-        machine = require_machine()
-        about = report.facts(machine)
-        if host:
-            times = measure_host(machine)
-            table, whole, failed = report.host_markdown(times), report.to_json([], about, times), False
+    Example: `tilekit bench --suite all --part 1/2 --json-file one.json`.
+
+    Example: `tilekit bench report one.json two.json --markdown suite.md --plot suite.svg`.
+    """
+    names = [name for text in suite or () for name in text.split(",")]
+    with common.presented(as_json):
+        if plot is not None and plot.suffix != ".svg":
+            _refuse("--plot", str(plot), "a file that ends in .svg", str(plot.with_suffix(".svg")))
+        if kernel == _REPORT:
+            record = _read(files or [])
         else:
-            entrants = [matmul.tilekit_entrant(), matmul.library_entrant(machine)]
-            cases = matmul.run(workloads, entrants, machine, seconds=seconds, seed=seed)
-            table, whole = report.to_markdown(cases, about), report.to_json(cases, about)
-            failed = any(case.results[0].failure is not None for case in cases)
-    if json_file is not None:
-        json_file.write_text(whole + "\n")
-    if markdown_file is not None:
-        markdown_file.write_text(table)
-    typer.echo(whole if as_json else table)
+            common.require_family(kernel)
+            if files:
+                _refuse("FILE", str(files[0]), "files after `report` only")
+            if names and shape:
+                _refuse("--shape", shape[0], "--suite or --shape, not both")
+            if not names and (sample is not None or part is not None):
+                _refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
+            if names and host:
+                _refuse("--host", host, "without --suite")
+            speed = _pace(pace or ("quick" if names else "thorough"))
+            wanted = (peers or ("all" if names else "library")).split(",")
+            if names:
+                record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
+            else:
+                like = common.workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, False, None)
+                record = _run_shapes(shape or _SHAPES, like, wanted, seconds or _SECONDS, speed, seed, host)
+    _show(record, json_file, markdown_file, plot, as_json)
+    failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)
     raise typer.Exit(common.WRONG if failed else common.OK)
+
+
+def _read(files: Sequence[Path]) -> Record:
+    from tilekit.bench.record import Record, merged
+
+    if not files:
+        _refuse("FILE", "nothing", "the JSON files of one or more runs, after `report`")
+    return merged([Record.read(file) for file in files])
+
+
+def _run_suites(
+    names: Sequence[str],
+    sample: int | None,
+    part: str | None,
+    peers: Sequence[str],
+    seconds: float | None,
+    pace: Pace,
+    seed: int,
+    json_file: Path | None,
+) -> Record:
+    from tilekit.bench.machine import require_machine
+    from tilekit.bench.record import Record, facts
+    from tilekit.bench.session import gather, measure_suite
+    from tilekit.bench.suites import select
+
+    chosen = select(names, sample, _part(part))
+    machine = require_machine()
+    record = Record({**facts(machine), "pace": pace.name})
+    entrants = gather(machine, peers, record)
+
+    def progress(case: Case) -> None:
+        words = [
+            f"{result.name} {result.failure or f'{result.us:.2f} us'}{f' ({result.ratio:.3f})' if result.ratio else ''}"
+            for result in case.results
+        ]
+        at = f"{len(record.cases)}/{len(chosen)} {case.suite} {case.label}"
+        typer.echo(f"{at}: {', '.join(words)}; {case.seconds:.1f} s", err=True)
+        if json_file is not None:
+            record.write(json_file)  # a machine that is taken away leaves what was measured so far
+
+    box = math.inf if seconds is None else seconds
+    measure_suite(chosen, entrants, machine, record, box_seconds=box, pace=pace, seed=seed, progress=progress)
+    return record
+
+
+def _run_shapes(
+    shapes: Sequence[str],
+    like: MatmulWorkload,
+    peers: Sequence[str],
+    seconds: float,
+    pace: Pace,
+    seed: int,
+    host: bool,
+) -> Record:
+    from tilekit.bench import matmul
+    from tilekit.bench.host import measure_host
+    from tilekit.bench.machine import require_machine
+    from tilekit.bench.record import Record, facts
+    from tilekit.bench.session import gather
+    from tilekit.bench.workload import MatmulWorkload
+
+    workloads = [MatmulWorkload.parse(text, like) for text in shapes]
+    common.spec_of(like)
+    machine = require_machine()
+    record = Record(facts(machine))
+    if host:
+        record.host = measure_host(machine)
+    else:
+        record.about["pace"] = pace.name
+        entrants = [entrant for entrant in gather(machine, peers, record) if entrant.family == like.family]
+        record.cases = matmul.run(workloads, entrants, machine, seconds=seconds, seed=seed, pace=pace)
+    return record
+
+
+def _show(record: Record, json_file: Path | None, markdown_file: Path | None, plot: Path | None, as_json: bool) -> None:
+    from tilekit.bench.report import to_markdown
+    from tilekit.bench.roofline import roofline_svg
+
+    tables = to_markdown(record)
+    if json_file is not None:
+        record.write(json_file)
+    if markdown_file is not None:
+        markdown_file.write_text(tables, "utf-8")
+    if plot is not None:
+        plot.write_text(roofline_svg(record), "utf-8")
+    typer.echo(record.to_json() if as_json else tables)
+
+
+def _part(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None:
+        _refuse("--part", text, "I/N, such as 1/4", "1/4")
+    return int(found[1]), int(found[2])
+
+
+def _pace(name: str) -> Pace:
+    from tilekit.bench.contest import QUICK, THOROUGH
+
+    paces = {pace.name: pace for pace in (QUICK, THOROUGH)}
+    if name not in paces:
+        _refuse("--pace", name, " or ".join(paces), QUICK.name)
+    return paces[name]
+
+
+def _refuse(option: str, given: object, legal: str, nearest: str | None = None) -> NoReturn:
+    from tilekit.errors import ArgumentError
+
+    raise ArgumentError.of(option, given, legal=legal, nearest=nearest, code="TK-BENCH-003")

@@ -1,0 +1,163 @@
+"""Who takes part: tilekit, the array library, and peers that are files with a list of entrants."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tilekit.bench.grouped import Groups
+from tilekit.bench.machine import Machine
+from tilekit.errors import ArgumentError
+
+__all__ = ["OURS", "PEERS", "Entrant", "Peers", "library_entrants", "load_peers", "tilekit_entrants"]
+
+OURS: Final = "tilekit"
+
+PEERS: Final = Path(__file__).parents[2] / "benchmarks" / "peers"
+"""Where a checkout keeps its peers; an installed package has none."""
+
+Launch = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """One contestant in one family of workloads.
+
+    Attributes
+    ----------
+    name : str
+    launch : callable
+        Takes the operands of a set, the output last, and enqueues the work on the library's current stream.
+    family : str
+        The workloads that it computes, by the name of tilekit's function for them.
+    prepare : callable or None
+        Called once a case with the machine and all operand sets, before anything is timed: the place to tune.
+    """
+
+    name: str
+    launch: Launch
+    family: str = "matmul"
+    prepare: Callable[[Machine, Sequence[tuple[Any, ...]]], None] | None = None
+
+
+def tilekit_entrants(machine: Machine) -> list[Entrant]:
+    """Return tilekit's own entrants: its array calls, with the kernels that its heuristics pick.
+
+    Families that this tilekit has no call for are left out.
+    """
+    import tilekit
+
+    return [Entrant(OURS, make(tilekit, machine), name) for name, make in _OURS.items() if hasattr(tilekit, name)]
+
+
+def library_entrants(machine: Machine) -> list[Entrant]:
+    """Return the array library's own products: cuBLAS through torch or CuPy, one call a group for groups."""
+
+    def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
+        start = 0
+        for group, size in enumerate(groups.sizes):
+            if size:
+                machine.matmul(a[start : start + size], b[group], out[start : start + size])
+            start += size
+
+    name = f"cuBLAS ({machine.library.split()[0]})"
+    return [Entrant(name, machine.matmul), Entrant(name, grouped, "grouped_matmul")]
+
+
+def _matmul(tilekit: Any, machine: Machine) -> Launch:
+    def launch(a: Any, b: Any, out: Any) -> None:
+        # 8-bit products have a scale a tensor, here 1, as the library's have.
+        tilekit.matmul(a, b, out=out, scale=machine.one() if a.dtype.itemsize == 1 else None)
+
+    return launch
+
+
+def _grouped_matmul(tilekit: Any, machine: Machine) -> Launch:
+    def launch(a: Any, b: Any, groups: Groups, out: Any) -> None:
+        tilekit.grouped_matmul(a, b, groups.ends, out=out)
+
+    return launch
+
+
+_OURS: Final[dict[str, Callable[[Any, Machine], Launch]]] = {"matmul": _matmul, "grouped_matmul": _grouped_matmul}
+"""How tilekit's function of each family is called; a new family is a line here and one in the library's list."""
+
+
+@dataclass(slots=True)
+class Peers:
+    """The peers that are here.
+
+    Attributes
+    ----------
+    entrants : list of Entrant
+    about : dict of str to str
+        Versions, by package.
+    skipped : dict of str to str
+        Why a peer does not take part, by its name.
+    """
+
+    entrants: list[Entrant] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def load_peers(names: Sequence[str], folder: Path = PEERS) -> Peers:
+    """Load peers from their files.
+
+    A peer is a Python file with ``ENTRANTS``, a list of :class:`Entrant`, and ``ABOUT``, the versions of what it needs.
+    One that cannot be loaded, such as for want of a package, is skipped with the reason.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of files in ``folder``, without ``.py``; paths of files anywhere; or ``"all"`` for the whole folder.
+    folder : Path, optional
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such peer.
+    """
+    here = {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem != "__init__"}
+    files: dict[str, Path] = {}
+    for name in names:
+        if name == "all":
+            files |= here
+        elif name in here:
+            files[name] = here[name]
+        elif name.endswith(".py") and Path(name).is_file():
+            files[Path(name).stem] = Path(name)
+        else:
+            legal = ", ".join(["library", *here, "all", "the path of a .py file"])
+            raise ArgumentError.of("--peers", name, legal=legal, code="TK-BENCH-003")
+    peers = Peers()
+    for name, path in files.items():
+        try:
+            module = _load(name, path)
+        except Exception as error:
+            # Packages fail to load in many ways: not installed, another CUDA, no driver.
+            peers.skipped[name] = first_line(error)
+            continue
+        peers.entrants += module.ENTRANTS
+        peers.about |= module.ABOUT
+    return peers
+
+
+def first_line(error: Exception) -> str:
+    """Return the class and the first line of an error, for a note in a table."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": ")
+
+
+def _load(name: str, path: Path) -> Any:
+    full_name = f"tilekit_peer_{name}"
+    spec = importlib.util.spec_from_file_location(full_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[full_name] = module  # Triton looks its kernels' module up by name
+    spec.loader.exec_module(module)
+    return module
