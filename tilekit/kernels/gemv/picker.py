@@ -1,0 +1,131 @@
+"""Which calls are a gemv, and which config a gemv gets: every legal candidate, ranked by a small model of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tilekit.arrays import ArrayView
+from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.errors import ArgumentError
+from tilekit.kernels.gemv.compiled import GemvKernel, compiled
+from tilekit.kernels.gemv.config import CLUSTERS, GemvConfig
+from tilekit.kernels.gemv.problem import access, read_gemv
+from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
+from tilekit.kernels.gemv.weights import shape_of
+from tilekit.targets import Target
+
+MOST_TOKENS = 4
+"""Rows of A up to which a gemv is chosen for a matmul."""
+
+# The model's constants, of an H200 (132 SMs, 1.7 GHz under load).
+
+DRAM_RATE = 4.4e12
+"""Bytes a second that DRAM delivers to a long kernel."""
+
+SM_RATE = 70e9
+"""Bytes a second that one SM takes in."""
+
+LATENCY = 1.0e-6
+"""Seconds from a load to its data, with DRAM busy."""
+
+TILE_SECONDS = 0.15e-6
+"""What a tile costs between its last product and the next tile's first: the barrier, the sums, the store."""
+
+CLUSTER_SECONDS = 0.5e-6
+"""What a cluster adds to a launch."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the model says of one config for one problem.
+
+    Attributes
+    ----------
+    clusters, rounds
+        The grid, and tiles of each cluster.
+    filled
+        Part of the slots' bytes that exist: K is seldom a whole number of steps.
+    seconds
+        Time of a launch.
+    """
+
+    config: GemvConfig
+    clusters: int
+    rounds: int
+    filled: float
+    seconds: float
+
+
+def candidates(spec: GemvSpec, target: Target) -> Iterator[GemvConfig]:
+    """Every legal candidate for `spec` on `target`; where the model sees no difference, the first is taken."""
+    for groups, depth in ((1, 4), (2, 2), (4, 1), (1, 3), (1, 2), (2, 1), (1, 1)):
+        for cluster in CLUSTERS:
+            config = GemvConfig(groups=groups, depth=depth, cluster=cluster)
+            if not config.problems(target, spec):
+                yield config
+
+
+def estimate(config: GemvConfig, spec: GemvSpec, *, n: int, k: int, sms: int) -> Estimate:
+    """Model the time of one launch: bytes over the slowest of DRAM, SMs and what is on its way at once."""
+    columns = config.columns(spec)
+    tiles = -(-n // columns)
+    resident = max(1, sms * config.ctas_per_sm // config.cluster)
+    rounds = -(-tiles // resident)
+    clusters = -(-tiles // rounds)
+    ctas = clusters * config.cluster
+    block = shape_of(spec).k_block
+    share = -(-k // (config.cluster * block)) * block
+    step = config.k_step(spec)
+    steps = max(1, -(-share // step))
+    filled = k / (steps * step * config.cluster)
+    tokens = spec.tokens / columns  # each tile reads the tokens again, from L2 or L1
+    rate = min(
+        DRAM_RATE,
+        min(ctas, sms) * SM_RATE / (1 + tokens),
+        ctas * config.bytes_in_flight(spec) * filled / LATENCY,
+    )
+    moved = clusters * rounds * columns * k * spec.b_dtype.bytes
+    seconds = moved / rate + LATENCY + rounds * TILE_SECONDS + (CLUSTER_SECONDS if config.cluster > 1 else 0)
+    return Estimate(config, clusters, rounds, filled, seconds)
+
+
+@lru_cache(maxsize=1024)
+def pick(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = None) -> GemvConfig:
+    """The best candidate by the model, for `sms` multiprocessors (by default the target's)."""
+    sms = sms or target.multiprocessors
+    found = [estimate(config, spec, n=n, k=k, sms=sms) for config in candidates(spec, target)]
+    return min(found, key=lambda e: e.seconds).config
+
+
+def kernel_for(a: ArrayView, b: ArrayView, out: ArrayView, functions: ElementwiseSpec, target: Target) -> GemvKernel:
+    """The kernel for these arrays: the narrowest bound on the tokens, the widest loads, the picked config.
+
+    Raises
+    ------
+    ArgumentError
+        Where they are no gemv: ``TK-GV-003``, ``TK-GV-004``, or what `GemvSpec` raises.
+    """
+    problem = read_gemv(a, b)
+    spec = GemvSpec(
+        a_dtype=a.dtype,
+        b_dtype=b.dtype,
+        out_dtype=out.dtype,
+        b_major=problem.b.major,
+        tokens=next(tokens for tokens in TOKENS if tokens >= problem.m),
+        functions=functions,
+        a_access=access(a, problem.a),
+        b_access=access(b, problem.b),
+    )
+    return compiled(spec, pick(spec, target, n=problem.n, k=problem.k), target)
+
+
+def offer(a: ArrayView, b: ArrayView, out: ArrayView, functions: ElementwiseSpec, target: Target) -> GemvKernel | None:
+    """The kernel for a matmul of these arrays, if it is a gemv that this family computes faster; else None."""
+    if target.name != "sm_90a" or len(a.shape) != 2 or not 1 <= a.shape[0] <= MOST_TOKENS or 0 in b.shape:
+        return None
+    try:
+        return kernel_for(a, b, out, functions, target)
+    except ArgumentError:
+        return None  # the matmul has its own words for what it cannot take
