@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from tilekit.bench.clocks import ClockSampler
-from tilekit.bench.entrants import Entrant
+from tilekit.bench.entrants import OURS, Entrant
+from tilekit.bench.grouped import GroupedWorkload
 from tilekit.bench.machine import CupyMachine, Machine, TorchMachine
 from tilekit.bench.matmul import run
+from tilekit.bench.record import Record, facts
+from tilekit.bench.session import gather, measure_suite
+from tilekit.bench.suites import SuiteCase
 from tilekit.bench.workload import MatmulWorkload
+from tilekit.dtypes import E4M3
 
 pytestmark = pytest.mark.gpu
 
@@ -50,3 +55,39 @@ def test_the_library_is_as_fast_as_itself(machine: Machine) -> None:
     assert watts is not None
     assert clock > 100
     assert watts > 20
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        MatmulWorkload(16, 4096, 4096),
+        MatmulWorkload(1000, 1000, 1000),
+        MatmulWorkload(129, 257, 260, b_major="mn"),
+        MatmulWorkload(4096, 4096, 512, a_dtype=E4M3, b_dtype=E4M3),
+        GroupedWorkload((256, 0, 128), 512, 256),
+    ],
+    ids=lambda workload: workload.label,
+)
+def test_every_peer_that_is_here_is_right_or_says_why(workload: Any) -> None:
+    """tilekit, the library and each peer that loads compute dense, ragged, 8-bit and grouped cases right; a peer may
+    refuse a type or layout, but never compute it wrong."""
+    machine = TorchMachine(pytest.importorskip("torch"))
+    record = Record(facts(machine))
+    entrants = gather(machine, ["all"], record)
+    if not any(entrant.family == workload.family and entrant.name == OURS for entrant in entrants):
+        pytest.skip(f"no tilekit.{workload.family}")
+    measure_suite([SuiteCase("test", workload)], entrants, machine, record)
+    ours, library, *peers = record.cases[0].results
+    assert ours.failure is None
+    assert library.failure is None
+    assert library.ratio is not None
+    assert not any((peer.failure or "").startswith("wrong") for peer in peers), peers
+
+
+def test_a_quick_case_is_quick() -> None:
+    """The second case of a shape, with kernels built and tilekit and the library alone, is over in a second."""
+    machine = TorchMachine(pytest.importorskip("torch"))
+    record = Record(facts(machine))
+    case = SuiteCase("test", MatmulWorkload(2048, 4096, 4096))
+    measure_suite([case, case], gather(machine, ["library"], record), machine, record)
+    assert min(case.seconds for case in record.cases) < 1.0
