@@ -13,7 +13,7 @@ from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
 from tilekit.errors import ArgumentError
 
-__all__ = ["OURS", "PEERS", "Entrant", "Peers", "library_entrants", "load_peers", "tilekit_entrants"]
+__all__ = ["OURS", "PEERS", "Entrant", "Peers", "first_line", "library_entrants", "load_peers", "tilekit_entrants"]
 
 OURS: Final = "tilekit"
 
