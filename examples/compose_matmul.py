@@ -71,8 +71,8 @@ def compose() -> Writer:
 
     # What is computed, which tile is next, and where it goes.
     op = Wgmma(a, b, warpgroups=2)
-    scheduler = StaticScheduler(RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster))
     k_blocks, columns = w.parameter("k_blocks", U32), w.parameter("columns", U32)
+    scheduler = StaticScheduler(RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, k_blocks=k_blocks))
     functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
     epilogue = StagedEpilogue(w, op.layout, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
 

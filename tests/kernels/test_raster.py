@@ -101,7 +101,9 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, int], cluster: tu
     k = SmallKernel(pointers=1, cluster=cluster_m * cluster_n)
     w = k.w
     position = ClusterPosition.read(w, cluster_m, cluster_n)
-    scheduler = StaticScheduler(RasterOrder(w, tile_m=64, tile_n=32, cluster=position, batched=batched))
+    scheduler = StaticScheduler(
+        RasterOrder(w, tile_m=64, tile_n=32, cluster=position, k_blocks=w.constant(U32, 1), batched=batched)
+    )
     clusters = raster.clusters(problem["resident"])
     index = w.variable(U32, w.ptx.cluster.cluster_index(), "index")
     for tile in scheduler.tiles(w, Role("every", range(1), frozenset())):

@@ -31,6 +31,9 @@ class Staging(Protocol):
     def upload(self, view: ArrayView) -> int:
         """Copy the array's span to the device; return the address of element zero."""
 
+    def scratch(self, size: int) -> int:
+        """Return the address of so many zero bytes."""
+
     def download(self, view: ArrayView) -> None:
         """Copy the span of an uploaded array back."""
 
@@ -58,6 +61,10 @@ class EmulatedStaging:
         buffer = self.device.buffer(np.concatenate([np.zeros(gap, np.uint8), span]))
         self._buffers[view.address] = buffer
         return buffer.address + gap + first
+
+    def scratch(self, size: int) -> int:
+        """Return the address of so many zero bytes."""
+        return self.device.buffer(np.zeros(size, np.uint8)).address
 
     def download(self, view: ArrayView) -> None:
         """Copy the span back."""
@@ -95,6 +102,13 @@ class CudaStaging:
         if span.size:
             driver.call("cuMemcpyHtoD", int(address) + gap, span.ctypes.data, span.size)
         return int(address) + gap + first
+
+    def scratch(self, size: int) -> int:
+        """Return the address of so many zero bytes."""
+        address = driver.call("cuMemAlloc", size, during="allocating the workspace of a shared sum")
+        self._allocations[-1] = address  # no array's address
+        driver.call("cuMemsetD8", address, 0, size)
+        return int(address)
 
     def download(self, view: ArrayView) -> None:
         """Wait for the launch and copy the span back."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.epilogue.turnstile import BoundTurnstile, Turnstile
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.payload import Stage
@@ -202,6 +203,8 @@ class WarpSpecialized:
         K-blocks of the problem, u32.
     in_flight
         Groups of matrix instructions kept running while the next stage is awaited.
+    reduction
+        Adds the shares of a tile where the scheduler hands out shares.
     """
 
     warps: WarpPlan
@@ -214,6 +217,7 @@ class WarpSpecialized:
     epilogue: Epilogue
     k_blocks: Value
     in_flight: int
+    reduction: Turnstile | None = None
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
@@ -232,7 +236,7 @@ class WarpSpecialized:
         with self._threads(w, warp, role):
             producer = self.inputs.producer(w)
             for tile in self.scheduler.tiles(w, role):
-                for k_block in w.range(self.k_blocks, name="k_block"):
+                for k_block in w.range(tile.k_end, start=tile.k_first, name="k_block"):
                     with producer.acquire() as stage:
                         self.loader.load(w, stage, tile, k_block)
             if not self.scheduler.yields_early:
@@ -245,33 +249,31 @@ class WarpSpecialized:
         with self._threads(w, warp, role):
             op = self.op.bind(w, self.inputs.tiles, group)
             consumer = self.inputs.consumer(w, op, in_flight=self.in_flight)
-            epilogue = self.epilogue.bind(w, group) if group is not None else None
+            store = self._storing(w, group) if group is not None else None
             for tile in self.scheduler.tiles(w, role):
                 with accumulators.acquire() as target:
-                    for k_block in w.range(self.k_blocks, name="k_block"):
+                    for k_block in w.range(tile.k_end, start=tile.k_first, name="k_block"):
                         with consumer.acquire() as stage:
-                            op.multiply(w, target, stage, accumulate=k_block != 0)
+                            op.multiply(w, target, stage, accumulate=k_block != tile.k_first)
                     consumer.finish()
-                if epilogue is not None:
-                    self._store_tile(w, epilogue, target, tile)
-            if epilogue is not None:
-                epilogue.finish(w)
+                if store is not None:
+                    store.tile(target, tile)
+            if store is not None:
+                store.finish()
 
     def _store(self, w: Writer, warp: Value, role: Role) -> None:
         group = Warpgroup.of(w, warp, role)
         accumulators = self.accumulators.consumer(w)
-        epilogue = self.epilogue.bind(w, group)
+        store = self._storing(w, group)
         for tile in self.scheduler.tiles(w, role):
             with accumulators.acquire() as finished:
-                self._store_tile(w, epilogue, finished, tile)
-        epilogue.finish(w)
+                store.tile(finished, tile)
+        store.finish()
 
-    def _store_tile(self, w: Writer, epilogue: BoundEpilogue, finished: AccumulatorTile, tile: Tile) -> None:
-        # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
-        # wgmma (C7515).
-        with w.when(self.k_blocks == 0):
-            finished.clear(w)
-        epilogue.store(w, finished, tile)
+    def _storing(self, w: Writer, group: Warpgroup) -> _Storing:
+        epilogue = self.epilogue.bind(w, group)
+        reduction = self.reduction.bind(w, group) if self.reduction is not None else None
+        return _Storing(w, epilogue, reduction, self.k_blocks)
 
     def _ask(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role), w.when(self.cluster.rank == 0):
@@ -319,3 +321,29 @@ class WarpSpecialized:
                 w.ptx.warp.release_registers(count=role.registers)
             else:
                 w.ptx.warp.acquire_registers(count=role.registers)
+
+
+@dataclass(frozen=True)
+class _Storing:
+    """The way of a finished tile out, in whichever role runs the epilogue."""
+
+    w: Writer
+    epilogue: BoundEpilogue
+    reduction: BoundTurnstile | None
+    k_blocks: Value
+
+    def tile(self, finished: AccumulatorTile, tile: Tile) -> None:
+        """Store a tile, or add a share of one."""
+        w = self.w
+        # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
+        # wgmma (C7515).
+        with w.when(self.k_blocks == 0):
+            finished.clear(w)
+        if self.reduction is None or tile.share is None:
+            self.epilogue.store(w, finished, tile)
+        else:
+            self.reduction.add(w, finished, tile.share, lambda total: self.epilogue.store(w, total, tile))
+
+    def finish(self) -> None:
+        """Wait for everything in flight."""
+        self.epilogue.finish(self.w)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.dtypes import BF16, F32, DType
+from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.slabs import SLAB_BYTES, slab_access, slab_columns
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
-
-SLAB_BYTES = 128
-"""Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
 
 STMATRIX_COLUMNS = 16
 """Columns that one stmatrix.x4 of a warp stores."""
@@ -58,7 +55,7 @@ class StagedEpilogue:
         self._out = out
         self._buffers = buffers
         self._first_barrier = first_barrier
-        self._slab_columns = SLAB_BYTES // out.bytes
+        self._slab_columns = slab_columns(out)
         self._slabs = w.shared.allocate(
             "output.slab",
             size=buffers * self._slab_bytes,
@@ -113,19 +110,7 @@ class BoundStagedEpilogue:
         self._lane_column = (thread & 3) * 2
         if len(layout.parts) > 1:
             self._lane_column = self._lane_column + layout.place(w, thread)[1]
-        if epilogue._out == F32:
-            # Thread (row r, column pair c) of the accumulator layout; the swizzle flips the 16-byte chunk by the row.
-            row = layout.first_row(thread) + ((thread >> 2) & 7)
-            self._row_address = slabs + row * SLAB_BYTES + (thread & 1) * 8
-            self._swizzle = row & 7
-            self._chunk = (thread & 3) >> 1
-        else:
-            # stmatrix: lane l names row l % 16 of a fragment's 16 rows and the left or right half of a 16-column pair;
-            # one XOR a store walks the pairs, because the swizzle only flips address bits 4 to 6 by the row's low three
-            # bits.
-            row = layout.first_row(thread) + (thread & 15)
-            chunk = ((thread >> 4) & 1) ^ (thread & 7)
-            self._row_address = slabs + row * SLAB_BYTES + (chunk << 4)
+        self._access = slab_access(w, layout, epilogue._out, thread=thread, slabs=slabs)
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this warpgroup's part of `tile`."""
@@ -179,32 +164,16 @@ class BoundStagedEpilogue:
             w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
         w.ptx.barrier.sync(id=self._barrier, threads=128)
 
-    def _write(self, w: Writer, part: RegisterTile, column: Value, offset: int) -> None:
-        if self._e._out == F32:
-            self._write_f32(w, part, column, offset)
-        else:
-            self._write_16bit(w, part, column, offset)
-
-    def _write_16bit(self, w: Writer, part: RegisterTile, column: Value, offset: int) -> None:
-        pack = w.ptx.convert.pack_bf16 if self._e._out == BF16 else w.ptx.convert.pack_f16
-        base = self._row_address + offset
-        for pair in range(len(part) // 8):
-            packed = []
-            for half in range(2):
-                values = self._apply(
-                    w, part[8 * pair + 4 * half : 8 * pair + 4 * half + 4], column + (16 * pair + 8 * half)
-                )
-                packed += [pack(low=values[0], high=values[1]), pack(low=values[2], high=values[3])]
-            w.ptx.stmatrix.store_x4(
-                address=(base ^ (pair << 5)).retyped(SMEM) if pair else base, values=RegisterTile(packed)
-            )
-
-    def _write_f32(self, w: Writer, part: RegisterTile, column: Value, offset: int) -> None:
-        for eighth in range(len(part) // 4):
-            values = self._apply(w, part[4 * eighth : 4 * eighth + 4], column + 8 * eighth)
-            address = self._row_address + ((self._chunk + 2 * eighth) ^ self._swizzle) * 16 + offset
-            w.ptx.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
-            w.ptx.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
+    def _write(self, w: Writer, registers: RegisterTile, column: Value, offset: int) -> None:
+        """Apply the functions to a fragment and store it to the slab at `offset`."""
+        access = self._access
+        count = access.columns // 2
+        for unit in range(len(registers) // count):
+            values = []
+            for eighth in range(access.columns // 8):
+                first = unit * count + 4 * eighth
+                values += self._apply(w, registers[first : first + 4], column + 2 * first)
+            access.write(w, unit, offset, values)
 
     def _apply(self, w: Writer, four: RegisterTile, column: Value) -> list[Value]:
         """Apply the functions to a thread's 2 x 2 block: two columns, rows r and r + 8."""

@@ -143,6 +143,7 @@ class CudaKernel:
         *,
         description: str = "",
         ordinal: int | None = None,
+        owns: object = None,
     ) -> CudaLaunch:
         """Do everything that a launch needs and that does not change from one to the next.
 
@@ -156,6 +157,8 @@ class CudaKernel:
             The kernel's configuration, for errors.
         ordinal : int, optional
             The device; by default that of the current context.
+        owns : object, optional
+            What must live as long as the launch, such as a `DeviceScratch` whose address is among the parameters.
 
         Raises
         ------
@@ -168,7 +171,7 @@ class CudaKernel:
         context = driver.context_for(ordinal)
         with driver.activated(context):
             function = self._function(context, config, label)
-            return CudaLaunch(self, function, context, label, config, parameters)
+            return CudaLaunch(self, function, context, label, config, parameters, owns)
 
     def max_active_clusters(self, config: LaunchConfig, *, ordinal: int | None = None) -> int:
         """Return how many clusters of this shape the device can hold at once (cuOccupancyMaxActiveClusters).
@@ -206,10 +209,12 @@ class CudaLaunch(PreparedLaunch):
         label: str,
         config: LaunchConfig,
         parameters: Sequence[Parameter],
+        owns: object,
     ) -> None:
         super().__init__(label, config, parameters, tensor_map.encode)
         cuda = driver.bindings()
         self.kernel = kernel
+        self._owns = owns
         self._context = context
         self._function = function
         self._driver_config = _driver_config(cuda, config)

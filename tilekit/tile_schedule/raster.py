@@ -11,12 +11,44 @@ from tilekit.tile_io.cluster import ClusterPosition
 
 
 @dataclass(frozen=True)
+class Share:
+    """What a piece of work knows where several share a tile's sum.
+
+    Attributes
+    ----------
+    slot
+        The tile's place in the workspace, the same for all its shares, u32.
+    turn
+        Shares that are added before this one, u32.
+    last
+        Whether this one comes last and stores the tile, a predicate.
+    """
+
+    slot: Value
+    turn: Value
+    last: Value
+
+
+@dataclass(frozen=True)
 class Tile:
-    """One output tile of this CTA: its first row and column in elements, and its batch index."""
+    """One output tile of this CTA, or a share of one.
+
+    Attributes
+    ----------
+    row, column, batch
+        Its first row and column in elements, and its batch index.
+    k_first, k_end
+        Its k-blocks.
+    share
+        Where the sum is shared.
+    """
 
     row: Value
     column: Value
     batch: Operand
+    k_first: Operand
+    k_end: Value
+    share: Share | None = None
 
 
 @dataclass(frozen=True)
@@ -31,17 +63,20 @@ class Raster:
         Cluster rows walked together.
     batches
         Batch count.
+    shares
+        Equal ranges of K, one behind the other, that a tile's sum is split into.
     """
 
     rows: int
     columns: int
     group: int
     batches: int
+    shares: int = 1
 
     @property
     def tiles(self) -> int:
-        """Cluster tiles in all."""
-        return self.rows * self.columns * self.batches
+        """Cluster tiles in all, each share counted."""
+        return self.rows * self.columns * self.batches * self.shares
 
     def clusters(self, resident: int) -> int:
         """Clusters to launch: as few as need no more waves, since idle SMs save power and L2 traffic."""
@@ -81,17 +116,35 @@ class RasterOrder:
         The CTA tile.
     cluster
         This CTA's place in its cluster.
+    k_blocks
+        K-blocks of the problem, u32.
     batched
         Whether tiles have a batch index.
+    shared
+        Whether several share a tile's sum; ``share_tiles`` and ``share_k_blocks`` become parameters. The shares of one
+        range of K come one behind the other, those of the next range behind all of them: whoever waits for a turn
+        waits for somebody with a lower number, who never waits for a higher one.
     """
 
     PARAMETERS = ("tile_rows", "tile_columns", "tile_group", "tile_count")
 
-    def __init__(self, w: Writer, *, tile_m: int, tile_n: int, cluster: ClusterPosition, batched: bool = False) -> None:
+    def __init__(
+        self,
+        w: Writer,
+        *,
+        tile_m: int,
+        tile_n: int,
+        cluster: ClusterPosition,
+        k_blocks: Value,
+        batched: bool = False,
+        shared: bool = False,
+    ) -> None:
         self._rows, self._columns, self._group, self.count = (w.parameter(name, U32) for name in self.PARAMETERS)
         self._tile_m, self._tile_n = tile_m, tile_n
         self._cluster = cluster
         self._batched = batched
+        self._k_blocks = k_blocks
+        self._shared = (w.parameter("share_tiles", U32), w.parameter("share_k_blocks", U32)) if shared else None
 
     @staticmethod
     def arguments(raster: Raster) -> tuple[int, int, int, int]:
@@ -100,6 +153,17 @@ class RasterOrder:
 
     def tile(self, w: Writer, index: Value) -> Tile:
         """Return this CTA's part of cluster tile `index`."""
+        k_first: Operand = 0
+        k_end = self._k_blocks
+        share = None
+        if self._shared is not None:
+            tiles, length = self._shared
+            turn = index // tiles
+            last = index >= self.count - tiles
+            index = index - turn * tiles
+            k_first = turn * length
+            k_end = w.minimum(k_first + length, k_end)
+            share = Share(slot=index * self._cluster.size + self._cluster.rank, turn=turn, last=last)
         batch: Operand = 0
         within = index
         if self._batched:
@@ -117,4 +181,7 @@ class RasterOrder:
             row=(row * self._cluster.m + self._cluster.row) * self._tile_m,
             column=(column * self._cluster.n + self._cluster.column) * self._tile_n,
             batch=batch,
+            k_first=k_first,
+            k_end=k_end,
+            share=share,
         )

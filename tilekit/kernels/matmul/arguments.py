@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tilekit.assembly.types import MAP
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
@@ -26,6 +27,7 @@ class Addresses:
     out: int
     bias: int = 0
     scale: int = 0
+    residual: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,18 @@ def launch_arguments(
     *,
     scale: float,
     resident_clusters: int,
+    scratch: Callable[[int], int],
 ) -> MatmulLaunch:
-    """Compute grid and parameters; `resident_clusters` is how many clusters the device runs at once.
+    """Compute grid and parameters.
+
+    Parameters
+    ----------
+    text, config, problem, out, addresses, scale
+        The kernel and what it is launched on.
+    resident_clusters
+        How many clusters the device runs at once.
+    scratch
+        Returns the address of so many zero bytes that live as long as the launch.
 
     Raises
     ------
@@ -63,10 +75,23 @@ def launch_arguments(
         resident=resident_clusters,
         group=config.raster_group,
     )
-    k_block = config.k_block(problem.a.dtype)
+    k_blocks = -(-problem.k // config.k_block(problem.a.dtype))
+    share = max(1, -(-k_blocks // config.split_k))
+    tiles = raster.tiles
+    raster = replace(raster, shares=max(1, -(-k_blocks // share)))
+    turns = workspace = 0
+    if config.split_k > 1:
+        slots = tiles * config.cluster_size
+        counters = -(-4 * slots * text.warpgroups // 256) * 256
+        turns = scratch(counters + 4 * slots * text.workspace)
+        workspace = turns + counters
     size = out.dtype.bytes
     values: dict[str, runtime.Parameter] = {
-        "k_blocks": runtime.U32(-(-problem.k // k_block)),
+        "k_blocks": runtime.U32(k_blocks),
+        "share_tiles": runtime.U32(tiles),
+        "share_k_blocks": runtime.U32(share),
+        "turns": runtime.Pointer(turns),
+        "workspace": runtime.Pointer(workspace),
         "columns": runtime.U32(problem.n),
         "rows": runtime.U32(problem.m),
         "row_pitch": runtime.U32(_fits("out's row pitch", out.pitch // size)),

@@ -11,6 +11,7 @@ from tilekit.dtypes import F32, DType
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.turnstile import Turnstile
 from tilekit.errors import ConfigError
 from tilekit.kernels.matmul.hopper import FIRST_NAMED_BARRIER, Boxes
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -20,6 +21,7 @@ from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.payload import StandardPayload
@@ -56,6 +58,8 @@ class BlackwellConfig:
         Claims of further tiles in flight (cluster launch control); 0 for a static schedule.
     output_buffers
         Slabs of the CTA's rows by 128 bytes in flight on their way out.
+    split_k
+        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
     raster_group
         Cluster rows walked together; ``None`` chooses by footprint.
     l2_promotion
@@ -70,6 +74,7 @@ class BlackwellConfig:
     accumulator_stages: int = 2
     clc_stages: int = 2
     output_buffers: int = 2
+    split_k: int = 1
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
 
@@ -152,7 +157,15 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     load_b = TmaLoader(w, b, batched=spec.batched, sharers=cluster.share_b_count, paired=paired)
     tiles = payload.allocate(w.shared, "inputs", stages)
     k_blocks = w.parameter("k_blocks", U32)
-    order = RasterOrder(w, tile_m=config.tile[0], tile_n=config.tile[1], cluster=cluster, batched=spec.batched)
+    order = RasterOrder(
+        w,
+        tile_m=config.tile[0],
+        tile_n=config.tile[1],
+        cluster=cluster,
+        k_blocks=k_blocks,
+        batched=spec.batched,
+        shared=config.split_k > 1,
+    )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
     functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
@@ -201,6 +214,10 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
             load=plan.load,
             readers=plan.roles,
         )
+    reduction = None
+    if config.split_k > 1:
+        groups = len(plan.epilogue.warps) // WARPS_PER_GROUP
+        reduction = Turnstile(w, op.layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
     kernel = WarpSpecialized(
         warps=plan,
         cluster=cluster,
@@ -212,5 +229,6 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         epilogue=epilogue,
         k_blocks=k_blocks,
         in_flight=0,
+        reduction=reduction,
     )
     return kernel, boxes

@@ -41,6 +41,8 @@ class MatmulConfig:
         Slabs of 64 rows by 128 bytes in flight per warpgroup, on their way out.
     in_flight
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
+    split_k
+        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
     raster_group
         Cluster rows walked together; ``None`` chooses by footprint.
     l2_promotion
@@ -53,6 +55,7 @@ class MatmulConfig:
     stages: int | None = None
     output_buffers: int = 2
     in_flight: int = 1
+    split_k: int = 1
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
 

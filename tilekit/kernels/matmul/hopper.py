@@ -9,6 +9,7 @@ from tilekit.dtypes import F32
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -16,6 +17,7 @@ from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
@@ -45,7 +47,15 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     load_b = TmaLoader(w, b, batched=spec.batched, sharers=cluster.share_b_count)
     tiles = payload.allocate(w.shared, "inputs", stages)
     k_blocks = w.parameter("k_blocks", U32)
-    order = RasterOrder(w, tile_m=tile_m, tile_n=tile_n, cluster=cluster, batched=spec.batched)
+    order = RasterOrder(
+        w,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        cluster=cluster,
+        k_blocks=k_blocks,
+        batched=spec.batched,
+        shared=config.split_k > 1,
+    )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
     functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
@@ -74,6 +84,10 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         consumers=(plan.mma,),
         cluster=cluster,
     )
+    reduction = None
+    if config.split_k > 1:
+        groups = len(plan.mma.warps) // WARPS_PER_GROUP
+        reduction = Turnstile(w, op.layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
     kernel = WarpSpecialized(
         warps=plan,
         cluster=cluster,
@@ -85,5 +99,6 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         epilogue=epilogue,
         k_blocks=k_blocks,
         in_flight=config.in_flight,
+        reduction=reduction,
     )
     return kernel, boxes

@@ -31,6 +31,9 @@ class KernelText:
         For `explain`: the roles, and the shared-memory map.
     stages
         Input stages built.
+    warpgroups, workspace
+        Where several CTAs share a tile's sum: warpgroups that take turns, and f32 elements in the workspace, of a CTA
+        tile.
     """
 
     name: str
@@ -44,6 +47,8 @@ class KernelText:
     roles: tuple[Role, ...]
     shared: tuple[SharedArray, ...]
     stages: int
+    warpgroups: int
+    workspace: int
 
 
 def trace(spec: MatmulSpec, config: MatmulConfig | BlackwellConfig, target: Target) -> KernelText:
@@ -73,4 +78,6 @@ def trace(spec: MatmulSpec, config: MatmulConfig | BlackwellConfig, target: Targ
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
         stages=kernel.inputs.stages,
+        warpgroups=kernel.reduction.warpgroups if kernel.reduction else 0,
+        workspace=kernel.reduction.floats if kernel.reduction else 0,
     )
