@@ -101,7 +101,7 @@ MUTATIONS = [
     Mutation("no wait for the accumulator", WAIT_ACC, "", "race|ever written"),
     Mutation("no commit to the empty barrier", "{free}", "", "deadlock"),
     Mutation("no commit to the accumulator's barrier", "{finish}", "", "deadlock"),
-    Mutation("committed by no mma", "{mmas}", "", "tracks nothing|never written"),
+    Mutation("committed by no mma", "{mmas}", "", "tracks nothing|was ever written"),
     Mutation("announces too few bytes", "expect_tx_bytes", "expect_less", "bytes|tx|deadlock|race"),
     Mutation("announces too many bytes", "expect_tx_bytes", "expect_more", "bytes|tx|deadlock"),
     Mutation("first mma accumulates", "setp.ne.u32 %more, %i, 0", "setp.eq.u32 %more, %i, %i", "never written"),
