@@ -1,4 +1,4 @@
-"""Matrix fragments of one warp: ``ldmatrix``, ``stmatrix``, ``mma.sync`` (PTX ISA 9.7.14)."""
+"""``ldmatrix``, ``stmatrix``, ``movmatrix``: matrices of one warp, in memory and in registers (PTX ISA 9.7.14.5)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from .access import resolve
 from .block_compiler import BlockCompiler
 from .errors import MemoryFault, ProtocolError
 from .forms import Decoded, form, never
+from .lane_order import COLLECTIVE
 from .lanes import Array
+from .matrix_rows import (
+    bytes_from_registers,
+    bytes_to_registers,
+    load_matrices,
+    matrices_from_registers,
+    matrices_to_registers,
+    widened,
+)
 from .memory import OFFSET_MASK
-from .mma import Mma, load_matrices, matrices_from_registers, matrices_to_registers, multiply_accumulate
 from .ops_memory import array_address
 from .syntax import VectorOperand
 from .uninitialised import check_read
@@ -25,10 +33,10 @@ _ROW = np.dtype((np.void, 16))
 
 
 def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, npt.NDArray[np.int64]]:
-    """Shared memory and the offsets of the rows that the first 8 * count lanes name."""
+    """Shared memory and the offsets of the rows that the first ``count`` lanes name."""
     if warp.fragment.mask is not None:
         raise ProtocolError("ldmatrix and stmatrix need all lanes of the warp together")
-    values = addresses[: 8 * count].tolist()
+    values = addresses[:count].tolist()
     action = "stmatrix" if write else "ldmatrix"
     lowest, highest = min(values), max(values)
     memory, low = resolve(warp, "generic" if lowest >> 32 else "shared", lowest, 16, action)
@@ -49,14 +57,19 @@ def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, n
             )
     if memory.shadow is not None:
         memory.shadow.lanes(
-            warp.agent, offsets + memory.shadow.base, 16, write=write, instruction=warp.program.instruction(warp.at)
+            warp.agent,
+            offsets + memory.shadow.base,
+            16,
+            write=write,
+            instruction=warp.program.instruction(warp.at),
+            active=COLLECTIVE,
         )
     return memory, offsets
 
 
 def load_matrix(warp: Warp, addresses: Array, count: int, transposed: bool) -> Array:
     """``ldmatrix``: uint32[count, 32]."""
-    memory, offsets = _rows(warp, addresses, count, False)
+    memory, offsets = _rows(warp, addresses, 8 * count, False)
     rows = load_matrices(memory.data, offsets)
     if memory.poisoned and warp.cta.launch.protocol:
         check_read(warp, memory, int(offsets[0]), rows.view(np.uint32), 4)
@@ -65,15 +78,33 @@ def load_matrix(warp: Warp, addresses: Array, count: int, transposed: bool) -> A
 
 def store_matrix(warp: Warp, addresses: Array, registers: tuple[Array, ...], transposed: bool) -> None:
     """``stmatrix``."""
-    memory, offsets = _rows(warp, addresses, len(registers), True)
+    memory, offsets = _rows(warp, addresses, 8 * len(registers), True)
     rows = matrices_from_registers(np.stack(registers), transposed)
     memory.data.view(_ROW)[offsets >> 4] = rows.view(_ROW).ravel()
 
 
-def _count(g: BlockCompiler, i: Decoded, vector: VectorOperand) -> int:
+def load_bytes(warp: Warp, addresses: Array, count: int, source: str, tall: bool) -> Array:
+    """``ldmatrix`` of 8-bit matrices, or of narrower elements that become bytes; ``tall``: 16 rows, transposed."""
+    memory, offsets = _rows(warp, addresses, (16 if tall else 8) * count, False)
+    rows = load_matrices(memory.data, offsets)
+    if memory.poisoned and warp.cta.launch.protocol:
+        used = {"b4x16_p64": 2, "b6x16_p32": 3}.get(source, 4)
+        check_read(warp, memory, int(offsets[0]), np.ascontiguousarray(rows.view(np.uint32)[:, :used]), 4)
+    if source != "b8":
+        rows = widened(rows, source)
+    return bytes_to_registers(rows) if tall else matrices_to_registers(rows)
+
+
+def store_bytes(warp: Warp, addresses: Array, registers: tuple[Array, ...]) -> None:
+    """``stmatrix`` of 8-bit matrices, transposed."""
+    memory, offsets = _rows(warp, addresses, 8 * len(registers), True)
+    memory.data.view(_ROW)[offsets >> 4] = bytes_from_registers(np.stack(registers)).view(_ROW).ravel()
+
+
+def _count(g: BlockCompiler, i: Decoded, vector: VectorOperand, each: int = 1) -> int:
     count = int(i["count"][1])
-    if len(vector.items) != count:
-        raise g.fail(f"{len(vector.items)} registers, where .x{count} has {count}")
+    if len(vector.items) != count * each:
+        raise g.fail(f"{len(vector.items)} registers, where .x{count} has {count * each}")
     return count
 
 
@@ -93,6 +124,37 @@ def ldmatrix(g: BlockCompiler, i: Decoded) -> None:
     g.emit(f"{name} = {g.helper(load_matrix)}(w, {array_address(g, a)}, {count}, {i.has('trans')})")
     for index, item in enumerate(d.items):
         g.write(item, "u32", f"{name}[{index}]")
+
+
+@form("ldmatrix", "sync aligned shape=m16n16 count=x1|x2 trans space=shared|shared::cta? type=b8", "{d} [a]",
+      uniform=never, since=100)  # fmt: skip
+@form("ldmatrix", "sync aligned shape=m16n16 count=x1|x2 trans space=shared|shared::cta? to=b8x16 "
+      "type=b4x16_p64|b6x16_p32", "{d} [a]", uniform=never, since=100)  # fmt: skip
+@form("ldmatrix", "sync aligned shape=m8n16 count=x1|x2|x4 space=shared|shared::cta? to=b8x16 "
+      "type=b4x16_p64|b6x16_p32", "{d} [a]", uniform=never, since=100)  # fmt: skip
+def ldmatrix_bytes(g: BlockCompiler, i: Decoded) -> None:
+    """``ldmatrix`` of 8-bit, 6-bit and 4-bit elements."""
+    d, a = i.operands
+    assert isinstance(d, VectorOperand)
+    tall = i["shape"] == "m16n16"
+    count = _count(g, i, d, 2 if tall else 1)
+    g.place()
+    name = g.temporary()
+    g.emit(f"{name} = {g.helper(load_bytes)}(w, {array_address(g, a)}, {count}, {i['type']!r}, {tall})")
+    for index, item in enumerate(d.items):
+        g.write(item, "u32", f"{name}[{index}]")
+
+
+@form("stmatrix", "sync aligned shape=m16n8 count=x1|x2|x4 trans space=shared|shared::cta? type=b8", "[a] {a}",
+      since=100)  # fmt: skip
+def stmatrix_bytes(g: BlockCompiler, i: Decoded) -> None:
+    """``stmatrix`` of 8-bit elements."""
+    a, source = i.operands
+    assert isinstance(source, VectorOperand)
+    _count(g, i, source)
+    registers = "".join(g.array(item, "u32") + ", " for item in source.items)
+    g.place()
+    g.effect(f"{g.helper(store_bytes)}(w, {array_address(g, a)}, ({registers}))")
 
 
 @form("stmatrix", "sync aligned shape=m8n8 count=x1|x2|x4 trans? space=shared|shared::cta? type=b16", "[a] {a}")
@@ -123,45 +185,3 @@ def transpose_matrix(warp: Warp, registers: Array) -> Array:
         raise ProtocolError("movmatrix needs all lanes of the warp together")
     result: Array = matrices_to_registers(matrices_from_registers(registers[None]), True)[0]
     return result
-
-
-_TYPES = "f16|bf16|tf32|f64|e4m3|e5m2|s8|u8"
-
-
-@form(
-    "mma",
-    "sync aligned shape=m16n8k4|m16n8k8|m16n8k16|m16n8k32|m8n8k4|m8n8k16 rows=row columns=col kind=kind::f8f6f4? "
-    f"satfinite? dtype=f16|f32|f64|s32 atype={_TYPES} btype={_TYPES} ctype=f16|f32|f64|s32",
-    "dv av av av",
-    uniform=never,
-)
-def mma_sync(g: BlockCompiler, i: Decoded) -> None:
-    """``mma.sync``."""
-    m, rest = i["shape"][1:].split("n8k")
-    try:
-        shape = Mma(int(m), int(rest), i["atype"], i["btype"], i["ctype"], i.has("satfinite"))
-    except ValueError as error:
-        raise g.fail(str(error)) from None
-    if i["dtype"] != i["ctype"]:
-        raise g.fail("C and D have different types")
-    kind = "u64" if i["atype"] == "f64" else "u32"
-    parts = [o.items if isinstance(o, VectorOperand) else (o,) for o in i.operands]
-    wanted = (shape.c_registers, shape.a_registers, shape.b_registers, shape.c_registers)
-    for given, count, name in zip(parts, wanted, "DABC", strict=True):
-        if len(given) != count:
-            raise g.fail(f"{len(given)} registers for {name}, where the shape has {count}")
-    texts = ["(" + "".join(g.array(item, kind) + ", " for item in part) + ")" for part in parts[1:]]
-    name = g.temporary()
-    g.place()
-    g.emit(f"{name} = {g.helper(multiply)}(w, {g.constant(shape)}, {', '.join(texts)})")
-    for index, item in enumerate(parts[0]):
-        g.write(item, kind, f"{name}[{index}]")
-
-
-def multiply(warp: Warp, shape: Mma, a: tuple[Array, ...], b: tuple[Array, ...], c: tuple[Array, ...]) -> Array:
-    """``mma.sync`` on lists of registers."""
-    if warp.fragment.mask is not None:
-        raise ProtocolError("mma.sync needs all lanes of the warp together")
-    warp.cta.launch.counters.mma_flops += 2 * shape.m * 8 * shape.k
-    exact = warp.cta.launch.exact
-    return multiply_accumulate(shape, np.stack(a), np.stack(b), np.stack(c), exact=exact)

@@ -58,7 +58,7 @@ def issue_stores(
         def fetch(data: npt.NDArray[np.uint8] = data) -> npt.NDArray[np.uint8]:
             return data
 
-        warp.cta.launch.machine.submit(Load(warp, targets, offset, barriers, size, fetch, _no_source, "st.async"))
+        warp.cta.launch.machine.submit(Load(warp, lane, targets, offset, barriers, size, fetch, _no_source, "st.async"))
 
 
 def _no_source(operation: Any) -> None:
@@ -123,22 +123,5 @@ refuse(
     "async bulk dst=global src=shared::cta complete=bulk_group hint=L2::cache_hint? cp_mask",
     "[a] [a] a a a?",
     "bulk stores under a byte mask are not modelled",
-    since=100,
-)
-_FIGURE = "how the fragments of 8-bit matrices lie in registers is described by figures only"
-refuse("ldmatrix", "sync aligned shape=m16n16 count=x1|x2 trans space=shared|shared::cta? type=b8", "{d} [a]", _FIGURE,
-       since=100)  # fmt: skip
-refuse(
-    "ldmatrix",
-    "sync aligned shape=m8n16|m16n16 count=x1|x2|x4 trans? space=shared|shared::cta? to=b8x16 type=b4x16_p64|b6x16_p32",
-    "{d} [a]",
-    _FIGURE,
-    since=100,
-)
-refuse(
-    "stmatrix",
-    "sync aligned shape=m16n8 count=x1|x2|x4 trans space=shared|shared::cta? type=b8",
-    "[a] {a}",
-    _FIGURE,
     since=100,
 )

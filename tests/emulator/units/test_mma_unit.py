@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilekit.emulator.mma import (
-    Mma,
+from tilekit.emulator.matrix_rows import (
+    bytes_from_registers,
+    bytes_to_registers,
     load_matrices,
     matrices_from_registers,
     matrices_to_registers,
-    multiply_accumulate,
+    widened,
 )
+from tilekit.emulator.mma import Mma, multiply_accumulate
 
 DTYPES = {
     "f64": np.float64,
@@ -122,6 +124,35 @@ def test_ldmatrix_and_stmatrix(count: int, transposed: bool) -> None:
     np.testing.assert_array_equal(matrices_from_registers(registers, transposed), rows)
 
 
+def test_ldmatrix_of_bytes() -> None:
+    """Lane 4g + t gets column g of four rows of a 16x16 matrix of bytes, and column g + 8 in the next register."""
+    rows = np.random.default_rng(9).integers(0, 256, (32, 16), np.uint8)
+    registers = bytes_to_registers(rows).view(np.uint8).reshape(4, 32, 4)
+    for i, h, lane, b in product(range(2), range(2), range(32), range(4)):
+        assert registers[2 * i + h, lane, b] == rows[16 * i + lane % 4 * 4 + b, lane // 4 + 8 * h]
+
+
+def test_stmatrix_of_bytes() -> None:
+    """A fragment of mma's accumulators, as bytes, is stored column by column."""
+    matrices = np.random.default_rng(9).integers(0, 256, (2, 16, 8), np.uint8)
+    fragments = np.zeros((2, 32, 4), np.uint8)
+    for i, lane, h, p in product(range(2), range(32), range(2), range(2)):
+        fragments[i, lane, 2 * h + p] = matrices[i, lane // 4 + 8 * h, lane % 4 * 2 + p]
+    rows = bytes_from_registers(fragments.view(np.uint32)[..., 0])
+    np.testing.assert_array_equal(rows.reshape(2, 8, 16), matrices.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize(("source", "bits"), [("b4x16_p64", 4), ("b6x16_p32", 6)])
+def test_widening(source: str, bits: int) -> None:
+    """Sixteen packed elements become the low bits of sixteen bytes; the padding is ignored."""
+    values = np.random.default_rng(9).integers(0, 1 << bits, (3, 16))
+    rows = np.full((3, 16), 0xEE, np.uint8)
+    for row, packed in zip(values, rows, strict=True):
+        whole = sum(int(value) << bits * n for n, value in enumerate(row))
+        packed[: 2 * bits] = np.frombuffer(whole.to_bytes(2 * bits, "little"), np.uint8)
+    np.testing.assert_array_equal(widened(rows, source), values)
+
+
 def test_ldmatrix_refuses_misaligned_rows() -> None:
     """A row address that is no multiple of 16 is named with its lane."""
     with pytest.raises(ValueError, match=r"addresses\[2\] = 0x28"):
@@ -134,7 +165,10 @@ def test_ldmatrix_refuses_misaligned_rows() -> None:
         ((16, 8, "s8", "s8", "s32"), "m, k = 16, 8: the shapes of s8 are m8n8k16, m16n8k16, m16n8k32"),
         ((16, 16, "f16", "bf16", "f32"), "b_type = 'bf16': f16 goes with f16"),
         ((16, 16, "bf16", "bf16", "f16"), "c_type = 'f16': bf16 accumulates in f32"),
-        ((16, 16, "b1", "b1", "s32"), "a_type = 'b1'"),
+        ((16, 16, "f8", "f8", "f32"), "a_type = 'f8'"),
+        ((16, 256, "b1", "b1", "s32"), "bitwise = '': b1 has 'xor' or 'and'"),
+        ((16, 8, "tf32", "tf32", "f32", False, "", "rz"), "rounding = 'rz': tf32 has 'rn'"),
+        ((16, 64, "f16", "f16", "f32", False, "", "rn", True), "the sparse shapes of f16 are m16n8k16, m16n8k32"),
         ((16, 16, "f16", "f16", "f32", True), "saturate"),
     ],
 )
