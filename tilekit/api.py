@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
-
-import numpy as np
 
 from tilekit.arrays import (
     ArrayView,
-    empty_like_library,
+    NewArrays,
     fingerprint,
     hand_over,
+    new_arrays,
+    require_output,
     require_same_place,
     resolve_stream,
     view_of,
@@ -20,18 +19,16 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError, DriverError
-from tilekit.kernels.matmul.compiled import MatmulKernel, compiled, read_bias, read_scale, scale_kind
+from tilekit.kernels.matmul.compiled import MatmulKernel, compiled, read_bias, read_scale, scale_kind, scale_view
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.picker import pick
-from tilekit.kernels.matmul.plan import DevicePlan, MatmulPlan
+from tilekit.kernels.matmul.plan import MatmulPlan
 from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.ready import ReadyLaunches
 from tilekit.runtime import driver
-from tilekit.runtime.prepared import PreparedLaunch
 from tilekit.targets import SM_90A, TARGETS, Target
 from tilekit.targets import target as target_named
-
-_LAUNCHES_KEPT = 1024
 
 
 def matmul(
@@ -89,36 +86,97 @@ def matmul(
     >>> bool((tilekit.matmul(a, b) == b).all())
     True
     """
-    given = out
-    if out is None:
-        out = _new_output(a, b, out_dtype, stream)
-    elif out_dtype is not None:
-        _check_out_dtype(out, out_dtype)
-    if isinstance(scale, np.generic):
-        scale = read_scale(scale)
+    if not (scale is None or isinstance(scale, float | int) or getattr(scale, "is_cuda", False)):
+        number = read_scale(scale)
+        if isinstance(number, float):  # the value counts, not the host memory it lies in
+            scale = number
+    key: Any
+    new = ready = None
     try:
         key = (
             fingerprint(a),
             fingerprint(b),
-            fingerprint(out),
-            fingerprint(bias),
+            None if out is None else fingerprint(out),
+            None if bias is None else fingerprint(bias),
             activation,
-            fingerprint(scale),
+            None if scale is None else fingerprint(scale),
+            out_dtype,
             config,
             target,
         )
-    except ArgumentError:
-        _bind(a, b, out, bias, activation, scale, config, target)  # raises the same with the argument's name
-        raise
-    ready = _ready.launches.get(key)
+        if out is None:
+            new = _ready.outputs.get(key)
+        else:
+            ready = _ready.launches.get(key)
+    except (ArgumentError, TypeError):  # something that is no array, or no legal value: binding it says what
+        key = None
+    result = out
+    if new is not None:
+        result = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
+        ready = _ready.launches.get((new, new.address_of(result)))
     if ready is not None:
-        launch, current_stream = ready
-        launch(current_stream() if stream is None else resolve_stream(stream, view_of(out)))
-        return out
-    plan = _bind(a, b, out, bias, activation, scale, config, target)
+        ready.launch(ready.current_stream() if stream is None else resolve_stream(stream, view_of(result)))
+        return result
+    if out is None and new is None:
+        new = _outputs(a, b, out_dtype)
+        result = new(None if stream is None else resolve_stream(stream, view_of(a)))
+    plan = _bind(a, b, result, bias, activation, scale, out_dtype, config, target)
     plan(stream)
-    _ready.keep(key, plan)
-    return out if given is not None else hand_over(out, view_of(a))
+    if plan.ready is not None and key is not None:
+        if new is not None:
+            _ready.keep_output(key, new)
+            key = (new, new.address_of(result))
+        _ready.keep_launch(key, plan.ready)
+    return result if out is not None else hand_over(result, view_of(a))
+
+
+def result_of(
+    a: Any,
+    b: Any,
+    *,
+    out: Any = None,
+    bias: Any = None,
+    activation: Activation | None = None,
+    scale: Any = None,
+    out_dtype: Any = None,
+) -> tuple[tuple[int, ...], DType]:
+    """Return shape and element type of what `matmul` would return, after the same checks, and without an address.
+
+    Parameters
+    ----------
+    a, b, out, bias, activation, scale, out_dtype
+        As for `matmul`; arrays may be views (`tilekit.arrays.ArrayView`) of memory that does not exist, and their
+        extents may be symbols that compare like numbers.
+
+    Raises
+    ------
+    ArgumentError
+        What `matmul` would raise, but for what depends on memory: the overlap of `out` with an operand.
+    """
+    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+    named = [("a", va), ("b", vb)]
+    problem = read_problem(va, vb)
+    if out is None:
+        require_same_place(named)
+        dtype = _output_type(va, out_dtype)
+    else:
+        if out_dtype is not None:
+            _check_out_dtype(out, out_dtype)
+        dtype = matrix_view(out, "out").dtype
+    vbias = read_bias(bias, problem.n) if bias is not None else None
+    factor = scale_view(scale) if isinstance(scale, ArrayView) else read_scale(scale)
+    _spec_of(va, vb, problem, dtype, vbias, activation, factor, "tma")
+    if vbias is not None:
+        named.append(("bias", vbias))
+    if isinstance(factor, ArrayView) and factor.device != "cpu":
+        named.append(("scale", factor))
+    if out is not None:
+        vo = matrix_view(out, "out")
+        output_matrix(vo)
+        require_output(vo, problem.out_shape, dtype, ())
+        named.append(("out", vo))
+    require_same_place(named)
+    return problem.out_shape, dtype
 
 
 def compile(  # noqa: A001  the field's name for it
@@ -148,24 +206,10 @@ def compile(  # noqa: A001  the field's name for it
     return compiled(spec, config or MatmulConfig(), target_named(target))
 
 
-class _ReadyLaunches(threading.local):
-    """Bound launches of a thread, by everything they depend on, addresses included; the oldest goes first.
+_ready = ReadyLaunches()
 
-    They hold no array: memory that its owner frees and gets again, with the same layout, finds its launch here again.
-    """
-
-    def __init__(self) -> None:
-        self.launches: dict[Any, tuple[PreparedLaunch, Callable[[], int]]] = {}
-
-    def keep(self, key: Any, plan: MatmulPlan) -> None:
-        """Remember the launch of a plan of torch or CuPy arrays; other libraries' streams belong to each array."""
-        if isinstance(plan, DevicePlan) and plan.library in ("torch", "cupy"):
-            if len(self.launches) >= _LAUNCHES_KEPT:
-                del self.launches[next(iter(self.launches))]
-            self.launches[key] = (plan.launch, plan.current_stream)
-
-
-_ready = _ReadyLaunches()
+_pick = lru_cache(maxsize=1024)(pick)
+"""What the picker chose for a layout: asking it again costs ten times the rest of binding."""
 
 
 def _bind(
@@ -175,32 +219,47 @@ def _bind(
     bias: Any,
     activation: Activation | None,
     scale: Any,
+    out_dtype: Any,
     config: MatmulConfig | None,
     target: str | None,
 ) -> MatmulPlan:
+    if out_dtype is not None:
+        _check_out_dtype(out, out_dtype)
     if not (config is None or isinstance(config, MatmulConfig)):
         raise ArgumentError.of("config", config, legal="a tilekit.MatmulConfig, or None to have one chosen")
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     problem = read_problem(va, vb)
     chip, device = _place(va, target)
-    matrix = output_matrix(vo)
-    spec = MatmulSpec(
-        a_dtype=va.dtype,
-        b_dtype=vb.dtype,
-        out_dtype=vo.dtype,
+    store = store_kind(vo.address, output_matrix(vo))
+    vbias = read_bias(bias, problem.n) if bias is not None else None
+    spec = _spec_of(va, vb, problem, vo.dtype, vbias, activation, read_scale(scale), store)
+    if config is None:
+        config = _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
+    return compiled(spec, config, chip).bind(a, b, out, bias=bias, scale=scale, device=device)
+
+
+def _spec_of(
+    a: ArrayView,
+    b: ArrayView,
+    problem: MatmulProblem,
+    out_dtype: DType,
+    bias: ArrayView | None,
+    activation: Activation | None,
+    scale: float | ArrayView | None,
+    store: str,
+) -> MatmulSpec:
+    return MatmulSpec(
+        a_dtype=a.dtype,
+        b_dtype=b.dtype,
+        out_dtype=out_dtype,
         a_major=problem.a.major,
         b_major=problem.b.major,
         batched=problem.batched,
         functions=ElementwiseSpec(
-            scale=scale_kind(read_scale(scale)),
-            bias=read_bias(bias, problem.n).dtype if bias is not None else None,
-            activation=activation,
+            scale=scale_kind(scale), bias=bias.dtype if bias is not None else None, activation=activation
         ),
-        store=store_kind(vo.address, matrix),
+        store=store,
     )
-    if config is None:
-        config = pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
-    return compiled(spec, config, chip).bind(a, b, out, bias=bias, scale=scale, device=device)
 
 
 def _place(a: ArrayView, target: str | None) -> tuple[Target, str | None]:
@@ -236,16 +295,20 @@ def _chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
     return chip
 
 
-def _new_output(a: Any, b: Any, out_dtype: Any, stream: Any) -> Any:
+def _outputs(a: Any, b: Any, out_dtype: Any) -> NewArrays:
+    """How the output of a call that passes none is made."""
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-    problem: MatmulProblem = read_problem(va, vb)
+    problem = read_problem(va, vb)
     require_same_place([("a", va), ("b", vb)])
-    dtype: DType = (
-        as_dtype(out_dtype, "out_dtype") if out_dtype is not None else va.dtype if va.dtype.bits > 8 else BF16
-    )
+    dtype = _output_type(va, out_dtype)
     MatmulSpec(va.dtype, vb.dtype, dtype, problem.a.major, problem.b.major)  # raises for types no kernel takes
-    handle = None if stream is None else resolve_stream(stream, va)
-    return empty_like_library(va, problem.out_shape, dtype, handle)
+    return new_arrays(va, problem.out_shape, dtype)
+
+
+def _output_type(a: ArrayView, out_dtype: Any) -> DType:
+    if out_dtype is not None:
+        return as_dtype(out_dtype, "out_dtype")
+    return a.dtype if a.dtype.bits > 8 else BF16
 
 
 def _check_out_dtype(out: Any, out_dtype: Any) -> None:

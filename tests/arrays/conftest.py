@@ -41,7 +41,8 @@ class FakeTensor:
     ) -> None:
         self._address, self.shape, self._strides, self.dtype = address, shape, strides, dtype
         self._ordinal, self.requires_grad, self._negative = ordinal, requires_grad, negative
-        self.is_cuda, self.is_cpu, self.device = device == "cuda", device == "cpu", device
+        self.is_cuda, self.is_cpu = device == "cuda", device == "cpu"
+        self.device = f"{device}:{ordinal}" if self.is_cuda else device
         self.layout = "torch.strided"
 
     def data_ptr(self) -> int:
@@ -56,12 +57,15 @@ class FakeTensor:
     def is_neg(self) -> bool:
         return self._negative
 
-    def new_empty(self, shape: tuple[int, ...], dtype: FakeTorchType) -> FakeTensor:
-        strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
-        return FakeTensor(0x9000, shape, strides, dtype, self._ordinal)
-
 
 FakeTensor.__module__, FakeTensor.__name__ = "torch", "Tensor"
+
+
+def fake_empty_strided(
+    shape: tuple[int, ...], strides: tuple[int, ...], *, dtype: FakeTorchType, device: str
+) -> FakeTensor:
+    """``torch.empty_strided``: always the same memory."""
+    return FakeTensor(0x9000, shape, strides, dtype, int(device.removeprefix("cuda:")))
 
 
 class FakeCupyArray:
@@ -92,7 +96,7 @@ class Context:
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module named torch whose current stream on device i is 0x100 + i."""
     module: Any = ModuleType("torch")
-    module.Tensor = FakeTensor
+    module.Tensor, module.empty_strided = FakeTensor, fake_empty_strided
     for name in ("bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "int64"):
         setattr(module, name, FakeTorchType(name))
     module.grad_enabled, module.entered = True, []

@@ -100,10 +100,10 @@ def test_new_tensors_are_made_on_the_stream_of_the_launch(torch: Any, tensor: Ar
 
 
 def test_new_cupy_arrays_are_made_on_their_device_and_stream(cupy: Any, array: ArrayView) -> None:
-    """CuPy allocates on its current device and stream, so both are entered."""
+    """CuPy allocates on its current device and stream: both are entered, first the device, whose stream it is."""
     made = empty_like_library(array, (3, 4), BF16, stream=5)
     assert (type(made), made.shape, made.dtype) == (cupy.ndarray, (3, 4), BF16.numpy)
-    assert cupy.entered == [("device", 1), ("stream", 5)]
+    assert cupy.entered == [("device", 1), ("stream", 5), ("device", 1)]
 
 
 def test_a_type_that_the_library_lacks_names_the_way_out(cupy: Any, array: ArrayView) -> None:

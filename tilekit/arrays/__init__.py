@@ -10,21 +10,32 @@ inputs are ready there. Arrays that come through plain DLPack are made ready on 
 
 from tilekit.arrays.checks import overlap, require_output, require_same_place
 from tilekit.arrays.fingerprint import fingerprint
-from tilekit.arrays.library import current_stream, empty_like_library, hand_over, resolve_stream, stream_getter
-from tilekit.arrays.view import ArrayView, Device, host_array, view_of
+from tilekit.arrays.library import (
+    NewArrays,
+    current_stream,
+    empty_like_library,
+    hand_over,
+    new_arrays,
+    resolve_stream,
+    stream_getter,
+)
+from tilekit.arrays.view import ArrayView, Device, host_array, view_of, view_of_fake
 
 __all__ = [
     "ArrayView",
     "Device",
+    "NewArrays",
     "current_stream",
     "empty_like_library",
     "fingerprint",
     "hand_over",
     "host_array",
+    "new_arrays",
     "overlap",
     "require_output",
     "require_same_place",
     "resolve_stream",
     "stream_getter",
     "view_of",
+    "view_of_fake",
 ]

@@ -135,12 +135,12 @@ def exchange(array: Any, name: str, stream: int = LEGACY_DEFAULT_STREAM) -> Exch
 
 
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides in elements of a C-ordered array of this shape."""
+    """Return the strides in elements of a C-ordered array of this shape; an axis of no elements counts as one."""
     strides = []
     step = 1
     for extent in reversed(shape):
         strides.append(step)
-        step *= extent
+        step *= max(extent, 1)
     return tuple(reversed(strides))
 
 

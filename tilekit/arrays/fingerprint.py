@@ -35,7 +35,7 @@ def _reader(kind: type) -> Callable[[Any], Hashable]:
     if root == "cupy":
         return lambda t: (t.data.ptr, t.shape, t.strides, t.dtype, kind)
     if kind in (int, float):
-        return lambda number: number
+        return lambda number: number or repr(number)  # 0.0 and -0.0 are equal, and give zeros of different signs
     return _through_view
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,15 @@ from tilekit.arrays.view import ArrayView
 from tilekit.dtypes import DTYPES, DType
 from tilekit.errors import ArgumentError
 
-__all__ = ["current_stream", "empty_like_library", "hand_over", "resolve_stream", "stream_getter"]
+__all__ = [
+    "NewArrays",
+    "current_stream",
+    "empty_like_library",
+    "hand_over",
+    "new_arrays",
+    "resolve_stream",
+    "stream_getter",
+]
 
 
 def current_stream(view: ArrayView) -> int:
@@ -89,40 +98,82 @@ def resolve_stream(stream: Any, view: ArrayView) -> int:
     )
 
 
-def empty_like_library(view: ArrayView, shape: tuple[int, ...], dtype: DType, stream: int | None = None) -> Any:
-    """Return a new uninitialised array, C-ordered, of the library and on the device of ``view``.
+@dataclass(frozen=True, slots=True, eq=False)
+class NewArrays:
+    """Makes uninitialised arrays of one shape, type and place; :func:`new_arrays` makes it. It keeps no array alive.
 
-    Device memory comes from the library's own pool in the order of ``stream`` (default: its current stream), so the
-    array may be written by work launched on that stream at once. For a library known through DLPack or
-    ``__cuda_array_interface__`` alone it is a CuPy array, which :func:`hand_over` turns into the library's own after
-    the launch.
+    Attributes
+    ----------
+    make : callable
+        Returns a new array, its memory in the order of the library's current stream.
+    address_of : callable
+        Returns the address of an array that `make` returned.
+    in_stream : callable
+        Returns the context in which `make` obeys another stream, given by its handle.
+    """
+
+    make: Callable[[], Any]
+    address_of: Callable[[Any], int]
+    in_stream: Callable[[int], AbstractContextManager[Any]]
+
+    def __call__(self, stream: int | None = None) -> Any:
+        """Return a new array, its memory in the order of ``stream`` (default: the library's current stream)."""
+        if stream is None:
+            return self.make()
+        with self.in_stream(stream):
+            return self.make()
+
+
+def new_arrays(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:
+    """Return the maker of arrays, C-ordered, of this shape and type, of the library and on the device of ``view``.
+
+    Device memory comes from the library's own pool in the order of a stream, so an array may be written by work
+    launched on that stream at once. For a library known through DLPack or ``__cuda_array_interface__`` alone they are
+    CuPy arrays, which :func:`hand_over` turns into the library's own after the launch.
 
     Raises
     ------
     ArgumentError
-        ``TK-ARRAY-006`` when the library has no such element type, or CuPy is needed and not installed.
+        ``TK-ARRAY-006`` when the library has no such element type, or CuPy is needed and not installed; for CuPy's
+        own missing types when an array is made.
     """
     if view.library == "torch":
-        torch_type = _torch_types().get(dtype)
-        if torch_type is None:
-            raise _cannot_allocate(f"this torch has no {dtype.long_name}")
-        with _torch_stream(view, stream):
-            return view.owner.new_empty(shape, dtype=torch_type)
+        return _new_torch(view, shape, dtype)
     if view.device == "cpu":
-        return np.empty(shape, dtype.numpy)
-    try:
-        import cupy
-    except ImportError:
-        raise _cannot_allocate(f"new arrays for {view.library} are made through CuPy, which is not installed") from None
-    try:
-        with cupy.cuda.Device(view.device[1]), _cupy_stream(stream):
-            return cupy.empty(shape, dtype=dtype.numpy)
-    except (TypeError, ValueError) as error:
-        raise _cannot_allocate(f"CuPy has no {dtype.long_name} ({error})") from None
+        return NewArrays(
+            functools.partial(np.empty, shape, dtype.numpy), lambda array: int(array.ctypes.data), lambda _: _NO_CONTEXT
+        )
+    return _new_cupy(view, shape, dtype)
+
+
+def empty_like_library(view: ArrayView, shape: tuple[int, ...], dtype: DType, stream: int | None = None) -> Any:
+    """Return one new array as :func:`new_arrays` makes them, in the order of ``stream`` (default: the current one)."""
+    return new_arrays(view, shape, dtype)(stream)
 
 
 def _cannot_allocate(reason: str) -> ArgumentError:
     return ArgumentError(f"cannot allocate the result: {reason}; pass out= or another out_dtype", code="TK-ARRAY-006")
+
+
+def _new_torch(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:
+    torch = sys.modules["torch"]
+    torch_type = _torch_types().get(dtype)
+    if torch_type is None:
+        raise _cannot_allocate(f"this torch has no {dtype.long_name}")
+
+    def in_stream(stream: int) -> AbstractContextManager[Any]:
+        if device == "cpu" or stream == _torch_raw_stream()(device[1]):
+            return _NO_CONTEXT
+        external = torch.cuda.ExternalStream(stream, device=device[1])
+        context: AbstractContextManager[Any] = torch.cuda.stream(external)
+        return context
+
+    device = view.device
+    # The quickest of torch's public calls: two thirds of torch.empty's time, which works the strides out.
+    make = functools.partial(
+        torch.empty_strided, shape, dlpack.c_strides(shape), dtype=torch_type, device=view.owner.device
+    )
+    return NewArrays(make, torch.Tensor.data_ptr, in_stream)
 
 
 @functools.cache
@@ -131,20 +182,28 @@ def _torch_types() -> dict[DType, Any]:
     return {dtype: getattr(torch, dtype.long_name) for dtype in DTYPES if hasattr(torch, dtype.long_name)}
 
 
-def _torch_stream(view: ArrayView, stream: int | None) -> AbstractContextManager[Any]:
-    if stream is None or view.device == "cpu" or stream == current_stream(view):
-        return _NO_CONTEXT
-    cuda = sys.modules["torch"].cuda
-    context: AbstractContextManager[Any] = cuda.stream(cuda.ExternalStream(stream, device=view.device[1]))
-    return context
+def _new_cupy(view: ArrayView, shape: tuple[int, ...], dtype: DType) -> NewArrays:
+    try:
+        import cupy
+    except ImportError:
+        raise _cannot_allocate(f"new arrays for {view.library} are made through CuPy, which is not installed") from None
+    ordinal = view.device[1]
 
+    def make() -> Any:
+        try:
+            with cupy.cuda.Device(ordinal):
+                return cupy.empty(shape, dtype=dtype.numpy)
+        except (TypeError, ValueError) as error:
+            raise _cannot_allocate(f"CuPy has no {dtype.long_name} ({error})") from None
 
-def _cupy_stream(stream: int | None) -> AbstractContextManager[Any]:
-    cuda = sys.modules["cupy"].cuda
-    if stream is None or stream == cuda.get_current_stream().ptr:
-        return _NO_CONTEXT
-    context: AbstractContextManager[Any] = _cupy_external(cuda, stream)
-    return context
+    @contextmanager
+    def in_stream(stream: int) -> Iterator[None]:
+        with cupy.cuda.Device(ordinal):  # a device has a current stream of its own
+            is_current = stream == cupy.cuda.get_current_stream().ptr
+            with _NO_CONTEXT if is_current else _cupy_external(cupy.cuda, stream):
+                yield
+
+    return NewArrays(make, lambda array: int(array.data.ptr), in_stream)
 
 
 def _cupy_external(cuda: Any, handle: int) -> Any:

@@ -13,7 +13,7 @@ from tilekit.arrays import dlpack
 from tilekit.dtypes import DType, as_dtype
 from tilekit.errors import ArgumentError
 
-__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "view_of"]
+__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "view_of", "view_of_fake"]
 
 Device: TypeAlias = Literal["cpu"] | tuple[Literal["cuda"], int]
 
@@ -139,18 +139,11 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
         ) from None
     ordinal = tensor.get_device()
     if not (tensor.is_cpu if ordinal < 0 else tensor.is_cuda):
-        raise ArgumentError(f"{name} lies on {tensor.device}; tilekit takes CPU and CUDA tensors", code="TK-ARRAY-003")
+        raise _elsewhere(tensor, name)
     if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
-        raise ArgumentError(
-            f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
-            "torch.no_grad()",
-            code="TK-ARRAY-002",
-        )
+        raise _needs_gradient(name)
     if tensor.is_neg():
-        raise ArgumentError(
-            f"{name} is a lazily negated view whose memory holds the opposite sign; pass {name}.resolve_neg()",
-            code="TK-ARRAY-002",
-        )
+        raise _negated(name)
     return ArrayView(
         address,
         tensor.shape,
@@ -159,6 +152,55 @@ def _view_torch(tensor: Any, name: str) -> ArrayView:
         _CUDA[ordinal] if ordinal >= 0 else "cpu",
         "torch",
         tensor,
+    )
+
+
+def view_of_fake(tensor: Any, name: str) -> ArrayView:
+    """Return the view that `view_of` would give of the tensor that a torch tensor without memory stands for.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        A FakeTensor, or a tensor on the meta device, which counts as the CPU. Its extents may be symbols. The address
+        is the offset in its storage, as if that began at zero: libraries align storages.
+    name : str
+        The argument's name, for messages.
+
+    Raises
+    ------
+    ArgumentError
+        What `view_of` raises for torch tensors.
+    """
+    place = tensor.device.type
+    if place not in ("cpu", "cuda", "meta"):
+        raise _elsewhere(tensor, name)
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise _needs_gradient(name)
+    if tensor.is_neg():
+        raise _negated(name)
+    dtype = as_dtype(tensor.dtype, name)
+    device = _CUDA[tensor.device.index or 0] if place == "cuda" else "cpu"
+    return ArrayView(
+        tensor.storage_offset() * dtype.bytes, tensor.shape, tensor.stride(), dtype, device, "torch", tensor
+    )
+
+
+def _elsewhere(tensor: Any, name: str) -> ArgumentError:
+    return ArgumentError(f"{name} lies on {tensor.device}; tilekit takes CPU and CUDA tensors", code="TK-ARRAY-003")
+
+
+def _needs_gradient(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"{name} requires a gradient, which tilekit's kernels do not record; pass {name}.detach() or call under "
+        "torch.no_grad()",
+        code="TK-ARRAY-002",
+    )
+
+
+def _negated(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"{name} is a lazily negated view whose memory holds the opposite sign; pass {name}.resolve_neg()",
+        code="TK-ARRAY-002",
     )
 
 

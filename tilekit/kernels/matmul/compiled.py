@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, cached_property
 from math import prod
 from typing import Any
@@ -173,11 +174,17 @@ class MatmulKernel:
         return EmulatedPlan(self, problem, matrix, operands, out, number, seed=seed, **emulator)
 
     def arguments(
-        self, problem: MatmulProblem, out: Matrix, addresses: Addresses, scale: float, resident: int
+        self,
+        problem: MatmulProblem,
+        out: Matrix,
+        addresses: Addresses,
+        scale: float,
+        resident: int,
+        scratch: Callable[[int], int],
     ) -> MatmulLaunch:
         """Grid and parameters of a launch."""
         return launch_arguments(
-            self.text, self.config, problem, out, addresses, scale=scale, resident_clusters=resident
+            self.text, self.config, problem, out, addresses, scale=scale, resident_clusters=resident, scratch=scratch
         )
 
     def _check_fit(
@@ -242,6 +249,12 @@ def read_scale(scale: Any) -> float | ArrayView | None:
             return float(scale)
         except (TypeError, ValueError):
             raise ArgumentError.of("scale", scale, legal="a number or an array of one f32", code="TK-MM-018") from None
+    view = scale_view(scale)
+    return float(host_array(view).reshape(())) if view.device == "cpu" else view
+
+
+def scale_view(scale: Any) -> ArrayView:
+    """Check a scale that is an array: one f32. Its value is not looked at."""
     view = view_of(scale, "scale")
     if prod(view.shape) != 1 or view.dtype != F32:
         raise ArgumentError(
@@ -249,7 +262,7 @@ def read_scale(scale: Any) -> float | ArrayView | None:
             "the whole product)",
             code="TK-MM-018",
         )
-    return float(host_array(view).reshape(())) if view.device == "cpu" else view
+    return view
 
 
 def scale_kind(scale: float | ArrayView | None) -> ScaleKind | None:

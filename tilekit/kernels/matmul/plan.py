@@ -9,7 +9,9 @@ from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
 from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
+from tilekit.kernels.ready import ReadyLaunch
 from tilekit.runtime.emulated import EmulatedModule, Work
+from tilekit.runtime.scratch import DeviceScratch
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.compiled import MatmulKernel
@@ -22,7 +24,12 @@ class MatmulPlan:
     ----------
     out
         The output array, as the caller's library knows it.
+    ready
+        The launch without the arrays, to be made again for any arrays at the same addresses with the same layout; None
+        where a call is more than a launch, or depends on more.
     """
+
+    ready: ReadyLaunch | None = None
 
     def __init__(self, out: Any, view: ArrayView) -> None:
         self.out = out
@@ -49,12 +56,23 @@ class DevicePlan(MatmulPlan):
         self._operands = operands  # keeps the arrays' memory as long as the plan, which knows addresses only
         ordinal = int(operands["out"].device[1])
         addresses = Addresses(**{name: view.address for name, view in operands.items()})
-        launch = kernel.arguments(problem, matrix, addresses, scale, kernel.resident_clusters(ordinal))
+        owned: list[DeviceScratch] = []
+
+        def scratch(size: int) -> int:
+            owned.append(DeviceScratch(size, ordinal))
+            return owned[-1].address
+
+        launch = kernel.arguments(problem, matrix, addresses, scale, kernel.resident_clusters(ordinal), scratch)
         self.launch = kernel.cuda.prepare(
-            kernel.launch_config(launch.grid), launch.parameters, description=str(kernel.config), ordinal=ordinal
+            kernel.launch_config(launch.grid),
+            launch.parameters,
+            description=str(kernel.config),
+            ordinal=ordinal,
+            owns=owned,
         )
-        self.library = operands["out"].library
         self.current_stream = stream_getter(operands["out"])
+        if operands["out"].library in ("torch", "cupy"):  # other libraries' streams belong to each array
+            self.ready = ReadyLaunch(self.launch, self.current_stream)
 
     def __call__(self, stream: Any = None) -> Any:
         self.launch(self.current_stream() if stream is None else resolve_stream(stream, self._view))
@@ -92,7 +110,7 @@ class HostPlan(MatmulPlan, ABC):
 
     def _arguments(self, staging: Staging, resident: int) -> MatmulLaunch:
         addresses = Addresses(**{name: staging.upload(view) for name, view in self._operands.items()})
-        return self._kernel.arguments(self._problem, self._matrix, addresses, self._scale, resident)
+        return self._kernel.arguments(self._problem, self._matrix, addresses, self._scale, resident, staging.scratch)
 
 
 class StagedPlan(HostPlan):
