@@ -25,6 +25,7 @@ from .memory import (
 from .uninitialised import check_read
 
 if TYPE_CHECKING:
+    from .gang import Gang
     from .shadow import Changes
     from .warp import Warp
 
@@ -349,12 +350,15 @@ def _store_scattered(
         store_uniform(warp, space, int(addresses[lane]), each, width, order)
 
 
-def _local(warp: Warp, addresses: Array, width: int, count: int, mask: Mask | None, action: str) -> tuple[Array, Array]:
+def _local(
+    warp: Warp | Gang, addresses: Array, width: int, count: int, mask: Mask | None, action: str
+) -> tuple[Array, Array]:
     """Lane numbers and element indices of a per-lane access."""
     if warp.local is None:
-        warp.local = np.full((32, max(16, -(-warp.program.local_bytes // 16) * 16)), 0xFF, np.uint8)
-    lanes = np.arange(32) if mask is None else np.flatnonzero(mask)
-    offsets = np.broadcast_to(np.asarray(addresses), (32,))[lanes].astype(np.int64)
+        bytes_a_lane = max(16, -(-warp.program.local_bytes // 16) * 16)
+        warp.local = np.full((warp.program.lanes, bytes_a_lane), 0xFF, np.uint8)
+    lanes = np.arange(warp.program.lanes) if mask is None else np.flatnonzero(mask)
+    offsets = np.broadcast_to(np.asarray(addresses), (warp.program.lanes,))[lanes].astype(np.int64)
     size = width * count
     if offsets.min() < 0 or int(offsets.max()) + size > warp.local.shape[1]:
         raise MemoryFault(f"{action} of {size} bytes outside the {warp.program.local_bytes} bytes of local memory")
@@ -363,17 +367,17 @@ def _local(warp: Warp, addresses: Array, width: int, count: int, mask: Mask | No
     return lanes, offsets >> _SHIFT[width]
 
 
-def load_local(warp: Warp, addresses: Array, width: int, count: int, mask: Mask | None) -> Array:
+def load_local(warp: Warp | Gang, addresses: Array, width: int, count: int, mask: Mask | None) -> Array:
     """Local memory: each lane has its own."""
     lanes, index = _local(warp, addresses, width, count, mask, "load")
     view = warp.local.view(f"u{width}")
-    result = np.zeros((count, 32), view.dtype)
+    result = np.zeros((count, warp.program.lanes), view.dtype)
     for part in range(count):
         result[part, lanes] = view[lanes, index + part]
     return result[0] if count == 1 else result
 
 
-def store_local(warp: Warp, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None) -> None:
+def store_local(warp: Warp | Gang, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None) -> None:
     """Local memory: each lane has its own."""
     lanes, index = _local(warp, addresses, width, len(values), mask, "store")
     view = warp.local.view(f"u{width}")

@@ -1,7 +1,7 @@
 """Basic blocks to Python source.
 
 A block becomes one function, in two variants: for a full warp, and for some of its lanes (with a mask). Registers are
-locals inside it. A warp-uniform register is a Python integer (or bool); any other is a 32-lane array that is never
+locals inside it. A warp-uniform register is a Python integer (or bool); any other is an array of lanes that is never
 changed in place, so copies are free; registers of matrix instructions are rows of the warp's tile file, written in
 place. An array may be held in several representations (unsigned, signed, floating) of which views are cached.
 """
@@ -17,7 +17,6 @@ import numpy as np
 from .control_flow import Block
 from .errors import UnsupportedInstruction
 from .forms import Decoded
-from .special_registers import SPECIAL_REGISTERS
 from .syntax import (
     TYPE_BYTES,
     AddressOperand,
@@ -216,7 +215,7 @@ class BlockCompiler:
             case RegisterOperand(register=register):
                 return self.program.is_uniform(register)
             case SpecialRegister(name=name):
-                return SPECIAL_REGISTERS[name].uniform
+                return self.program.special_registers[name].uniform
             case AddressOperand(base=base):
                 return self.is_uniform(base)
             case SymbolOperand(variable=variable):
@@ -259,7 +258,7 @@ class BlockCompiler:
             case Immediate():
                 return str(self._immediate(operand, kind))
             case SpecialRegister(name=special):
-                info = SPECIAL_REGISTERS[special]
+                info = self.program.special_registers[special]
                 if not info.uniform:
                     return f"{info.expression}.item(0)"
                 return f"({info.expression})"
@@ -268,7 +267,7 @@ class BlockCompiler:
         raise self.fail("this operand cannot be read as a number")
 
     def array(self, operand: Operand, kind: str, *, wider: bool = False) -> str:
-        """Expression for an operand as a 32-lane array of the type."""
+        """Expression for an operand as an array of lanes of the type."""
         tag, bits = representation(kind)
         match operand:
             case RegisterOperand(register=register, negated=negated):
@@ -285,8 +284,8 @@ class BlockCompiler:
                 return f"(~{name})" if negated else name
             case Immediate():
                 return self._constant_array(self._immediate(operand, kind, canonical=True), tag, bits)
-            case SpecialRegister(name=special) if not SPECIAL_REGISTERS[special].uniform:
-                return self._view(SPECIAL_REGISTERS[special].expression, tag, bits)
+            case SpecialRegister(name=special) if not self.program.special_registers[special].uniform:
+                return self._view(self.program.special_registers[special].expression, tag, bits)
         return self._view(
             f"full_{'b' if bits == 1 else 'u'}{bits}({self.scalar(operand, kind.replace('s', 'u'))})", tag, bits
         )
@@ -318,9 +317,9 @@ class BlockCompiler:
         key = f"K{tag}{bits}_{int(value):x}"
         if key not in self.namespace:
             if bits == 1:
-                array = np.full(32, bool(value))
+                array = np.full(self.program.lanes, bool(value))
             else:
-                array = np.full(32, value, DTYPES["u", bits]).view(DTYPES[tag, bits])
+                array = np.full(self.program.lanes, value, DTYPES["u", bits]).view(DTYPES[tag, bits])
             array.flags.writeable = False
             self.namespace[key] = array
         return key

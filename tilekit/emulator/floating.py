@@ -164,7 +164,7 @@ def directed(name: str, direction: str, *operands: Array) -> Array:
     """Arithmetic rounded in a direction, f32 or f64."""
     if operands[0].dtype == np.float64:
         if name == "rcp":
-            return pass_nan(rounding.arithmetic64("div", direction, np.ones(32), *operands), *operands)
+            return pass_nan(rounding.arithmetic64("div", direction, np.ones_like(operands[0]), *operands), *operands)
         order = (operands[2], *operands[:2]) if name == "fma" else operands[::-1] if name == "div" else operands
         return pass_nan(rounding.arithmetic64(name, direction, *operands), *order)
     if name == "fma":
@@ -172,7 +172,7 @@ def directed(name: str, direction: str, *operands: Array) -> Array:
     if name == "sqrt":
         return clean(rounding.root32(operands[0], direction))
     if name == "rcp":
-        return clean(rounding.arithmetic32("div", np.ones(32, np.float32), operands[0], direction))
+        return clean(rounding.arithmetic32("div", np.ones_like(operands[0]), operands[0], direction))
     return clean(rounding.arithmetic32(name, operands[0], operands[1], direction))
 
 
@@ -269,7 +269,7 @@ def to_tf32_finite(values: Array) -> Array:
 
 def convert_pair(upper: Array, lower: Array, kind: str, direction: Rounding, saturating: bool, relu: bool) -> Array:
     """Two floats to one packed register: ``upper`` in the high half."""
-    pair = np.empty((32, 2), np.float32)
+    pair = np.empty((lower.size, 2), np.float32)
     pair[:, 0] = lower
     pair[:, 1] = upper
     encoded = formats.encode(pair, kind, direction, saturate=saturating, relu=relu)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 import numpy as np
 
+from . import gang as gangs
 from .errors import LaunchError, nearest
 from .launch import Dim3, Launch, Progress
 from .report import LaunchReport
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .explore import Exploration
     from .instrument import Observer
     from .module import Module
+    from .program import Program
     from .stops import Stop
 
 Uploads = list[tuple[np.ndarray[Any, Any], "Buffer"]]
@@ -106,7 +108,7 @@ class Kernel:
         step_budget
             Basic blocks after which the launch is stopped with a report of where every warp is.
         progress
-            Called with (CTAs finished, CTAs in the grid, seconds) whenever a cluster ends.
+            Called with (CTAs finished, CTAs in the grid, seconds) whenever a cluster ends, or many that ran together.
         seed, schedule
             Order of this launch; None for the device's.
         statistics
@@ -198,10 +200,13 @@ class Kernel:
             block_bytes, uploads = self._pack(args)
         else:
             block_bytes, uploads = self._check_block(params, args), []
+        gang = None
         if observers:
             from .instrument import InstrumentedProgram
 
             program = InstrumentedProgram(program, observers)
+        else:
+            gang = self._gang(program, shape, threads, clusters)
         launch = Launch(
             program,
             self.module.chip,
@@ -219,6 +224,7 @@ class Kernel:
             step_budget=step_budget,
             progress=progress,
             observers=observers,
+            gang=gang,
         )
         for observer in observers:
             observer.start(launch)
@@ -291,6 +297,13 @@ class Kernel:
         from .debugger import Debugger
 
         return Debugger(self, stop, grid, block, args, seed, schedule, options)
+
+    def _gang(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3) -> Program | None:
+        """The kernel analysed for many warps at once, where they are many and independent."""
+        warps = -(-math.prod(block) // 32)
+        if not program.independent or cluster != (1, 1, 1) or math.prod(grid) * warps < gangs.FEWEST_WARPS:
+            return None
+        return self.module.program(self.name, aligned_warps=False, warps=warps * gangs.gang_ctas(warps))
 
     # -- shape -------------------------------------------------------------------------------------------------------
 

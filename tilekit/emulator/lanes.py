@@ -1,10 +1,12 @@
 """Arithmetic on lanes that NumPy has no single operation for; called by generated code.
 
-Arguments are 32-lane arrays; functions that end in ``_int`` work on Python integers (warp-uniform values, unsigned).
+Arguments are arrays of 32 lanes, or of as many as run together; functions that end in ``_int`` work on Python integers
+(warp-uniform values, unsigned).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,37 +14,40 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 LANES = np.arange(32, dtype=np.uint32)
-LANEMASK_EQ = np.uint32(1) << LANES
-LANEMASK_LT = LANEMASK_EQ - np.uint32(1)
-LANEMASK_LE = LANEMASK_LT | LANEMASK_EQ
-LANEMASK_GT = ~LANEMASK_LE
-LANEMASK_GE = ~LANEMASK_LT
-_WEIGHTS = LANEMASK_EQ.astype(np.uint64)
 
 
-def full_u16(value: int) -> Array:
-    """A uniform 16-bit value in every lane."""
-    return np.full(32, value, np.uint16)
+def sized(warps: int) -> dict[str, Any]:
+    """What generated code may name that depends on how many warps run together, by name.
+
+    ``full_u8`` to ``full_u64`` and ``full_b1`` make arrays of one value; the rest are the special registers that tell
+    lanes apart.
+    """
+    lanes = np.tile(LANES, warps)
+    equal = np.uint32(1) << lanes
+    less = equal - np.uint32(1)
+    names: dict[str, Any] = {
+        "LANES": lanes,
+        "LANEMASK_EQ": equal,
+        "LANEMASK_LT": less,
+        "LANEMASK_LE": less | equal,
+        "LANEMASK_GT": ~(less | equal),
+        "LANEMASK_GE": ~less,
+    }
+    for name, dtype in (("u8", np.uint8), ("u16", np.uint16), ("u32", np.uint32), ("u64", np.uint64), ("b1", np.bool_)):
+        names[f"full_{name}"] = _filling(lanes.size, np.dtype(dtype))
+    return names
 
 
-def full_u8(value: int) -> Array:
-    """A uniform 8-bit value in every lane."""
-    return np.full(32, value, np.uint8)
+def _filling(lanes: int, dtype: np.dtype[Any]) -> Callable[[int | bool], Array]:
+    """What makes an array of one value; quicker than ``np.full``."""
+    empty = np.empty
 
+    def fill(value: int | bool) -> Array:
+        array = empty(lanes, dtype)
+        array.fill(value)
+        return array
 
-def full_u32(value: int) -> Array:
-    """A uniform 32-bit value in every lane."""
-    return np.full(32, value, np.uint32)
-
-
-def full_u64(value: int) -> Array:
-    """A uniform 64-bit value in every lane."""
-    return np.full(32, value, np.uint64)
-
-
-def full_b1(value: bool) -> Array:
-    """A uniform predicate in every lane."""
-    return np.full(32, value, np.bool_)
+    return fill
 
 
 def signed8(value: int) -> int:
@@ -212,10 +217,10 @@ def look_up_3(a: Array, b: Array, c: Array, table: int) -> Array:
 
 def permute_bytes(a: Array, b: Array, selector: Array, mode: str) -> Array:
     """``prmt``: four bytes of eight, by a selector of nibbles or a mode."""
-    pair = np.empty((32, 8), np.uint8)
-    pair[:, :4] = np.ascontiguousarray(a).view(np.uint8).reshape(32, 4)
-    pair[:, 4:] = np.ascontiguousarray(b).view(np.uint8).reshape(32, 4)
-    selector = np.broadcast_to(np.asarray(selector, np.uint32), (32,))
+    pair = np.empty((a.size, 8), np.uint8)
+    pair[:, :4] = np.ascontiguousarray(a).view(np.uint8).reshape(-1, 4)
+    pair[:, 4:] = np.ascontiguousarray(b).view(np.uint8).reshape(-1, 4)
+    selector = np.broadcast_to(np.asarray(selector, np.uint32), a.shape)
     low = (selector & np.uint32(3)).astype(np.int64)[:, None]
     steps = np.arange(4)
     if mode == "":

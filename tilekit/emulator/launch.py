@@ -15,6 +15,7 @@ from .chips import Chip
 from .deadlock import Blocked, GroupWait, deadlock, waiting_table
 from .errors import Deadlock, EmulatorError, ProtocolError
 from .findings import Finding, Findings
+from .gang import run_gangs
 from .happens_before import HappensBefore
 from .memory import PARAM_WINDOW, Allocation, GlobalMemory
 from .rendezvous import warp_exits
@@ -69,6 +70,8 @@ class Launch:
         The warps of a CTA.
     printed
         What the kernel printed, a text for each thread and call.
+    gang
+        The program for many warps at once, or None where they run one by one.
     observers
         Who is told of asynchronous operations; an instrumented program tells them of the rest.
     """
@@ -94,6 +97,7 @@ class Launch:
         step_budget: int,
         progress: Progress | None,
         observers: Sequence[Observer] = (),
+        gang: Program | None = None,
     ) -> None:
         Launch._number += 1
         self.number = Launch._number
@@ -125,6 +129,7 @@ class Launch:
         self.max_resident_clusters = _resident_clusters(self)
         self.progress = progress
         self.observers = tuple(observers)
+        self.gang = gang
         self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit]
         self.positions = positions(program, block, symbols)
         self.machine = Machine(self, program, schedule, seed, step_budget)
@@ -143,7 +148,8 @@ class Launch:
             self._shadow_global()
         try:
             with np.errstate(all="ignore"), single_threaded(), collector.held_back():
-                self.machine.run()
+                if self.gang is None or not run_gangs(self, self.gang):
+                    self.machine.run()
         except EmulatorError as error:
             if self.order is not None:
                 self.machine.land_rest()

@@ -38,8 +38,8 @@ class _DecodedText:
 
     parsed: PtxModule
     code: dict[str, list[Decoded]]
-    programs: dict[tuple[str, bool, tuple[int, ...]], Program]
-    """Analysed kernels by name, kind of block shape, and addresses of the module's variables."""
+    programs: dict[tuple[str, bool, int, tuple[int, ...]], Program]
+    """Analysed kernels by name, kind of block shape, warps that run together, and addresses of variables."""
 
 
 @lru_cache(32)
@@ -122,13 +122,13 @@ class Module:
         lines = (f"//@{notes[line]}" if line in notes else "" for line in range(first, last + 1))
         return SymbolMap.parse("\n".join(lines), first)
 
-    def program(self, name: str, *, aligned_warps: bool) -> Program:
-        """The kernel analysed for a kind of block shape, kept for later launches of the same text."""
+    def program(self, name: str, *, aligned_warps: bool, warps: int = 1) -> Program:
+        """The kernel analysed for a kind of block shape, or for a gang, kept for later launches of the same text."""
         addresses = {name: allocation.start for name, allocation in self._variables.items()}
-        key = (name, aligned_warps, tuple(addresses.values()))
+        key = (name, aligned_warps, warps, tuple(addresses.values()))
         if key not in self._shared_programs:
             self._shared_programs[key] = Program(
-                self.function(name), self._code[name], self.chip, addresses, aligned_warps=aligned_warps
+                self.function(name), self._code[name], self.chip, addresses, aligned_warps=aligned_warps, warps=warps
             )
         return self._shared_programs[key]
 

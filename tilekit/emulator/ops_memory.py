@@ -117,9 +117,8 @@ def load(g: BlockCompiler, i: Decoded) -> None:
         address = array_address(g, a)
         call = f"{g.helper(access.load_lanes)}(w, {space!r}, {address}, {width}, {len(parts)}, {g.mask()}, {order!r})"
         if g.condition is not None:
-            call = f"{call} if {g.condition}.any() else np.zeros(({len(parts)}, 32), 'u{width}')"
-            if len(parts) == 1:
-                call = call.replace(f"({len(parts)}, 32)", "32")
+            shape = g.program.lanes if len(parts) == 1 else (len(parts), g.program.lanes)
+            call = f"{call} if {g.condition}.any() else np.zeros({shape}, 'u{width}')"
         g.emit(f"{name} = {call}")
     for index, part in enumerate(parts):
         if not isinstance(part, Sink):
@@ -135,7 +134,7 @@ def load_wide(g: BlockCompiler, i: Decoded) -> None:
     space, order = address_space(g, i, a), strength(i)
     call = f"{g.helper(access.load_lanes)}(w, {space!r}, {array_address(g, a)}, 8, 2, {g.mask()}, {order!r})"
     if g.condition is not None:
-        call += f" if {g.condition}.any() else np.zeros((2, 32), 'u8')"
+        call += f" if {g.condition}.any() else np.zeros((2, {g.program.lanes}), 'u8')"
     g.emit(f"{name} = {call}")
     g.write(d, "b128", name)
 
@@ -203,7 +202,7 @@ def store(g: BlockCompiler, i: Decoded) -> None:
     if space == "local":
         values = _lane_values(g, parts, i["type"])
         g.effect(f"{g.helper(access.store_local)}(w, {array_address(g, a)}, ({values}), {width}, {g.mask()})")
-    elif g.is_uniform(a) and g.sources_uniform(*parts):
+    elif g.program.warps == 1 and g.is_uniform(a) and g.sources_uniform(*parts):
         kind = f"u{max(width, 2) * 8}"
         texts = ", ".join(f"{g.scalar(part, kind, wider=True)} & {hex((1 << 8 * width) - 1)}" for part in parts)
         g.effect(

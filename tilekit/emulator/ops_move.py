@@ -10,7 +10,6 @@ from .block_compiler import BlockCompiler, representation
 from .forms import Decoded, form
 from .lanes import Array
 from .memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW
-from .special_registers import SPECIAL_REGISTERS
 from .syntax import Immediate, Operand, RegisterOperand, Sink, SpecialRegister, VectorOperand
 
 if TYPE_CHECKING:
@@ -44,11 +43,11 @@ def move(g: BlockCompiler, i: Decoded) -> None:
 
 
 def _special(g: BlockCompiler, d: Operand, a: SpecialRegister, bits: int) -> None:
-    width = SPECIAL_REGISTERS[a.name].bits
+    width, uniform, _ = g.program.special_registers[a.name]
     if width == 1:
         g.write(d, "pred", g.scalar(a, "pred"), scalar=True)
         return
-    if SPECIAL_REGISTERS[a.name].uniform:
+    if uniform:
         g.write(d, f"u{bits}", f"{g.scalar(a, f'u{bits}')} & {hex((1 << bits) - 1)}", scalar=True)
     elif bits == width:
         g.write(d, f"u{bits}", g.array(a, f"u{bits}"))

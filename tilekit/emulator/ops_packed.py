@@ -34,8 +34,8 @@ def dot_product(g: BlockCompiler, i: Decoded) -> None:
 def dot_bytes(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, half: str) -> Array:
     """Sum of products of the parts of each lane's words, added to ``c``."""
     width = 2 if half else 1
-    left = np.ascontiguousarray(a).view(f"{'i' if a_signed else 'u'}{width}").reshape(32, -1).astype(np.int64)
-    right = np.ascontiguousarray(b).view("i1" if b_signed else "u1").reshape(32, 4).astype(np.int64)
+    left = np.ascontiguousarray(a).view(f"{'i' if a_signed else 'u'}{width}").reshape(a.size, -1).astype(np.int64)
+    right = np.ascontiguousarray(b).view("i1" if b_signed else "u1").reshape(-1, 4).astype(np.int64)
     if half:
         right = right[:, :2] if half == "lo" else right[:, 2:]
     total: Array = (left * right).sum(1) + c.astype(np.int64)

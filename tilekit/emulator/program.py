@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import lanes
+from . import gang_memory, lanes
 from .block_compiler import BlockCompiler, representation
 from .control_flow import build_control_flow
 from .forms import Decoded
+from .independent import independent
 from .memory import PARAM_WINDOW, RESERVED_SHARED
+from .special_registers import OF_A_GANG, SPECIAL_REGISTERS
 from .syntax import Function, Instruction, Procedure, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
 from .tensor_order import touch_loading
 from .uniformity import analyse_uniformity
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
     from .chips import Chip
 
 
-def base_namespace() -> dict[str, Any]:
-    """What generated code may name besides the helpers that emitters add."""
-    names = {name: getattr(lanes, name) for name in dir(lanes) if not name.startswith("_")}
+def base_namespace(warps: int) -> dict[str, Any]:
+    """What generated code may name besides the helpers that emitters add, where ``warps`` run together."""
+    names = {name: getattr(lanes, name) for name in dir(lanes) if not name.startswith("_")} | lanes.sized(warps)
     for kind in (
         "uint8",
         "int8",
@@ -43,6 +45,9 @@ def base_namespace() -> dict[str, Any]:
         names[kind] = getattr(np, kind)
     for function in ("where", "copyto", "minimum", "maximum", "abs", "fmin", "fmax", "rint", "array"):
         names[function] = getattr(np, function)
+    if warps > 1:
+        for helper in (gang_memory.load_uniform, gang_memory.load_lanes, gang_memory.store_lanes):
+            names[helper.__name__] = helper
     names.update(WAIT=WAIT, SPLIT=SPLIT, YIELD=YIELD, touch_in_flight=touch_in_flight, np=np)
     return names
 
@@ -54,6 +59,10 @@ class Program:
     ----------
     code
         Decoded instructions.
+    warps, lanes
+        How many run together: one warp of 32 lanes, or a gang.
+    special_registers
+        As what runs together sees them.
     homes
         Array type each register is kept in between blocks, such as ``f32``, by register number.
     tile_rows
@@ -62,6 +71,8 @@ class Program:
         Whether the text has any ``tcgen05.fence``, and so keeps to the rules of tcgen05's memory model.
     poison
         What a warp's registers hold before they are written.
+    independent
+        Whether its warps cannot tell what the others do.
     full, masked
         Compiled block functions, filled on first use.
     """
@@ -74,8 +85,12 @@ class Program:
         addresses: dict[str, int],
         *,
         aligned_warps: bool,
+        warps: int = 1,
     ) -> None:
         self.name = function.name
+        self.warps = warps
+        self.lanes = 32 * warps
+        self.special_registers = SPECIAL_REGISTERS if warps == 1 else OF_A_GANG
         self.function = function
         self.chip = chip
         self._addresses = addresses
@@ -85,14 +100,19 @@ class Program:
         self.flow = build_control_flow(code, function.procedures)
         self.procedures = {procedure.name: procedure for procedure in function.procedures}
         self.uniformity = analyse_uniformity(
-            code, self.flow.blocks, aligned_warps=aligned_warps, varying=self._procedure_registers()
+            code,
+            self.flow.blocks,
+            self.special_registers,
+            aligned_warps=aligned_warps and warps == 1,
+            varying=self._procedure_registers(),
         )
-        self.namespace = base_namespace()
+        self.namespace = base_namespace(warps)
         self.tile_rows: dict[int, int] = {}
         self._place_tiles()
         self.homes = self._choose_homes()
-        self.poison = [POISON[home] for home in self.homes]
+        self.poison = [POISON[home] if warps == 1 else np.tile(POISON[home], warps) for home in self.homes]
         self.fences_tensor_memory = any(d.form.opcode == "tcgen05" and "fence" in d["op"] for d in code)
+        self.independent = independent(code)
         self.tile_row_count = len(self.tile_rows)
         count = len(self.flow.blocks)
         self.full: list[Any] = [None] * count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -53,3 +54,11 @@ SPECIAL_REGISTERS: dict[str, SpecialRegisterInfo] = {
     "%total_smem_size": SpecialRegisterInfo(32, True, "w.cta.launch.total_shared_bytes"),
     "%aggr_smem_size": SpecialRegisterInfo(32, True, "w.cta.launch.total_shared_bytes"),
 }
+"""As one warp sees them."""
+
+OF_A_GANG: Mapping[str, SpecialRegisterInfo] = {
+    **SPECIAL_REGISTERS,
+    **_triple("ctaid", "w.ctaid", uniform=False),
+    "%warpid": SpecialRegisterInfo(32, False, "w.warpid"),
+}
+"""As many warps of different CTAs see them that run together."""

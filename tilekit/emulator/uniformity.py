@@ -12,11 +12,12 @@ Lanes that parted always meet at the branch's post-dominator, so those two cases
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .control_flow import Block, members, reachable
 from .forms import Decoded
-from .special_registers import SPECIAL_REGISTERS
+from .special_registers import SpecialRegisterInfo
 from .syntax import (
     AddressOperand,
     Immediate,
@@ -46,13 +47,18 @@ class Uniformity:
 
 
 def analyse_uniformity(
-    code: list[Decoded], blocks: list[Block], *, aligned_warps: bool, varying: int = 0
+    code: list[Decoded],
+    blocks: list[Block],
+    special: Mapping[str, SpecialRegisterInfo],
+    *,
+    aligned_warps: bool,
+    varying: int = 0,
 ) -> Uniformity:
     """Fixed point of value taint and control divergence.
 
-    ``aligned_warps`` says that ``%tid.x`` of lane 0 is a multiple of 32 in each warp (a 1-D block, or a first
-    dimension that is a multiple of 32), which makes ``%tid.x / 32`` uniform. ``varying`` are registers that differ
-    between lanes whatever is written to them.
+    ``special`` says which special registers are one value for all lanes, ``aligned_warps`` that ``%tid.x`` of lane 0 is
+    a multiple of 32 in each warp (a 1-D block, or a first dimension that is a multiple of 32), which makes
+    ``%tid.x / 32`` uniform. ``varying`` are registers that differ between lanes whatever is written to them.
     """
     thread_ids = _copies_of_tid(code) if aligned_warps else 0
     written = [0] * len(blocks)
@@ -68,7 +74,7 @@ def analyse_uniformity(
         mixed = tainted | contested
 
         def uniform(operand: Operand, mixed: int = mixed) -> bool:
-            return _operand_uniform(operand, mixed)
+            return _operand_uniform(operand, mixed, special)
 
         for decoded in code:
             guard = decoded.guard
@@ -119,7 +125,7 @@ def _contested(block: Block, blocks: list[Block], written: list[int]) -> int:
     return result
 
 
-def _operand_uniform(operand: Operand, mixed: int) -> bool:
+def _operand_uniform(operand: Operand, mixed: int, special: Mapping[str, SpecialRegisterInfo]) -> bool:
     match operand:
         case RegisterOperand(register=register):
             return not mixed >> register.number & 1
@@ -127,13 +133,13 @@ def _operand_uniform(operand: Operand, mixed: int) -> bool:
             # One address, but every lane has local memory of its own: what is loaded from it differs.
             return variable.space not in ("local", "frame")
         case SpecialRegister(name=name):
-            return SPECIAL_REGISTERS[name].uniform
+            return special[name].uniform
         case VectorOperand(items=items):
-            return all(_operand_uniform(item, mixed) for item in items)
+            return all(_operand_uniform(item, mixed, special) for item in items)
         case PairOperand(first=first, second=second):
-            return _operand_uniform(first, mixed) and _operand_uniform(second, mixed)
+            return _operand_uniform(first, mixed, special) and _operand_uniform(second, mixed, special)
         case AddressOperand(base=base, coordinates=coordinates):
-            return all(_operand_uniform(item, mixed) for item in (base, *(coordinates or ())))
+            return all(_operand_uniform(item, mixed, special) for item in (base, *(coordinates or ())))
     return True
 
 

@@ -145,100 +145,34 @@ def positions(program: Program, block: tuple[int, int, int], symbols: SymbolMap)
     return found
 
 
-class Warp:
-    """One warp of a CTA.
+class Lanes:
+    """Lanes that run together until they part: those of a warp, or of many.
 
-    The short attribute names are those of the generated code: ``arrays`` and ``uniforms`` by register number, rows of
-    the tile file in two types, and ``at``, the instruction that is running.
+    Attributes
+    ----------
+    exit_block
+        Number of the block after the last one.
+    fragment, fragments
+        Who runs, and all there are.
+    live
+        Lanes that have a thread which has not exited.
     """
 
-    __slots__ = (
-        "_actor",
-        "agent",
-        "arrays",
-        "at",
-        "bulk",
-        "carry",
-        "copies",
-        "counts",
-        "cta",
-        "done",
-        "exit_block",
-        "fragment",
-        "fragments",
-        "in_flight",
-        "index",
-        "live",
-        "local",
-        "program",
-        "queued",
-        "register_count",
-        "role",
-        "stack_top",
-        "tensor",
-        "tid",
-        "tile",
-        "tile_f32",
-        "tile_u32",
-        "unfenced",
-        "uniforms",
-        "warpgroup",
-        "wgmma",
-    )
+    __slots__ = ("exit_block", "fragment", "fragments", "live")
 
-    def __init__(self, program: Program, cta: Cta, position: Position, tile: npt.NDArray[np.uint32]) -> None:
-        self.program = program
-        self.cta = cta
-        self.index = position.index
-        self.role = position.role
-        self.exit_block = len(program.flow.blocks)
-        self.tid = position.tid
-        self.live = position.live
-        self.arrays: list[Any] = program.poison.copy()
-        self.uniforms: list[Any] = [0] * len(program.homes)
-        self.tile = tile
-        self.tile_u32 = list(tile)
-        self.tile_f32 = list(tile.view(np.float32))
-        self.at = 0
-        self.in_flight = 0
-        self.carry = _NOBODY
-        self.unfenced = -1
-        self.counts = position.counts
-        self.fragment = Fragment(0, position.mask)
+    def __init__(self, exit_block: int, live: Mask, mask: Mask | None) -> None:
+        self.exit_block = exit_block
+        self.live = live
+        self.fragment = Fragment(0, mask)
         self.fragments = [self.fragment]
-        self.queued = False
-        self.done = False
-        self.local: Any = None
-        self.stack_top: Any = None  # of each lane, once it has allocated on its stack
-        self.agent: Any = None
-        self.bulk: Any = None
-        self.copies: Any = None
-        self.wgmma: Any = None
-        self.tensor: Any = None
-        self.warpgroup: Any = None
-        self.register_count = 0
-        self._actor: Actor | None = None
-
-    @property
-    def actor(self) -> Actor:
-        """Name for messages."""
-        if self._actor is None:
-            self._actor = Actor(self.cta.rank, self.index, self.role, self.cta.cluster.number)
-        return self._actor
-
-    def clock(self) -> int:
-        """A clock that advances with the launch."""
-        return self.cta.launch.machine.ticks()
-
-    # -- divergence --------------------------------------------------------------------------------------------------
 
     def branch(self, condition: Mask, taken: int, other: int, join: int) -> int:
-        """Next block of a branch whose predicate differs between lanes."""
+        """Next block of a branch whose predicate may differ between lanes."""
         fragment = self.fragment
         mask = fragment.mask
         if mask is None:
             chosen = int(np.count_nonzero(condition))
-            total = 32
+            total = self.live.size
         else:
             condition = condition & mask
             chosen = int(np.count_nonzero(condition))
@@ -255,7 +189,7 @@ class Warp:
         """Next block of an indexed branch whose index differs between lanes."""
         mask = self.fragment.mask
         active = index if mask is None else index[mask]
-        values = sorted({int(value) for value in active})
+        values: list[int] = np.unique(active).tolist()
         if len(values) == 1:
             return targets[values[0]]
         sides = [(targets[v], (index == v) if mask is None else mask & (index == v)) for v in values]
@@ -272,7 +206,7 @@ class Warp:
         else:
             parent = fragment
             parent.block = join
-            parent.collected = np.zeros(32, np.bool_)
+            parent.collected = np.zeros_like(self.live)
         arrived = []
         for target, mask in sides:
             if target == join:
@@ -335,3 +269,82 @@ class Warp:
             if fragment.blocked is None and (best is None or fragment.block < best.block):
                 best = fragment
         return best
+
+
+class Warp(Lanes):
+    """One warp of a CTA.
+
+    The short attribute names are those of the generated code: ``arrays`` and ``uniforms`` by register number, rows of
+    the tile file in two types, and ``at``, the instruction that is running.
+    """
+
+    __slots__ = (
+        "_actor",
+        "agent",
+        "arrays",
+        "at",
+        "bulk",
+        "carry",
+        "copies",
+        "counts",
+        "cta",
+        "done",
+        "in_flight",
+        "index",
+        "local",
+        "program",
+        "queued",
+        "register_count",
+        "role",
+        "stack_top",
+        "tensor",
+        "tid",
+        "tile",
+        "tile_f32",
+        "tile_u32",
+        "unfenced",
+        "uniforms",
+        "warpgroup",
+        "wgmma",
+    )
+
+    def __init__(self, program: Program, cta: Cta, position: Position, tile: npt.NDArray[np.uint32]) -> None:
+        super().__init__(len(program.flow.blocks), position.live, position.mask)
+        self.program = program
+        self.cta = cta
+        self.index = position.index
+        self.role = position.role
+        self.tid = position.tid
+        self.arrays: list[Any] = program.poison.copy()
+        self.uniforms: list[Any] = [0] * len(program.homes)
+        self.tile = tile
+        self.tile_u32 = list(tile)
+        self.tile_f32 = list(tile.view(np.float32))
+        self.at = 0
+        self.in_flight = 0
+        self.carry = _NOBODY
+        self.unfenced = -1
+        self.counts = position.counts
+        self.queued = False
+        self.done = False
+        self.local: Any = None
+        self.stack_top: Any = None  # of each lane, once it has allocated on its stack
+        self.agent: Any = None
+        self.bulk: Any = None
+        self.copies: Any = None
+        self.wgmma: Any = None
+        self.tensor: Any = None
+        self.warpgroup: Any = None
+        self.register_count = 0
+        self._actor: Actor | None = None
+
+    @property
+    def actor(self) -> Actor:
+        """Name for messages."""
+        if self._actor is None:
+            self._actor = Actor(self.cta.rank, self.index, self.role, self.cta.cluster.number)
+        return self._actor
+
+    def clock(self) -> int:
+        """A clock that advances with the launch."""
+        return self.cta.launch.machine.ticks()

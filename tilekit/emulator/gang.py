@@ -1,0 +1,197 @@
+"""Many warps at once: launches whose warps cannot tell what the others do.
+
+NumPy takes little longer for a thousand lanes than for 32. Where warps do not communicate (see `independent`) whole
+CTAs run together as one gang, instruction by instruction, which is as good an order as any other: the results are
+those of every order, or there is a race.
+
+A gang passes no judgement. When anything is out of the ordinary - a fault, threads that touch the same bytes, too many
+steps - memory is put back as it was and the launch starts over warp by warp, in the order of its seed, and finds what
+it finds.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import EmulatorError
+from .gang_memory import GangMemory, Numbers, Unsure
+from .warp import SPLIT, Lanes
+
+if TYPE_CHECKING:
+    from .launch import Launch
+    from .program import Program
+    from .warp import Mask
+
+GANG_WARPS = 128
+"""Warps of a gang, unless a CTA has more; about as many as the arrays of a few registers still fit into a cache."""
+
+FEWEST_WARPS = 64
+"""Launches with fewer warps run them one by one: a gang's code has to be made first."""
+
+
+def gang_ctas(warps: int) -> int:
+    """CTAs of so many warps that run as one gang."""
+    return max(1, GANG_WARPS // warps)
+
+
+class Formation:
+    """What the gangs of a launch have in common: lanes in the order of CTA, warp, lane.
+
+    Attributes
+    ----------
+    ctas, warps
+        CTAs of a gang, and warps of a CTA.
+    tid, warpid
+        Special registers of each lane.
+    live
+        Lanes that have a thread.
+    counts
+        int64[blocks + 1, warps]: how often each block was run by the warps at each position.
+    steps
+        Blocks run by all warps.
+    """
+
+    def __init__(self, launch: Launch, program: Program) -> None:
+        positions = launch.positions
+        self.launch = launch
+        self.program = program
+        self.memory = GangMemory(launch)
+        self.warps = len(positions)
+        self.ctas = program.warps // self.warps
+        parts = [np.concatenate([position.tid[axis] for position in positions]) for axis in range(3)]
+        self.tid = tuple(np.tile(part, self.ctas) for part in parts)
+        self.warpid = np.tile(np.repeat(np.arange(self.warps, dtype=np.uint32), 32), self.ctas)
+        self.live: Mask = np.tile(np.concatenate([position.live for position in positions]), self.ctas)
+        self.counts = np.zeros((len(program.flow.blocks) + 1, self.warps), np.int64)
+        self.steps = 0
+        self._multiples: dict[int, npt.NDArray[np.int64]] = {}
+
+    def multiples(self, size: int) -> npt.NDArray[np.int64]:
+        """``size`` times the lane's number."""
+        found = self._multiples.get(size)
+        if found is None:
+            found = self._multiples[size] = np.arange(self.program.lanes) * size
+        return found
+
+    def count(self, block: int, mask: Mask | None) -> None:
+        """Note that the warps with an active lane ran a block."""
+        if mask is None:
+            self.counts[block] += self.ctas
+            self.steps += self.program.warps
+        else:
+            active = mask.reshape(self.ctas, self.warps, 32).any(2)
+            self.counts[block] += active.sum(0)
+            self.steps += int(np.count_nonzero(active))
+
+
+class Gang(Lanes):
+    """The warps of a few CTAs, under the names by which generated code knows a warp.
+
+    Attributes
+    ----------
+    ctaid
+        Index of each lane's CTA.
+    numbers
+        Number of each lane's thread in the launch, from 1.
+    """
+
+    __slots__ = (
+        "arrays",
+        "at",
+        "carry",
+        "cta",
+        "ctaid",
+        "formation",
+        "local",
+        "memory",
+        "numbers",
+        "program",
+        "steps",
+        "tid",
+        "tile_f32",
+        "tile_u32",
+        "uniforms",
+        "warpid",
+    )
+
+    def __init__(self, formation: Formation, first: int) -> None:
+        program, launch = formation.program, formation.launch
+        ctas = np.arange(first, first + formation.ctas, dtype=np.int64)
+        width, height, depth = launch.grid
+        live = formation.live & np.repeat(ctas < width * height * depth, 32 * formation.warps)
+        super().__init__(len(program.flow.blocks), live, None if live.all() else live)
+        self.formation = formation
+        self.memory = formation.memory
+        self.steps = formation.multiples
+        self.program = program
+        self.cta = SimpleNamespace(launch=launch)
+        index = ctas % width, ctas // width % height, ctas // (width * height)
+        self.ctaid = tuple(np.repeat(part.astype(np.uint32), 32 * formation.warps) for part in index)
+        self.tid = formation.tid
+        self.warpid = formation.warpid
+        before = first * formation.warps * 32
+        self.numbers: Numbers = np.arange(before + 1, before + 1 + program.lanes, dtype=np.int32)
+        self.arrays: list[Any] = program.poison.copy()
+        self.uniforms: list[Any] = [0] * len(program.homes)
+        self.tile_u32: list[Any] = []
+        self.tile_f32: list[Any] = []
+        self.carry: Mask = np.zeros(program.lanes, np.bool_)
+        self.local: Any = None
+        self.at = 0
+
+    def run(self) -> None:
+        """Run to the end, lowest block first where lanes have parted."""
+        program, formation = self.program, self.formation
+        budget = formation.launch.machine.budget
+        while self.fragments:
+            fragment = self.runnable()
+            assert fragment is not None
+            self.fragment = fragment
+            block, mask, join = fragment.block, fragment.mask, fragment.join
+            table = program.full if mask is None else program.masked
+            while True:
+                function = table[block] or program.compile_block(block, masked=mask is not None)
+                following = function(self, mask)
+                formation.count(block, mask)
+                if following == SPLIT:
+                    break
+                if following == join:
+                    self.reach_join()
+                    break
+                if following == self.exit_block:
+                    self.exit_fragment()
+                    break
+                block = following
+                if formation.steps > budget:
+                    raise Unsure
+
+
+def run_gangs(launch: Launch, program: Program) -> bool:
+    """Run a whole launch; False, with memory as it was, where it has to be run warp by warp.
+
+    Parameters
+    ----------
+    launch
+        Not started.
+    program
+        Its kernel, analysed for a gang.
+    """
+    formation = Formation(launch, program)
+    total = math.prod(launch.grid)
+    start = time.perf_counter()
+    try:
+        for first in range(0, total, formation.ctas):
+            Gang(formation, first).run()
+            launch.report_progress(min(first + formation.ctas, total), time.perf_counter() - start)
+    except (Unsure, EmulatorError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
+        formation.memory.restore()
+        return False
+    for position, counts in zip(launch.positions, formation.counts.T.tolist(), strict=True):
+        position.counts[:] = counts
+    return True
