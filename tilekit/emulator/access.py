@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from .errors import MemoryFault
 from .happens_before import Order
+from .lane_order import uniform
+from .lanes import ONE_LANE
 from .memory import (
     LOCAL_WINDOW,
     OFFSET_MASK,
@@ -26,6 +28,7 @@ from .uninitialised import check_read
 
 if TYPE_CHECKING:
     from .gang import Gang
+    from .lane_order import Lanes
     from .shadow import Changes
     from .warp import Warp
 
@@ -113,7 +116,9 @@ def tell_strong(warp: Warp, space: str, address: int, order: Order, reads: bool,
         hb.atomic(warp.agent, key, order, reads=reads, writes=writes)
 
 
-def load_uniform(warp: Warp, space: str, address: int, width: int, count: int, order: Order | None) -> Any:
+def load_uniform(
+    warp: Warp, space: str, address: int, width: int, count: int, mask: Mask | None, order: Order | None
+) -> Any:
     """One address for the whole warp: an int, or a list of ``count`` ints of ``width`` bytes."""
     size = width * count
     memory, offset = resolve(warp, space, address, size, "load")
@@ -128,6 +133,7 @@ def load_uniform(warp: Warp, space: str, address: int, width: int, count: int, o
             write=False,
             atomic=bool(order),
             instruction=warp.program.instruction(warp.at),
+            lanes=uniform(start, size, None if mask is None else mask.tobytes()),
         )
     if offset in memory.barriers:
         return memory.barriers[offset].image() >> (8 * (offset % 8)) & ((1 << 8 * size) - 1)
@@ -158,7 +164,7 @@ def load_lanes(
         if offset + 32 * size > memory.size:
             resolve(warp, space, values[-1], size, "load")
         if memory.shadow is not None:
-            _tell_span(warp, memory, offset, 32 * size, order)
+            _tell_span(warp, memory, offset, 32 * size, order, (memory.shadow.base + offset, None, size, None))
         start = offset >> _SHIFT[width]
         chunk = memory.views[width][start : start + 32 * count]
         result = chunk.copy() if count == 1 else np.ascontiguousarray(chunk.reshape(32, count).T)
@@ -167,7 +173,7 @@ def load_lanes(
         if offsets is None:
             return _load_scattered(warp, space, addresses, width, count, mask, order)
         if memory.shadow is not None:
-            _tell_lanes(warp, memory, offsets, size, order)
+            _tell_lanes(warp, memory, offsets, size, mask, order)
         index = offsets >> _SHIFT[width]
         view = memory.views[width]
         found = view.take(index) if count == 1 else view.take(index + np.arange(count)[:, None])
@@ -206,14 +212,20 @@ def _load_scattered(
     """Lanes that hit different allocations, one at a time."""
     result = np.zeros((count, 32), f"u{width}")
     for lane in range(32) if mask is None else np.flatnonzero(mask):
-        result[:, lane] = load_uniform(warp, space, int(addresses[lane]), width, count, order)
+        result[:, lane] = load_uniform(warp, space, int(addresses[lane]), width, count, ONE_LANE[lane], order)
     return result[0] if count == 1 else result
 
 
 def _tell_span(
-    warp: Warp, memory: Allocation, offset: int, size: int, order: Order | None, changes: Changes | None = None
+    warp: Warp,
+    memory: Allocation,
+    offset: int,
+    size: int,
+    order: Order | None,
+    lanes: Lanes,
+    changes: Changes | None = None,
 ) -> None:
-    """Tell the race check of contiguous lanes: a store gives ``changes``, a load none."""
+    """Tell the race check of contiguous bytes: a store gives ``changes``, a load none."""
     memory.shadow.span(
         warp.agent,
         memory.shadow.base + offset,
@@ -222,6 +234,7 @@ def _tell_span(
         atomic=bool(order),
         instruction=warp.program.instruction(warp.at),
         changes=changes,
+        lanes=lanes,
     )
 
 
@@ -230,6 +243,7 @@ def _tell_lanes(
     memory: Allocation,
     offsets: npt.NDArray[np.int64],
     size: int,
+    mask: Mask | None,
     order: Order | None,
     changes: Changes | None = None,
 ) -> None:
@@ -242,6 +256,7 @@ def _tell_lanes(
         atomic=bool(order),
         instruction=warp.program.instruction(warp.at),
         changes=changes,
+        active=None if mask is None else mask.tobytes(),
     )
 
 
@@ -265,7 +280,13 @@ def _before_store(warp: Warp, memory: Allocation, low: int, high: int) -> None:
 
 
 def store_uniform(
-    warp: Warp, space: str, address: int, values: tuple[int, ...], width: int, order: Order | None
+    warp: Warp,
+    space: str,
+    address: int,
+    values: tuple[int, ...],
+    width: int,
+    mask: Mask | None,
+    order: Order | None,
 ) -> None:
     """One address for the whole warp; every active lane stores the same values."""
     size = width * len(values)
@@ -274,7 +295,8 @@ def store_uniform(
         raise misaligned(address, size, "store")
     _before_store(warp, memory, offset, offset + size)
     if memory.shadow is not None:
-        _tell_span(warp, memory, offset, size, order, lambda: _changed(memory, [offset], values, width))
+        lanes = uniform(memory.shadow.base + offset, size, None if mask is None else mask.tobytes())
+        _tell_span(warp, memory, offset, size, order, lanes, lambda: _changed(memory, [offset], values, width))
     first = offset >> _SHIFT[width]
     view = memory.views[width]
     for index, value in enumerate(values):
@@ -311,7 +333,8 @@ def store_lanes(
         _before_store(warp, memory, offset, offset + 32 * size)
         if memory.shadow is not None:
             every = range(offset, offset + 32 * size, size)
-            _tell_span(warp, memory, offset, 32 * size, order, lambda: _changed(memory, every, values, width))
+            lanes = memory.shadow.base + offset, None, size, None
+            _tell_span(warp, memory, offset, 32 * size, order, lanes, lambda: _changed(memory, every, values, width))
         start = offset >> _SHIFT[width]
         if count == 1:
             view[start : start + 32] = values[0]
@@ -327,7 +350,7 @@ def store_lanes(
         _before_store(warp, memory, int(offsets.min()), int(offsets.max()) + size)
         active = values if mask is None else tuple(value[mask] for value in values)
         if memory.shadow is not None:
-            _tell_lanes(warp, memory, offsets, size, order, lambda: _changed(memory, offsets, active, width))
+            _tell_lanes(warp, memory, offsets, size, mask, order, lambda: _changed(memory, offsets, active, width))
         index_array = offsets >> _SHIFT[width]
         for index, value in enumerate(active):
             view[index_array + index] = value
@@ -347,7 +370,7 @@ def _store_scattered(
 ) -> None:
     for lane in range(32) if mask is None else np.flatnonzero(mask):
         each = tuple(int(value[lane]) for value in values)
-        store_uniform(warp, space, int(addresses[lane]), each, width, order)
+        store_uniform(warp, space, int(addresses[lane]), each, width, ONE_LANE[lane], order)
 
 
 def _local(

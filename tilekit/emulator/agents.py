@@ -11,13 +11,34 @@ from collections import deque
 from collections.abc import Callable
 
 from tilekit.emulator.errors import Actor, InstructionLike
+from tilekit.emulator.lane_order import lanes_of
 
-__all__ = ["Agent", "BulkGroups", "Clock", "Groups", "Operation", "Snapshot", "Sync", "join"]
+__all__ = [
+    "ALL_LANES",
+    "Agent",
+    "BulkGroups",
+    "Clock",
+    "Groups",
+    "Operation",
+    "Snapshot",
+    "Sync",
+    "join",
+    "lane_identity",
+]
 
 Clock = dict[int, int]
 
 NOTHING: Clock = {}
+ALL_LANES = 0xFFFFFFFF
 _RELEASES_REMEMBERED = 16
+
+
+def lane_identity(warp: int, lane: int) -> int:
+    """Where a clock says what of one lane's accesses is known, when that is more than of its warp's.
+
+    "Lane" 32 counts how often some lanes published what not all had.
+    """
+    return -(warp * 33 + lane)
 
 
 def join(into: Clock, other: Clock) -> None:
@@ -29,12 +50,22 @@ def join(into: Clock, other: Clock) -> None:
 
 
 class Snapshot:
-    """What an agent knew at one moment: its own epoch, and the clocks it had."""
+    """What an agent knew at one moment: its own epoch, and the clocks it had.
 
-    __slots__ = ("clock", "epoch", "fenced", "identity", "origin", "origin_epoch")
+    `moment` is the epoch of the warp that published it, whatever `identity` and `epoch` count.
+    """
+
+    __slots__ = ("clock", "epoch", "fenced", "identity", "moment", "origin", "origin_epoch")
 
     def __init__(
-        self, identity: int, epoch: int, clock: Clock, fenced: Clock, origin: int | None = None, origin_epoch: int = 0
+        self,
+        identity: int,
+        epoch: int,
+        clock: Clock,
+        fenced: Clock,
+        origin: int | None = None,
+        origin_epoch: int = 0,
+        moment: int | None = None,
     ) -> None:
         self.identity = identity
         self.epoch = epoch
@@ -43,6 +74,7 @@ class Snapshot:
         # The agent whose clock this is: the issuer, when an operation publishes its completion.
         self.origin = identity if origin is None else origin
         self.origin_epoch = epoch if origin is None else origin_epoch
+        self.moment = self.origin_epoch if moment is None else moment
 
 
 class Sync:
@@ -115,17 +147,29 @@ class Agent:
         How many there were in all.
     relaxed
         (epoch, sync object) of the last few arrivals and stores that released nothing but what its last fence covered.
+    alone
+        (epoch, lanes, sync object) of the last few releases by some lanes, which others had not met before.
     acquired
         The last few (number, sync object) it learnt something from.
     learnt
         How often it did.
+    apart
+        By identity, the first epoch whose accesses no meeting of all lanes has followed: the warp's own, and that of
+        copies it has waited for since.
+    met
+        (epoch, lanes) of each meeting of some of its lanes since all met.
+    active
+        The active lanes of its accesses since all lanes met, as in :data:`tilekit.emulator.lane_order.Lanes`.
     """
 
     __slots__ = (
         "_free_entries",
         "acquirable",
         "acquired",
+        "active",
         "actor",
+        "alone",
+        "apart",
         "clock",
         "epoch",
         "fence_snapshots",
@@ -133,6 +177,7 @@ class Agent:
         "identity",
         "initialiser",
         "learnt",
+        "met",
         "published",
         "relaxed",
         "released",
@@ -154,8 +199,12 @@ class Agent:
         self.releases: deque[tuple[int, int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
         self.released = 0
         self.relaxed: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
+        self.alone: deque[tuple[int, int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
         self.acquired: deque[tuple[int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
         self.learnt = 0
+        self.apart: dict[int, int] = {identity: 1}
+        self.met: list[tuple[int, int]] = []
+        self.active: set[bytes | None] = set()
         self.published: Snapshot | None = None
         self._free_entries: deque[tuple[int, int]] = deque()
 
@@ -167,9 +216,13 @@ class Agent:
     def __str__(self) -> str:
         return str(self.actor)
 
-    def remember(self, sync: Sync, epoch: int) -> None:
-        """Note a release of what this agent did up to `epoch`."""
-        self.releases.append((self.released, epoch, sync))
+    def remember(self, sync: Sync, snapshot: Snapshot, lanes: int = ALL_LANES) -> None:
+        """Note a release of what this agent did, or of what `lanes` of it did."""
+        if snapshot.identity == self.identity:
+            self.releases.append((self.released, snapshot.epoch, sync))
+        else:
+            self.releases.append((self.released, snapshot.clock[self.identity], sync))
+            self.alone.append((snapshot.moment, lanes, sync))
         self.released += 1
 
     def hear(self, sync: Sync) -> None:
@@ -183,6 +236,49 @@ class Agent:
             self.published = None
             self.epoch += 1
             self.clock[self.identity] = self.epoch
+
+    def meet(self, lanes: int = ALL_LANES, live: int = ALL_LANES) -> None:
+        """Order what these lanes do from here on after what they did before (`bar.warp.sync`)."""
+        if not self.active and len(self.apart) == 1:
+            return
+        if self.published is None:
+            self.epoch += 1
+            self.clock[self.identity] = self.epoch
+        else:
+            self.touch()
+        if live & ~lanes:
+            self.met.append((self.epoch, lanes))
+        else:
+            self.together(self.epoch)
+
+    def together(self, epoch: int) -> None:
+        """Note that all lanes have met since the accesses of earlier epochs than this."""
+        self.apart = {self.identity: epoch}
+        self.met.clear()
+        self.active.clear()
+
+    def have_met(self, first: int, second: int, epoch: int) -> bool:
+        """Whether two lanes (-1 for one that is not known) have met since an access of that epoch."""
+        if first < 0 or second < 0:
+            return False
+        return any(then > epoch and lanes >> first & lanes >> second & 1 for then, lanes in self.met)
+
+    def share(self, lanes: int) -> Snapshot:
+        """Publish what some lanes may speak for: what all did before they last met, and what these did since."""
+        known = self.snapshot()
+        if not any(lanes_of(active) & ~lanes for active in self.active):
+            return known
+        before, fenced_to = self.apart[self.identity] - 1, self.fenced.get(self.identity, 0)
+        for lane in range(32):
+            if lanes >> lane & 1:
+                self.clock[lane_identity(self.identity, lane)] = known.epoch
+                self.fenced[lane_identity(self.identity, lane)] = fenced_to
+        voice = lane_identity(self.identity, 32)
+        self.clock[voice] = self.clock.get(voice, 0) + 1
+        clock, fenced = self.clock.copy(), self.fenced.copy()
+        clock[self.identity] = before
+        fenced[self.identity] = min(fenced_to, before)
+        return Snapshot(voice, clock[voice], clock, fenced, moment=known.epoch)
 
     def snapshot(self) -> Snapshot:
         """Publish all that this agent knows and did so far."""
@@ -216,6 +312,10 @@ class Operation:
         The object whose completion tells of this operation, for messages.
     groups
         The queue it waits in, for operations that complete by wait_group.
+    lanes
+        Those that issued it.
+    apart
+        Empty: it has no lanes of its own.
     """
 
     __slots__ = (
@@ -229,6 +329,7 @@ class Operation:
         "identity",
         "instruction",
         "issued",
+        "lanes",
         "learnt",
         "preceding",
         "unit",
@@ -245,14 +346,15 @@ class Operation:
         asynchronous: bool,
         completes: Sync | None = None,
         groups: Groups | None = None,
+        lanes: int = ALL_LANES,
     ) -> None:
-        issued = agent.snapshot()
+        issued = agent.snapshot() if lanes == ALL_LANES else agent.share(lanes)
         self.agent = agent
         self.unit = unit
         self.instruction = instruction
         self.identity = identity
         self.epoch = epoch
-        self.issued = issued.epoch
+        self.issued = issued.moment
         self.preceding = agent.released
         self.learnt = agent.learnt
         self.clock = issued.clock
@@ -260,6 +362,7 @@ class Operation:
         self.asynchronous = asynchronous
         self.completes = completes
         self.groups = groups
+        self.lanes = lanes
 
     @property
     def actor(self) -> Actor:
@@ -270,6 +373,11 @@ class Operation:
     def issuer(self) -> Agent:
         """The warp behind this agent: the one that issued it."""
         return self.agent
+
+    @property
+    def apart(self) -> dict[int, int]:
+        """See above."""
+        return NOTHING
 
     def __str__(self) -> str:
         return f"{self.unit} issued by {self.agent.actor}"
@@ -291,7 +399,7 @@ class Operation:
 class Groups:
     """A warp's queue of operations that complete in groups, in order: cp.async, wgmma, one half of the bulk stores."""
 
-    __slots__ = ("_ends", "agent", "asynchronous", "epoch", "identity", "unit", "waits_with")
+    __slots__ = ("_done", "_ends", "agent", "asynchronous", "epoch", "identity", "unit", "waits_with")
 
     def __init__(self, agent: Agent, unit: str, identity: int, *, asynchronous: bool, waits_with: str) -> None:
         self.agent = agent
@@ -301,9 +409,10 @@ class Groups:
         self.waits_with = waits_with
         self.epoch = 1
         self._ends: deque[int] = deque()
+        self._done = 0
 
-    def issue(self, instruction: InstructionLike | None) -> Operation:
-        """Start an operation that belongs to the open group."""
+    def issue(self, instruction: InstructionLike | None, lanes: int = ALL_LANES) -> Operation:
+        """Start an operation of some lanes that belongs to the open group."""
         return Operation(
             self.agent,
             self.unit,
@@ -312,6 +421,7 @@ class Groups:
             self.epoch,
             asynchronous=self.asynchronous,
             groups=self,
+            lanes=lanes,
         )
 
     def commit(self) -> None:
@@ -327,6 +437,9 @@ class Groups:
         if done and self.agent.clock.get(self.identity, 0) < done:
             self.agent.touch()
             self.agent.clock[self.identity] = done
+            # Each lane has waited for its own: those of other lanes it must be told of.
+            self.agent.apart.setdefault(self.identity, self._done + 1)
+            self._done = done
 
     def outstanding(self) -> int:
         """Return the number of committed groups not waited for."""
@@ -361,9 +474,9 @@ class BulkGroups:
         self.reads = reads
         self.writes = writes
 
-    def issue(self, instruction: InstructionLike | None) -> tuple[Operation, Operation]:
+    def issue(self, instruction: InstructionLike | None, lanes: int = ALL_LANES) -> tuple[Operation, Operation]:
         """Start a store: (the operation that reads the source, the operation that writes the destination)."""
-        return self.reads.issue(instruction), self.writes.issue(instruction)
+        return self.reads.issue(instruction, lanes), self.writes.issue(instruction, lanes)
 
     def commit(self) -> None:
         """Close the open group."""

@@ -59,6 +59,7 @@ class Load(InFlight):
     def __init__(
         self,
         warp: Warp,
+        lane: int,
         targets: list[Cta],
         offset: int,
         barriers: list[Mbarrier],
@@ -78,7 +79,10 @@ class Load(InFlight):
         self.told = told
         hb = warp.cta.launch.order
         self.operations = (
-            [hb.issue(warp.agent, unit, self.where.instruction, barrier.arriving) for barrier in barriers]
+            [
+                hb.issue(warp.agent, unit, self.where.instruction, barrier.arriving, lanes=1 << lane)
+                for barrier in barriers
+            ]
             if hb is not None
             else []
         )
@@ -127,7 +131,7 @@ class Store(InFlight):
     __slots__ = ("image", "offset", "operations", "read_done", "shared", "size", "write")
 
     def __init__(
-        self, warp: Warp, shared: Allocation, offset: int, size: int, write: Callable[[Array, Any], None]
+        self, warp: Warp, lane: int, shared: Allocation, offset: int, size: int, write: Callable[[Array, Any], None]
     ) -> None:
         super().__init__(warp)
         self.shared = shared
@@ -137,7 +141,7 @@ class Store(InFlight):
         self.image: Array | None = None
         self.read_done = False
         queue = bulk_queue(warp)
-        self.operations = queue.groups.issue(self.where.instruction) if queue.groups is not None else None
+        self.operations = queue.groups.issue(self.where.instruction, 1 << lane) if queue.groups is not None else None
         queue.open.append(self)
 
     def read(self) -> None:
@@ -398,7 +402,7 @@ def tensor_load(
         told = tell_box(allocation, tensor, box, shifts, False)
         written = written_bytes(tensor, offset)
         launch.machine.submit(
-            Load(warp, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load", written)
+            Load(warp, lane, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load", written)
         )
 
 
@@ -452,4 +456,4 @@ def tensor_store(
             else:
                 reduce_box(tensor, box, allocation.data, base, image, offset, reduction)
 
-        launch.machine.submit(Store(warp, shared, offset, size, write))
+        launch.machine.submit(Store(warp, lane, shared, offset, size, write))

@@ -58,7 +58,7 @@ def bulk_load(
                 first = memory.shadow.base + start
                 memory.shadow.span(operation, first, first + count, write=False)
 
-        launch.machine.submit(Load(warp, targets, offset, barriers, count, fetch, told, "bulk copy"))
+        launch.machine.submit(Load(warp, lane, targets, offset, barriers, count, fetch, told, "bulk copy"))
 
 
 def bulk_store(
@@ -94,4 +94,4 @@ def bulk_store(
             else:
                 region[:] = reduction(region, image)
 
-        launch.machine.submit(Store(warp, shared, offset, count, write))
+        launch.machine.submit(Store(warp, lane, shared, offset, count, write))

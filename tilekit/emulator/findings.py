@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
-from tilekit.emulator.agents import Agent, Operation, Sync
+from tilekit.emulator.agents import Agent, Operation, Sync, lane_identity
 from tilekit.emulator.errors import Actor, EmulatorError, InstructionLike, RaceError, Where, describe
 from tilekit.emulator.mbarrier_table import MbarrierTable
 from tilekit.emulator.shadow import Access, Race
@@ -108,7 +108,8 @@ class Findings:
     def race(self, race: Race) -> None:
         """Explain and keep a race: pass this method to :class:`Memory` as its `on_race`."""
         # The same two instructions race in every CTA, warp and stage: one finding says it.
-        key = (id(race.earlier.instruction), id(race.later.instruction), race.unfenced, race.memory.cta is None)
+        kind = race.unfenced, race.lanes is None, race.memory.cta is None
+        key = (id(race.earlier.instruction), id(race.later.instruction), *kind)
         if key not in self._found:
             self._found[key] = explain(race, self.symbols, self.dynamic_base, self.kernel)
 
@@ -166,11 +167,15 @@ class Findings:
 
 def explain(race: Race, symbols: SymbolMap, dynamic_base: int = 0, kernel: str = "") -> Finding:
     """Return the finding for `race`: the memory by name, both accesses, the missing edge, and what would add it."""
-    edge, hint = _missing_fence(race) if race.unfenced else _missing_edge(race, symbols)
+    first, second = race.lanes if race.lanes is not None else (-1, -1)
+    if race.lanes is not None:
+        edge, hint = _lanes_apart(race, first, second)
+    else:
+        edge, hint = _missing_fence(race) if race.unfenced else _missing_edge(race, symbols)
     return Finding(
         "race",
         _memory(race, symbols, dynamic_base),
-        (f"{_did(race.earlier)}", f"{_did(race.later)}", f"missing edge: {edge}"),
+        (_did(race.earlier, first), _did(race.later, second), f"missing edge: {edge}"),
         hint,
         Where(kernel, race.later.party.actor, race.later.instruction),
         race,
@@ -187,11 +192,48 @@ def _memory(race: Race, symbols: SymbolMap, dynamic_base: int) -> str:
     return f"{name} ({place})" if name else place
 
 
-def _did(access: Access) -> str:
+def _did(access: Access, lane: int) -> str:
     verb = ("atomic " if access.atomic else "") + ("write" if access.write else "read")
     cluster = access.party.actor.cluster
-    return f"{verb} by {access.party} of CTA {access.party.actor.cta}, cluster {cluster}, at " + describe(
+    who = f"lane {lane} of " if lane >= 0 else ""
+    return f"{verb} by {who}{access.party} of CTA {access.party.actor.cta}, cluster {cluster}, at " + describe(
         access.instruction
+    )
+
+
+def _lanes_apart(race: Race, first: int, second: int) -> tuple[str, str]:
+    warp = race.later.party.actor
+    one, other = (f"lane {lane}" if lane >= 0 else "the other lanes" for lane in (first, second))
+    since = "the two"
+    if isinstance(race.earlier.party, Operation):
+        groups = race.earlier.party.groups
+        since = f"the {groups.waits_with} of {one} and this" if groups is not None else since
+    return (
+        f"no bar.warp.sync by {warp} between {since}: nothing orders {other} after {one}",
+        "put bar.warp.sync 0xffffffff (__syncwarp) there: neither running in step nor a shuffle or a vote orders the "
+        "memory accesses of a warp's lanes",
+    )
+
+
+def _speaking_alone(race: Race) -> tuple[str, str] | None:
+    """Some lanes released, or issued, what other lanes of their warp did, without having met them."""
+    earlier, later = race.earlier, race.later
+    warp, verb = earlier.party, "write" if earlier.write else "read"
+    if isinstance(warp, Operation):
+        return None
+    if isinstance(later.party, Operation) and later.party.agent is warp:
+        lanes, does = later.party.lanes, f"issued the {_unit(later)}"
+        if earlier.epoch > later.party.issued:
+            return None
+    else:
+        alone = [(lanes, sync) for epoch, lanes, sync in warp.alone if epoch >= earlier.epoch]
+        if not alone:
+            return None
+        lanes, does = alone[0][0], f"arrived on {alone[0][1].name}"
+    who = f"lane {lanes.bit_length() - 1}" if lanes & (lanes - 1) == 0 else "some lanes"
+    return (
+        f"{who} of {warp.actor} {does} without having met the lanes whose {verb} this is: no bar.warp.sync in between",
+        f"put bar.warp.sync 0xffffffff (__syncwarp) between the {verb} of the whole warp and what {who} does for it",
     )
 
 
@@ -220,6 +262,9 @@ def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
             first.clock.get(operation.identity, 0) < operation.epoch or _told_early(operation, later.party) is not None
         ):
             return _unwaited_group(operation, later.party, earlier.write)
+    alone = _speaking_alone(race)
+    if alone is not None:
+        return alone
     if first is second and isinstance(later.party, Operation):
         return _overtaken(later.party, first)
     return _unacquired(race, first, second, symbols)
@@ -250,10 +295,10 @@ def _told_early(operation: Operation, later: Agent | Operation) -> Sync | None:
     agent = operation.agent
     after = [sync for _, sync in _releases_since(operation, operation.issued)]
     for number, sync in reversed(later.issuer.acquired):
-        told = sync.releases.get(agent.identity)
+        told = sync.releases.get(agent.identity) or sync.releases.get(lane_identity(agent.identity, 32))
         if number >= later.learnt or told is None or told.clock.get(operation.identity, 0) >= operation.epoch:
             continue
-        if told.epoch > operation.issued or (told.epoch == operation.issued and sync in after):
+        if told.moment > operation.issued or (told.moment == operation.issued and sync in after):
             return sync
     return None
 

@@ -115,7 +115,7 @@ def gather_load(
         bytes_counted = _ROWS * tensor.transaction_bytes
         everywhere = np.repeat(written, size)
         warp.cta.launch.machine.submit(
-            Load(warp, targets, offset, barriers, bytes_counted, fetch, told, "TMA gather", everywhere)
+            Load(warp, lane, targets, offset, barriers, bytes_counted, fetch, told, "TMA gather", everywhere)
         )
 
 
@@ -161,4 +161,4 @@ def scatter_store(
                 data = np.ascontiguousarray(_chunks(image, size)[places[row]]).view(np.uint8)
                 store_box(plain, box, allocation.data, plain.address - allocation.start, data, 0)
 
-        warp.cta.launch.machine.submit(Store(warp, shared, offset, total, write))
+        warp.cta.launch.machine.submit(Store(warp, lane, shared, offset, total, write))

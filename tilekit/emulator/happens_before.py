@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tilekit.emulator.agents import NOTHING, Agent, BulkGroups, Groups, Operation, Snapshot, Sync, join
+from tilekit.emulator.agents import ALL_LANES, NOTHING, Agent, BulkGroups, Groups, Operation, Snapshot, Sync, join
 from tilekit.emulator.errors import Actor, InstructionLike
 
 __all__ = ["HappensBefore", "Order"]
@@ -74,11 +74,12 @@ class HappensBefore:
         completes: Sync | None = None,
         *,
         asynchronous: bool = True,
+        lanes: int = ALL_LANES,
     ) -> Operation:
         """Start an operation that completes on its own, on an mbarrier: one for each destination CTA.
 
-        It is ordered after everything `agent` did so far. When its data has landed, tell the memories of its accesses
-        and then release it to the barrier's phase: once, as that is the end of it.
+        It is ordered after everything that `lanes` of `agent` did so far. When its data has landed, tell the memories
+        of its accesses and then release it to the barrier's phase: once, as that is the end of it.
         """
         free = agent._free_entries
         if free and agent.clock.get(free[0][0], 0) >= free[0][1]:
@@ -87,10 +88,12 @@ class HappensBefore:
         else:
             identity, epoch = self._identity(), 1
         free.append((identity, epoch))
-        return Operation(agent, unit, instruction, identity, epoch, asynchronous=asynchronous, completes=completes)
+        return Operation(
+            agent, unit, instruction, identity, epoch, asynchronous=asynchronous, completes=completes, lanes=lanes
+        )
 
-    def release(self, agent: Agent | Operation, sync: Sync, *, relaxed: bool = False) -> None:
-        """Publish to `sync` all that `agent` did; for an operation, its completion.
+    def release(self, agent: Agent | Operation, sync: Sync, *, relaxed: bool = False, lanes: int = ALL_LANES) -> None:
+        """Publish to `sync` all that these lanes of `agent` did; for an operation, its completion.
 
         With `relaxed` only what the agent's last fences covered is published (a relaxed arrive or store after a fence).
         """
@@ -98,19 +101,22 @@ class HappensBefore:
             sync.add(agent.snapshot())
             return
         if not relaxed:
-            snapshot = agent.snapshot()
+            snapshot = agent.snapshot() if lanes == ALL_LANES else agent.share(lanes)
             sync.add(snapshot)
-            agent.remember(sync, snapshot.epoch)
+            agent.remember(sync, snapshot, lanes)
             return
         agent.relaxed.append((agent.epoch, sync))
         for snapshot in agent.fence_snapshots.values():
             sync.add(snapshot)
             if snapshot.identity == agent.identity:
-                agent.remember(sync, snapshot.epoch)
+                agent.remember(sync, snapshot)
 
     def acquire(self, agent: Agent, sync: Sync) -> None:
         """Order `agent`'s next instructions after everything released to `sync`."""
         clock = agent.clock
+        own = sync.releases.get(agent.identity)
+        if own is not None and own.epoch >= agent.apart[agent.identity]:
+            agent.together(own.epoch + 1)  # all of them came here, and then went on
         news = [s for s in sync.releases.values() if clock.get(s.identity, 0) < s.epoch]
         if news:
             agent.hear(sync)

@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .access import resolve
+from .agents import ALL_LANES
 from .deadlock import MbarrierWait
 from .errors import BarrierFault, ProtocolError, describe
 from .findings import Unheeded
+from .lanes import ballot
 from .memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW
 
 if TYPE_CHECKING:
@@ -161,11 +163,12 @@ def mbarrier_arrive(
     hb = warp.cta.launch.order
     cluster = warp.cta.cluster
     instruction = warp.program.instruction(warp.at)
+    speakers = ALL_LANES if mask is None or hb is None else ballot(mask)
     for address, lanes in each(warp, addresses, mask):
         barrier = _find(warp, space, address)
         phase = barrier.phase
         if hb is not None:
-            hb.release(warp.agent, barrier.arriving, relaxed=not release)
+            hb.release(warp.agent, barrier.arriving, relaxed=not release, lanes=speakers)
         operation = barrier.arrive_drop if drop else barrier.arrive
         by = warp.actor
         if not expect and lanes * count <= barrier.pending:

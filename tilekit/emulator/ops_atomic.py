@@ -15,7 +15,8 @@ from .findings import Finding
 from .floating import clean, extremum, flush, pass_nan
 from .forms import Decoded, form, never
 from .happens_before import Order
-from .lanes import Array
+from .lane_order import uniform
+from .lanes import ONE_LANE, Array
 from .ops_memory import address_space, array_address
 from .reductions import add_wide_in_l2
 from .syntax import TYPE_BYTES, Operand, VectorOperand
@@ -66,7 +67,7 @@ def atomic(
             steps = np.cumsum(values[0][lanes])
             old[0, lanes] = (np.concatenate([[0], steps[:-1]]).astype(storage) + storage.type(before)).astype(storage)
             view[offset // width] = (before + int(steps[-1])) & ((1 << 8 * width) - 1)
-            _tell(warp, space, memory, offset, first, size, order)
+            _tell(warp, space, memory, offset, first, size, order, active)
             launch.machine.events += 1
             return old
     for lane in lanes:
@@ -91,7 +92,7 @@ def atomic(
                     _report_integer_sum(warp, kind, memory)
                 else:
                     view[at] = combine(operation, kind, before, given)
-        _tell(warp, space, memory, offset, address, size, order)
+        _tell(warp, space, memory, offset, address, size, order, ONE_LANE[lane])
     launch.machine.events += 1
     return old
 
@@ -125,14 +126,26 @@ def _report_integer_sum(warp: Warp, kind: str, memory: Allocation) -> None:
     )
 
 
-def _tell(warp: Warp, space: str, memory: Allocation, offset: int, address: int, size: int, order: Order) -> None:
+def _tell(
+    warp: Warp,
+    space: str,
+    memory: Allocation,
+    offset: int,
+    address: int,
+    size: int,
+    order: Order,
+    active: npt.NDArray[np.bool_],
+) -> None:
     instruction = warp.program.instruction(warp.at)
     if memory.barriers:
         start = memory.start + offset
         warp.cta.cluster.mbarriers.check_store(start, start + size, by=warp.actor, instruction=instruction)
     if memory.shadow is not None:
         start = memory.shadow.base + offset
-        memory.shadow.span(warp.agent, start, start + size, write=True, atomic=True, instruction=instruction)
+        lanes = uniform(start, size, active.tobytes())
+        memory.shadow.span(
+            warp.agent, start, start + size, write=True, atomic=True, instruction=instruction, lanes=lanes
+        )
     tell_strong(warp, space, address, order, True, True)
 
 

@@ -10,6 +10,7 @@ from . import mbarriers, rendezvous
 from .block_compiler import BlockCompiler
 from .errors import ProtocolError
 from .forms import Decoded, always, form, never
+from .lanes import ballot
 from .ops_memory import array_address, scalar_address
 from .syntax import AddressOperand, Operand, RegisterOperand, Sink
 
@@ -40,6 +41,13 @@ def same_in_warp(warp: Warp, values: object) -> int:
     if len(found) != 1:
         raise ProtocolError(f"the lanes of a warp give different values {found.tolist()} where one is needed")
     return int(found[0])
+
+
+def meet(warp: Warp, members: int) -> None:
+    """``bar.warp.sync``: parted lanes meet at the end of their branch; here those that run together are ordered."""
+    if warp.agent is not None:
+        lanes = members if warp.fragment.mask is None else members & ballot(warp.fragment.mask)
+        warp.agent.meet(lanes, ballot(warp.live))
 
 
 # -- CTA and warp ----------------------------------------------------------------------------------------------------
@@ -85,7 +93,8 @@ def bar_reduce(g: BlockCompiler, i: Decoded) -> None:
 
 @form("bar", "level=warp op=sync", "a")
 def warp_sync(g: BlockCompiler, i: Decoded) -> None:
-    """``bar.warp.sync``: lanes of a warp run together here, and parted ones meet at the end of their branch."""
+    """``bar.warp.sync``."""
+    g.effect(f"{g.helper(meet)}(w, {_number(g, i.operands[0], '0')})")
 
 
 # -- cluster ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from .block_compiler import BlockCompiler
 from .bulk import InFlight
 from .errors import EmulatorError
 from .forms import Decoded, form
-from .lanes import Array
+from .lanes import LANES, Array
 from .mbarriers import barrier_at, changed, each, shared_address
 from .memory import Allocation
 from .ops_barrier import space_of, where_is
@@ -27,15 +27,20 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Copy(InFlight):
-    """The ``cp.async`` of a warp's lanes."""
+    """The ``cp.async`` of a warp's lanes: each with its destination, its source, and the bytes of it that are read."""
 
-    __slots__ = ("operation", "pieces", "width")
+    __slots__ = ("lanes", "operation", "pieces", "width")
 
     def __init__(
-        self, warp: Warp, width: int, pieces: list[tuple[Allocation, int, Allocation | None, int, int]]
+        self,
+        warp: Warp,
+        width: int,
+        lanes: list[int],
+        pieces: list[tuple[Allocation, int, Allocation | None, int, int]],
     ) -> None:
         super().__init__(warp)
         self.width = width
+        self.lanes = lanes
         self.pieces = pieces
         queue = copy_queue(warp)
         self.operation = queue.groups.issue(self.where.instruction) if queue.groups is not None else None
@@ -57,10 +62,12 @@ class Copy(InFlight):
         return True
 
     def _tell(self) -> None:
-        for shared, offset, source, start, size in self.pieces:
-            if shared.shadow is not None:
-                base = shared.shadow.base + offset
-                shared.shadow.span(self.operation, base, base + self.width, write=True)
+        active = np.isin(LANES, self.lanes).tobytes()
+        shadow = self.pieces[0][0].shadow
+        if shadow is not None:
+            places = np.array([offset for _, offset, _, _, _ in self.pieces], np.int64) + shadow.base
+            shadow.lanes(self.operation, places, self.width, write=True, active=active)
+        for _, _, source, start, size in self.pieces:
             if source is not None and size and source.shadow is not None:
                 base = source.shadow.base + start
                 source.shadow.span(self.operation, base, base + size, write=False)
@@ -94,7 +101,8 @@ def copy_async(
 ) -> None:
     """Issue the copies of the active lanes."""
     pieces: list[tuple[Allocation, int, Allocation | None, int, int]] = []
-    for lane in bulk.active_lanes(warp, mask):
+    lanes = bulk.active_lanes(warp, mask)
+    for lane in lanes:
         target = shared_address(space, int(destination[lane]))
         origin = int(source[lane])
         size = width if sizes is None else min(int(sizes[lane]), width)
@@ -107,7 +115,7 @@ def copy_async(
                 raise misaligned(origin, width, "cp.async")
             memory, start = resolve(warp, "global", origin, size, "cp.async")
         pieces.append((shared, offset, memory, start, size))
-    warp.cta.launch.machine.submit(Copy(warp, width, pieces))
+    warp.cta.launch.machine.submit(Copy(warp, width, lanes, pieces))
 
 
 def copy_commit(warp: Warp) -> None:

@@ -103,7 +103,7 @@ def load(g: BlockCompiler, i: Decoded) -> None:
         g.emit(f"{name} = {g.helper(access.load_local)}(w, {address}, {width}, {len(parts)}, {g.mask()})")
     elif g.is_uniform(a):
         address = scalar_address(g, a)
-        call = f"{g.helper(access.load_uniform)}(w, {space!r}, {address}, {width}, {len(parts)}, {order!r})"
+        call = f"{g.helper(access.load_uniform)}(w, {space!r}, {address}, {width}, {len(parts)}, {g.mask()}, {order!r})"
         if g.condition is not None:
             zero = "0" if len(parts) == 1 else f"[0] * {len(parts)}"
             call = f"{call} if {g.condition}.any() else {zero}"
@@ -206,7 +206,8 @@ def store(g: BlockCompiler, i: Decoded) -> None:
         kind = f"u{max(width, 2) * 8}"
         texts = ", ".join(f"{g.scalar(part, kind, wider=True)} & {hex((1 << 8 * width) - 1)}" for part in parts)
         g.effect(
-            f"{g.helper(access.store_uniform)}(w, {space!r}, {scalar_address(g, a)}, ({texts},), {width}, {order!r})"
+            f"{g.helper(access.store_uniform)}(w, {space!r}, {scalar_address(g, a)}, ({texts},), {width}, {g.mask()}, "
+            f"{order!r})"
         )
     else:
         values = _lane_values(g, parts, i["type"])

@@ -13,7 +13,7 @@ from .block_compiler import BlockCompiler
 from .deadlock import GroupWait
 from .errors import ProtocolError
 from .forms import Decoded, always, form, never
-from .lanes import LANES, Array, ballot, lane_mask
+from .lanes import LANES, ONE_LANE, Array, ballot, lane_mask
 from .syntax import Immediate, Operand, PairOperand, Sink
 
 if TYPE_CHECKING:
@@ -135,9 +135,6 @@ def elect(g: BlockCompiler, i: Decoded) -> None:
         g.write(d, "u32", name, scalar=True)
     if not isinstance(p, Sink):
         g.write(p, "pred", f"{g.constant(ONE_LANE)}[{name}]")
-
-
-ONE_LANE = [lane == LANES for lane in range(32)]
 
 
 def leader(warp: Warp, members: int | Array) -> int:

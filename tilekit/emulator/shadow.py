@@ -14,6 +14,10 @@ The rules, for an access `a` that meets the record `r` of an earlier one on the 
 A store that leaves bytes as they are does not race with another warp's store of them: compilers let several warps write
 the same result. A reader must still be ordered after the last of them.
 
+A warp is one agent, but its lanes are ordered with each other only where they have met (:mod:`.lane_order`): a record
+of the warp's own that is younger than that is compared lane by lane, and so is one of another warp of which only some
+lanes are known to have come so far.
+
 Until a memory is first written in a launch, reads of it are only listed: input tensors cost nothing more.
 """
 
@@ -26,9 +30,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator import footprint
-from tilekit.emulator.agents import Agent, Clock, Operation
+from tilekit.emulator.agents import NOTHING, Agent, Clock, Operation, lane_identity
 from tilekit.emulator.errors import InstructionLike
 from tilekit.emulator.footprint import FULL, GRANULE, IN_PAGE, PAGE_BITS, Pieces
+from tilekit.emulator.lane_order import Lanes, conflicts, touched
 
 __all__ = ["Access", "Changes", "Memory", "Race"]
 
@@ -70,6 +75,8 @@ class Race:
         The accesses, in the order in which the emulator met them.
     unfenced
         True when they are ordered and only a `fence.proxy.async` of the earlier one's warp is missing.
+    lanes
+        Two lanes of one warp that race with each other, -1 for one that is not known; None for other races.
     """
 
     memory: Memory
@@ -78,10 +85,11 @@ class Race:
     earlier: Access
     later: Access
     unfenced: bool
+    lanes: tuple[int, int] | None = None
 
 
 class _Record:
-    __slots__ = ("epoch", "identity", "instruction", "kind", "mask", "others", "party")
+    __slots__ = ("epoch", "identity", "instruction", "kind", "lanes", "mask", "others", "party")
 
     def __init__(
         self,
@@ -91,6 +99,7 @@ class _Record:
         mask: int,
         party: Agent | Operation,
         instruction: InstructionLike | None,
+        lanes: Lanes | None,
     ) -> None:
         self.identity = identity
         self.epoch = epoch
@@ -99,9 +108,12 @@ class _Record:
         self.party = party
         self.instruction = instruction
         self.others: dict[int, tuple[int, int, InstructionLike | None]] | None = None
+        self.lanes: dict[Lanes, InstructionLike | None] = {} if lanes is None else {lanes: instruction}
 
-    def merge(self, mask: int, shift: int, instruction: InstructionLike | None) -> None:
+    def merge(self, mask: int, shift: int, instruction: InstructionLike | None, lanes: Lanes | None) -> None:
         """Add bytes accessed at the same epoch, remembering which instruction touched them if it is another one."""
+        if lanes is not None:
+            self.lanes[lanes] = instruction
         if instruction is not self.instruction:
             if self.others is None:
                 self.others = {}
@@ -162,7 +174,8 @@ class Memory:
         self.cta = cta
         self.on_race = on_race
         self._pages: dict[int, _Page] = {}
-        self._listed: list[tuple[int, Pieces, Agent | Operation, int, int, InstructionLike | None]] | None = []
+        self._listed: list[tuple[int, Pieces, Agent | Operation, int, int, InstructionLike | None, Lanes | None]] | None
+        self._listed = []
         self._reported: dict[tuple[int, int, bool], tuple[InstructionLike | None, InstructionLike | None]] = {}
 
     def describe(self, low: int, high: int) -> str:
@@ -179,14 +192,15 @@ class Memory:
         atomic: bool = False,
         instruction: InstructionLike | None = None,
         changes: Changes | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         """Access the bytes [lo, hi): a TMA box in shared memory, a contiguous access of a warp, a bulk copy.
 
-        `instruction` may be omitted for an :class:`Operation`, which knows its own.
+        `instruction` may be omitted for an :class:`Operation`, which knows its own; so may `lanes` for what has none.
         """
         if hi > lo:
             pieces = footprint.span(lo & IN_PAGE, hi - lo)
-            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction, changes)
+            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction, changes, lanes)
 
     def lanes(
         self,
@@ -198,14 +212,17 @@ class Memory:
         atomic: bool = False,
         instruction: InstructionLike | None = None,
         changes: Changes | None = None,
+        active: bytes | None = None,
     ) -> None:
         """Access `width` bytes at each address: the active lanes of a load, a store, a cp.async or a stmatrix row."""
         if addresses.size == 0:
             return
         places = addresses.astype(np.int64, copy=False)
         first = int(places[0])
-        pieces = footprint.lanes(first & IN_PAGE, (places - first).tobytes(), width)
-        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction, changes)
+        relative = (places - first).tobytes()
+        pieces = footprint.lanes(first & IN_PAGE, relative, width)
+        lanes = first, relative, width, active
+        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction, changes, lanes)
 
     def rows(
         self,
@@ -265,20 +282,23 @@ class Memory:
         atomic: bool,
         instruction: InstructionLike | None,
         changes: Changes | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         party.touch()
+        if lanes is not None and isinstance(party, Agent):
+            party.active.add(lanes[3])
         if instruction is None and isinstance(party, Operation):
             instruction = party.instruction
         kind = (_WRITE if write else 0) | (_ATOMIC if atomic else 0) | (_ASYNC if party.asynchronous else 0)
         epoch = party.epoch
         if self._listed is not None:
             if not write and len(self._listed) < _LISTED_READS:
-                self._listed.append((first_page, pieces, party, epoch, kind, instruction))
+                self._listed.append((first_page, pieces, party, epoch, kind, instruction, lanes))
                 return
             listed, self._listed = self._listed, None
             for entry in listed:
                 self._visit(*entry, {}, {})
-        self._visit(first_page, pieces, party, epoch, kind, instruction, party.clock, party.fenced, changes)
+        self._visit(first_page, pieces, party, epoch, kind, instruction, lanes, party.clock, party.fenced, changes)
 
     def _visit(
         self,
@@ -288,6 +308,7 @@ class Memory:
         epoch: int,
         kind: int,
         instruction: InstructionLike | None,
+        lanes: Lanes | None,
         clock: Clock,
         fenced: Clock,
         changes: Changes | None = None,
@@ -296,6 +317,7 @@ class Memory:
         identity = party.identity
         write, asynchronous = kind & _WRITE, kind & _ASYNC
         later = party, epoch, kind, instruction
+        apart = party.apart if lanes is not None else NOTHING
         for offset, shift, mask in pieces:
             number = first_page + offset
             page = pages.get(number)
@@ -313,8 +335,13 @@ class Memory:
                             clock.get(record.identity, 0) < record.epoch
                             and record.mask & mask
                             and not record.kind & kind & _ATOMIC
+                            and not _known_by_lane(record, mask, number, page.shift, clock)
                         ):
                             self._report(record, mask, page, first_page, pieces, later, False)
+                if apart and identity in page.reads:
+                    for record in page.reads[identity]:
+                        if record.epoch >= apart[identity] and record.mask & mask and not record.kind & kind & _ATOMIC:
+                            self._compare_lanes(record, mask, number, page.shift, later, lanes, None)
             for record in page.writes:
                 if clock.get(record.identity, 0) < record.epoch:
                     if (
@@ -324,7 +351,18 @@ class Memory:
                             changes is None or record.kind & _ASYNC or _hits(changes(), record.mask, number, page.shift)
                         )
                     ):
-                        self._report(record, mask, page, first_page, pieces, later, False)
+                        ordered = _known_by_lane(record, mask, number, page.shift, clock)
+                        if not ordered:
+                            self._report(record, mask, page, first_page, pieces, later, False)
+                        elif asynchronous and not _known_by_lane(record, mask, number, page.shift, fenced):
+                            self._report(record, mask, page, first_page, pieces, later, True)
+                elif record.identity in apart:
+                    if (
+                        record.epoch >= apart[record.identity]
+                        and record.mask & mask
+                        and not record.kind & kind & _ATOMIC
+                    ):
+                        self._compare_lanes(record, mask, number, page.shift, later, lanes, changes)
                 elif (
                     asynchronous
                     and not record.kind & _ASYNC
@@ -333,9 +371,9 @@ class Memory:
                 ):
                     self._report(record, mask, page, first_page, pieces, later, True)
             if write:
-                _record_write(page, mask, party, identity, epoch, kind, instruction, clock)
+                _record_write(page, mask, party, identity, epoch, kind, instruction, lanes, clock)
             else:
-                _record_read(page, mask, party, identity, epoch, kind, instruction)
+                _record_read(page, mask, party, identity, epoch, kind, instruction, lanes)
 
     def _report(
         self,
@@ -366,6 +404,48 @@ class Memory:
             )
         )
 
+    def _compare_lanes(
+        self,
+        record: _Record,
+        mask: int,
+        number: int,
+        shift: int,
+        later: tuple[Agent | Operation, int, int, InstructionLike | None],
+        lanes: Lanes | None,
+        changes: Changes | None,
+    ) -> None:
+        """Report lanes of one warp that race with each other: they have not met since the record was made."""
+        party, epoch, kind, instruction = later
+        assert lanes is not None
+        assert isinstance(party, Agent)
+        hit = record.mask & mask
+        for before, earlier in record.lanes.items():
+            key = (id(earlier), id(instruction), record.party is party)
+            if before == lanes or key in self._reported:
+                continue
+            found = conflicts(before, lanes, not record.kind & _WRITE, bool(kind & _WRITE))
+            for byte, first, second in found:
+                unit = (byte & IN_PAGE) >> shift
+                if byte >> PAGE_BITS != number or not hit >> unit & 1 or party.have_met(first, second, record.epoch):
+                    continue
+                if changes is not None and not _hits(changes(), 1 << unit, number, shift):
+                    continue
+                self._reported[key] = earlier, instruction
+                self.on_race(
+                    Race(
+                        self,
+                        byte,
+                        1 + max(other for other, *pair in found if pair == [first, second]),
+                        Access(
+                            record.party, record.epoch, bool(record.kind & _WRITE), bool(record.kind & _ATOMIC), earlier
+                        ),
+                        Access(party, epoch, bool(kind & _WRITE), bool(kind & _ATOMIC), instruction),
+                        False,
+                        (first, second),
+                    )
+                )
+                return
+
     def _common(self, record: _Record, first_page: int, pieces: Pieces) -> tuple[int, int]:
         """Return the addresses of the first and past the last byte that the footprint shares with `record`'s access."""
         ends = []
@@ -385,6 +465,20 @@ class Memory:
         return min(ends), max(ends)
 
 
+def _known_by_lane(record: _Record, mask: int, number: int, shift: int, clock: Clock) -> bool:
+    """Whether a clock that does not cover a warp's epoch covers that of the lanes that touched these bytes."""
+    if not isinstance(record.party, Agent) or lane_identity(record.identity, 32) not in clock:
+        return False
+    hit = record.mask & mask
+    for lanes in record.lanes:
+        for byte, owners in touched(lanes):
+            if byte >> PAGE_BITS == number and hit >> ((byte & IN_PAGE) >> shift) & 1:
+                for lane in range(32):
+                    if owners >> lane & 1 and clock.get(lane_identity(record.identity, lane), 0) < record.epoch:
+                        return False
+    return bool(record.lanes)
+
+
 def _hits(changed: npt.NDArray[np.int64], mask: int, number: int, shift: int) -> bool:
     """Whether some of the addresses lie in units of a page's mask."""
     inside = changed[changed >> PAGE_BITS == number] & IN_PAGE
@@ -399,12 +493,13 @@ def _record_write(
     epoch: int,
     kind: int,
     instruction: InstructionLike | None,
+    lanes: Lanes | None,
     clock: Clock,
 ) -> None:
     atomic = kind & _ATOMIC
     if mask == FULL[page.shift] and not atomic:
         page.shift = GRANULE
-        page.writes = [_Record(identity, epoch, kind, FULL[GRANULE], party, instruction)]
+        page.writes = [_Record(identity, epoch, kind, FULL[GRANULE], party, instruction, lanes)]
         page.reads.clear()
         return
     mine: _Record | None = None
@@ -424,9 +519,9 @@ def _record_write(
         for reader in list(page.reads):
             _subtract(page.reads, reader, mask)
     if mine is None:
-        page.writes.append(_Record(identity, epoch, kind, mask, party, instruction))
+        page.writes.append(_Record(identity, epoch, kind, mask, party, instruction, lanes))
     else:
-        mine.merge(mask, page.shift, instruction)
+        mine.merge(mask, page.shift, instruction, lanes)
 
 
 def _record_read(
@@ -437,21 +532,22 @@ def _record_read(
     epoch: int,
     kind: int,
     instruction: InstructionLike | None,
+    lanes: Lanes | None,
 ) -> None:
     records = page.reads.get(identity)
     if records is None:
-        page.reads[identity] = [_Record(identity, epoch, kind, mask, party, instruction)]
+        page.reads[identity] = [_Record(identity, epoch, kind, mask, party, instruction, lanes)]
         return
     for record in records:
         if record.epoch == epoch and record.kind == kind:
-            record.merge(mask, page.shift, instruction)
+            record.merge(mask, page.shift, instruction, lanes)
             return
     if not kind & _ATOMIC:
         # Whoever is ordered after this read is ordered after the same agent's earlier ones.
         for record in records:
             record.mask &= ~mask
         records[:] = [record for record in records if record.mask]
-    records.append(_Record(identity, epoch, kind, mask, party, instruction))
+    records.append(_Record(identity, epoch, kind, mask, party, instruction, lanes))
 
 
 def _subtract(reads: dict[int, list[_Record]], reader: int, mask: int) -> None:
