@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 LANES = np.arange(32, dtype=np.uint32)
+ONE_LANE: list[npt.NDArray[np.bool_]] = [np.equal(LANES, lane) for lane in range(32)]
+"""Each lane alone, as a mask."""
 
 
 def sized(warps: int) -> dict[str, Any]:
