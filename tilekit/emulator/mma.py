@@ -19,7 +19,7 @@ from tilekit.emulator.floating import clean, directed, multiply_add_wide
 from tilekit.emulator.formats import decode, encode
 from tilekit.emulator.tensor_core import multiply_add
 
-__all__ = ["BITS", "Mma", "expand", "multiply_accumulate", "operand_rows", "product"]
+__all__ = ["BITS", "Mma", "chunk_indices", "expand", "multiply_accumulate", "operand_rows", "product"]
 
 Registers: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 

@@ -9,24 +9,43 @@ from .ops_barrier import same_in_warp
 from .syntax import Immediate, Operand, RegisterOperand, VectorOperand
 from .wgmma import Wgmma
 
-_SHAPES = "|".join(f"m64n{n}k{k}" for k in (8, 16, 32) for n in range(8, 257, 8))
+
+def _shapes(*depths: int) -> str:
+    return "|".join(f"m64n{n}k{k}" for k in depths for n in range(8, 257, 8))
+
+
 _TYPES = "f16|bf16|tf32|e4m3|e5m2|s8|u8"
 
 
 @form(
     "wgmma",
-    f"op=mma_async sync aligned shape={_SHAPES} satfinite? dtype=f16|f32|s32 atype={_TYPES} btype={_TYPES}",
+    f"op=mma_async sync aligned shape={_shapes(8, 16, 32)} satfinite? dtype=f16|f32|s32 atype={_TYPES} btype={_TYPES}",
     "{d+} av a a #? #? #? #?",
     uniform=never,
 )
+@form(
+    "wgmma",
+    f"op=mma_async sync aligned shape={_shapes(256)} dtype=s32 atype=b1 btype=b1 and popc",
+    "{d+} av a a",
+    uniform=never,
+)
+@form(
+    "wgmma",
+    f"op=mma_async sp sync aligned shape={_shapes(16, 32, 64)} satfinite? dtype=f16|f32|s32 atype={_TYPES} "
+    f"btype={_TYPES}",
+    "{d+} av a a # a #? #? #? #?",
+    uniform=never,
+)
 def mma_async(g: BlockCompiler, i: Decoded) -> None:
-    """``wgmma.mma_async``."""
-    d, a, b, accumulate = i.operands[:4]
-    numbers = [operand.value for operand in i.operands[4:] if isinstance(operand, Immediate)]
+    """``wgmma.mma_async`` and ``wgmma.mma_async.sp``."""
+    d, a, b, *rest = i.operands
+    metadata = rest[:2] if i.has("sp") else []
+    accumulate, *constants = rest[2:] if metadata else rest
+    numbers = [operand.value for operand in constants if isinstance(operand, Immediate)]
     in_registers = isinstance(a, VectorOperand)
     kind = i["atype"]
     transposable = 0 if kind not in ("f16", "bf16") else 1 if in_registers else 2
-    wanted = 0 if kind in ("s8", "u8") else 2 + transposable
+    wanted = 0 if kind in ("s8", "u8", "b1") else 2 + transposable
     if len(numbers) != wanted:
         raise g.fail(f"{len(numbers)} constants after scale-d, where .{kind} takes {wanted} (scales, transposes)")
     scales = numbers[:2] or [1, 1]
@@ -44,6 +63,7 @@ def mma_async(g: BlockCompiler, i: Decoded) -> None:
             negate_a=scales[0] == -1,
             negate_b=scales[1] == -1,
             saturate=i.has("satfinite"),
+            sparse=i.has("sp"),
         )
     except ValueError as error:
         raise g.fail(str(error)) from None
@@ -63,6 +83,11 @@ def mma_async(g: BlockCompiler, i: Decoded) -> None:
         a_text = "None"
     else:
         a_text = _descriptor(g, a)
+    sparse = ""
+    if metadata:
+        words, selector = metadata
+        assert isinstance(selector, Immediate)
+        sparse = f", {g.array(words, 'u32')}, {selector.value}"
     g.place()
     scale_d = (
         g.scalar(accumulate, "pred")
@@ -71,7 +96,7 @@ def mma_async(g: BlockCompiler, i: Decoded) -> None:
     )
     g.effect(
         f"{g.helper(wgmma_queue.issue_wgmma)}(w, {g.constant(shape)}, {g.constant(rows)}, {g.constant(bits)}, "
-        f"{a_text}, {a_rows}, {_descriptor(g, b)}, {scale_d}, {g.mask()})"
+        f"{a_text}, {a_rows}, {_descriptor(g, b)}, {scale_d}, {g.mask()}{sparse})"
     )
 
 

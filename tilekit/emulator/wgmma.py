@@ -43,9 +43,9 @@ Registers: TypeAlias = npt.NDArray[np.uint32]
 
 _SWIZZLES: tuple[Swizzle | None, ...] = (None, "128B", "64B", "32B")
 _RESERVED = 0x3FF1_C000_C000_C000
-_SIZES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
+_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
 _CHUNK = np.dtype((np.void, 16))
-_K_BYTES = 32  # Every type's k is 32 bytes: two 16-byte chunks of a K-major row.
+_K_BYTES = 32  # Every type's k is 32 bytes, two 16-byte chunks of a K-major row; twice that in B of sparse forms.
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,17 @@ class Wgmma:
     n
         Columns: a multiple of 8 up to 256; for the integer types 8, 16, 24, 32, then multiples of 16.
     a_type, b_type
-        f16, bf16, tf32, e4m3, e5m2, s8 or u8. e4m3 and e5m2 mix, s8 and u8 mix.
+        f16, bf16, tf32, e4m3, e5m2, s8, u8 or b1. e4m3 and e5m2 mix, s8 and u8 mix; b1 counts the ones of an and.
     d_type
-        f32, f16 (from f16, e4m3, e5m2) or s32 (from s8, u8).
+        f32, f16 (from f16, e4m3, e5m2) or s32 (from s8, u8, b1).
     a_mn_major, b_mn_major
         Whether the operand in shared memory is transposed; 16-bit types only.
     negate_a, negate_b
         Scale the operand by -1; floating point only.
     saturate
-        ``.satfinite``; integers only.
+        ``.satfinite``; 8-bit integers only.
+    sparse
+        Whether half of each row of A is left out: two of four neighbours, one of two for tf32.
     """
 
     n: int
@@ -77,12 +79,13 @@ class Wgmma:
     negate_a: bool = False
     negate_b: bool = False
     saturate: bool = False
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         for name, given in (("a_type", self.a_type), ("b_type", self.b_type)):
-            if given not in _SIZES:
-                raise ValueError(f"{name} = {given!r}: must be one of {', '.join(_SIZES)}")
-        mixed = {"e4m3", "e5m2"} if self.a_type in ("e4m3", "e5m2") else {"s8", "u8"} if self.integer else {self.a_type}
+            if given not in _BITS:
+                raise ValueError(f"{name} = {given!r}: must be one of {', '.join(_BITS)}")
+        mixed = next((pair for pair in ({"e4m3", "e5m2"}, {"s8", "u8"}) if self.a_type in pair), {self.a_type})
         if self.b_type not in mixed:
             raise ValueError(f"b_type = {self.b_type!r}: {self.a_type} goes with {' or '.join(sorted(mixed))}")
         accumulators = (
@@ -94,22 +97,29 @@ class Wgmma:
         if self.n % unit or not 8 <= self.n <= 256:
             nearest = min(max((self.n + unit // 2) // unit * unit, 8), 256)
             raise ValueError(f"n = {self.n}: must be a multiple of {unit} from 8 to 256; nearest legal {nearest}")
-        if (self.a_mn_major or self.b_mn_major) and _SIZES[self.a_type] != 2:
+        if (self.a_mn_major or self.b_mn_major) and _BITS[self.a_type] != 16:
             raise ValueError(f"a_mn_major, b_mn_major: {self.a_type} operands must be K-major (False)")
         if self.integer and (self.negate_a or self.negate_b):
             raise ValueError("negate_a, negate_b: integer operands cannot be negated (False)")
-        if self.saturate and not self.integer:
+        if self.saturate and self.a_type not in ("s8", "u8"):
             raise ValueError(f"saturate = True: {self.a_type} has no .satfinite (False)")
+        if self.sparse and self.a_type == "b1":
+            raise ValueError("sparse = True: b1 has no sparse form (False)")
 
     @cached_property
     def integer(self) -> bool:
         """Whether this is an integer form."""
-        return self.a_type in ("s8", "u8")
+        return self.a_type in ("s8", "u8", "b1")
 
     @cached_property
     def k(self) -> int:
         """Depth of one instruction."""
-        return _K_BYTES // _SIZES[self.a_type]
+        return self.stored_k * (2 if self.sparse else 1)
+
+    @cached_property
+    def stored_k(self) -> int:
+        """Elements of a row of A that are stored."""
+        return 8 * _K_BYTES // _BITS[self.a_type]
 
     @cached_property
     def registers(self) -> int:
@@ -209,7 +219,7 @@ def load_a(op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int],
 
     Returns
     -------
-    a : float32[64 or 16, k * len(descriptors)]
+    a : float32[64 or 16, stored_k * len(descriptors)]
 
     Raises
     ------
@@ -218,13 +228,13 @@ def load_a(op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int],
     """
     chunks = _gather(shared, _layout("a", op.a_mn_major, 64, warp), descriptors)
     if op.a_mn_major:
-        return _decoded(chunks.reshape(op.k * len(descriptors), -1), op.a_type).T
+        return _decoded(chunks.reshape(op.stored_k * len(descriptors), -1), op.a_type).T
     return _decoded(chunks.reshape(16 if warp is not None else 64, -1), op.a_type)
 
 
 def load_b(op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int]) -> Matrix:
     """Return B from shared memory, in register order, as float32[k * len(descriptors), n]; see `load_a`."""
-    chunks = _gather(shared, _layout("b", op.b_mn_major, op.n, None), descriptors)
+    chunks = _gather(shared, _layout("b", op.b_mn_major, op.n, None), _halves(op, descriptors))
     if op.b_mn_major:
         pairs = chunks.view(np.uint16).reshape(-1, op.n // 2, 2)
         return decode(pairs.transpose(0, 2, 1), op.b_type).reshape(-1, op.n)
@@ -243,7 +253,7 @@ def registers_a(op: Wgmma, registers: Registers) -> Matrix:
 
     Returns
     -------
-    a : float32[16 or 64, k * steps]
+    a : float32[16 or 64, stored_k * steps]
     """
     steps, lanes = registers.shape[0] // 4, registers.shape[1]
     # Register 2j + h of lane 4g + t holds row 8h + g, bytes 16j + 4t of the k-step.
@@ -312,7 +322,7 @@ def operand_extents(op: Wgmma, operand: Operand, descriptors: Sequence[int]) -> 
     """
     mn_major = op.a_mn_major if operand == "a" else op.b_mn_major
     rows = 64 if operand == "a" else op.n
-    base, starts, rest = _relative(descriptors)
+    base, starts, rest = _relative(descriptors if operand == "a" else _halves(op, descriptors))
     return _runs(_layout(operand, mn_major, rows, None), starts, rest) + base
 
 
@@ -337,6 +347,23 @@ def _layout(operand: Operand, mn_major: bool, rows: int, warp: int | None) -> _L
     warps = range(4) if warp is None else (warp,)
     blocks = [2 * w + h for h in range(2) for w in warps]
     return _Layout(mn_major, tuple(blocks) if mn_major else tuple(8 * block + g for block in blocks for g in range(8)))
+
+
+def _halves(op: Wgmma, descriptors: Sequence[int]) -> Sequence[int]:
+    """Descriptors of B: of a sparse form, whose k is twice as deep, one for each half."""
+    if not op.sparse:
+        return descriptors
+    found = []
+    for bits in descriptors:
+        descriptor = MatrixDescriptor.decode(bits)
+        if op.b_mn_major:  # 16 k further
+            step = 2 * (descriptor.stride if descriptor.swizzle else descriptor.leading)
+        elif descriptor.swizzle is None:
+            step = 2 * descriptor.leading
+        else:
+            step = descriptor.leading if descriptor.swizzle == "32B" else _K_BYTES
+        found += [bits, bits & ~0x3FFF | (descriptor.start + step) // 16 & 0x3FFF]
+    return found
 
 
 def _relative(descriptors: Sequence[int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -398,7 +425,9 @@ def _decoded(data: npt.NDArray[np.uint8], dtype: str) -> Matrix:
         return data.view(np.int8).astype(np.float32)
     if dtype == "u8":
         return data.astype(np.float32)
-    storage: Any = {1: np.uint8, 2: np.uint16, 4: np.uint32}[_SIZES[dtype]]
+    if dtype == "b1":
+        return np.unpackbits(data, axis=-1, bitorder="little").astype(np.float32)
+    storage: Any = {8: np.uint8, 16: np.uint16, 32: np.uint32}[_BITS[dtype]]
     return decode(data.view(storage), dtype)
 
 

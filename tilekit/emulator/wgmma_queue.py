@@ -30,6 +30,7 @@ from .wgmma import (
     operand_extents,
     registers_a,
 )
+from .wgmma_sparse import with_zeros
 
 if TYPE_CHECKING:
     from .cta import Warpgroup
@@ -42,7 +43,10 @@ Rows = slice | tuple[int, ...]
 class Collective:
     """One wgmma of a warpgroup."""
 
-    __slots__ = ("a", "a_parts", "accumulate", "b", "form", "instruction", "issuers", "operations", "rows")
+    __slots__ = (
+        *("a", "a_parts", "accumulate", "b", "form", "instruction", "issuers", "metadata", "operations", "rows"),
+        "selector",
+    )
 
     def __init__(
         self, form: Wgmma, rows: Rows, a: int | None, b: int, accumulate: bool, instruction: Instruction
@@ -54,6 +58,8 @@ class Collective:
         self.accumulate = accumulate
         self.instruction = instruction
         self.a_parts: dict[int, npt.NDArray[np.uint32]] = {}
+        self.metadata: dict[int, npt.NDArray[np.uint32]] = {}
+        self.selector = 0
         self.issuers = 0
         self.operations: list[Any] = []
 
@@ -93,8 +99,10 @@ def issue_wgmma(
     b: int,
     accumulate: bool,
     mask: npt.NDArray[np.bool_] | None,
+    metadata: npt.NDArray[np.uint32] | None = None,
+    selector: int = 0,
 ) -> None:
-    """``wgmma.mma_async``: queue it."""
+    """``wgmma.mma_async``: queue it; sparse forms have metadata."""
     group = warp.warpgroup
     queue = _queue(warp)
     instruction = warp.program.instruction(warp.at)
@@ -127,6 +135,8 @@ def issue_wgmma(
     collective.issuers += 1
     if a_rows is not None:
         collective.a_parts[warp.index % 4] = warp.tile[_index(a_rows)].copy()
+    if metadata is not None:
+        collective.metadata[warp.index % 4], collective.selector = metadata, selector
     queue.issued += 1
     queue.open_mask |= row_mask
     warp.in_flight |= row_mask
@@ -229,6 +239,7 @@ def execute(group: Warpgroup, collectives: Sequence[Collective]) -> None:
             and collectives[end].rows == first.rows
             and collectives[end].accumulate
             and (collectives[end].a is None) == (first.a is None)
+            and collectives[end].selector == first.selector
         ):
             end += 1
         _execute_run(group, collectives[start:end])
@@ -251,6 +262,8 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
         b = load_b(form, shared.data, b_descriptors)
     except IndexError:
         raise _beyond_shared(group, run) from None
+    if form.sparse:
+        a = _with_zeros(group, run, a)
     if shared.shadow is not None:
         _record_reads(group, run)
     if launch.protocol:
@@ -260,6 +273,15 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
     registers = tile[rows] if first.accumulate else None
     tile[rows] = multiply_accumulate(form, a, b, registers, exact=launch.exact)
     launch.counters.wgmma_flops += 2 * 64 * form.n * form.k * len(run)
+
+
+def _with_zeros(group: Warpgroup, run: Sequence[Collective], a: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    metadata = np.stack([[c.metadata[warp] for warp in range(4)] for c in run])
+    try:
+        return with_zeros(run[0].form, a, metadata, run[0].selector)
+    except ValueError as error:
+        where = Where(group.warps[0].cta.launch.program.name, instruction=run[0].instruction)
+        raise ProtocolError(f"wgmma.mma_async.sp: {error}", where=where) from None
 
 
 def _beyond_shared(group: Warpgroup, run: Sequence[Collective]) -> MemoryFault:
