@@ -1,0 +1,276 @@
+"""tilekit as torch operators, for eager code, `torch.compile` and `torch.export`: :func:`matmul` and :func:`linear`.
+
+Importing this module registers ``torch.ops.tilekit.matmul`` and ``matmul_out`` with everything that torch's compilers
+ask of an operator: shapes without memory, the exact strides they may rely on, and gradients of the plain product.
+CUDA tensors go to `tilekit.matmul` in their current stream. CPU tensors go to the emulator, which is exact and slow: it
+is there for tests, on matrices of a few hundred rows.
+
+Each operator has an overload for a scale that is a number (``default``) and for one that is a tensor
+(``tensor_scale``). The gradients are products of the same kernels. They exist for 16-bit operands without an
+activation; where one is asked for that does not exist, the call is refused and nothing is computed wrongly in silence.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+import tilekit
+from tilekit.api import result_of
+from tilekit.arrays import ArrayView, view_of_fake
+from tilekit.dtypes import as_dtype
+from tilekit.epilogue.functions import Activation
+from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.compiled import read_scale
+from tilekit.kernels.matmul.problem import TMA_ALIGNMENT
+
+__all__ = ["linear", "matmul"]
+
+_compiler: Any = torch.compiler
+_registry: Any = torch.library
+
+
+def _named_type(what: Any) -> Any:
+    return getattr(torch, as_dtype(what, "out_dtype").long_name)
+
+
+_torch_type = _compiler.assume_constant_result(_named_type)
+"""The torch type that a name or another library's type stands for: a constant to a compiler, not code to trace."""
+
+
+def matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    activation: Activation | None = None,
+    scale: float | torch.Tensor | None = None,
+    out_dtype: Any = None,
+) -> torch.Tensor:
+    """Return ``activation(scale * (a @ b) + bias)``, accumulated in f32, as an operator that torch's compilers know.
+
+    Parameters
+    ----------
+    a, b : torch.Tensor
+        Matrices (M, K) and (K, N), or batches (B, M, K) and (B, K, N) of which one may have B = 1; types and layouts as
+        for `tilekit.matmul`.
+    out : torch.Tensor, optional
+        Where to write. Gradients are not recorded through it.
+    bias : torch.Tensor, optional
+        N values of bf16, f16 or f32, added to every row.
+    activation : str, optional
+        ``"relu"``, ``"gelu"`` (tanh form) or ``"silu"``.
+    scale : float or torch.Tensor, optional
+        A number, or one f32, which stays on the device.
+    out_dtype : torch.dtype or whatever `tilekit.dtypes.as_dtype` takes, optional
+        bf16, f16 or f32: by default that of `out`, else that of `a`, else bf16 for fp8.
+
+    Returns
+    -------
+    torch.Tensor
+        (M, N) or (B, M, N), C-contiguous; `out` itself if that was given.
+
+    Raises
+    ------
+    ArgumentError
+        As `tilekit.matmul` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for that
+        has no formula.
+    """
+    if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
+        out_dtype = _torch_type(out_dtype)
+    if scale is not None and not isinstance(scale, float | torch.Tensor):
+        scale = read_scale(scale)
+    if out is None:
+        op = _ops.matmul.tensor_scale if isinstance(scale, torch.Tensor) else _ops.matmul.default
+        result: torch.Tensor = op(a, b, bias, scale, activation, out_dtype)
+        return result
+    op = _ops.matmul_out.tensor_scale if isinstance(scale, torch.Tensor) else _ops.matmul_out.default
+    op(a, b, bias, scale, activation, out_dtype, out=out)
+    return out
+
+
+def linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: Activation | None = None,
+    *,
+    scale: float | torch.Tensor | None = None,
+    out_dtype: Any = None,
+) -> torch.Tensor:
+    """Return ``activation(scale * (x @ weight.T) + bias)``, as `torch.nn.functional.linear` lays its operands out.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        (..., K). Its leading dimensions are read as rows, without a copy where their strides allow.
+    weight : torch.Tensor
+        (N, K), read where it lies.
+    bias, activation, scale, out_dtype
+        As for `matmul`.
+
+    Returns
+    -------
+    torch.Tensor
+        (..., N).
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-TORCH-002`` where the shapes do not fit; otherwise what `matmul` raises, in which `a` is the rows of `x`
+        and `b` is ``weight.T``.
+    """
+    if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1]:
+        raise ArgumentError(
+            f"x has shape {tuple(x.shape)} and weight has shape {tuple(weight.shape)}: linear takes (..., K) and "
+            "(N, K), as torch.nn.functional.linear does",
+            code="TK-TORCH-002",
+        )
+    rows = x if x.dim() == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    out = matmul(rows, weight.T, bias=bias, activation=activation, scale=scale, out_dtype=out_dtype)
+    return out if x.dim() == 2 else out.view(*x.shape[:-1], weight.shape[0])
+
+
+def _compute(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | torch.Tensor | None = None,
+    activation: Activation | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    result: torch.Tensor = tilekit.matmul(a, b, bias=bias, activation=activation, scale=scale, out_dtype=out_dtype)
+    return result
+
+
+def _compute_out(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | torch.Tensor | None = None,
+    activation: Activation | None = None,
+    out_dtype: torch.dtype | None = None,
+    *,
+    out: torch.Tensor,
+) -> None:
+    tilekit.matmul(a, b, out=out, bias=bias, activation=activation, scale=scale, out_dtype=out_dtype)
+
+
+def _fake(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | torch.Tensor | None = None,
+    activation: Activation | None = None,
+    out_dtype: torch.dtype | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    shape, dtype = result_of(
+        view_of_fake(a, "a"),
+        view_of_fake(b, "b"),
+        out=_fake_view(out, "out"),
+        bias=_fake_view(bias, "bias"),
+        activation=activation,
+        scale=_fake_view(scale, "scale"),
+        out_dtype=out_dtype,
+    )
+    return a.new_empty(shape, dtype=getattr(torch, dtype.long_name))
+
+
+def _fake_out(*arguments: Any, out: torch.Tensor) -> None:
+    _fake(*arguments, out=out)
+
+
+def _fake_view(given: Any, name: str) -> ArrayView | float | None:
+    return view_of_fake(given, name) if isinstance(given, torch.Tensor) else given
+
+
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    a, b, bias, scale, activation, _ = inputs
+    for name, needed in zip(("a", "b", "bias", "scale"), ctx.needs_input_grad, strict=False):
+        if needed:
+            _require_formula(name, a, b, activation)
+    ctx.save_for_backward(a, b, scale if isinstance(scale, torch.Tensor) else None)
+    ctx.scale = None if isinstance(scale, torch.Tensor) else scale
+    ctx.bias_dtype = None if bias is None else bias.dtype
+
+
+def _require_formula(name: str, a: torch.Tensor, b: torch.Tensor, activation: str | None) -> None:
+    way_out = f"pass {name}.detach(), or call under torch.no_grad()"
+    if name == "scale":
+        reason = "tilekit has no gradient of scale"
+    elif activation is not None:
+        reason = f"activation={activation!r} has no gradient; apply torch's activation to the plain product"
+        way_out += " if none is needed"
+    elif a.element_size() == 1 or b.element_size() == 1:
+        reason = f"the product of {as_dtype(a.dtype)} and {as_dtype(b.dtype)} has no gradient"
+    else:
+        return
+    raise ArgumentError(f"{name} requires a gradient: {reason}; {way_out}", code="TK-TORCH-001")
+
+
+def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    a, b, scale = ctx.saved_tensors
+    if scale is None:
+        scale = ctx.scale
+    of_a, of_b, *rest = ctx.needs_input_grad  # as far as arguments were given
+    grad_a = grad_b = grad_bias = None
+    if any(rest[:1]):
+        grad_bias = grad.sum(dim=tuple(range(grad.dim() - 1)), dtype=torch.float32).to(ctx.bias_dtype)
+    if of_a or of_b:
+        readable, batch = _readable(grad.to(a.dtype)), grad.shape[:-2]
+        if of_a:
+            grad_a = _product(readable, b.mT, a, batch, scale)
+        if of_b:
+            grad_b = _product(a.mT, readable, b, batch, scale)
+    return grad_a, grad_b, grad_bias, None, None, None
+
+
+def _readable(grad: torch.Tensor) -> torch.Tensor:
+    """Lay a gradient out as the copy engine needs an operand: rows contiguous, each at a multiple of 16 bytes."""
+    unit = TMA_ALIGNMENT // grad.element_size()
+    columns = grad.shape[-1]
+    if columns % unit:
+        return torch.nn.functional.pad(grad, (0, -columns % unit))[..., :columns]
+    return grad.contiguous() if grad.storage_offset() % unit == 0 else grad.clone(memory_format=torch.contiguous_format)
+
+
+def _product(left: torch.Tensor, right: torch.Tensor, of: torch.Tensor, batch: torch.Size, scale: Any) -> torch.Tensor:
+    """``scale * (left @ right)`` in shape and type of the operand `of`; batches that shared it are summed in f32."""
+    if of.shape[:-2] == batch:
+        return matmul(left, right, scale=scale, out_dtype=of.dtype)
+    return matmul(left, right, scale=scale, out_dtype=torch.float32).sum_to_size(of.shape).to(of.dtype)
+
+
+_library = _registry.Library("tilekit", "DEF")
+"""The registrations; they hold as long as this object."""
+
+_ops: Any = torch.ops.tilekit
+
+
+def _register() -> None:
+    # Inductor must keep the strides that the fake operator has checked: which layouts an operand may have depends on
+    # them.
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    for overload, scale in (
+        ("", "Tensor? bias=None, float? scale=None"),
+        (".tensor_scale", "Tensor? bias, Tensor scale"),
+    ):
+        arguments = f"Tensor a, Tensor b, {scale}, str? activation=None, ScalarType? out_dtype=None"
+        _library.define(f"matmul{overload}({arguments}) -> Tensor", tags=tags)
+        _library.define(f"matmul_out{overload}({arguments}, *, Tensor(a!) out) -> ()", tags=tags)
+        for device in ("CPU", "CUDA"):
+            _library.impl(f"matmul{overload}", _compute, device)
+            _library.impl(f"matmul_out{overload}", _compute_out, device)
+        _registry.register_fake(f"tilekit::matmul{overload}", _fake, lib=_library)
+        _registry.register_fake(f"tilekit::matmul_out{overload}", _fake_out, lib=_library)
+        _registry.register_autograd(
+            f"tilekit::matmul{overload}", _backward, setup_context=_save_for_backward, lib=_library
+        )
+
+
+_register()
