@@ -19,7 +19,15 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError, DriverError
-from tilekit.kernels.matmul.compiled import MatmulKernel, compiled, read_bias, read_scale, scale_kind, scale_view
+from tilekit.kernels.matmul.compiled import (
+    MatmulKernel,
+    compiled,
+    read_bias,
+    read_residual,
+    read_scale,
+    scale_kind,
+    scale_view,
+)
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.plan import MatmulPlan
@@ -39,12 +47,14 @@ def matmul(
     bias: Any = None,
     activation: Activation | None = None,
     scale: Any = None,
+    residual: Any = None,
+    beta: float = 1.0,
     out_dtype: Any = None,
     stream: Any = None,
     config: MatmulConfig | None = None,
     target: str | None = None,
 ) -> Any:
-    """Return ``activation(scale * (a @ b) + bias)``, accumulated in f32.
+    """Return ``activation(scale * (a @ b) + bias + beta * residual)``, accumulated in f32.
 
     Parameters
     ----------
@@ -61,6 +71,8 @@ def matmul(
         ``"relu"``, ``"gelu"`` (tanh form) or ``"silu"``.
     scale
         A number, or an array of one f32 (which stays on the device).
+    residual, beta
+        An array like the result, and its factor, a number. It may be `out` itself.
     out_dtype
         bf16, f16 or f32: by default that of `out`, else that of `a`, else bf16 for fp8.
     stream
@@ -100,6 +112,7 @@ def matmul(
             None if bias is None else fingerprint(bias),
             activation,
             None if scale is None else fingerprint(scale),
+            None if residual is None else (fingerprint(residual), beta),
             out_dtype,
             config,
             target,
@@ -120,7 +133,7 @@ def matmul(
     if out is None and new is None:
         new = _outputs(a, b, out_dtype)
         result = new(None if stream is None else resolve_stream(stream, view_of(a)))
-    plan = _bind(a, b, result, bias, activation, scale, out_dtype, config, target)
+    plan = _bind(a, b, result, bias, activation, scale, residual, beta, out_dtype, config, target)
     plan(stream)
     if plan.ready is not None and key is not None:
         if new is not None:
@@ -219,6 +232,8 @@ def _bind(
     bias: Any,
     activation: Activation | None,
     scale: Any,
+    residual: Any,
+    beta: float,
     out_dtype: Any,
     config: MatmulConfig | None,
     target: str | None,
@@ -231,11 +246,16 @@ def _bind(
     problem = read_problem(va, vb)
     chip, device = _place(va, target)
     store = store_kind(vo.address, output_matrix(vo))
+    if residual is not None:
+        vres = read_residual(residual, vo)
+        store = "tma" if {store, store_kind(vres.address, output_matrix(vres, "residual"))} == {"tma"} else "direct"
     vbias = read_bias(bias, problem.n) if bias is not None else None
-    spec = _spec_of(va, vb, problem, vo.dtype, vbias, activation, read_scale(scale), store)
+    added = vo.dtype if residual is not None else None
+    spec = _spec_of(va, vb, problem, vo.dtype, vbias, activation, read_scale(scale), store, added)
     if config is None:
         config = _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
-    return compiled(spec, config, chip).bind(a, b, out, bias=bias, scale=scale, device=device)
+    kernel = compiled(spec, config, chip)
+    return kernel.bind(a, b, out, bias=bias, scale=scale, residual=residual, beta=beta, device=device)
 
 
 def _spec_of(
@@ -247,6 +267,7 @@ def _spec_of(
     activation: Activation | None,
     scale: float | ArrayView | None,
     store: str,
+    residual: DType | None = None,
 ) -> MatmulSpec:
     return MatmulSpec(
         a_dtype=a.dtype,
@@ -256,7 +277,10 @@ def _spec_of(
         b_major=problem.b.major,
         batched=problem.batched,
         functions=ElementwiseSpec(
-            scale=scale_kind(scale), bias=bias.dtype if bias is not None else None, activation=activation
+            scale=scale_kind(scale),
+            bias=bias.dtype if bias is not None else None,
+            activation=activation,
+            residual=residual,
         ),
         store=store,
     )

@@ -17,7 +17,7 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, launch_arguments
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText, trace
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix, matrix_view, output_matrix, read_problem
+from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, Matrix, matrix_view, output_matrix, read_problem
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import parameters as runtime
 from tilekit.targets import SM_90A
@@ -54,7 +54,9 @@ def launch(
 ) -> tuple[KernelText, MatmulLaunch, dict[str, runtime.Parameter]]:
     """The kernel, its launch, and the launch's parameters by name."""
     text = trace(spec, config, SM_90A)
-    made = launch_arguments(text, config, *problem, addresses, scale=0.5, resident_clusters=resident)
+    made = launch_arguments(
+        text, config, MatmulCall(*problem, scale=0.5), addresses, resident_clusters=resident, scratch=_no_scratch
+    )
     assert len(made.parameters) == len(text.parameters)
     return text, made, {p.name: value for p, value in zip(text.parameters, made.parameters, strict=True)}
 
@@ -138,3 +140,7 @@ def test_too_large_for_the_kernel() -> None:
     with pytest.raises(ArgumentError, match="TK-MM-015") as caught:
         launch(MatmulSpec(), MatmulConfig(), (wide, out))
     assert str(caught.value).startswith("a cannot be described to the copy engine")
+
+
+def _no_scratch(size: int) -> int:
+    raise AssertionError(f"this kernel asks for {size} bytes of its own")

@@ -16,7 +16,7 @@ from tilekit import MatmulConfig, MatmulSpec
 from tilekit.arrays import view_of
 from tilekit.emulator import Device, LaunchReport, TensorMap
 from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import output_matrix, read_problem
+from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import U32, Parameter, pack
 
 from .mutation import Mutation
@@ -76,11 +76,10 @@ class Case:
         out = np.full((self.m, self.n), np.nan, self.spec.out_dtype.numpy)
         buffers = device.buffer(a, "a"), device.buffer(np.ascontiguousarray(b.T), "b"), device.buffer(out, "out")
         launch = kernel.arguments(
-            read_problem(view_of(a), view_of(b)),
-            output_matrix(view_of(out)),
+            MatmulCall(read_problem(view_of(a), view_of(b)), output_matrix(view_of(out))),
             Addresses(*(buffer.address for buffer in buffers)),
-            1.0,
             1,
+            _no_scratch,
         )
         named = dict(zip((p.name for p in kernel.text.parameters), launch.parameters, strict=True))
         parameters = list(change(named).values())
@@ -140,3 +139,7 @@ def argument_mutations(case: Case) -> Iterator[tuple[Mutation, Callable[[Argumen
     for name in ("k_blocks", "tile_count"):
         for change, amount in (("one fewer", -1), ("one more", 1)):
             yield Mutation("count", name, "host", change), counting(name, amount)
+
+
+def _no_scratch(size: int) -> int:
+    raise AssertionError(f"this kernel asks for {size} bytes of its own")

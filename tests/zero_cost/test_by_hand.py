@@ -13,7 +13,7 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.emulator import Device
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
-from tilekit.kernels.matmul.problem import output_matrix, read_problem
+from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime import driver
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.launch import CudaModule
@@ -50,8 +50,8 @@ class Problem:
         """Copy everything to a device, and make the launch that the traced kernel would have there."""
         views = {"a": view_of(self.a), "b": view_of(self.b.T), "out": view_of(self.out)}
         addresses = Addresses(**{name: memory.upload(view) for name, view in views.items()})
-        problem = read_problem(views["a"], views["b"])
-        return pair().kernel.arguments(problem, output_matrix(views["out"]), addresses, 1.0, clusters)
+        call = MatmulCall(read_problem(views["a"], views["b"]), output_matrix(views["out"]))
+        return pair().kernel.arguments(call, addresses, clusters, memory.scratch)
 
     def check(self, memory: Staging) -> None:
         """Fetch the output: each element is the exact product, rounded once, and the frame is as it was."""

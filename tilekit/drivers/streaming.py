@@ -112,19 +112,19 @@ class ResidentOperand(Protocol):
         """What a slot holds."""
 
 
-_Outputs = TypeVar("_Outputs")
+_Fetched = TypeVar("_Fetched")
 
 
-class Reduction(Protocol[_Outputs]):
+class Reduction(Protocol[_Fetched]):
     """Adds the warps' sums and stores the result."""
 
     def bind(self, w: Writer, place: Place) -> None:
         """Prepare a thread's addresses, and fetch what all tiles share."""
 
-    def begin(self, w: Writer, tile: Value) -> _Outputs:
+    def begin(self, w: Writer, tile: Value) -> _Fetched:
         """Fetch what this thread's outputs of a tile need."""
 
-    def store(self, w: Writer, sums: list[RegisterTile], outputs: _Outputs) -> None:
+    def store(self, w: Writer, sums: list[RegisterTile], tile: Value, fetched: _Fetched) -> None:
         """Meet the other warps, add, and store."""
 
 
@@ -146,7 +146,7 @@ class KRange:
 
 
 @dataclass(frozen=True)
-class Streaming(Generic[_Outputs]):
+class Streaming(Generic[_Fetched]):
     """A kernel's components, ready to trace.
 
     Attributes
@@ -177,7 +177,7 @@ class Streaming(Generic[_Outputs]):
     cluster: int
     weights: StreamedOperand
     tokens: ResidentOperand
-    reduction: Reduction[_Outputs]
+    reduction: Reduction[_Fetched]
     slots: Slots
     k_block: int
     lane_k: int
@@ -226,7 +226,7 @@ class Streaming(Generic[_Outputs]):
         for tile in w.range(self.tiles, start=first, step=count, name="tile"):
             following = tile + count
             ends = following >= self.tiles
-            outputs = self.reduction.begin(w, tile)
+            fetched = self.reduction.begin(w, tile)
             self.weights.clear(w, sums)
             for step in w.range(self.k.steps, name="step"):
                 with w.when((step == late) & ends):
@@ -243,7 +243,7 @@ class Streaming(Generic[_Outputs]):
                     self.weights.multiply(w, slot, self.tokens.slot(slot), sums)
                     self.weights.load(w, slot, left)
                     self.tokens.load(w, slot, left)
-            self.reduction.store(w, sums, outputs)
+            self.reduction.store(w, sums, tile, fetched)
 
     def _place(self, w: Writer, warp: Value) -> tuple[Place, Value, Value]:
         """Read where this thread stands, and which part of K its CTA walks over."""

@@ -24,6 +24,9 @@ from tilekit.tile_schedule.raster import Tile
 
 MAX_THREAD_REGISTERS = 255
 
+_LOADS = frozenset({"load", "sync", "wait"})
+"""What a role may do that starts copies to shared memory."""
+
 
 class BoundEpilogue(Protocol):
     """An epilogue in a role: stores accumulators, and drains what it started."""
@@ -41,8 +44,25 @@ class Epilogue(Protocol):
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
 
+    def initialise(self, w: Writer) -> None:
+        """Prepare barriers (one thread)."""
+
     def bind(self, w: Writer, group: Warpgroup) -> BoundEpilogue:
         """Prepare a thread's addresses; once a role."""
+
+
+class BoundSource(Protocol):
+    """A `TileSource` in the role that loads."""
+
+    def load(self, w: Writer, tile: Tile) -> None:
+        """Load what the epilogue reads of `tile`."""
+
+
+class TileSource(Protocol):
+    """What an epilogue reads beside the accumulators, loaded by a role of its own."""
+
+    def producer(self, w: Writer) -> BoundSource:
+        """Handle for that role."""
 
 
 class StageLoader(Protocol):
@@ -99,17 +119,21 @@ class WarpPlan:
         The warpgroup that stores, or None where the mma role's warps do.
     scheduler
         The warp that asks for tiles, or None where nobody needs to.
+    epilogue_load
+        The warp that loads what the epilogue reads, or None where it reads nothing.
     """
 
     load: Role
     mma: Role
     epilogue: Role | None = None
     scheduler: Role | None = None
+    epilogue_load: Role | None = None
 
     @property
     def roles(self) -> tuple[Role, ...]:
         """All roles."""
-        return tuple(role for role in (self.load, self.mma, self.epilogue, self.scheduler) if role is not None)
+        every = (self.load, self.mma, self.epilogue, self.scheduler, self.epilogue_load)
+        return tuple(role for role in every if role is not None)
 
     @property
     def threads(self) -> int:
@@ -121,13 +145,15 @@ class WarpPlan:
         return _launch_registers(self.threads // 128, registers)
 
     @classmethod
-    def register_accumulators(cls, *, consumers: int, accumulators: int, registers: int) -> WarpPlan:
+    def register_accumulators(
+        cls, *, consumers: int, accumulators: int, registers: int, epilogue_loads: bool = False
+    ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread, on a chip of so many `registers`.
 
         The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
         hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
         to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
-        to give.
+        to give. Where the epilogue reads an operand, the last warp of the load warpgroup loads it.
         """
         groups = 1 + consumers
         launch = _launch_registers(groups, registers)
@@ -136,18 +162,22 @@ class WarpPlan:
         if launch < MAX_THREAD_REGISTERS // 8 * 8:
             load_share = 24 if accumulators >= 208 or consumers == 3 else 40
             mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
+        last = WARPS_PER_GROUP - epilogue_loads
         return cls(
-            load=Role("load", range(WARPS_PER_GROUP), frozenset({"load", "sync", "wait"}), load_share, one_thread=True),
+            load=Role("load", range(last), _LOADS, load_share, one_thread=True),
             mma=Role(
                 "mma",
                 range(WARPS_PER_GROUP, WARPS_PER_GROUP * groups),
                 frozenset({"mma", "sync", "wait", "store", "memory"}),
                 mma_share,
             ),
+            epilogue_load=Role("epilogue_load", range(last, WARPS_PER_GROUP), _LOADS, load_share, one_thread=True)
+            if epilogue_loads
+            else None,
         )
 
     @classmethod
-    def tensor_memory(cls, *, scheduler: bool) -> WarpPlan:
+    def tensor_memory(cls, *, scheduler: bool, epilogue_loads: bool = False) -> WarpPlan:
         """Plan for accumulators in tensor memory: an epilogue warpgroup, and a warp for everything else.
 
         The epilogue's warps come first, because a warp reads the quarter of the lanes that its index modulo 4 names
@@ -159,7 +189,7 @@ class WarpPlan:
             asks = Role("scheduler", range(warp, warp + 1), frozenset({"sync", "wait"}), one_thread=True)
             warp += 1
         return cls(
-            load=Role("load", range(warp, warp + 1), frozenset({"load", "sync", "wait"}), one_thread=True),
+            load=Role("load", range(warp, warp + 1), _LOADS, one_thread=True),
             mma=Role(
                 "mma",
                 range(warp + 1, warp + 2),
@@ -173,6 +203,9 @@ class WarpPlan:
                 frozenset({"tmem", "sync", "wait", "store", "memory"}),
             ),
             scheduler=asks,
+            epilogue_load=Role("epilogue_load", range(warp + 2, warp + 3), _LOADS, one_thread=True)
+            if epilogue_loads
+            else None,
         )
 
 
@@ -205,6 +238,8 @@ class WarpSpecialized:
         Groups of matrix instructions kept running while the next stage is awaited.
     reduction
         Adds the shares of a tile where the scheduler hands out shares.
+    source
+        What the plan's ``epilogue_load`` role loads.
     """
 
     warps: WarpPlan
@@ -218,12 +253,19 @@ class WarpSpecialized:
     k_blocks: Value
     in_flight: int
     reduction: Turnstile | None = None
+    source: TileSource | None = None
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
         warp = w.ptx.special.warp_index()
         self._set_up(w, warp)
-        bodies = {"load": self._load, "mma": self._multiply, "epilogue": self._store, "scheduler": self._ask}
+        bodies = {
+            "load": self._load,
+            "mma": self._multiply,
+            "epilogue": self._store,
+            "scheduler": self._ask,
+            "epilogue_load": self._load_for_epilogue,
+        }
         for role in self.warps.roles:
             with w.role(role, warp):
                 self._set_registers(w, role)
@@ -275,6 +317,13 @@ class WarpSpecialized:
         reduction = self.reduction.bind(w, group) if self.reduction is not None else None
         return _Storing(w, epilogue, reduction, self.k_blocks)
 
+    def _load_for_epilogue(self, w: Writer, warp: Value, role: Role) -> None:
+        assert self.source is not None, "a role that loads for the epilogue, and nothing to load"
+        with self._threads(w, warp, role):
+            source = self.source.producer(w)
+            for tile in self.scheduler.tiles(w, role):
+                source.load(w, tile)
+
     def _ask(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role), w.when(self.cluster.rank == 0):
             self.scheduler.ask(w)
@@ -289,6 +338,7 @@ class WarpSpecialized:
         with one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
+            self.epilogue.initialise(w)
             self.accumulators.initialise(w)
             self.scheduler.initialise(w)
             self.inputs.initialise(w)
@@ -317,7 +367,7 @@ class WarpSpecialized:
 
     def _set_registers(self, w: Writer, role: Role) -> None:
         if role.registers is not None:
-            if role is self.warps.load:
+            if role.one_thread:
                 w.ptx.warp.release_registers(count=role.registers)
             else:
                 w.ptx.warp.acquire_registers(count=role.registers)

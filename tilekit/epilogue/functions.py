@@ -1,4 +1,4 @@
-"""Elementwise functions between the accumulators and the output: scale, bias, activation, in that order, all in f32."""
+"""Elementwise functions between accumulators and output: scale, bias, residual, activation, in that order, in f32."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ class ElementwiseSpec:
         Element type of a vector of N values added to every row, or ``None``.
     activation
         Applied last.
+    residual
+        Element type of a matrix like the output, of which ``beta`` times is added before the activation, or ``None``.
     """
 
     scale: ScaleKind | None = None
     bias: DType | None = None
     activation: Activation | None = None
+    residual: DType | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,12 @@ class Elementwise:
             self._scale_address = w.parameter("scale", GMEM)
         if spec.bias is not None:
             self._bias = w.parameter("bias", GMEM)
+        self._beta = w.parameter("beta", F32_REGISTER) if spec.residual is not None else None
+
+    @property
+    def residual(self) -> DType | None:
+        """Element type of the residual, if there is one."""
+        return self._spec.residual
 
     def bind(self, w: Writer) -> None:
         """Fetch what all elements share; once a role, after the kernels before this one are complete."""
@@ -85,7 +94,7 @@ class Elementwise:
             return ColumnPair(None)
         return ColumnPair((self._load_bias(w, column), self._load_bias(w, column + 1)))
 
-    def apply(self, w: Writer, value: Value, columns: ColumnPair, which: int) -> Value:
+    def apply(self, w: Writer, value: Value, columns: ColumnPair, which: int, residual: Value | None = None) -> Value:
         """Return the output value of an accumulator in column `which` (0 or 1) of the pair."""
         if self._scale is not None and columns.bias is not None:
             value = w.ptx.elementwise.fma(a=value, b=self._scale, c=columns.bias[which])
@@ -93,6 +102,8 @@ class Elementwise:
             value = value * self._scale
         elif columns.bias is not None:
             value = value + columns.bias[which]
+        if residual is not None:
+            value = w.ptx.elementwise.fma(a=residual, b=self._beta, c=value)
         match self._spec.activation:
             case "relu":
                 result: Value = w.ptx.elementwise.relu(x=value)

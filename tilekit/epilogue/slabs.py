@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tilekit.assembly.types import SMEM
-from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, F32, DType
 from tilekit.tile_op.accumulators import AccumulatorLayout
@@ -28,7 +28,7 @@ class SlabAccess(Protocol):
     def write(self, w: Writer, unit: int, offset: int, values: list[Value]) -> None:
         """Round the f32 `values` of unit `unit` of the fragment at `offset` bytes and store them."""
 
-    def read(self, w: Writer, unit: int, offset: int) -> list[Value]:
+    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
         """Load the elements of unit `unit` of the fragment at `offset` bytes, as f32."""
 
 
@@ -62,12 +62,12 @@ class _Halves:
         packed = [pack(low=values[i], high=values[i + 1]) for i in range(0, 8, 2)]
         w.ptx.stmatrix.store_x4(address=self._address(unit, offset), values=RegisterTile(packed))
 
-    def read(self, w: Writer, unit: int, offset: int) -> list[Value]:
+    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
         widen = w.ptx.convert.widen_bf16 if self._bf16 else w.ptx.convert.widen_f16
         packed = w.ptx.ldmatrix.load_x4(address=self._address(unit, offset))
         return [widen(narrow=narrow) for pair in packed for narrow in w.ptx.convert.unpack(packed=pair)]
 
-    def _address(self, unit: int, offset: int) -> Value:
+    def _address(self, unit: int, offset: Operand) -> Value:
         base = self._row_address + offset
         return (base ^ (unit << 5)).retyped(SMEM) if unit else base
 
@@ -89,12 +89,12 @@ class _Words:
         w.ptx.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
         w.ptx.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
 
-    def read(self, w: Writer, unit: int, offset: int) -> list[Value]:
+    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
         address = self._address(unit, offset)
         upper = w.ptx.memory.load_shared_f32x2(address=address)
         return [*upper, *w.ptx.memory.load_shared_f32x2(address=address + 8 * SLAB_BYTES)]
 
-    def _address(self, unit: int, offset: int) -> Value:
+    def _address(self, unit: int, offset: Operand) -> Value:
         return self._row_address + ((self._chunk + 2 * unit) ^ self._swizzle) * 16 + offset
 
 
@@ -117,5 +117,5 @@ class _Bytes:
             value = pack(low=values[2 * row], high=values[2 * row + 1])
             w.ptx.memory.store_shared_b16(address=address + row * 8 * SLAB_BYTES, value=value)
 
-    def read(self, w: Writer, unit: int, offset: int) -> list[Value]:
+    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
         raise AssertionError("no kernel reads 8-bit slabs: a residual has 16 or 32 bits")

@@ -6,6 +6,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.slabs import SLAB_BYTES, slab_access, slab_columns
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
@@ -35,6 +36,8 @@ class StagedEpilogue:
         The role that runs the epilogue (its warpgroups).
     buffers
         Slabs in flight per warpgroup.
+    residual
+        Where the functions add a residual: the ring that brings it.
     """
 
     def __init__(
@@ -48,8 +51,10 @@ class StagedEpilogue:
         batched: bool = False,
         buffers: int,
         first_barrier: int,
+        residual: ResidualRing | None = None,
     ) -> None:
         self._layout = layout
+        self.residual = residual
         self._slab_bytes = layout.rows * SLAB_BYTES
         self._functions = functions
         self._out = out
@@ -88,6 +93,13 @@ class StagedEpilogue:
         """Bring the output's tensor maps close."""
         for storer in self.storers.values():
             storer.prefetch(w)
+        if self.residual is not None:
+            self.residual.prefetch(w)
+
+    def initialise(self, w: Writer) -> None:
+        """Prepare barriers; one thread."""
+        if self.residual is not None:
+            self.residual.initialise(w)
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role."""
@@ -111,6 +123,7 @@ class BoundStagedEpilogue:
         if len(layout.parts) > 1:
             self._lane_column = self._lane_column + layout.place(w, thread)[1]
         self._access = slab_access(w, layout, epilogue._out, thread=thread, slabs=slabs)
+        self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this warpgroup's part of `tile`."""
@@ -128,9 +141,13 @@ class BoundStagedEpilogue:
                     accumulators.done(w)
                 self._claim(w, index - 1)
                 column = tile.column + left
+                old = self._residual.acquire(w) if self._residual is not None else None
                 for part, registers in enumerate(fragments):
-                    offset = buffer * e._slab_bytes + part * FRAGMENT_ROWS * SLAB_BYTES
-                    self._write(w, registers, column, offset)
+                    within = part * FRAGMENT_ROWS * SLAB_BYTES
+                    source = old + within if old is not None else None
+                    self._write(w, registers, column, buffer * e._slab_bytes + within, source)
+                if self._residual is not None:
+                    self._residual.release(w)
                 w.ptx.tma.fence_shared()
                 w.ptx.barrier.sync(id=self._barrier, threads=128)
                 with w.when(self._stores):
@@ -164,18 +181,25 @@ class BoundStagedEpilogue:
             w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
         w.ptx.barrier.sync(id=self._barrier, threads=128)
 
-    def _write(self, w: Writer, registers: RegisterTile, column: Value, offset: int) -> None:
-        """Apply the functions to a fragment and store it to the slab at `offset`."""
+    def _write(self, w: Writer, registers: RegisterTile, column: Value, offset: int, residual: Value | None) -> None:
+        """Apply the functions to a fragment and store it to the slab at `offset`; its residual lies at `residual`."""
         access = self._access
         count = access.columns // 2
         for unit in range(len(registers) // count):
             values = []
+            old = None
+            if self._residual is not None and residual is not None:
+                old = self._residual.access.read(w, unit, residual)
             for eighth in range(access.columns // 8):
                 first = unit * count + 4 * eighth
-                values += self._apply(w, registers[first : first + 4], column + 2 * first)
+                more = old[4 * eighth : 4 * eighth + 4] if old is not None else None
+                values += self._apply(w, registers[first : first + 4], column + 2 * first, more)
             access.write(w, unit, offset, values)
 
-    def _apply(self, w: Writer, four: RegisterTile, column: Value) -> list[Value]:
+    def _apply(self, w: Writer, four: RegisterTile, column: Value, residual: list[Value] | None) -> list[Value]:
         """Apply the functions to a thread's 2 x 2 block: two columns, rows r and r + 8."""
         columns = self._e._functions.columns(w, column + self._lane_column)
-        return [self._e._functions.apply(w, value, columns, index % 2) for index, value in enumerate(four)]
+        return [
+            self._e._functions.apply(w, value, columns, index % 2, residual[index] if residual else None)
+            for index, value in enumerate(four)
+        ]

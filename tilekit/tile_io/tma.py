@@ -6,6 +6,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
+from tilekit.dtypes import DType
 from tilekit.tile_io.cluster import Multicast
 from tilekit.tile_io.operand import SPAN, OperandTile
 
@@ -96,6 +97,49 @@ class TmaLoader:
 
 EVICT_FIRST = 0x12F0_0000_0000_0000
 """L2 policy of data that nobody reads again soon, as ``createpolicy`` makes it (CUTLASS, TMA::CacheHintSm90)."""
+
+
+class TmaBoxLoader:
+    """Loads boxes of a row-major tensor into swizzled shared memory, zeros where it ends: the reverse of `TmaStorer`.
+
+    Parameters
+    ----------
+    w
+        The writer; the loader declares its tensor map as a kernel parameter.
+    name
+        Of the parameter, ``<name>_map``.
+    columns, rows
+        Extents of one load.
+    batched
+        Whether the tensor has a batch dimension.
+    """
+
+    def __init__(self, w: Writer, *, name: str, columns: int, rows: int, batched: bool) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.batched = batched
+        self.map_name = f"{name}_map"
+        self.map = w.tensor_map(self.map_name)
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        """Extents of one load, contiguous dimension first, in elements."""
+        return (self.columns, self.rows, 1) if self.batched else (self.columns, self.rows)
+
+    def bytes(self, dtype: DType) -> int:
+        """Bytes that a load of so wide elements counts."""
+        return self.columns * self.rows * dtype.bytes
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def load(self, w: Writer, target: Value, full: Value, *, column: Value, row: Value, batch: Operand) -> None:
+        """Start loading the box at (row, column) to `target`; its bytes count on `full`."""
+        if self.batched:
+            w.ptx.tma.load_3d(dst=target, map=self.map, x=column, y=row, z=batch, full=full)
+        else:
+            w.ptx.tma.load_2d(dst=target, map=self.map, x=column, y=row, full=full)
 
 
 class TmaStorer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any
 
@@ -17,7 +18,7 @@ from tilekit.kernels.gemv.weights import shape_of
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
 from tilekit.kernels.matmul.compiled import read_bias, read_scale, scale_kind
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix, matrix_view, output_matrix
+from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
 from tilekit.runtime import driver
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
@@ -156,22 +157,29 @@ class GemvKernel:
         matrix = output_matrix(vo)
         self._check_fit(problem, va, vb, vbias, factor)
         operands = {"a": va, "b": vb, "out": vo, **dict(extras)}
-        number = factor if isinstance(factor, float) else 1.0
+        call = MatmulCall(problem, matrix, factor if isinstance(factor, float) else 1.0)
         if problem.m == 0 or problem.n == 0:
             return MatmulPlan(out, vo)
         kernel: Any = self  # a plan asks of its kernel what both families have
         if vo.device != "cpu":
-            return DevicePlan(kernel, problem, matrix, operands, out, number)
+            return DevicePlan(kernel, call, operands, out)
         if device == "cuda":
-            return StagedPlan(kernel, problem, matrix, operands, out, number)
-        return EmulatedPlan(kernel, problem, matrix, operands, out, number, seed=seed, **emulator)
+            return StagedPlan(kernel, call, operands, out)
+        return EmulatedPlan(kernel, call, operands, out, seed=seed, **emulator)
 
     def arguments(
-        self, problem: MatmulProblem, out: Matrix, addresses: Addresses, scale: float, resident: int
+        self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Callable[[int], int]
     ) -> MatmulLaunch:
-        """Grid and parameters of a launch."""
+        """Grid and parameters of a launch, which needs no memory of its own."""
         return launch_arguments(
-            self.text, self.spec, self.config, problem, out, addresses, scale=scale, resident_clusters=resident
+            self.text,
+            self.spec,
+            self.config,
+            call.problem,
+            call.out,
+            addresses,
+            scale=call.scale,
+            resident_clusters=resident,
         )
 
     def _check_fit(
@@ -200,7 +208,7 @@ class GemvKernel:
         facts = (
             ("a's type", problem.a.dtype, spec.a_dtype),
             ("b's type", problem.b.dtype, spec.b_dtype),
-            ("b's major", problem.b.major, spec.b_major),
+            ("b's major", problem.b.major if 0 not in b.shape else spec.b_major, spec.b_major),
             ("bias's type", bias.dtype if bias is not None else None, f.bias),
             ("scale", scale_kind(scale), f.scale),
         )

@@ -11,7 +11,7 @@ from tilekit.emulator.tensor_map import TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText
-from tilekit.kernels.matmul.problem import TMA_ALIGNMENT, MatmulProblem, Matrix
+from tilekit.kernels.matmul.problem import TMA_ALIGNMENT, MatmulCall, Matrix
 from tilekit.runtime import parameters as runtime
 from tilekit.tile_schedule.raster import Raster, RasterOrder
 
@@ -41,11 +41,9 @@ class MatmulLaunch:
 def launch_arguments(
     text: KernelText,
     config: MatmulConfig,
-    problem: MatmulProblem,
-    out: Matrix,
+    call: MatmulCall,
     addresses: Addresses,
     *,
-    scale: float,
     resident_clusters: int,
     scratch: Callable[[int], int],
 ) -> MatmulLaunch:
@@ -53,7 +51,7 @@ def launch_arguments(
 
     Parameters
     ----------
-    text, config, problem, out, addresses, scale
+    text, config, call, addresses
         The kernel and what it is launched on.
     resident_clusters
         How many clusters the device runs at once.
@@ -65,6 +63,7 @@ def launch_arguments(
     ArgumentError
         ``TK-MM-015`` where a tensor is too large for a tensor map or an index.
     """
+    problem, out, residual = call.problem, call.out, call.residual
     (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
     raster = Raster.plan(
         m=problem.m,
@@ -100,7 +99,12 @@ def launch_arguments(
         "a_batch_step": runtime.U32(int(problem.a.batches > 1)),
         "b_batch_step": runtime.U32(int(problem.b.batches > 1)),
         "bias": runtime.Pointer(addresses.bias),
-        "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(scale),
+        "residual": runtime.Pointer(addresses.residual),
+        "beta": runtime.F32(call.beta),
+        "residual_pitch": runtime.U32(residual.pitch // size if residual else 0),
+        "residual_batch_pitch": runtime.U32(residual.batch_pitch // size if residual else 0),
+        "residual_batch_step": runtime.U32(int(residual is not None and residual.batches > 1)),
+        "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(call.scale),
         **{
             name: runtime.U32(_fits("tile count", value))
             for name, value in zip(RasterOrder.PARAMETERS, RasterOrder.arguments(raster), strict=True)
@@ -112,6 +116,7 @@ def launch_arguments(
         "b_map": (problem.b, addresses.b if problem.k else somewhere),
         "d_map": (out, addresses.out),
         "d_tail_map": (out, addresses.out),
+        **({"c_map": (residual, addresses.residual), "c_tail_map": (residual, addresses.residual)} if residual else {}),
     }
     parameters = tuple(
         _tensor_map(*matrices[p.name], text.boxes[p.name], config if p.name in ("a_map", "b_map") else None)

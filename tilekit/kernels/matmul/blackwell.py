@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpPlan, WarpSpecialized
-from tilekit.dtypes import F32, DType
-from tilekit.epilogue.direct import DirectEpilogue
-from tilekit.epilogue.functions import Elementwise
+from tilekit.dtypes import DType
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.turnstile import Turnstile
 from tilekit.errors import ConfigError
-from tilekit.kernels.matmul.hopper import FIRST_NAMED_BARRIER, Boxes
+from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
@@ -21,7 +18,6 @@ from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.payload import StandardPayload
@@ -108,11 +104,13 @@ class BlackwellConfig:
         if spec.store == "direct":
             return 0
         rows = Tcgen05(*self.operands(spec), group=self.cta_group).layout.rows
-        return StagedEpilogue.shared_bytes(warpgroups=1, buffers=self.output_buffers, rows=rows)
+        slabs = self.output_buffers * (2 if spec.loads_residual else 1)
+        return StagedEpilogue.shared_bytes(warpgroups=1, buffers=slabs, rows=rows)
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
-        return self.output_bytes(spec) + 16 * self.accumulator_stages + 48 * self.clc_stages + 16
+        barriers = 16 * (self.accumulator_stages + (self.output_buffers if spec.loads_residual else 0))
+        return self.output_bytes(spec) + barriers + 48 * self.clc_stages + 16
 
     def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
         """Stages that fit beside the rest."""
@@ -123,9 +121,9 @@ class BlackwellConfig:
         """The stage count a kernel is built with."""
         return self.stages if self.stages is not None else self.stage_budget(target, spec)
 
-    def warps(self, target: Target) -> WarpPlan:
+    def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
-        return WarpPlan.tensor_memory(scheduler=self.claims_tiles)
+        return WarpPlan.tensor_memory(scheduler=self.claims_tiles, epilogue_loads=spec.loads_residual)
 
     def problems(self, target: Target | str, spec: MatmulSpec | None = None) -> list[str]:
         """Every rule this config violates on `target` for `spec` (default: bf16, K-major), each with the nearest value.
@@ -144,7 +142,7 @@ class BlackwellConfig:
 
 def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
     """Declare the kernel's parameters and shared memory, and return its components."""
-    plan = config.warps(target)
+    plan = config.warps(target, spec)
     assert plan.epilogue is not None
     stages = config.resolved_stages(target, spec)
     cluster = ClusterPosition.read(w, *config.cluster, group=config.cta_group)
@@ -168,23 +166,16 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
-    functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
-    boxes = {"a_map": load_a.box, "b_map": load_b.box}
-    epilogue: StagedEpilogue | DirectEpilogue
-    if spec.store == "tma":
-        epilogue = StagedEpilogue(
-            w,
-            op.layout,
-            functions,
-            out=spec.out_dtype,
-            role=plan.epilogue,
-            batched=spec.batched,
-            buffers=config.output_buffers,
-            first_barrier=FIRST_NAMED_BARRIER,
-        )
-        boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
-    else:
-        epilogue = DirectEpilogue(w, op.layout, functions, out=spec.out_dtype, columns=columns, batched=spec.batched)
+    output = Output.of(
+        w,
+        spec,
+        op.layout,
+        columns=columns,
+        stores=plan.epilogue,
+        loads=plan.epilogue_load,
+        buffers=config.output_buffers,
+        shared=config.split_k > 1,
+    )
     sync = CommitSync(
         w,
         "inputs",
@@ -214,10 +205,6 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
             load=plan.load,
             readers=plan.roles,
         )
-    reduction = None
-    if config.split_k > 1:
-        groups = len(plan.epilogue.warps) // WARPS_PER_GROUP
-        reduction = Turnstile(w, op.layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
     kernel = WarpSpecialized(
         warps=plan,
         cluster=cluster,
@@ -226,9 +213,10 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         op=op,
         accumulators=accumulators,
         scheduler=scheduler,
-        epilogue=epilogue,
+        epilogue=output.epilogue,
         k_blocks=k_blocks,
         in_flight=0,
-        reduction=reduction,
+        reduction=output.reduction,
+        source=output.residual,
     )
-    return kernel, boxes
+    return kernel, {"a_map": load_a.box, "b_map": load_b.box} | output.boxes

@@ -13,6 +13,7 @@ from tilekit.arrays import (
     ArrayView,
     empty_like_library,
     host_array,
+    overlap,
     require_output,
     require_same_place,
     view_of,
@@ -25,7 +26,15 @@ from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix, matrix_view, output_matrix, read_problem, store_kind
+from tilekit.kernels.matmul.problem import (
+    MatmulCall,
+    MatmulProblem,
+    Matrix,
+    matrix_view,
+    output_matrix,
+    read_problem,
+    store_kind,
+)
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
@@ -123,6 +132,8 @@ class MatmulKernel:
         *,
         bias: Any = None,
         scale: Any = None,
+        residual: Any = None,
+        beta: float = 1.0,
         device: str | None = None,
         seed: int = 0,
         **emulator: Any,
@@ -131,8 +142,9 @@ class MatmulKernel:
 
         Parameters
         ----------
-        a, b, out, bias
-            Arrays, as for `tilekit.matmul`; a new `out` is made where it is None. The plan keeps using their memory.
+        a, b, out, bias, residual, beta
+            Arrays and a number, as for `tilekit.matmul`; a new `out` is made where it is None. The plan keeps using the
+            arrays' memory.
         scale
             A number, or an array of one f32.
         device
@@ -159,33 +171,28 @@ class MatmulKernel:
         require_output(vo, problem.out_shape, self.spec.out_dtype, named)
         vbias = read_bias(bias, problem.n) if bias is not None else None
         factor = read_scale(scale)
-        extras = [(n, v) for n, v in (("bias", vbias), ("scale", factor)) if isinstance(v, ArrayView)]
+        vres = read_residual(residual, vo) if residual is not None else None
+        named_extras = (("bias", vbias), ("scale", factor), ("residual", vres))
+        extras = [(n, v) for n, v in named_extras if isinstance(v, ArrayView)]
         require_same_place([*named, *extras, ("out", vo)])
         matrix = output_matrix(vo)
-        self._check_fit(problem, matrix, vo, vbias, factor)
+        added = output_matrix(vres, "residual") if vres is not None else None
+        self._check_fit(problem, matrix, vo, vbias, factor, vres, added)
         operands = {"a": va, "b": vb, "out": vo, **dict(extras)}
-        number = factor if isinstance(factor, float) else 1.0
+        call = MatmulCall(problem, matrix, factor if isinstance(factor, float) else 1.0, added, float(beta))
         if problem.m == 0 or problem.n == 0 or problem.batches == 0:
             return MatmulPlan(out, vo)
         if vo.device != "cpu":
-            return DevicePlan(self, problem, matrix, operands, out, number)
+            return DevicePlan(self, call, operands, out)
         if device == "cuda":
-            return StagedPlan(self, problem, matrix, operands, out, number)
-        return EmulatedPlan(self, problem, matrix, operands, out, number, seed=seed, **emulator)
+            return StagedPlan(self, call, operands, out)
+        return EmulatedPlan(self, call, operands, out, seed=seed, **emulator)
 
     def arguments(
-        self,
-        problem: MatmulProblem,
-        out: Matrix,
-        addresses: Addresses,
-        scale: float,
-        resident: int,
-        scratch: Callable[[int], int],
+        self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Callable[[int], int]
     ) -> MatmulLaunch:
         """Grid and parameters of a launch."""
-        return launch_arguments(
-            self.text, self.config, problem, out, addresses, scale=scale, resident_clusters=resident, scratch=scratch
-        )
+        return launch_arguments(self.text, self.config, call, addresses, resident_clusters=resident, scratch=scratch)
 
     def _check_fit(
         self,
@@ -194,6 +201,8 @@ class MatmulKernel:
         out: ArrayView,
         bias: ArrayView | None,
         scale: float | ArrayView | None,
+        residual: ArrayView | None,
+        added: Matrix | None,
     ) -> None:
         spec, f = self.spec, self.spec.functions
         if spec.store == "tma" and 0 not in out.shape and store_kind(out.address, matrix) == "direct":
@@ -204,6 +213,8 @@ class MatmulKernel:
                 "bytes",
                 code="TK-MM-016",
             )
+        if residual is not None and added is not None and spec.loads_residual and 0 not in out.shape:
+            self._check_readable(residual, added)
         facts = (
             ("a's type", problem.a.dtype, spec.a_dtype),
             ("b's type", problem.b.dtype, spec.b_dtype),
@@ -212,15 +223,25 @@ class MatmulKernel:
             ("batching", problem.batched, spec.batched),
             ("bias's type", bias.dtype if bias is not None else None, f.bias),
             ("scale", scale_kind(scale), f.scale),
+            ("the residual's type", residual.dtype if residual is not None else None, f.residual),
         )
         for what, given, built in facts:
             if given != built:
                 raise ArgumentError(
                     f"{what} is {given}, but {self.name} was built for {built}; build a kernel for these arrays, or "
-                    "call tilekit.matmul, which "
-                    f"does",
+                    "call tilekit.matmul, which does",
                     code="TK-MM-016",
                 )
+
+    @staticmethod
+    def _check_readable(residual: ArrayView, added: Matrix) -> None:
+        if store_kind(residual.address, added) == "direct":
+            raise ArgumentError(
+                f"residual at address {residual.address:#x}, with rows {added.pitch} bytes apart, cannot be read by "
+                "the copy engine, which needs multiples of 16; build the kernel with MatmulSpec(store='direct'), or pass a "
+                "residual of padded rows",
+                code="TK-MM-016",
+            )
 
 
 def read_bias(bias: Any, n: int) -> ArrayView:
@@ -234,6 +255,26 @@ def read_bias(bias: Any, n: int) -> ArrayView:
         )
     if view.dtype not in (BF16, F16, F32):
         raise ArgumentError(f"bias is {view.dtype}: bf16, f16 or f32 is needed; nearest: f32", code="TK-MM-017")
+    return view
+
+
+def read_residual(residual: Any, out: ArrayView) -> ArrayView:
+    """Check a residual: a matrix (or a batch of them, or one for all of a batch) like the output."""
+    view = matrix_view(residual, "residual")
+    shapes = (out.shape, out.shape[-2:], (1, *out.shape[-2:]))[: 1 if len(out.shape) == 2 else 3]
+    if view.shape not in shapes or view.dtype != out.dtype:
+        raise ArgumentError(
+            f"residual is {view.dtype} of shape {view.shape}: it is added to the result, {out.dtype} of shape "
+            f"{out.shape}"
+            + ("" if len(out.shape) == 2 else f"; one of shape {out.shape[-2:]} is added to every matrix of the batch"),
+            code="TK-MM-020",
+        )
+    if overlap(view, out) and (view.address, view.strides) != (out.address, out.strides):
+        raise ArgumentError(
+            "residual overlaps out in memory without being the same array: the kernel would read what it has already "
+            "written; pass the same array or another one",
+            code="TK-MM-020",
+        )
     return view
 
 

@@ -86,25 +86,34 @@ class MatmulConfig:
         """Shared memory of the epilogue."""
         if spec.store == "direct":
             return 0
-        return StagedEpilogue.shared_bytes(warpgroups=self.consumers, buffers=self.output_buffers, rows=ATOM_ROWS)
+        slabs = self.output_buffers * (2 if spec.loads_residual else 1)
+        return StagedEpilogue.shared_bytes(warpgroups=self.consumers, buffers=slabs, rows=ATOM_ROWS)
 
     def shared_bytes(self, spec: MatmulSpec, stages: int) -> int:
         """Shared memory of a kernel with so many stages; a tile is a multiple of the 1024 bytes it aligns to."""
-        return self.output_bytes(spec) + stages * (self.stage_bytes(spec) + BARRIER_BYTES)
+        return self.fixed_bytes(spec) + stages * (self.stage_bytes(spec) + BARRIER_BYTES)
+
+    def fixed_bytes(self, spec: MatmulSpec) -> int:
+        """Shared memory of everything but the input stages."""
+        slabs = self.consumers * self.output_buffers if spec.loads_residual else 0
+        return self.output_bytes(spec) + slabs * BARRIER_BYTES
 
     def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
         """Stages that fit beside the epilogue."""
-        free = target.shared_bytes - self.output_bytes(spec)
+        free = target.shared_bytes - self.fixed_bytes(spec)
         return max(0, min(MAX_STAGES, free // (self.stage_bytes(spec) + BARRIER_BYTES)))
 
     def resolved_stages(self, target: Target, spec: MatmulSpec) -> int:
         """The stage count a kernel is built with."""
         return self.stages if self.stages is not None else self.stage_budget(target, spec)
 
-    def warps(self, target: Target) -> WarpPlan:
+    def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
         return WarpPlan.register_accumulators(
-            consumers=self.consumers, accumulators=self.accumulators, registers=target.registers
+            consumers=self.consumers,
+            accumulators=self.accumulators,
+            registers=target.registers,
+            epilogue_loads=spec.loads_residual,
         )
 
     def problems(self, target: Target | str, spec: MatmulSpec | None = None) -> list[str]:

@@ -20,7 +20,7 @@ def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
         f"cluster {config.cluster[0]}x{config.cluster[1]}, {chip.name}"
     )
     lines = [head, "", f"{'role':<8}{'warps':<8}{'threads':<9}{'registers':<11}may"]
-    launch = config.warps(chip).launch_registers(chip.registers)
+    launch = config.warps(chip, spec).launch_registers(chip.registers)
     for role in text.roles:
         warps = f"{role.warps.start}-{role.warps.stop - 1}"
         registers = f"{launch} -> {role.registers}" if role.registers else f"{launch}"

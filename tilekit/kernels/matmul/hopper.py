@@ -5,19 +5,14 @@ from __future__ import annotations
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpSpecialized
-from tilekit.dtypes import F32
-from tilekit.epilogue.direct import DirectEpilogue
-from tilekit.epilogue.functions import Elementwise
-from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.parts import Boxes, Output
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
@@ -25,17 +20,11 @@ from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.static import StaticScheduler
 
-FIRST_NAMED_BARRIER = 1
-"""Barrier 0 belongs to the whole CTA."""
-
-Boxes = dict[str, tuple[int, ...]]
-"""Box extents by tensor map parameter, contiguous dimension first."""
-
 
 def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
     """Declare the kernel's parameters and shared memory, and return its components."""
     tile_m, tile_n = config.tile
-    plan = config.warps(target)
+    plan = config.warps(target, spec)
     stages = config.resolved_stages(target, spec)
     cluster = ClusterPosition.read(w, *config.cluster)
 
@@ -58,23 +47,16 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
-    functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
-    boxes = {"a_map": load_a.box, "b_map": load_b.box}
-    epilogue: StagedEpilogue | DirectEpilogue
-    if spec.store == "tma":
-        epilogue = StagedEpilogue(
-            w,
-            op.layout,
-            functions,
-            out=spec.out_dtype,
-            role=plan.mma,
-            batched=spec.batched,
-            buffers=config.output_buffers,
-            first_barrier=FIRST_NAMED_BARRIER,
-        )
-        boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
-    else:
-        epilogue = DirectEpilogue(w, op.layout, functions, out=spec.out_dtype, columns=columns, batched=spec.batched)
+    output = Output.of(
+        w,
+        spec,
+        op.layout,
+        columns=columns,
+        stores=plan.mma,
+        loads=plan.epilogue_load,
+        buffers=config.output_buffers,
+        shared=config.split_k > 1,
+    )
     sync = MbarrierSync(
         w,
         "inputs",
@@ -84,10 +66,6 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         consumers=(plan.mma,),
         cluster=cluster,
     )
-    reduction = None
-    if config.split_k > 1:
-        groups = len(plan.mma.warps) // WARPS_PER_GROUP
-        reduction = Turnstile(w, op.layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
     kernel = WarpSpecialized(
         warps=plan,
         cluster=cluster,
@@ -96,9 +74,10 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         op=op,
         accumulators=RegisterAccumulators(op),
         scheduler=StaticScheduler(order),
-        epilogue=epilogue,
+        epilogue=output.epilogue,
         k_blocks=k_blocks,
         in_flight=config.in_flight,
-        reduction=reduction,
+        reduction=output.reduction,
+        source=output.residual,
     )
-    return kernel, boxes
+    return kernel, {"a_map": load_a.box, "b_map": load_b.box} | output.boxes

@@ -60,7 +60,7 @@ def trace(spec: MatmulSpec, config: MatmulConfig | BlackwellConfig, target: Targ
         Listing every rule the config violates.
     """
     config.check(target, spec)
-    w = Writer(spec.name, target=target.name, threads=config.warps(target).threads, cluster=config.cluster_size)
+    w = Writer(spec.name, target=target.name, threads=config.warps(target, spec).threads, cluster=config.cluster_size)
     if isinstance(config, BlackwellConfig):
         kernel, boxes = blackwell.compose(w, spec, config, target)
     else:

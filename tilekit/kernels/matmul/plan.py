@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
+from tilekit.kernels.matmul.problem import MatmulCall
 from tilekit.kernels.ready import ReadyLaunch
 from tilekit.runtime.emulated import EmulatedModule, Work
 from tilekit.runtime.scratch import DeviceScratch
@@ -46,11 +46,9 @@ class DevicePlan(MatmulPlan):
     def __init__(
         self,
         kernel: MatmulKernel,
-        problem: MatmulProblem,
-        matrix: Matrix,
+        call: MatmulCall,
         operands: dict[str, ArrayView],
         out: Any,
-        scale: float,
     ) -> None:
         super().__init__(out, operands["out"])
         self._operands = operands  # keeps the arrays' memory as long as the plan, which knows addresses only
@@ -62,7 +60,7 @@ class DevicePlan(MatmulPlan):
             owned.append(DeviceScratch(size, ordinal))
             return owned[-1].address
 
-        launch = kernel.arguments(problem, matrix, addresses, scale, kernel.resident_clusters(ordinal), scratch)
+        launch = kernel.arguments(call, addresses, kernel.resident_clusters(ordinal), scratch)
         self.launch = kernel.cuda.prepare(
             kernel.launch_config(launch.grid),
             launch.parameters,
@@ -85,18 +83,14 @@ class HostPlan(MatmulPlan, ABC):
     def __init__(
         self,
         kernel: MatmulKernel,
-        problem: MatmulProblem,
-        matrix: Matrix,
+        call: MatmulCall,
         operands: dict[str, ArrayView],
         out: Any,
-        scale: float,
     ) -> None:
         super().__init__(out, operands["out"])
         self._kernel = kernel
-        self._problem = problem
-        self._matrix = matrix
+        self._call = call
         self._operands = operands
-        self._scale = scale
 
     def __call__(self, stream: Any = None) -> Any:
         if stream is not None:
@@ -110,7 +104,7 @@ class HostPlan(MatmulPlan, ABC):
 
     def _arguments(self, staging: Staging, resident: int) -> MatmulLaunch:
         addresses = Addresses(**{name: staging.upload(view) for name, view in self._operands.items()})
-        return self._kernel.arguments(self._problem, self._matrix, addresses, self._scale, resident, staging.scratch)
+        return self._kernel.arguments(self._call, addresses, resident, staging.scratch)
 
 
 class StagedPlan(HostPlan):
@@ -142,7 +136,7 @@ class EmulatedPlan(HostPlan):
     def _run(self) -> None:
         from tilekit.emulator import Device  # after the checks: parsing and NumPy cost more than a launch
 
-        kernel, problem = self._kernel, self._problem
+        kernel, problem = self._kernel, self._call.problem
         staging = EmulatedStaging(Device(kernel.target.name, **self._emulator))
         launch = self._arguments(staging, kernel.target.multiprocessors // kernel.text.cluster)
         k_blocks = -(-problem.k // kernel.k_block)

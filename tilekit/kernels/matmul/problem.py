@@ -67,6 +67,27 @@ class MatmulProblem:
         return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)
 
 
+@dataclass(frozen=True)
+class MatmulCall:
+    """A problem, where its result goes, and what is done on the way.
+
+    Attributes
+    ----------
+    problem, out
+        What is multiplied, and the output.
+    scale
+        The factor, where it is a number.
+    residual, beta
+        The matrix that is added, and its factor.
+    """
+
+    problem: MatmulProblem
+    out: Matrix
+    scale: float = 1.0
+    residual: Matrix | None = None
+    beta: float = 1.0
+
+
 def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
     """Check two operands against each other and choose their majors.
 
@@ -109,20 +130,22 @@ def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
     )
 
 
-def output_matrix(out: ArrayView) -> Matrix:
-    """Describe an output whose N dimension is contiguous (`store_kind` says whether the copy engine takes it)."""
+def output_matrix(out: ArrayView, name: str = "out") -> Matrix:
+    """Describe an output, or a matrix like it, whose N dimension is contiguous.
+
+    `store_kind` says whether the copy engine takes it.
+    """
     n_stride = out.strides[-1]
     if n_stride != 1 and out.shape[-1] > 1:
         raise ArgumentError(
-            f"out has strides {out.strides} (elements): its last dimension must be contiguous. Compute out.T = b.T @ "
-            "a.T instead, or pass an "
-            f"array in C order",
+            f"{name} has strides {out.strides} (elements): its last dimension must be contiguous. Compute out.T = b.T "
+            "@ a.T instead, or pass an array in C order",
             code="TK-MM-014",
         )
     size = out.dtype.bytes
     rows = out.shape[-2]
     return Matrix(
-        name="out",
+        name=name,
         dtype=out.dtype,
         extents=(out.shape[-1], rows),
         pitch=out.strides[-2] * size if rows > 1 else _rounded(out.shape[-1] * size),

@@ -179,7 +179,7 @@ def _slice_rules(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
 
 def _register_rules(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
-    plan = config.warps(chip)
+    plan = config.warps(chip, spec)
     launch = plan.launch_registers(chip.registers)
     share = plan.mma.registers or launch
     headroom = DIRECT_HEADROOM if spec.store == "direct" else STAGED_HEADROOM

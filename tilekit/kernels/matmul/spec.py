@@ -80,8 +80,19 @@ class MatmulSpec:
                 f"activation={self.functions.activation!r}: choose one of {', '.join(ACTIVATIONS)} or None",
                 code="TK-MM-005",
             )
+        if self.functions.residual not in (None, self.out_dtype):
+            raise ArgumentError(
+                f"the residual is {self.functions.residual} and the output {self.out_dtype}: they must agree; nearest: "
+                f"a residual of {self.out_dtype}",
+                code="TK-MM-019",
+            )
         if self.store not in ("tma", "direct"):
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
+
+    @property
+    def loads_residual(self) -> bool:
+        """Whether a role loads a residual for the epilogue; direct stores read it element by element."""
+        return self.functions.residual is not None and self.store == "tma"
 
     @property
     def name(self) -> str:
@@ -91,6 +102,7 @@ class MatmulSpec:
             "batched" if self.batched else "",
             f"scale_{f.scale}" if f.scale else "",
             f"bias_{f.bias}" if f.bias else "",
+            "residual" if f.residual else "",
             f.activation or "",
             "direct" if self.store == "direct" else "",
         ]

@@ -1,0 +1,172 @@
+"""The residual operand of an epilogue: slabs of C, loaded by a role of their own while the tile is still multiplied."""
+
+from __future__ import annotations
+
+from tilekit.assembly.types import U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.dtypes import DType
+from tilekit.epilogue.slabs import SLAB_BYTES, SlabAccess, slab_access, slab_columns
+from tilekit.tile_io.tma import TmaBoxLoader
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
+from tilekit.tile_pipeline.ring import RingPosition
+from tilekit.tile_schedule.raster import Tile
+
+
+class ResidualRing:
+    """A ring of slabs of C for each warpgroup of the epilogue, in the order in which it stores them.
+
+    Parameters
+    ----------
+    w
+        The writer; C's tensor map (and one of a narrower last slab) become kernel parameters, slabs and barriers shared
+        memory.
+    layout
+        How a warpgroup holds the accumulators.
+    dtype
+        Type of C.
+    stages
+        Slabs in flight, a warpgroup.
+    loads, reads
+        The role that fills the ring, and the one that runs the epilogue.
+    batched
+        Whether tiles have a batch index; ``residual_batch_step`` (0 or 1) then becomes a parameter.
+    """
+
+    def __init__(
+        self,
+        w: Writer,
+        layout: AccumulatorLayout,
+        *,
+        dtype: DType,
+        stages: int,
+        loads: Role,
+        reads: Role,
+        batched: bool,
+    ) -> None:
+        self.layout = layout
+        self.dtype = dtype
+        self.stages = stages
+        self.warpgroups = len(reads.warps) // WARPS_PER_GROUP
+        self.slab_bytes = layout.rows * SLAB_BYTES
+        self.batch_step = w.parameter("residual_batch_step", U32) if batched else None
+        self.slabs = w.shared.allocate(
+            "residual.slab", size=self.slab_bytes, count=self.warpgroups * stages, alignment=1024, kind="tile"
+        )
+        self.full, self.empty = (
+            w.shared.allocate(
+                f"residual.{name}",
+                size=8,
+                count=self.warpgroups * stages,
+                alignment=8,
+                kind="mbarrier",
+                arrive=(arrive.name,),
+                wait=(wait.name,),
+                arrivals=count,
+            )
+            for name, arrive, wait, count in (
+                ("full", loads, reads, loads.arrivals),
+                ("empty", reads, loads, WARPS_PER_GROUP),
+            )
+        )
+        wide = slab_columns(dtype)
+        self.lefts = range(0, layout.columns, wide)
+        widths = {min(wide, layout.columns - left) for left in self.lefts}
+        self.loaders = {
+            columns: TmaBoxLoader(
+                w,
+                name="c" if columns == wide else "c_tail",
+                columns=columns,
+                rows=layout.parts[0].rows,
+                batched=batched,
+            )
+            for columns in sorted(widths, reverse=True)
+        }
+
+    @staticmethod
+    def shared_bytes(*, warpgroups: int, stages: int, rows: int) -> int:
+        """Shared memory that the slabs take."""
+        return warpgroups * stages * rows * SLAB_BYTES
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring C's tensor maps close."""
+        for loader in self.loaders.values():
+            loader.prefetch(w)
+
+    def initialise(self, w: Writer) -> None:
+        """Initialise the barriers; one thread."""
+        for array in (self.full, self.empty):
+            for index in range(array.count):
+                w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + index * array.stride), count=array.arrivals)
+
+    def producer(self, w: Writer) -> ResidualProducer:
+        """Handle for the role that loads."""
+        return ResidualProducer(w, self)
+
+    def consumer(self, w: Writer, group: Warpgroup) -> ResidualConsumer:
+        """Handle for a warpgroup of the epilogue."""
+        return ResidualConsumer(w, self, group)
+
+
+class ResidualProducer:
+    """What the loading role may do: fill the slabs of a tile."""
+
+    def __init__(self, w: Writer, ring: ResidualRing) -> None:
+        self._ring = ring
+        self._position = RingPosition(w, ring.stages)
+
+    def load(self, w: Writer, tile: Tile) -> None:
+        """Load the tile's slabs; of a share, only where it is the last, which stores."""
+        if tile.share is None:
+            self._load(w, tile)
+        else:
+            with w.when(tile.share.last):
+                self._load(w, tile)
+
+    def _load(self, w: Writer, tile: Tile) -> None:
+        ring, layout, position = self._ring, self._ring.layout, self._position
+        batch = tile.batch * ring.batch_step if isinstance(tile.batch, Value) and ring.batch_step is not None else 0
+        for block in range(layout.blocks):
+            for left in ring.lefts:
+                columns = min(slab_columns(ring.dtype), layout.columns - left)
+                loader = ring.loaders[columns]
+                for group in range(ring.warpgroups):
+                    place = position.stage + group * ring.stages
+                    full, slab = ring.full.at(w, place), ring.slabs.at(w, place)
+                    w.ptx.mbarrier.wait_parity(bar=ring.empty.at(w, place), parity=position.phase ^ 1)
+                    w.ptx.mbarrier.arrive_expect(bar=full, bytes=len(layout.parts) * loader.bytes(ring.dtype))
+                    for part in layout.parts:
+                        loader.load(
+                            w,
+                            slab + part.first * SLAB_BYTES,
+                            full,
+                            column=tile.column + (left + part.column),
+                            row=tile.row + (group * layout.tile_rows + block * layout.rows + part.row),
+                            batch=batch,
+                        )
+                position.advance()
+
+
+class ResidualConsumer:
+    """What a warpgroup of the epilogue may do: read the next slab, and give it back."""
+
+    def __init__(self, w: Writer, ring: ResidualRing, group: Warpgroup) -> None:
+        self._ring = ring
+        self._first = group.index * ring.stages
+        self._position = RingPosition(w, ring.stages)
+        self._signals = w.ptx.special.lane_index() == 0
+        slabs = w.shared_base + ring.slabs.offset
+        self.access: SlabAccess = slab_access(w, ring.layout, ring.dtype, thread=group.thread, slabs=slabs)
+
+    def acquire(self, w: Writer) -> Value:
+        """Wait for the next slab; return its offset from the first, in bytes."""
+        place = self._first + self._position.stage
+        w.ptx.mbarrier.wait_parity(bar=self._ring.full.at(w, place), parity=self._position.phase)
+        return place * self._ring.slab_bytes
+
+    def release(self, w: Writer) -> None:
+        """Give the slab back; one arrival a warp."""
+        w.ptx.barrier.warp_sync()
+        place = self._first + self._position.stage
+        w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)
+        self._position.advance()

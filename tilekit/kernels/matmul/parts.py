@@ -1,0 +1,104 @@
+"""What the matmuls of all chips are composed of alike: the way of the accumulators out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.dtypes import F32
+from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.residual import ResidualRing
+from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.turnstile import Turnstile
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
+
+FIRST_NAMED_BARRIER = 1
+"""Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
+
+Boxes = dict[str, tuple[int, ...]]
+"""Box extents by tensor map parameter, contiguous dimension first."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """The components that take a tile out.
+
+    Attributes
+    ----------
+    epilogue, residual, reduction
+        The components; None where the spec or the config asks for none.
+    boxes
+        Of their tensor maps.
+    """
+
+    epilogue: StagedEpilogue | DirectEpilogue
+    residual: ResidualRing | None
+    reduction: Turnstile | None
+    boxes: Boxes
+
+    @classmethod
+    def of(
+        cls,
+        w: Writer,
+        spec: MatmulSpec,
+        layout: AccumulatorLayout,
+        *,
+        columns: Value,
+        stores: Role,
+        loads: Role | None,
+        buffers: int,
+        shared: bool,
+    ) -> Output:
+        """Declare parameters and shared memory.
+
+        Parameters
+        ----------
+        w, spec, layout
+            The writer, what is computed, and how a warpgroup holds it.
+        columns
+            N.
+        stores, loads
+            The role that runs the epilogue, and the one that loads what it reads.
+        buffers
+            Slabs in flight, a warpgroup.
+        shared
+            Whether several CTAs share a tile's sum.
+        """
+        functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
+        boxes: Boxes = {}
+        epilogue: StagedEpilogue | DirectEpilogue
+        residual = None
+        if spec.store == "direct":
+            epilogue = DirectEpilogue(w, layout, functions, out=spec.out_dtype, columns=columns, batched=spec.batched)
+        else:
+            if spec.functions.residual is not None and loads is not None:
+                residual = ResidualRing(
+                    w,
+                    layout,
+                    dtype=spec.functions.residual,
+                    stages=buffers,
+                    loads=loads,
+                    reads=stores,
+                    batched=spec.batched,
+                )
+                boxes |= {loader.map_name: loader.box for loader in residual.loaders.values()}
+            epilogue = StagedEpilogue(
+                w,
+                layout,
+                functions,
+                out=spec.out_dtype,
+                role=stores,
+                batched=spec.batched,
+                buffers=buffers,
+                first_barrier=FIRST_NAMED_BARRIER,
+                residual=residual,
+            )
+            boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
+        reduction = None
+        if shared:
+            groups = len(stores.warps) // WARPS_PER_GROUP
+            reduction = Turnstile(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
+        return cls(epilogue, residual, reduction, boxes)
