@@ -238,8 +238,8 @@ class MatmulKernel:
         if store_kind(residual.address, added) == "direct":
             raise ArgumentError(
                 f"residual at address {residual.address:#x}, with rows {added.pitch} bytes apart, cannot be read by "
-                "the copy engine, which needs multiples of 16; build the kernel with MatmulSpec(store='direct'), or pass a "
-                "residual of padded rows",
+                "the copy engine, which needs multiples of 16; build the kernel with MatmulSpec(store='direct'), or pass "
+                "a residual of padded rows",
                 code="TK-MM-016",
             )
 
