@@ -12,6 +12,8 @@ from .block_compiler import BlockCompiler
 from .bulk import Load, Mask, Value, active_lanes, at_lane, barriers_of, destinations_of
 from .errors import MemoryFault
 from .forms import Decoded, form, refuse
+from .lane_order import uniform
+from .lanes import ONE_LANE
 from .mbarriers import shared_address
 from .ops_barrier import where_is
 from .ops_bulk import value
@@ -92,7 +94,8 @@ def clear(warp: Warp, space: str, destination: Value, size: Value, initial: Valu
             warp.cta.cluster.mbarriers.check_store(first, first + count, by=warp.actor, instruction=instruction)
         if memory.shadow is not None:
             start = memory.shadow.base + offset
-            memory.shadow.span(warp.agent, start, start + count, write=True, instruction=instruction)
+            lanes = uniform(start, count, ONE_LANE[lane].tobytes())
+            memory.shadow.span(warp.agent, start, start + count, write=True, instruction=instruction, lanes=lanes)
         memory.data[offset : offset + count] = 0
         warp.cta.launch.machine.events += 1
 

@@ -7,6 +7,8 @@ from .block_compiler import BlockCompiler
 from .bulk import Value, active_lanes, at_lane
 from .errors import MemoryFault, ProtocolError
 from .forms import Decoded, form
+from .lane_order import uniform
+from .lanes import ONE_LANE
 from .memory import Allocation
 from .ops_barrier import fence_thread, where_is
 from .syntax import Operand
@@ -51,8 +53,8 @@ def _value(g: BlockCompiler, operand: Operand, kind: str) -> str:
     return g.scalar(operand, kind) if g.is_uniform(operand) else g.array(operand, kind)
 
 
-def _map(warp: Warp, space: str, address: int, write: bool) -> tuple[Allocation, int]:
-    """The allocation and offset of a map's 128 bytes, after telling the race check."""
+def _map(warp: Warp, space: str, address: int, write: bool, active: bytes | None) -> tuple[Allocation, int]:
+    """The allocation and offset of a map's 128 bytes, after telling the race check which lanes access them."""
     memory, offset = resolve(warp, space, address, _SIZE, "tensormap access")
     if offset % _SIZE:
         raise MemoryFault(
@@ -64,7 +66,8 @@ def _map(warp: Warp, space: str, address: int, write: bool) -> tuple[Allocation,
     if memory.shadow is not None:
         start = memory.shadow.base + offset
         instruction = warp.program.instruction(warp.at)
-        memory.shadow.span(warp.agent, start, start + _SIZE, write=write, instruction=instruction)
+        lanes = uniform(start, _SIZE, active)
+        memory.shadow.span(warp.agent, start, start + _SIZE, write=write, instruction=instruction, lanes=lanes)
     return memory, offset
 
 
@@ -73,7 +76,7 @@ def replace_in_map(
 ) -> None:
     """Change a field of the map that each active lane names."""
     for lane in active_lanes(warp, mask):
-        memory, offset = _map(warp, space, at_lane(address, lane), True)
+        memory, offset = _map(warp, space, at_lane(address, lane), True, ONE_LANE[lane].tobytes())
         chosen = memory.data[offset : offset + _SIZE]
         try:
             changed = replace_field(chosen.tobytes(), field, ordinal, at_lane(value, lane))
@@ -100,9 +103,9 @@ def copy_map(g: BlockCompiler, i: Decoded) -> None:
 def publish_map(warp: Warp, target: Value, source: Value, mask: Mask | None) -> None:
     """Copy 128 bytes, once for the warp, and order them before what follows."""
     lane = active_lanes(warp, mask)[0]
-    memory, offset = _map(warp, "shared", at_lane(source, lane), False)
+    memory, offset = _map(warp, "shared", at_lane(source, lane), False, None)
     data = memory.data[offset : offset + _SIZE].copy()
-    memory, offset = _map(warp, "global", at_lane(target, lane), True)
+    memory, offset = _map(warp, "global", at_lane(target, lane), True, None)
     memory.data[offset : offset + _SIZE] = data
     warp.cta.launch.machine.events += 1
     fence_thread(warp)

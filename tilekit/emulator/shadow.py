@@ -30,16 +30,25 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator import footprint
-from tilekit.emulator.agents import NOTHING, Agent, Clock, Operation, lane_identity
+from tilekit.emulator.agents import NOTHING, Agent, Clock, Operation
 from tilekit.emulator.errors import InstructionLike
-from tilekit.emulator.footprint import FULL, GRANULE, IN_PAGE, PAGE_BITS, Pieces
-from tilekit.emulator.lane_order import Lanes, conflicts, touched
+from tilekit.emulator.footprint import GRANULE, IN_PAGE, PAGE_BITS, Pieces
+from tilekit.emulator.lane_order import Lanes, conflicts
+from tilekit.emulator.shadow_pages import (
+    ASYNC,
+    ATOMIC,
+    WRITE,
+    Page,
+    Record,
+    any_changed,
+    known_by_lane,
+    record_read,
+    record_write,
+)
 
 __all__ = ["Access", "Changes", "Memory", "Race"]
 
 _LISTED_READS = 200_000
-
-_WRITE, _ATOMIC, _ASYNC = 1, 2, 4
 
 Changes = Callable[[], npt.NDArray[np.int64]]
 """Gives the addresses of the bytes, words … that a store is about to change; asked only where two stores may race."""
@@ -88,66 +97,6 @@ class Race:
     lanes: tuple[int, int] | None = None
 
 
-class _Record:
-    __slots__ = ("epoch", "identity", "instruction", "kind", "lanes", "mask", "others", "party")
-
-    def __init__(
-        self,
-        identity: int,
-        epoch: int,
-        kind: int,
-        mask: int,
-        party: Agent | Operation,
-        instruction: InstructionLike | None,
-        lanes: Lanes | None,
-    ) -> None:
-        self.identity = identity
-        self.epoch = epoch
-        self.kind = kind
-        self.mask = mask
-        self.party = party
-        self.instruction = instruction
-        self.others: dict[int, tuple[int, int, InstructionLike | None]] | None = None
-        self.lanes: dict[Lanes, InstructionLike | None] = {} if lanes is None else {lanes: instruction}
-
-    def merge(self, mask: int, shift: int, instruction: InstructionLike | None, lanes: Lanes | None) -> None:
-        """Add bytes accessed at the same epoch, remembering which instruction touched them if it is another one."""
-        if lanes is not None:
-            self.lanes[lanes] = instruction
-        if instruction is not self.instruction:
-            if self.others is None:
-                self.others = {}
-            known_shift, known, _ = self.others.get(id(instruction), (shift, 0, None))
-            self.others[id(instruction)] = shift, mask | footprint.expand(known, known_shift - shift), instruction
-        self.mask |= mask
-
-    def instruction_at(self, hit: int, shift: int) -> InstructionLike | None:
-        """Return the instruction, of those merged here, that touched the units of `hit`."""
-        for other_shift, mask, instruction in (self.others or {}).values():
-            if footprint.expand(mask, other_shift - shift) & hit:
-                return instruction
-        return self.instruction
-
-
-class _Page:
-    __slots__ = ("reads", "shift", "writes")
-
-    def __init__(self) -> None:
-        self.shift = GRANULE
-        self.writes: list[_Record] = []
-        self.reads: dict[int, list[_Record]] = {}
-
-    def refine(self, shift: int) -> None:
-        """Split every unit, to `1 << shift` bytes each."""
-        by = self.shift - shift
-        for record in self.writes:
-            record.mask = footprint.expand(record.mask, by)
-        for records in self.reads.values():
-            for record in records:
-                record.mask = footprint.expand(record.mask, by)
-        self.shift = shift
-
-
 class Memory:
     """One allocation under watch: the shared memory of a CTA, a global buffer, a CTA's tensor memory.
 
@@ -173,7 +122,7 @@ class Memory:
         self.size = size
         self.cta = cta
         self.on_race = on_race
-        self._pages: dict[int, _Page] = {}
+        self._pages: dict[int, Page] = {}
         self._listed: list[tuple[int, Pieces, Agent | Operation, int, int, InstructionLike | None, Lanes | None]] | None
         self._listed = []
         self._reported: dict[tuple[int, int, bool], tuple[InstructionLike | None, InstructionLike | None]] = {}
@@ -289,7 +238,7 @@ class Memory:
             party.active.add(lanes[3])
         if instruction is None and isinstance(party, Operation):
             instruction = party.instruction
-        kind = (_WRITE if write else 0) | (_ATOMIC if atomic else 0) | (_ASYNC if party.asynchronous else 0)
+        kind = (WRITE if write else 0) | (ATOMIC if atomic else 0) | (ASYNC if party.asynchronous else 0)
         epoch = party.epoch
         if self._listed is not None:
             if not write and len(self._listed) < _LISTED_READS:
@@ -315,14 +264,14 @@ class Memory:
     ) -> None:
         pages = self._pages
         identity = party.identity
-        write, asynchronous = kind & _WRITE, kind & _ASYNC
+        write, asynchronous = kind & WRITE, kind & ASYNC
         later = party, epoch, kind, instruction
         apart = party.apart if lanes is not None else NOTHING
         for offset, shift, mask in pieces:
             number = first_page + offset
             page = pages.get(number)
             if page is None:
-                page = pages[number] = _Page()
+                page = pages[number] = Page()
             if page.shift != shift:
                 if page.shift > shift:
                     page.refine(shift)
@@ -334,52 +283,54 @@ class Memory:
                         if (
                             clock.get(record.identity, 0) < record.epoch
                             and record.mask & mask
-                            and not record.kind & kind & _ATOMIC
-                            and not _known_by_lane(record, mask, number, page.shift, clock)
+                            and not record.kind & kind & ATOMIC
+                            and not known_by_lane(record, mask, number, page.shift, clock)
                         ):
                             self._report(record, mask, page, first_page, pieces, later, False)
                 if apart and identity in page.reads:
                     for record in page.reads[identity]:
-                        if record.epoch >= apart[identity] and record.mask & mask and not record.kind & kind & _ATOMIC:
+                        if record.epoch >= apart[identity] and record.mask & mask and not record.kind & kind & ATOMIC:
                             self._compare_lanes(record, mask, number, page.shift, later, lanes, None)
             for record in page.writes:
                 if clock.get(record.identity, 0) < record.epoch:
                     if (
                         record.mask & mask
-                        and not record.kind & kind & _ATOMIC
+                        and not record.kind & kind & ATOMIC
                         and (
-                            changes is None or record.kind & _ASYNC or _hits(changes(), record.mask, number, page.shift)
+                            changes is None
+                            or record.kind & ASYNC
+                            or any_changed(changes(), record.mask, number, page.shift)
                         )
                     ):
-                        ordered = _known_by_lane(record, mask, number, page.shift, clock)
+                        ordered = known_by_lane(record, mask, number, page.shift, clock)
                         if not ordered:
                             self._report(record, mask, page, first_page, pieces, later, False)
-                        elif asynchronous and not _known_by_lane(record, mask, number, page.shift, fenced):
+                        elif asynchronous and not known_by_lane(record, mask, number, page.shift, fenced):
                             self._report(record, mask, page, first_page, pieces, later, True)
                 elif record.identity in apart:
                     if (
                         record.epoch >= apart[record.identity]
                         and record.mask & mask
-                        and not record.kind & kind & _ATOMIC
+                        and not record.kind & kind & ATOMIC
                     ):
                         self._compare_lanes(record, mask, number, page.shift, later, lanes, changes)
                 elif (
                     asynchronous
-                    and not record.kind & _ASYNC
+                    and not record.kind & ASYNC
                     and fenced.get(record.identity, 0) < record.epoch
                     and record.mask & mask
                 ):
                     self._report(record, mask, page, first_page, pieces, later, True)
             if write:
-                _record_write(page, mask, party, identity, epoch, kind, instruction, lanes, clock)
+                record_write(page, mask, party, identity, epoch, kind, instruction, lanes, clock)
             else:
-                _record_read(page, mask, party, identity, epoch, kind, instruction, lanes)
+                record_read(page, mask, party, identity, epoch, kind, instruction, lanes)
 
     def _report(
         self,
-        record: _Record,
+        record: Record,
         mask: int,
-        page: _Page,
+        page: Page,
         first_page: int,
         pieces: Pieces,
         later: tuple[Agent | Operation, int, int, InstructionLike | None],
@@ -398,15 +349,15 @@ class Memory:
                 self,
                 lo,
                 hi,
-                Access(record.party, record.epoch, bool(record.kind & _WRITE), bool(record.kind & _ATOMIC), earlier),
-                Access(party, epoch, bool(kind & _WRITE), bool(kind & _ATOMIC), instruction),
+                Access(record.party, record.epoch, bool(record.kind & WRITE), bool(record.kind & ATOMIC), earlier),
+                Access(party, epoch, bool(kind & WRITE), bool(kind & ATOMIC), instruction),
                 unfenced,
             )
         )
 
     def _compare_lanes(
         self,
-        record: _Record,
+        record: Record,
         mask: int,
         number: int,
         shift: int,
@@ -423,12 +374,12 @@ class Memory:
             key = (id(earlier), id(instruction), record.party is party)
             if before == lanes or key in self._reported:
                 continue
-            found = conflicts(before, lanes, not record.kind & _WRITE, bool(kind & _WRITE))
+            found = conflicts(before, lanes, not record.kind & WRITE, bool(kind & WRITE))
             for byte, first, second in found:
                 unit = (byte & IN_PAGE) >> shift
                 if byte >> PAGE_BITS != number or not hit >> unit & 1 or party.have_met(first, second, record.epoch):
                     continue
-                if changes is not None and not _hits(changes(), 1 << unit, number, shift):
+                if changes is not None and not any_changed(changes(), 1 << unit, number, shift):
                     continue
                 self._reported[key] = earlier, instruction
                 self.on_race(
@@ -437,16 +388,16 @@ class Memory:
                         byte,
                         1 + max(other for other, *pair in found if pair == [first, second]),
                         Access(
-                            record.party, record.epoch, bool(record.kind & _WRITE), bool(record.kind & _ATOMIC), earlier
+                            record.party, record.epoch, bool(record.kind & WRITE), bool(record.kind & ATOMIC), earlier
                         ),
-                        Access(party, epoch, bool(kind & _WRITE), bool(kind & _ATOMIC), instruction),
+                        Access(party, epoch, bool(kind & WRITE), bool(kind & ATOMIC), instruction),
                         False,
                         (first, second),
                     )
                 )
                 return
 
-    def _common(self, record: _Record, first_page: int, pieces: Pieces) -> tuple[int, int]:
+    def _common(self, record: Record, first_page: int, pieces: Pieces) -> tuple[int, int]:
         """Return the addresses of the first and past the last byte that the footprint shares with `record`'s access."""
         ends = []
         for offset, shift, mask in pieces:
@@ -456,109 +407,10 @@ class Memory:
             start = (first_page + offset) << PAGE_BITS
             finest = min(shift, page.shift)
             mask = footprint.expand(mask, shift - finest)
-            for other in page.writes if record.kind & _WRITE else page.reads.get(record.identity, ()):
+            for other in page.writes if record.kind & WRITE else page.reads.get(record.identity, ()):
                 if (other.identity, other.epoch) == (record.identity, record.epoch):
                     hit = mask & footprint.expand(other.mask, page.shift - finest)
                     if hit:
                         lowest = (hit & -hit).bit_length() - 1
                         ends += [start + (lowest << finest), start + (hit.bit_length() << finest)]
         return min(ends), max(ends)
-
-
-def _known_by_lane(record: _Record, mask: int, number: int, shift: int, clock: Clock) -> bool:
-    """Whether a clock that does not cover a warp's epoch covers that of the lanes that touched these bytes."""
-    if not isinstance(record.party, Agent) or lane_identity(record.identity, 32) not in clock:
-        return False
-    hit = record.mask & mask
-    for lanes in record.lanes:
-        for byte, owners in touched(lanes):
-            if byte >> PAGE_BITS == number and hit >> ((byte & IN_PAGE) >> shift) & 1:
-                for lane in range(32):
-                    if owners >> lane & 1 and clock.get(lane_identity(record.identity, lane), 0) < record.epoch:
-                        return False
-    return bool(record.lanes)
-
-
-def _hits(changed: npt.NDArray[np.int64], mask: int, number: int, shift: int) -> bool:
-    """Whether some of the addresses lie in units of a page's mask."""
-    inside = changed[changed >> PAGE_BITS == number] & IN_PAGE
-    return any(mask >> (place >> shift) & 1 for place in inside.tolist())
-
-
-def _record_write(
-    page: _Page,
-    mask: int,
-    party: Agent | Operation,
-    identity: int,
-    epoch: int,
-    kind: int,
-    instruction: InstructionLike | None,
-    lanes: Lanes | None,
-    clock: Clock,
-) -> None:
-    atomic = kind & _ATOMIC
-    if mask == FULL[page.shift] and not atomic:
-        page.shift = GRANULE
-        page.writes = [_Record(identity, epoch, kind, FULL[GRANULE], party, instruction, lanes)]
-        page.reads.clear()
-        return
-    mine: _Record | None = None
-    emptied = False
-    for record in page.writes:
-        if record.identity == identity and record.epoch == epoch and record.kind == kind:
-            mine = record
-            continue
-        hit = record.mask & mask
-        # Of two atomics that nothing orders, a later plain access must be ordered after both: keep both.
-        if hit and not (atomic and record.kind & _ATOMIC and clock.get(record.identity, 0) < record.epoch):
-            record.mask ^= hit
-            emptied = emptied or not record.mask
-    if emptied:
-        page.writes = [record for record in page.writes if record.mask]
-    if not atomic and page.reads:
-        for reader in list(page.reads):
-            _subtract(page.reads, reader, mask)
-    if mine is None:
-        page.writes.append(_Record(identity, epoch, kind, mask, party, instruction, lanes))
-    else:
-        mine.merge(mask, page.shift, instruction, lanes)
-
-
-def _record_read(
-    page: _Page,
-    mask: int,
-    party: Agent | Operation,
-    identity: int,
-    epoch: int,
-    kind: int,
-    instruction: InstructionLike | None,
-    lanes: Lanes | None,
-) -> None:
-    records = page.reads.get(identity)
-    if records is None:
-        page.reads[identity] = [_Record(identity, epoch, kind, mask, party, instruction, lanes)]
-        return
-    for record in records:
-        if record.epoch == epoch and record.kind == kind:
-            record.merge(mask, page.shift, instruction, lanes)
-            return
-    if not kind & _ATOMIC:
-        # Whoever is ordered after this read is ordered after the same agent's earlier ones.
-        for record in records:
-            record.mask &= ~mask
-        records[:] = [record for record in records if record.mask]
-    records.append(_Record(identity, epoch, kind, mask, party, instruction, lanes))
-
-
-def _subtract(reads: dict[int, list[_Record]], reader: int, mask: int) -> None:
-    records = reads[reader]
-    emptied = False
-    for record in records:
-        hit = record.mask & mask
-        if hit:
-            record.mask ^= hit
-            emptied = emptied or not record.mask
-    if emptied:
-        records[:] = [record for record in records if record.mask]
-        if not records:
-            del reads[reader]
