@@ -32,8 +32,8 @@ def main() -> None:
     x = torch.randn(2, 100, 256, dtype=torch.bfloat16, device=device)
     with torch.inference_mode():
         y = layer(x)
-        # Inductor needs a C++ compiler for the CPU; the graph is the same without it.
-        compiled = torch.compile(layer, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
+        # One graph, whichever backend makes code of it; this one needs no C++ compiler.
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
         assert torch.equal(compiled(x), y)
         expected = torch.nn.functional.linear(x.double(), layer.weight.double(), layer.bias.double())
         expected = torch.nn.functional.gelu(expected, approximate="tanh")

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 PAGE = Path(__file__).parents[2] / "docs" / "torch.md"
 
 
+@pytest.mark.filterwarnings("ignore")  # Inductor's own, where there is a GPU
 def test_the_page_runs_and_prints_what_it_shows() -> None:
     """Its blocks, one after another in one namespace, print what stands below them."""
     torch.manual_seed(0)
