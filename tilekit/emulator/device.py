@@ -16,7 +16,7 @@ from .memory import GlobalMemory
 from .module import Module
 from .scheduler import Policy
 from .swizzle import Swizzle
-from .tensor_map import TensorMap
+from .tensor_map import TensorMap, WideMode
 
 Check = Literal["full", "protocol", "off"]
 _ELEMENT_TYPES: dict[Any, str] = {
@@ -236,6 +236,49 @@ class Device:
                 element_strides=element_strides,
                 interleave=interleave,
                 swizzle=swizzle,
+                oob_fill=oob_fill,
+                l2_promotion=l2_promotion,
+            )
+        )
+
+    def tensor_map_im2col_wide(
+        self,
+        tensor: Buffer | int,
+        *,
+        lower: int,
+        upper: int,
+        channels_per_pixel: int,
+        pixels_per_column: int = 128,
+        mode: WideMode = "W",
+        swizzle: Swizzle = "128B",
+        dims: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        dtype: str | None = None,
+        element_strides: Sequence[int] | None = None,
+        oob_fill: Literal["nan"] | None = None,
+        l2_promotion: Literal["64B", "128B", "256B"] | None = None,
+    ) -> EncodedTensorMap:
+        """Encode a map for wide im2col copies; see `tensor_map_tiled` and ``cuTensorMapEncodeIm2colWide``.
+
+        Raises
+        ------
+        ValueError
+            Naming every rule that the arguments break.
+        """
+        address, dims, strides, dtype = _tensor(tensor, dims, strides, dtype)
+        return EncodedTensorMap(
+            TensorMap.im2col_wide(
+                address,
+                dtype,
+                dims,
+                strides,
+                lower=lower,
+                upper=upper,
+                channels_per_pixel=channels_per_pixel,
+                pixels_per_column=pixels_per_column,
+                mode=mode,
+                swizzle=swizzle,
+                element_strides=element_strides,
                 oob_fill=oob_fill,
                 l2_promotion=l2_promotion,
             )

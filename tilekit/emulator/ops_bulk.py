@@ -8,8 +8,9 @@ import numpy as np
 
 from . import bulk, bulk_linear
 from .block_compiler import BlockCompiler
-from .forms import Decoded, form, refuse
+from .forms import Decoded, form
 from .gather import gather_load, scatter_store
+from .im2col_wide import wide_load
 from .lanes import Array
 from .ops_barrier import where_is
 from .reductions import ReduceOp, reduction
@@ -147,13 +148,26 @@ def prefetch(g: BlockCompiler, i: Decoded) -> None:
     """Prefetches to L2 change no result."""
 
 
-refuse(
-    "cp",
-    f"async bulk tensor {_LOAD} mode={_WIDE} {_COMPLETE} {_GROUP} {_HINT}",
-    "[a] [t] [a] {a} a? a?",
-    "which pixels a wide im2col copy takes is not described exactly enough to execute it; use .im2col",
-    since=100,
-)
+@form("cp", f"async bulk tensor {_LOAD} mode={_WIDE} {_COMPLETE} {_GROUP} {_HINT}", "[a] [t] [a] {a} a? a?",
+      since=100)  # fmt: skip
+def tensor_load_wide(g: BlockCompiler, i: Decoded) -> None:
+    """``cp.async.bulk.tensor`` with ``.im2col::w`` and ``.im2col::w::128``."""
+    destination, tensor, barrier, vector = i.operands[:4]
+    assert isinstance(vector, VectorOperand)
+    if len(vector.items) != 2:
+        raise g.fail(f"{len(vector.items)} numbers, where a wide im2col copy takes two: wHalo and wOffset")
+    _check_count(g, i, 4)
+    _check_dimensions(g, i, tensor)
+    map_address, coordinates = _tensor(g, tensor)
+    (mask,) = _extras(i, 4)
+    ctas = "None" if mask is None else value(g, mask, "u16")
+    halo, shift = (value(g, item, "u16") for item in vector.items)
+    mode = "W128" if i["mode"] == "im2col::w::128" else "W"
+    g.place()
+    g.effect(
+        f"{g.helper(wide_load)}(w, {mode!r}, {where_is(g, destination)}, {map_address}, {coordinates}, "
+        f"{where_is(g, barrier)}, {halo}, {shift}, {ctas}, {group_of(g, i)}, {g.mask()})"
+    )
 
 
 @form("cp", f"async bulk dst=shared::cluster|shared::cta src=global {_COMPLETE} {_HINT}", "[a] [a] a [a] a? a?")

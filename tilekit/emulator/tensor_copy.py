@@ -25,7 +25,7 @@ from tilekit.emulator.reductions import ReduceOp, reduction
 from tilekit.emulator.swizzle import PERIOD, SPAN, chunk_places, chunk_size
 from tilekit.emulator.tensor_map import PixelBox, TensorMap
 
-__all__ = ["Footprint", "footprint", "load_box", "reduce_box", "store_box", "written_bytes"]
+__all__ = ["Footprint", "WideBox", "footprint", "load_box", "reduce_box", "store_box", "written_bytes"]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -75,6 +75,19 @@ class _Column:
     skipped: int  # bytes of out-of-bounds channels before the run
     pixels: npt.NDArray[np.int64]  # offsets of the pixels from the map's address
     inside: npt.NDArray[np.bool_]  # which of the column's pixels they are
+
+
+@dataclass(frozen=True)
+class WideBox(PixelBox):
+    """The box of one copy through a wide im2col map, as `im2col_wide` makes it.
+
+    Attributes
+    ----------
+    ticks
+        Which steps of the walk each pixel of the column is, halo pixels among them.
+    """
+
+    ticks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -377,12 +390,13 @@ def _walk(
     tensor_map: TensorMap, box: PixelBox, cursor: tuple[int, ...]
 ) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
     """Return the positions of a column's pixels along each dimension (w, [h, [d,]] n), and their byte offsets."""
-    ticks = np.arange(box.pixels_per_column)
+    ticks = np.array(box.ticks) if isinstance(box, WideBox) else np.arange(box.pixels_per_column)
     walked = []
     for i, start in enumerate(cursor[:-1]):
         begin, last = box.lower[i], tensor_map.dims[i + 1] - 1 + box.upper[i]
         step = tensor_map.element_strides[i + 1]
-        if not begin <= start <= last:
+        # The first pixel of a wide column may lie left of its box.
+        if not begin <= start <= last and not (isinstance(box, WideBox) and i == 0 and start < begin):
             raise ValueError(
                 f"coords[{i + 1}] = {start}: must lie in the map's pixel box, {begin} to {last}; "
                 f"nearest legal {min(max(start, begin), last)}"

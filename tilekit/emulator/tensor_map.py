@@ -14,6 +14,7 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from tilekit.emulator.swizzle import SPAN, Swizzle
+from tilekit.emulator.tensor_elements import ELEMENT_TYPES, ElementType
 from tilekit.emulator.tensor_map_encoding import open_encoding, seal_encoding
 
 __all__ = [
@@ -28,63 +29,14 @@ __all__ = [
     "OobFill",
     "PixelBox",
     "TensorMap",
+    "WideMode",
 ]
 
 Interleave: TypeAlias = Literal["16B", "32B"]
+WideMode: TypeAlias = Literal["W", "W128"]
 OobFill: TypeAlias = Literal["nan"]
 L2Promotion: TypeAlias = Literal["64B", "128B", "256B"]
 
-
-@dataclass(frozen=True)
-class ElementType:
-    """How elements of one type lie in global and in shared memory.
-
-    Elements are moved in atoms: one element, except for the packed 4- and 6-bit types.
-
-    Attributes
-    ----------
-    name
-        tilekit's name of the ``CUtensorMapDataType``.
-    code
-        Value of the driver's enumeration.
-    atom
-        Elements in an atom.
-    global_bytes, shared_bytes
-        Size of an atom on either side. Where they differ, the rest of the shared atom is a gap of undefined bytes.
-    floating
-        Whether out-of-bounds elements may be filled with NaN.
-    """
-
-    name: str
-    code: int
-    atom: int
-    global_bytes: int
-    shared_bytes: int
-    floating: bool
-
-
-ELEMENT_TYPES: dict[str, ElementType] = {
-    element.name: element
-    for element in (
-        ElementType("u8", 0, 1, 1, 1, False),
-        ElementType("u16", 1, 1, 2, 2, False),
-        ElementType("u32", 2, 1, 4, 4, False),
-        ElementType("s32", 3, 1, 4, 4, False),
-        ElementType("u64", 4, 1, 8, 8, False),
-        ElementType("s64", 5, 1, 8, 8, False),
-        ElementType("f16", 6, 1, 2, 2, True),
-        ElementType("f32", 7, 1, 4, 4, True),
-        ElementType("f64", 8, 1, 8, 8, True),
-        ElementType("bf16", 9, 1, 2, 2, True),
-        ElementType("f32_ftz", 10, 1, 4, 4, True),
-        ElementType("tf32", 11, 1, 4, 4, True),
-        ElementType("tf32_ftz", 12, 1, 4, 4, True),
-        ElementType("16u4_align8B", 13, 2, 1, 1, False),
-        ElementType("16u4_align16B", 14, 16, 8, 16, False),
-        ElementType("16u6_align16B", 15, 16, 12, 16, False),
-    )
-}
-"""Element types by tilekit's name, in the order of the driver's enumeration."""
 
 _PADDED = ("16u4_align16B", "16u6_align16B")
 _PADDED_SWIZZLES: tuple[Swizzle | None, ...] = (None, "128B", "128B_atom_32B", "128B_atom_64B")
@@ -92,6 +44,9 @@ _CORNER_RANGE = {3: (-32768, 32767), 4: (-128, 127), 5: (-16, 15)}
 INTERLEAVES: tuple[Interleave | None, ...] = (None, "16B", "32B")
 SWIZZLES: tuple[Swizzle | None, ...] = tuple(SPAN)
 OOB_FILLS: tuple[OobFill | None, ...] = (None, "nan")
+_WIDE_SWIZZLES: tuple[Swizzle, ...] = ("64B", "128B", "128B_atom_32B")
+_KINDS: tuple[WideMode | Literal[""] | None, ...] = (None, "", "W", "W128")
+"""How an encoded map is written: tiled, im2col, and the two wide modes."""
 _L2_PROMOTIONS: tuple[L2Promotion | None, ...] = (None, "64B", "128B", "256B")
 _NAMES = tuple(ELEMENT_TYPES)
 CODES = {name: code for code, name in enumerate(_NAMES)}
@@ -111,12 +66,15 @@ class PixelBox:
         Elements taken along the channel dimension, at most 256.
     pixels_per_column
         Pixels walked, at most 1024.
+    wide
+        ``"W"`` or ``"W128"`` for a map of `im2col_wide`, whose copies walk along W and N only; else empty.
     """
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
     channels_per_pixel: int
     pixels_per_column: int
+    wide: WideMode | Literal[""] = ""
 
 
 @dataclass(frozen=True)
@@ -230,6 +188,43 @@ class TensorMap:
         result._check()
         return result
 
+    @classmethod
+    def im2col_wide(
+        cls,
+        address: int,
+        dtype: str,
+        dims: Sequence[int],
+        strides: Sequence[int],
+        *,
+        lower: int,
+        upper: int,
+        channels_per_pixel: int,
+        pixels_per_column: int = 128,
+        mode: WideMode,
+        swizzle: Swizzle,
+        element_strides: Sequence[int] | None = None,
+        oob_fill: OobFill | None = None,
+        l2_promotion: L2Promotion | None = None,
+    ) -> TensorMap:
+        """Return a map for ``.im2col::w`` or ``.im2col::w::128``; ``lower`` and ``upper`` are corners along W.
+
+        Raises
+        ------
+        ValueError
+            Naming every rule that the arguments break (CUDA driver API, ``cuTensorMapEncodeIm2colWide``).
+        """
+        rest = (0,) * (len(dims) - 3)
+        pixels = PixelBox(
+            (int(lower), *rest), (int(upper), *rest), int(channels_per_pixel), int(pixels_per_column), mode
+        )
+        steps = (1,) * len(dims) if element_strides is None else _integers(element_strides)
+        result = cls(
+            int(address), dtype, _integers(dims), _integers(strides), (), pixels, steps, None, swizzle, oob_fill,
+            l2_promotion,
+        )  # fmt: skip
+        result._check()
+        return result
+
     @property
     def rank(self) -> int:
         """Number of dimensions."""
@@ -276,7 +271,7 @@ class TensorMap:
     def minimum_sm(self) -> int:
         """The lowest architecture whose copy engine knows this map's element type and swizzle: 90 or 100."""
         newer = ELEMENT_TYPES[self.dtype].atom > 1 or (self.swizzle is not None and "atom" in self.swizzle)
-        return 100 if newer else 90
+        return 100 if newer or (self.pixels is not None and self.pixels.wide) else 90
 
     def problems(self) -> list[str]:
         """Return every rule of the driver and the hardware that this map breaks, as one line each."""
@@ -296,7 +291,7 @@ class TensorMap:
         self._check()
         pixels = self.pixels or PixelBox((), (), 0, 0)
         fields = [
-            self.pixels is not None,
+            _KINDS.index(None if self.pixels is None else self.pixels.wide),
             CODES[self.dtype],
             self.rank,
             INTERLEAVES.index(self.interleave),
@@ -324,17 +319,21 @@ class TensorMap:
         ValueError
             If the bytes are no tensor map, were changed since, or describe no legal map.
         """
-        is_im2col, dtype, rank, interleave, swizzle, oob_fill, l2_promotion, address, *numbers = open_encoding(data)
+        kind, dtype, rank, interleave, swizzle, oob_fill, l2_promotion, address, *numbers = open_encoding(data)
         dims, strides, box, steps = numbers[:5], numbers[5:9], numbers[9:14], numbers[14:19]
         lower, upper, (channels, column) = numbers[19:22], numbers[22:25], numbers[25:27]
         spatial = rank - 2
+        wide = _KINDS[kind]
+        pixels = (
+            None if wide is None else PixelBox(tuple(lower[:spatial]), tuple(upper[:spatial]), channels, column, wide)
+        )
         result = cls(
             address=address,
             dtype=_NAMES[dtype],
             dims=tuple(dims[:rank]),
             strides=tuple(strides[: rank - 1]),
-            box=() if is_im2col else tuple(box[:rank]),
-            pixels=PixelBox(tuple(lower[:spatial]), tuple(upper[:spatial]), channels, column) if is_im2col else None,
+            box=() if pixels else tuple(box[:rank]),
+            pixels=pixels,
             element_strides=tuple(steps[:rank]),
             interleave=INTERLEAVES[interleave],
             swizzle=SWIZZLES[swizzle],
@@ -357,6 +356,7 @@ class TensorMap:
             ("swizzle", self.swizzle, SWIZZLES),
             ("oob_fill", self.oob_fill, OOB_FILLS),
             ("l2_promotion", self.l2_promotion, _L2_PROMOTIONS),
+            ("mode", self.pixels.wide if self.pixels else None, _KINDS),
         )
         for name, given, legal in choices:
             if given not in legal:
@@ -434,7 +434,9 @@ class TensorMap:
             yield f"{given}, more than swizzle {self.swizzle} spans; nearest legal {widest}"
 
     def _corner_problems(self, pixels: PixelBox) -> Iterator[str]:
-        low, high = _CORNER_RANGE[self.rank]
+        low, high = _CORNER_RANGE[3 if pixels.wide else self.rank]
+        if pixels.wide and self.swizzle not in _WIDE_SWIZZLES:
+            yield f"swizzle = {self.swizzle!r}: a wide map needs one of {', '.join(map(repr, _WIDE_SWIZZLES))}"
         for name, corner in (("lower", pixels.lower), ("upper", pixels.upper)):
             for i, offset in enumerate(corner):
                 yield from _range(f"{name}[{i}]", offset, low, high, f" at rank {self.rank}")

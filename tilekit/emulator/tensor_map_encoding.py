@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["blank_encoding", "open_encoding", "seal_encoding"]
 
-# magic, is-im2col, dtype, rank, interleave, swizzle, oob_fill, l2_promotion, address, dims, strides, box,
+# magic, kind, dtype, rank, interleave, swizzle, oob_fill, l2_promotion, address, dims, strides, box,
 # element_strides, lower, upper, channels_per_pixel, pixels_per_column; then the CRC-32 of all that.
 _ENCODING = struct.Struct("<4s7B x Q 5Q 4Q 5H 5B 3h 3h 2H")
 _MAGIC = b"TKTM"
