@@ -18,14 +18,25 @@ if TYPE_CHECKING:
     from tilekit.api import compile, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
+    from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
     from tilekit.kernels.matmul.config import MatmulConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
 
 __version__ = "0.1.0"
 
-__all__ = ["ElementwiseSpec", "MatmulConfig", "MatmulSpec", "TilekitError", "compile", "matmul", "settings"]
+__all__ = [
+    "BlackwellConfig",
+    "ElementwiseSpec",
+    "MatmulConfig",
+    "MatmulSpec",
+    "TilekitError",
+    "compile",
+    "matmul",
+    "settings",
+]
 
 _HOMES = {
+    "BlackwellConfig": "tilekit.kernels.matmul.blackwell_config",
     "ElementwiseSpec": "tilekit.epilogue.functions",
     "MatmulConfig": "tilekit.kernels.matmul.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",

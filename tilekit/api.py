@@ -28,8 +28,8 @@ from tilekit.kernels.matmul.compiled import (
     scale_kind,
     scale_view,
 )
-from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.picker import pick
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.picker import default_config, pick
 from tilekit.kernels.matmul.plan import MatmulPlan
 from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -51,7 +51,7 @@ def matmul(
     beta: float = 1.0,
     out_dtype: Any = None,
     stream: Any = None,
-    config: MatmulConfig | None = None,
+    config: KernelConfig | None = None,
     target: str | None = None,
 ) -> Any:
     """Return ``activation(scale * (a @ b) + bias + beta * residual)``, accumulated in f32.
@@ -62,7 +62,7 @@ def matmul(
         Matrices (M, K) and (K, N), or batches (B, M, K) and (B, K, N) of which one may have B = 1: CuPy, torch or
         NumPy arrays (bf16 and fp8 through ml_dtypes), or anything with DLPack or ``__cuda_array_interface__``. Both
         bf16, both f16, or any of e4m3 and e5m2. Either of the last two dimensions may be the contiguous one (``.T``
-        costs nothing); fp8 needs K contiguous.
+        costs nothing); on sm_90a fp8 needs K contiguous.
     out
         Where to write; made new, in the library of `a`, if None.
     bias
@@ -79,7 +79,7 @@ def matmul(
         A stream object or handle; by default the current stream of the arrays' library. The call does not wait for
         the device.
     config
-        How to compute; by default chosen for the shape.
+        How to compute: a `MatmulConfig` for sm_90a, a `BlackwellConfig` for sm_100a; by default chosen for the shape.
     target
         For arrays in host memory: None or a chip such as ``"sm_90a"`` emulates that chip, ``"cuda"`` computes on the
         GPU.
@@ -193,7 +193,7 @@ def result_of(
 
 
 def compile(  # noqa: A001  the field's name for it
-    spec: MatmulSpec, target: str = "sm_90a", config: MatmulConfig | None = None
+    spec: MatmulSpec, target: str = "sm_90a", config: KernelConfig | None = None
 ) -> MatmulKernel:
     """Build the kernel that `spec` describes.
 
@@ -204,7 +204,8 @@ def compile(  # noqa: A001  the field's name for it
     target
         Chip. Neither a GPU nor an assembler is needed until ``.isa``, ``.resources`` or a launch on a GPU asks for one.
     config
-        How to compute it; by default ``MatmulConfig()``, which suits large outputs.
+        How to compute it; by default ``MatmulConfig()`` for sm_90a and ``BlackwellConfig()`` for sm_100a, which suit
+        large outputs.
 
     Returns
     -------
@@ -216,7 +217,8 @@ def compile(  # noqa: A001  the field's name for it
     ConfigError
         Listing every rule the config violates, each with the nearest legal value.
     """
-    return compiled(spec, config or MatmulConfig(), target_named(target))
+    chip = target_named(target)
+    return compiled(spec, config or default_config(chip), chip)
 
 
 _ready = ReadyLaunches()
@@ -235,13 +237,14 @@ def _bind(
     residual: Any,
     beta: float,
     out_dtype: Any,
-    config: MatmulConfig | None,
+    config: KernelConfig | None,
     target: str | None,
 ) -> MatmulPlan:
     if out_dtype is not None:
         _check_out_dtype(out, out_dtype)
-    if not (config is None or isinstance(config, MatmulConfig)):
-        raise ArgumentError.of("config", config, legal="a tilekit.MatmulConfig, or None to have one chosen")
+    if not (config is None or isinstance(config, KernelConfig)):
+        legal = "a tilekit.MatmulConfig (sm_90a), a tilekit.BlackwellConfig (sm_100a), or None to have one chosen"
+        raise ArgumentError.of("config", config, legal=legal)
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     problem = read_problem(va, vb)
     chip, device = _place(va, target)

@@ -12,6 +12,9 @@ from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, War
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import Tile
 
+SLAB_ALIGNMENT = 1024
+"""Bytes of the swizzle's atom."""
+
 
 class ResidualRing:
     """A ring of slabs of C for each warpgroup of the epilogue, in the order in which it stores them.
@@ -51,7 +54,7 @@ class ResidualRing:
         self.slab_bytes = layout.rows * SLAB_BYTES
         self.batch_step = w.parameter("residual_batch_step", U32) if batched else None
         self.slabs = w.shared.allocate(
-            "residual.slab", size=self.slab_bytes, count=self.warpgroups * stages, alignment=1024, kind="tile"
+            "residual.slab", size=self.slab_bytes, count=self.warpgroups * stages, alignment=SLAB_ALIGNMENT, kind="tile"
         )
         self.full, self.empty = (
             w.shared.allocate(
@@ -85,8 +88,9 @@ class ResidualRing:
 
     @staticmethod
     def shared_bytes(*, warpgroups: int, stages: int, rows: int) -> int:
-        """Shared memory that the slabs take."""
-        return warpgroups * stages * rows * SLAB_BYTES
+        """Shared memory of slabs of so many rows, and of the barriers, up to where more slabs may follow."""
+        barriers = -(-16 * warpgroups * stages // SLAB_ALIGNMENT) * SLAB_ALIGNMENT
+        return warpgroups * stages * rows * SLAB_BYTES + barriers
 
     def prefetch(self, w: Writer) -> None:
         """Bring C's tensor maps close."""

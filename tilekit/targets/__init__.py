@@ -27,6 +27,8 @@ class Target:
         CTAs of a cluster that every device of the target accepts.
     tensor_columns
         Columns of tensor memory, 128 lanes of 32 bits each; 0 where there is none.
+    transposes_8bit
+        Whether the matrix instruction reads 8-bit operands whose M or N is contiguous.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Target:
     max_cluster: int
     compute_capability: tuple[int, int]
     tensor_columns: int = 0
+    transposes_8bit: bool = False
 
 
 SM_90A = Target(
@@ -64,6 +67,7 @@ SM_100A = Target(
     max_cluster=8,
     compute_capability=(10, 0),
     tensor_columns=512,
+    transposes_8bit=True,
 )
 
 TARGETS = {t.name: t for t in (SM_90A, SM_100A)}

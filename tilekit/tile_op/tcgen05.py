@@ -70,6 +70,11 @@ class Tcgen05:
         half = self.n // 2
         return AccumulatorLayout(1, LANES, half, (Part(0, LANES // 2, 0, 0), Part(LANES // 2, LANES // 2, 0, half)))
 
+    @property
+    def data_path(self) -> str:
+        """The letter of that layout: D and F of one CTA, A and B of a pair."""
+        return ("AB" if self.group == 2 else "DF")[self.a.rows < LANES]
+
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Any = None) -> BoundTcgen05:
         """Prepare the descriptors; once a role."""
         return BoundTcgen05(w, self, tiles)

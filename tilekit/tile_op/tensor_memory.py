@@ -18,6 +18,7 @@ LANE = 1 << 16
 """What one lane adds to an address in tensor memory."""
 
 MIN_COLUMNS = 32
+ADDRESS_BYTES = 16
 
 
 def allocated_columns(columns: int) -> int:
@@ -69,7 +70,8 @@ class TensorMemory:
         self._mma = mma
         self._epilogue = epilogue
         self._barrier = barrier
-        self._address = w.shared.allocate("accumulators.address", size=4, alignment=4)
+        # A word would do; a whole 16 bytes keep what follows aligned.
+        self._address = w.shared.allocate("accumulators.address", size=ADDRESS_BYTES)
         self._full, self._empty = (
             w.shared.allocate(
                 f"accumulators.{name}",
@@ -86,6 +88,11 @@ class TensorMemory:
                 ("empty", epilogue, mma, epilogue.arrivals * cluster.group),
             )
         )
+
+    @staticmethod
+    def shared_bytes(stages: int) -> int:
+        """Shared memory for so many stages: two mbarriers each, and the address."""
+        return ADDRESS_BYTES + 16 * stages
 
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread of each CTA."""

@@ -56,6 +56,9 @@ class MbarrierSync:
         This CTA's place in its cluster.
     """
 
+    STAGE_BYTES = 16
+    """Shared memory of one stage's barriers."""
+
     def __init__(
         self,
         w: Writer,

@@ -82,6 +82,11 @@ class ClcScheduler:
             )
         )
 
+    @staticmethod
+    def shared_bytes(stages: int) -> int:
+        """Shared memory for so many responses in flight: each with four mbarriers."""
+        return stages * (RESPONSE_BYTES + 4 * 8)
+
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread of each CTA."""
         for array in (self._full, self._empty, self._began, self._asked):

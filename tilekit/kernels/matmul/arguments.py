@@ -9,7 +9,7 @@ from tilekit.assembly.types import MAP
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.emulator.tensor_map import TensorMap
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.problem import TMA_ALIGNMENT, MatmulCall, Matrix
 from tilekit.runtime import parameters as runtime
@@ -40,7 +40,7 @@ class MatmulLaunch:
 
 def launch_arguments(
     text: KernelText,
-    config: MatmulConfig,
+    config: KernelConfig,
     call: MatmulCall,
     addresses: Addresses,
     *,
@@ -128,7 +128,7 @@ def launch_arguments(
     return MatmulLaunch(clusters * config.cluster_size, parameters)
 
 
-def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: MatmulConfig | None) -> TensorMap:
+def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: KernelConfig | None) -> TensorMap:
     # With K = 0 an operand has no elements and perhaps no address, but a tensor map must exist; no copy goes through
     # it.
     dims = tuple(max(1, extent) for extent in matrix.extents)

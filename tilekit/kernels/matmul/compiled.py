@@ -22,7 +22,7 @@ from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.functions import ScaleKind
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, launch_arguments
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
@@ -40,7 +40,6 @@ from tilekit.runtime.assembler import Assembled, Resources, assemble, disassembl
 from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.targets import Target
-from tilekit.tile_io.operand import SPAN
 
 
 class MatmulKernel:
@@ -57,7 +56,7 @@ class MatmulKernel:
         Listing every rule the config violates.
     """
 
-    def __init__(self, spec: MatmulSpec, config: MatmulConfig, target: Target) -> None:
+    def __init__(self, spec: MatmulSpec, config: KernelConfig, target: Target) -> None:
         self.spec = spec
         self.config = config
         self.target = target
@@ -70,7 +69,7 @@ class MatmulKernel:
     @property
     def k_block(self) -> int:
         """Elements of K in a stage."""
-        return SPAN // self.spec.a_dtype.bytes
+        return self.config.k_block(self.spec.a_dtype)
 
     @property
     def name(self) -> str:
@@ -312,6 +311,6 @@ def scale_kind(scale: float | ArrayView | None) -> ScaleKind | None:
 
 
 @cache
-def compiled(spec: MatmulSpec, config: MatmulConfig, target: Target) -> MatmulKernel:
+def compiled(spec: MatmulSpec, config: KernelConfig, target: Target) -> MatmulKernel:
     """Return the one kernel of the process for this spec, config and target."""
     return MatmulKernel(spec, config, target)

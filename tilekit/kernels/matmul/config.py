@@ -1,31 +1,140 @@
-"""How a matmul kernel computes: tile, cluster, warps, stages."""
+"""How a matmul kernel computes: tile, cluster, warps, stages. What every chip's config has, and Hopper's."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tilekit.drivers.warp_specialized import WarpPlan
 from tilekit.dtypes import DType
-from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.errors import ConfigError
-from tilekit.kernels.matmul.rules import explained_problems
+from tilekit.kernels.matmul import hopper_rules
+from tilekit.kernels.matmul.parts import Output
+from tilekit.kernels.matmul.rules import RuleBook
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tile_pipeline.payload import StandardPayload
+from tilekit.tile_pipeline.sync import MbarrierSync
 
-MAX_STAGES = 12
-"""Stages beyond which a ring hides no more latency."""
 
-BARRIER_BYTES = 16
-"""Full and empty mbarrier of one stage."""
+class KernelConfig(ABC):
+    """What the config of every chip has.
+
+    Attributes
+    ----------
+    tile
+        Output rows and columns of a CTA.
+    cluster
+        CTAs of a cluster along M and N.
+    stages
+        Stages of the input ring; ``None`` takes what shared memory allows.
+    output_buffers, split_k, raster_group, l2_promotion
+        See the chips' configs.
+    k_group
+        128-byte slices of K in a stage.
+    """
+
+    RULES: ClassVar[RuleBook]
+    MAX_STAGES: ClassVar[int]
+    """Stages beyond which a ring hides no more latency."""
+
+    tile: tuple[int, int]
+    cluster: tuple[int, int]
+    stages: int | None
+    output_buffers: int
+    split_k: int
+    raster_group: int | None
+    l2_promotion: str | None
+    k_group: int
+
+    @property
+    def cluster_size(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster[0] * self.cluster[1]
+
+    @property
+    @abstractmethod
+    def sharers(self) -> tuple[int, int]:
+        """CTAs of a cluster that need the same tile of A, and of B."""
+
+    @property
+    @abstractmethod
+    def claims_tiles(self) -> bool:
+        """Whether the grid has a cluster for every tile, to be claimed by whoever is free."""
+
+    @property
+    @abstractmethod
+    def least_stages(self) -> int:
+        """Stages without which the ring stands still."""
+
+    @property
+    @abstractmethod
+    def least_stages_reason(self) -> str:
+        """Why fewer stages than `least_stages` do not do."""
+
+    @abstractmethod
+    def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
+        """A and B of a stage, as one CTA holds them."""
+
+    @abstractmethod
+    def output_bytes(self, spec: MatmulSpec) -> int:
+        """Shared memory of the epilogue."""
+
+    @abstractmethod
+    def fixed_bytes(self, spec: MatmulSpec) -> int:
+        """Shared memory of everything but the input stages."""
+
+    @abstractmethod
+    def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
+        """The role plan."""
+
+    def k_block(self, dtype: DType) -> int:
+        """Elements of K in a stage."""
+        return self.k_group * SPAN // dtype.bytes
+
+    def stage_bytes(self, spec: MatmulSpec) -> int:
+        """Shared memory of one input stage."""
+        return StandardPayload(*self.operands(spec)).stage_bytes
+
+    def shared_bytes(self, spec: MatmulSpec, stages: int) -> int:
+        """Shared memory of a kernel with so many stages; a tile is a multiple of the 1024 bytes it aligns to."""
+        return self.fixed_bytes(spec) + stages * (self.stage_bytes(spec) + MbarrierSync.STAGE_BYTES)
+
+    def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
+        """Stages that fit beside the rest."""
+        free = target.shared_bytes - self.fixed_bytes(spec)
+        return max(0, min(self.MAX_STAGES, free // (self.stage_bytes(spec) + MbarrierSync.STAGE_BYTES)))
+
+    def resolved_stages(self, target: Target, spec: MatmulSpec) -> int:
+        """The stage count a kernel is built with."""
+        return self.stages if self.stages is not None else self.stage_budget(target, spec)
+
+    def problems(self, target: Target | str, spec: MatmulSpec | None = None) -> list[str]:
+        """Every rule this config violates on `target` for `spec` (default: bf16, K-major), each with the nearest value.
+
+        Empty if the kernel can be built.
+        """
+        chip = target_named(target) if isinstance(target, str) else target
+        return self.RULES.problems(self, chip, spec or MatmulSpec())
+
+    def legal(self, target: Target, spec: MatmulSpec) -> bool:
+        """Whether `problems` is empty, without looking for the nearest values."""
+        return target.name == self.RULES.target and not self.RULES.violations(self, target, spec)
+
+    def check(self, target: Target, spec: MatmulSpec) -> None:
+        """Raise `ConfigError` listing every problem, if there is one."""
+        found = self.problems(target, spec)
+        if found:
+            raise ConfigError(found, what=f"{self} on {target.name}", code="TK-MM-006")
 
 
 @dataclass(frozen=True)
-class MatmulConfig:
-    """One way to run a matmul.
+class MatmulConfig(KernelConfig):
+    """One way to run a matmul on Hopper (sm_90a).
 
     Attributes
     ----------
@@ -49,6 +158,10 @@ class MatmulConfig:
         L2 fetch granularity of the input tensor maps.
     """
 
+    RULES = hopper_rules.RULES
+    MAX_STAGES = 12
+    k_group = 1
+
     tile: tuple[int, int] = (128, 256)
     cluster: tuple[int, int] = (2, 1)
     consumers: int = 2
@@ -59,53 +172,45 @@ class MatmulConfig:
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
 
-    claims_tiles = False
-    """Whether the grid has a cluster for every tile, to be claimed by whoever is free."""
-
-    def k_block(self, dtype: DType) -> int:
-        """Elements of K in a stage."""
-        return SPAN // dtype.bytes
+    @property
+    def sharers(self) -> tuple[int, int]:
+        """CTAs of a cluster that need the same tile of A, and of B."""
+        return self.cluster[1], self.cluster[0]
 
     @property
-    def cluster_size(self) -> int:
-        """CTAs of a cluster."""
-        return self.cluster[0] * self.cluster[1]
+    def claims_tiles(self) -> bool:
+        """Never: the schedule is static."""
+        return False
 
-    def stage_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of one input stage."""
-        a = OperandTile("a", spec.a_dtype, self.tile[0], spec.a_major)
-        b = OperandTile("b", spec.b_dtype, self.tile[1], spec.b_major)
-        return StandardPayload(a, b).stage_bytes
+    @property
+    def least_stages(self) -> int:
+        """One to multiply, and what is held back."""
+        return 1 + self.in_flight
+
+    @property
+    def least_stages_reason(self) -> str:
+        """Why fewer stages than `least_stages` do not do."""
+        return f"in_flight={self.in_flight} holds one stage back" if self.in_flight else "a ring has a stage"
 
     @property
     def accumulators(self) -> int:
         """Accumulator registers of a consumer thread."""
         return self.tile[0] * self.tile[1] // (128 * max(self.consumers, 1))
 
+    def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
+        """A and B of a stage."""
+        return (
+            OperandTile("a", spec.a_dtype, self.tile[0], spec.a_major),
+            OperandTile("b", spec.b_dtype, self.tile[1], spec.b_major),
+        )
+
     def output_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of the epilogue."""
-        if spec.store == "direct":
-            return 0
-        slabs = self.output_buffers * (2 if spec.loads_residual else 1)
-        return StagedEpilogue.shared_bytes(warpgroups=self.consumers, buffers=slabs, rows=ATOM_ROWS)
-
-    def shared_bytes(self, spec: MatmulSpec, stages: int) -> int:
-        """Shared memory of a kernel with so many stages; a tile is a multiple of the 1024 bytes it aligns to."""
-        return self.fixed_bytes(spec) + stages * (self.stage_bytes(spec) + BARRIER_BYTES)
+        return Output.shared_bytes(spec, warpgroups=self.consumers, buffers=self.output_buffers, rows=ATOM_ROWS)
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
-        slabs = self.consumers * self.output_buffers if spec.loads_residual else 0
-        return self.output_bytes(spec) + slabs * BARRIER_BYTES
-
-    def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
-        """Stages that fit beside the epilogue."""
-        free = target.shared_bytes - self.fixed_bytes(spec)
-        return max(0, min(MAX_STAGES, free // (self.stage_bytes(spec) + BARRIER_BYTES)))
-
-    def resolved_stages(self, target: Target, spec: MatmulSpec) -> int:
-        """The stage count a kernel is built with."""
-        return self.stages if self.stages is not None else self.stage_budget(target, spec)
+        return self.output_bytes(spec)
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
@@ -115,20 +220,6 @@ class MatmulConfig:
             registers=target.registers,
             epilogue_loads=spec.loads_residual,
         )
-
-    def problems(self, target: Target | str, spec: MatmulSpec | None = None) -> list[str]:
-        """Every rule this config violates on `target` for `spec` (default: bf16, K-major), each with the nearest value.
-
-        Empty if the kernel can be built.
-        """
-        chip = target_named(target) if isinstance(target, str) else target
-        return explained_problems(self, chip, spec or MatmulSpec())
-
-    def check(self, target: Target, spec: MatmulSpec) -> None:
-        """Raise `ConfigError` listing every problem, if there is one."""
-        found = self.problems(target, spec)
-        if found:
-            raise ConfigError(found, what=f"{self} on {target.name}", code="TK-MM-006")
 
     def __str__(self) -> str:
         stages = "auto" if self.stages is None else self.stages

@@ -1,58 +1,123 @@
-"""A kernel in one screen: roles, registers, shared memory, barriers, and what a tile costs."""
+"""A kernel in one screen: roles, registers, shared and tensor memory, barriers, and what a tile costs."""
 
 from __future__ import annotations
 
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.assembly.shared import SharedArray
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.operand import SPAN
+from tilekit.tile_op.tcgen05 import LANES
+from tilekit.tile_op.tensor_memory import allocated_columns
+from tilekit.tile_schedule.clc import RESPONSE_BYTES
 
 
-def explain(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> str:
+def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
     """Describe a traced kernel."""
-    (tile_m, tile_n), chip = config.tile, text.target
-    k = SPAN // spec.a_dtype.bytes
-    fetched = config.stage_bytes(spec)
-    flops = 2 * tile_m * tile_n * k
+    (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
     head = (
         f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} "
-        "stages, "
-        f"cluster {config.cluster[0]}x{config.cluster[1]}, {chip.name}"
+        f"stages, cluster {config.cluster[0]}x{config.cluster[1]}, {text.target.name}"
     )
-    lines = [head, "", f"{'role':<8}{'warps':<8}{'threads':<9}{'registers':<11}may"]
+    lines = [head, "", *_roles(spec, config, text), "", *_shared_memory(text), ""]
+    if isinstance(config, BlackwellConfig):
+        lines += [*_tensor_memory(spec, config, text), ""]
+    return "\n".join([*lines, *_barriers(spec, config, text), "", *_costs(spec, config)])
+
+
+def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
+    chip = text.target
     launch = config.warps(chip, spec).launch_registers(chip.registers)
+    width = max(len(role.name) for role in text.roles) + 2
+    lines = [f"{'role':<{max(width, 8)}}{'warps':<8}{'threads':<9}{'registers':<11}may"]
     for role in text.roles:
-        warps = f"{role.warps.start}-{role.warps.stop - 1}"
+        first, last = role.warps.start, role.warps.stop - 1
+        warps = f"{first}-{last}" if last > first else f"{first}"
         registers = f"{launch} -> {role.registers}" if role.registers else f"{launch}"
-        lines.append(f"{role.name:<8}{warps:<8}{32 * len(role.warps):<9}{registers:<11}{', '.join(sorted(role.may))}")
+        lines.append(
+            f"{role.name:<{max(width, 8)}}{warps:<8}{32 * len(role.warps):<9}{registers:<11}"
+            f"{', '.join(sorted(role.may))}"
+        )
     used = sum(32 * len(r.warps) * (r.registers or launch) for r in text.roles)
-    lines += ["", f"registers {used} of {chip.registers} after setmaxnreg; accumulators {config.accumulators} a thread"]
-    lines += [
-        "",
-        f"shared memory {text.shared_bytes} of {chip.shared_bytes} B",
+    if isinstance(config, MatmulConfig):
+        return [
+            *lines,
+            "",
+            f"registers {used} of {chip.registers} after setmaxnreg; accumulators {config.accumulators} a thread",
+        ]
+    return [*lines, "", f"registers {used} of {chip.registers}; accumulators in tensor memory"]
+
+
+def _shared_memory(text: KernelText) -> list[str]:
+    lines = [
+        f"shared memory {text.shared_bytes} of {text.target.shared_bytes} B",
         f"{'  offset':<10}{'bytes':>8}  object",
     ]
     for array in text.shared:
         count = f"[{array.count}] x {array.stride} B" if array.count > 1 else ""
         lines.append(f"{array.offset:>8}{array.size:>10}  {array.name} {count}".rstrip())
-    lines += ["", f"{'barrier':<18}{'count':<7}{'bytes':<9}{'arrives':<26}waits"]
-    for array in text.shared:
-        if array.kind == "mbarrier":
-            expects = str(config.stage_bytes(spec)) if array.name.endswith(".full") else "-"
-            who = ", ".join(array.arrive) + (
-                f" of {config.cluster_size} CTAs" if config.cluster_size > 1 and expects == "-" else ""
-            )
-            lines.append(
-                f"{array.name + f'[{array.count}]':<18}{array.arrivals:<7}{expects:<9}{who:<26}{', '.join(array.wait)}"
-            )
-    lines += [
-        "",
-        f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B",
-        f"per tile     K/{k} k-blocks, {tile_m * tile_n * spec.out_dtype.bytes} B of output"
-        + (
-            f" in 64-row slabs through {config.output_buffers} buffers a warpgroup"
-            if spec.store == "tma"
-            else " stored from registers"
-        ),
+    return lines
+
+
+def _tensor_memory(spec: MatmulSpec, config: BlackwellConfig, text: KernelText) -> list[str]:
+    op = config.instruction(spec)
+    layout, stages = op.layout, config.accumulator_stages
+    taken = allocated_columns(stages * layout.columns)
+    lines = [
+        f"tensor memory {taken} of {text.target.tensor_columns} columns, layout {op.data_path}",
+        f"{' columns':<10}{'lanes':>8}  object",
     ]
-    return "\n".join(lines)
+    for stage in range(stages):
+        first = stage * layout.columns
+        for part in layout.parts:
+            lanes = f"{part.first}-{part.first + part.rows - 1}" if layout.rows == LANES else "0-15 *"
+            rows = f"rows {part.row}-{part.row + part.rows - 1}"
+            columns = f"columns {part.column}-{part.column + layout.columns - 1}"
+            lines.append(
+                f"{f'{first}-{first + layout.columns - 1}':>8}{lanes:>10}  accumulators[{stage}], {rows}, {columns}"
+            )
+    if layout.rows < LANES:
+        lines.append(" * of each warp's 32: warp w has rows 16 w to 16 w + 15")
+    return lines
+
+
+def _barriers(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
+    pair = config.cta_group if isinstance(config, BlackwellConfig) else 1
+    bytes_of = {"inputs.full": pair * config.stage_bytes(spec), "clc.full": RESPONSE_BYTES}
+    barriers = [array for array in text.shared if array.kind == "mbarrier"]
+    rows = [
+        (f"{array.name}[{array.count}]", array.arrivals, bytes_of.get(array.name, "-"), _who(array, text), array.wait)
+        for array in barriers
+    ]
+    name, who = (max(18, *(len(row[i]) + 2 for row in rows)) for i in (0, 3))
+    lines = [f"{'barrier':<{name}}{'count':<7}{'bytes':<9}{'arrives':<{max(26, who)}}waits"]
+    return lines + [
+        f"{label:<{name}}{count:<7}{size:<9}{arrives:<{max(26, who)}}{', '.join(waits)}"
+        for label, count, size, arrives, waits in rows
+    ]
+
+
+def _who(array: SharedArray, text: KernelText) -> str:
+    """Who arrives, and from how many CTAs."""
+    here = sum(role.arrivals for role in text.roles if role.name in array.arrive)
+    ctas, odd = divmod(array.arrivals, here)
+    where = " of the cluster" if odd else f" of {ctas} CTAs" if ctas > 1 else ""
+    return ", ".join(array.arrive) + where
+
+
+def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
+    (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
+    fetched, flops = config.stage_bytes(spec), 2 * tile_m * tile_n * k
+    out = f"{tile_m * tile_n * spec.out_dtype.bytes} B of output"
+    slabs = f"through {config.output_buffers} buffers"
+    lines = [f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B"]
+    if isinstance(config, BlackwellConfig):
+        op = config.instruction(spec)
+        count = k * spec.a_dtype.bytes // 32
+        lines[0] += f", {count} x tcgen05.mma m{op.m}n{op.n}k{k // count} of {config.cta_group} CTA" + (
+            "s" if config.cta_group > 1 else ""
+        )
+        how = f"in {op.layout.rows}-row slabs {slabs}"
+    else:
+        how = f"in 64-row slabs {slabs} a warpgroup"
+    return [*lines, f"per tile     K/{k} k-blocks, {out} " + (how if spec.store == "tma" else "stored from registers")]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Parameter, Role, Writer
+from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.kernels.matmul import blackwell, hopper
-from tilekit.kernels.matmul.blackwell import BlackwellConfig
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.parts import Boxes
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+
+_Composer = Callable[[Writer, MatmulSpec, Any, Target], tuple[WarpSpecialized, Boxes]]
+_COMPOSERS: dict[str, _Composer] = {"sm_90a": hopper.compose, "sm_100a": blackwell.compose}
+"""Who declares a chip's components; each takes its own chip's configs, which `KernelConfig.check` has seen to."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +58,20 @@ class KernelText:
     workspace: int
 
 
-def trace(spec: MatmulSpec, config: MatmulConfig | BlackwellConfig, target: Target) -> KernelText:
+def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
     """Trace the kernel that `spec` and `config` describe.
 
     Raises
     ------
+    ArgumentError
+        For operands that no matrix instruction of the target reads.
     ConfigError
         Listing every rule the config violates.
     """
+    spec.check(target)
     config.check(target, spec)
     w = Writer(spec.name, target=target.name, threads=config.warps(target, spec).threads, cluster=config.cluster_size)
-    if isinstance(config, BlackwellConfig):
-        kernel, boxes = blackwell.compose(w, spec, config, target)
-    else:
-        kernel, boxes = hopper.compose(w, spec, config, target)
+    kernel, boxes = _COMPOSERS[target.name](w, spec, config, target)
     kernel.trace(w)
     return KernelText(
         name=spec.name,

@@ -39,6 +39,16 @@ class Output:
     reduction: Turnstile | None
     boxes: Boxes
 
+    @staticmethod
+    def shared_bytes(spec: MatmulSpec, *, warpgroups: int, buffers: int, rows: int) -> int:
+        """Shared memory of the components, with slabs of so many rows."""
+        if spec.store == "direct":
+            return 0
+        size = StagedEpilogue.shared_bytes(warpgroups=warpgroups, buffers=buffers, rows=rows)
+        if spec.loads_residual:
+            size += ResidualRing.shared_bytes(warpgroups=warpgroups, stages=buffers, rows=rows)
+        return size
+
     @classmethod
     def of(
         cls,

@@ -1,147 +1,66 @@
-"""Choosing a config: every legal candidate, ranked by a small model of its time."""
+"""Choosing a config: every legal candidate, ranked by a small model of its time on the chip."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from typing import Any, Protocol, cast
 
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul import blackwell_model, hopper_model
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.estimates import Estimate, Grid
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.operand import SPAN, OperandTile
-
-# The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures).
-# At these sizes the chip runs at its power limit, where a byte moved costs clock.
-
-L2_BYTES_PER_CLOCK = 8000
-"""What the whole chip's L2 feeds to shared memory."""
-
-SHARED_BYTES_PER_CLOCK = 128
-"""What one SM's shared memory moves, and what the reference tile below makes it move."""
-
-LAUNCH_CLOCKS = 6500
-"""From launch to launch in a stream, without any k-block: 3.3 us."""
-
-CLUSTER_CLOCKS = 3500
-"""What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
-
-REFERENCE_L2_RATE = 32
-"""Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
-
-L2_RATE_COST = 0.0013
-"""Time lost per byte and clock fetched from L2 above the reference."""
-
-SHARED_RATE_COST = 0.002
-"""Time lost per byte and clock through shared memory above the reference (operand reads, and writes of the copy
-engine)."""
-
-TWO_ATOMS_GAIN = 0.03
-"""Time won where a warpgroup has two instructions of 64 rows in turn, each on accumulators of its own."""
-
-STORE_BYTES_PER_CLOCK = 32
-"""How fast an SM's accumulators leave where another tile follows."""
-
-LAST_STORE_BYTES_PER_CLOCK = 12
-"""The same for the last tile, whose stores nothing hides."""
-
-CANDIDATES = (
-    MatmulConfig(tile=(256, 192), consumers=2, in_flight=0),
-    MatmulConfig(tile=(256, 176), consumers=2, in_flight=0),
-    MatmulConfig(tile=(256, 160), consumers=2, in_flight=0),
-    MatmulConfig(tile=(128, 256), consumers=2),
-    MatmulConfig(tile=(256, 128), consumers=2),
-    MatmulConfig(tile=(128, 192), consumers=2),
-    MatmulConfig(tile=(192, 128), consumers=3),
-    MatmulConfig(tile=(128, 128), consumers=2),
-    MatmulConfig(tile=(128, 64), consumers=2),
-    MatmulConfig(tile=(64, 256), consumers=1),
-    MatmulConfig(tile=(64, 128), consumers=1),
-    MatmulConfig(tile=(64, 64), consumers=1),
-)
-"""Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N.
-
-The three wide ones have room for three stages only, so no stage is held back; two instructions in turn keep the
-tensor cores fed.
-"""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What the model says of one config for one problem, in SM clocks.
+class _Model(Protocol):
+    """What the module of a chip's model has."""
 
-    Attributes
-    ----------
-    waves, tiles
-        Rounds of tiles, and tiles in all.
-    tensor, shared, l2
-        Clocks per k-block that each resource needs.
-    total
-        Clocks of the launch.
-    """
+    DEFAULT: KernelConfig
 
-    config: MatmulConfig
-    waves: int
-    tiles: int
-    tensor: float
-    shared: float
-    l2: float
-    total: float
+    def candidates(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
+        """Every legal candidate."""
+
+    def resident(self, config: Any, sms: int) -> int:
+        """CTAs that so many multiprocessors hold at once."""
+
+    def estimate(self, config: Any, spec: MatmulSpec, grid: Grid) -> Estimate:
+        """Model the time of one launch."""
 
 
-def candidates(spec: MatmulSpec, target: Target) -> Iterator[MatmulConfig]:
+_MODELS = cast("dict[str, _Model]", {"sm_90a": hopper_model, "sm_100a": blackwell_model})
+
+
+def default_config(target: Target) -> KernelConfig:
+    """The config that suits large outputs on `target`, whatever the spec."""
+    return _MODELS[target.name].DEFAULT
+
+
+def candidates(spec: MatmulSpec, target: Target) -> list[KernelConfig]:
     """Every legal candidate for `spec` on `target`."""
-    for base in CANDIDATES:
-        for cluster in ((1, 1), (2, 1), (1, 2)):
-            config = replace(base, cluster=cluster)
-            if not config.problems(target, spec):
-                yield config
+    return list(_MODELS[target.name].candidates(spec, target))
 
 
 def estimate(
-    config: MatmulConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
+    config: KernelConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
 ) -> Estimate:
-    """Model the time of one launch: waves of tiles, each limited by its slowest resource."""
-    (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
-    rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
-    tiles = rows * columns * batches * config.cluster_size
-    resident = sms // config.cluster_size * config.cluster_size
-    waves = -(-tiles // resident)
-    active = min(tiles, resident)
-    k_blocks = -(-k * spec.a_dtype.bytes // SPAN)
-    # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's k32
-    # likewise).
-    issues = 4 * tile_m // 64
-    tensor = issues * tile_n / 2
-    # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major, whole
-    # chunks come.
-    loaded_n = OperandTile("b", spec.b_dtype, tile_n, spec.b_major).image_rows
-    fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN
-    moved = issues * (64 + tile_n) * 32 + (tile_m + loaded_n) * SPAN
-    shared = moved / SHARED_BYTES_PER_CLOCK
-    l2 = fetched * active / L2_BYTES_PER_CLOCK
-    factor = (
-        1
-        + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE)
-        + SHARED_RATE_COST * (moved / tensor - SHARED_BYTES_PER_CLOCK)
-        - (TWO_ATOMS_GAIN if tile_m >= 128 * config.consumers else 0)
-    )
-    k_block = max(tensor, l2) * factor
-    latency = 1.0 if config.consumers > 1 else 1.15  # one consumer cannot hide the turn from tile to tile
-    output = tile_m * tile_n * spec.out_dtype.bytes
-    total = (
-        waves * k_blocks * k_block * latency
-        + (waves - 1) * output / STORE_BYTES_PER_CLOCK
-        + output / LAST_STORE_BYTES_PER_CLOCK
-        + LAUNCH_CLOCKS
-        + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
-    )
-    return Estimate(config, waves, tiles, tensor, shared, l2, total)
+    """Model the time of one launch on `sms` multiprocessors."""
+    model = _MODELS[target.name]
+    resident = model.resident(config, sms)
+    grid = Grid.of(config, spec, m=m, n=n, k=k, batches=batches, resident=resident)
+    return model.estimate(config, spec, grid)
 
 
 def ranked(
     spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
 ) -> list[Estimate]:
-    """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first."""
+    """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-MM-004`` for operands that no matrix instruction of the target reads.
+    """
+    spec.check(target)
     sms = sms or target.multiprocessors
     fitting = (config for config in candidates(spec, target) if config.cluster_size <= sms)
     found = [estimate(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms) for config in fitting]
@@ -150,6 +69,6 @@ def ranked(
 
 def pick(
     spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
-) -> MatmulConfig:
+) -> KernelConfig:
     """The best candidate by the model."""
     return ranked(spec, target, m=m, n=n, k=k, batches=batches, sms=sms)[0].config

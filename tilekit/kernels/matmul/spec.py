@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType, as_dtype
 from tilekit.epilogue.functions import ACTIVATIONS, ElementwiseSpec
 from tilekit.errors import ArgumentError
+from tilekit.targets import Target
 from tilekit.tile_io.operand import Major
 
 FP8 = (E4M3, E5M2)
@@ -26,8 +27,8 @@ class MatmulSpec:
     out_dtype
         bf16, f16 or f32.
     a_major, b_major
-        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. fp8 operands must be
-        ``"k"``.
+        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. On sm_90a fp8 operands must
+        be ``"k"``.
     batched
         Whether operands have a leading batch dimension.
     functions
@@ -38,7 +39,7 @@ class MatmulSpec:
     Raises
     ------
     ArgumentError
-        For a pair of types or a major that no instruction takes.
+        For a pair of types that no instruction takes, and for what no kernel does.
     """
 
     a_dtype: DType = BF16
@@ -56,7 +57,7 @@ class MatmulSpec:
         a, b = self.a_dtype, self.b_dtype
         if not ((a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)):
             raise ArgumentError(
-                f"a is {a} and b is {b}: wgmma multiplies bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. "
+                f"a is {a} and b is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. "
                 "Convert one operand"
                 + (f", for example b to {a}." if a in (BF16, F16, *FP8) else ", for example both to bf16."),
                 code="TK-MM-001",
@@ -66,15 +67,6 @@ class MatmulSpec:
         for name, major in (("a", self.a_major), ("b", self.b_major)):
             if major not in ("k", "mn"):
                 raise ArgumentError(f"{name}_major={major!r}: write 'k' (K contiguous) or 'mn'", code="TK-MM-003")
-            if major == "mn" and a in FP8:
-                where = "rows of K" if name == "a" else "columns of K"
-                raise ArgumentError(
-                    f"{name} is {getattr(self, name + '_dtype')} and not contiguous along K: "
-                    "fp8 wgmma reads K-major operands only (PTX ISA, "
-                    f"wgmma: no transpose for 8-bit types). Pass {name} with contiguous {where}"
-                    + (", for example the .T of an (N, K) array." if name == "b" else "."),
-                    code="TK-MM-004",
-                )
         if self.functions.activation not in (None, *ACTIVATIONS):
             raise ArgumentError(
                 f"activation={self.functions.activation!r}: choose one of {', '.join(ACTIVATIONS)} or None",
@@ -88,6 +80,18 @@ class MatmulSpec:
             )
         if self.store not in ("tma", "direct"):
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
+
+    def check(self, target: Target) -> None:
+        """Raise `ArgumentError` for a major that no matrix instruction of `target` reads."""
+        for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
+            if major == "mn" and dtype in FP8 and not target.transposes_8bit:
+                where = "rows of K" if name == "a" else "columns of K"
+                raise ArgumentError(
+                    f"{name} is {dtype} and not contiguous along K: {target.name} reads fp8 operands K-major only (PTX "
+                    f"ISA, wgmma: no transpose for 8-bit types). Pass {name} with contiguous {where}"
+                    + (", for example the .T of an (N, K) array." if name == "b" else "."),
+                    code="TK-MM-004",
+                )
 
     @property
     def loads_residual(self) -> bool:

@@ -1,0 +1,117 @@
+"""How a matmul kernel computes on Blackwell: tile, CTA pairs, cluster, accumulators in tensor memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.drivers.warp_specialized import WarpPlan
+from tilekit.kernels.matmul import blackwell_rules
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.parts import Output
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_memory import TensorMemory
+from tilekit.tile_schedule.clc import ClcScheduler
+
+
+@dataclass(frozen=True)
+class BlackwellConfig(KernelConfig):
+    """One way to run a matmul on Blackwell (sm_100a).
+
+    Attributes
+    ----------
+    tile
+        Output rows and columns of a CTA. With pairs, an instruction computes twice the rows, and each CTA loads half
+        of the columns of B.
+    cluster
+        CTAs of a cluster along M and N; pairs lie along M.
+    cta_group
+        CTAs that a matrix instruction spans: 1, or 2 for CTA pairs.
+    k_group
+        128-byte slices of K in a stage: more of them mean fewer barriers.
+    stages
+        Stages of the input ring; ``None`` takes what shared memory allows.
+    accumulator_stages
+        Accumulators in tensor memory: with 2 the next tile is multiplied while this one is stored.
+    clc_stages
+        Claims of further tiles in flight (cluster launch control); 0 for a static schedule.
+    output_buffers
+        Slabs of the CTA's rows by 128 bytes in flight on their way out.
+    split_k
+        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+    raster_group
+        Cluster rows walked together; ``None`` chooses by footprint.
+    l2_promotion
+        L2 fetch granularity of the input tensor maps.
+    """
+
+    RULES = blackwell_rules.RULES
+    MAX_STAGES = 24
+
+    tile: tuple[int, int] = (128, 256)
+    cluster: tuple[int, int] = (2, 1)
+    cta_group: int = 2
+    k_group: int = 1
+    stages: int | None = None
+    accumulator_stages: int = 2
+    clc_stages: int = 2
+    output_buffers: int = 2
+    split_k: int = 1
+    raster_group: int | None = None
+    l2_promotion: str | None = "256B"
+
+    @property
+    def sharers(self) -> tuple[int, int]:
+        """CTAs of a cluster that need the same tile of A, and of B: of a pair, each has its own half of B."""
+        return self.cluster[1], self.cluster[0] // self.cta_group
+
+    @property
+    def claims_tiles(self) -> bool:
+        """Whether the grid has a cluster for every tile, to be claimed by whoever is free."""
+        return self.clc_stages > 0
+
+    @property
+    def least_stages(self) -> int:
+        """One: the commit of its last instruction gives a stage back, and holds none."""
+        return 1
+
+    @property
+    def least_stages_reason(self) -> str:
+        """Why fewer stages than `least_stages` do not do."""
+        return "a ring has a stage"
+
+    def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
+        """A and B of a stage, as one CTA holds them."""
+        return (
+            OperandTile("a", spec.a_dtype, self.tile[0], spec.a_major, self.k_group),
+            OperandTile("b", spec.b_dtype, self.tile[1] // self.cta_group, spec.b_major, self.k_group),
+        )
+
+    def instruction(self, spec: MatmulSpec) -> Tcgen05:
+        """The matrix instruction, which knows how its accumulators lie in tensor memory."""
+        return Tcgen05(*self.operands(spec), group=self.cta_group)
+
+    def output_bytes(self, spec: MatmulSpec) -> int:
+        """Shared memory of the epilogue."""
+        rows = self.instruction(spec).layout.rows
+        return Output.shared_bytes(spec, warpgroups=1, buffers=self.output_buffers, rows=rows)
+
+    def fixed_bytes(self, spec: MatmulSpec) -> int:
+        """Shared memory of everything but the input stages."""
+        accumulators = TensorMemory.shared_bytes(self.accumulator_stages)
+        return self.output_bytes(spec) + accumulators + ClcScheduler.shared_bytes(self.clc_stages)
+
+    def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
+        """The role plan."""
+        return WarpPlan.tensor_memory(scheduler=self.claims_tiles, epilogue_loads=spec.loads_residual)
+
+    def __str__(self) -> str:
+        stages = "auto" if self.stages is None else self.stages
+        schedule = f"{self.clc_stages} claims" if self.claims_tiles else "static"
+        return (
+            f"tile {self.tile[0]}x{self.tile[1]}, cluster {self.cluster[0]}x{self.cluster[1]}, "
+            f"{'CTA pairs' if self.cta_group == 2 else 'single CTAs'}, {stages} stages of {self.k_group}, "
+            f"{self.accumulator_stages} accumulators, {schedule}"
+        )

@@ -1,0 +1,139 @@
+"""The model of Blackwell: which tiles are tried, and what limits each.
+
+These kernels have not been timed on a B200. The tensor core's rates below are published measurements; what is not
+published is scaled from the H200 (`hopper_model`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.estimates import Estimate, Grid
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_io.operand import SPAN
+
+SHARED_BYTES_PER_CLOCK = 128
+"""What one SM's shared memory moves. It bounds small instructions: m128n64 of one CTA takes the 48 clocks of reading
+192 rows of 32 bytes, m256n64 of a pair those of 160 in each CTA (SemiAnalysis, B200 micro-benchmarks)."""
+
+L2_BYTES_PER_CLOCK = 9000
+"""What the whole chip's L2 feeds to shared memory: the H200's 61 bytes per clock and SM."""
+
+SM_L2_BYTES_PER_CLOCK = 64
+"""What one SM takes of it, however few work."""
+
+STAGE_CLOCKS = 100
+"""A stage's turn through the one thread that issues: a barrier's wait, descriptors, and a commit."""
+
+SHARED_RATE_COST = 0.002
+"""Time lost per byte and clock through shared memory above its rate, operand reads and the copy engine's writes
+together. The H200's; it makes single CTAs at 128x256 13 % slower than pairs, where published kernels won 11 to 22 %
+by pairs."""
+
+STORE_BYTES_PER_CLOCK = 32
+"""How fast an SM's accumulators leave."""
+
+LAST_STORE_BYTES_PER_CLOCK = 12
+"""The same for the last tile, whose stores nothing hides."""
+
+LAUNCH_CLOCKS = 6000
+"""From launch to launch in a stream, without any k-block: 3.3 us."""
+
+CLUSTER_CLOCKS = 3500
+"""What a cluster adds: its launch, and CTAs that wait for each other while the ring fills."""
+
+CLAIM_CLOCKS = 1000
+"""What a launch waits for the answer that nothing is left to claim."""
+
+GPC_SMS = 18
+"""Multiprocessors of a GPC, within which a cluster of more than a pair must lie (on a B200 of 148; they vary)."""
+
+PAIRS = ((2, 1),)
+WIDE = ((2, 1), (4, 1), (2, 2))
+WIDEST = ((2, 1), (4, 1), (2, 2), (4, 2))
+
+TILES = (
+    (2, 128, (256,), WIDEST),
+    (2, 128, (224, 192, 160, 128), WIDE),
+    (2, 128, (96, 64), PAIRS),
+    (2, 64, (256, 192, 128, 64), PAIRS),
+    (1, 128, (256, 128, 64, 32), ((1, 1),)),
+    (1, 64, (128, 64, 32, 16), ((1, 1),)),
+)
+"""CTAs of an instruction, rows of a CTA, columns, and clusters."""
+
+ONE_WAVE = (1, 0)
+MORE_WAVES = (2, 2)
+"""Accumulators and claims in flight: where one wave does everything, nothing follows that could overlap or be claimed.
+Larger clusters are for problems of more waves."""
+
+DEFAULT = BlackwellConfig()
+"""What suits large outputs."""
+
+
+@lru_cache(maxsize=256)
+def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
+    found = []
+    for group, rows, widths, clusters in TILES:
+        for columns, cluster, (accumulators, claims) in product(widths, clusters, (ONE_WAVE, MORE_WAVES)):
+            config = BlackwellConfig(
+                tile=(rows, columns),
+                cluster=cluster,
+                cta_group=group,
+                k_group=slices_of_a_stage(rows, columns),
+                accumulator_stages=accumulators,
+                clc_stages=claims,
+            )
+            if (claims or config.cluster_size == group) and config.legal(target, spec):
+                found.append(config)
+    return tuple(found)
+
+
+def slices_of_a_stage(rows: int, columns: int) -> int:
+    """128-byte slices of K for which a stage of a small tile is worth its barriers."""
+    return 4 if rows * columns <= 64 * 16 else 2 if rows * columns <= 64 * 96 else 1
+
+
+def candidates(spec: MatmulSpec, target: Target) -> Iterator[BlackwellConfig]:
+    """Every legal candidate for `spec` on `target`."""
+    yield from _legal(spec, target)
+
+
+def resident(config: BlackwellConfig, sms: int) -> int:
+    """CTAs that `sms` multiprocessors hold at once: pairs fill the chip, larger clusters leave gaps in a GPC."""
+    size = config.cluster_size
+    if size <= 2:
+        return sms // size * size
+    return max(sms // GPC_SMS * (GPC_SMS // size) + sms % GPC_SMS // size, 1) * size
+
+
+def estimate(config: BlackwellConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
+    """Model the time of one launch: a main loop per wave, limited by its slowest resource, over the stores before."""
+    a, b = config.operands(spec)
+    (rows, columns), slices = config.tile, 4 * config.k_group
+    # An instruction takes 32 bytes of K. It runs N / 2 clocks, for a pair with 64 rows each half of that.
+    tensor = slices * columns / (4 if config.cta_group == 2 and rows == 64 else 2)
+    read = slices * (rows + b.rows) * 32
+    shared = read / SHARED_BYTES_PER_CLOCK
+    share_a, share_b = config.sharers
+    written = (a.image_rows + b.image_rows) * SPAN * config.k_group
+    fetched = (a.image_rows / share_a + b.image_rows / share_b) * SPAN * config.k_group
+    l2 = max(fetched * grid.active / L2_BYTES_PER_CLOCK, fetched / SM_L2_BYTES_PER_CLOCK)
+    rate = (read + written) / max(tensor, shared)
+    k_block = max(tensor, shared, l2, STAGE_CLOCKS) * (1 + SHARED_RATE_COST * max(0, rate - SHARED_BYTES_PER_CLOCK))
+    output = rows * columns * spec.out_dtype.bytes
+    loop, store = grid.k_blocks * k_block, output / STORE_BYTES_PER_CLOCK
+    turn = max(loop, store) if config.accumulator_stages > 1 else loop + store
+    total = (
+        min(grid.waves, 1) * loop
+        + max(grid.waves - 1, 0) * turn
+        + output / LAST_STORE_BYTES_PER_CLOCK
+        + LAUNCH_CLOCKS
+        + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
+        + (CLAIM_CLOCKS if config.claims_tiles else 0)
+    )
+    return Estimate(config, grid.waves, grid.tiles, tensor, shared, l2, total)

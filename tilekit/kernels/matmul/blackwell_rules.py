@@ -1,0 +1,112 @@
+"""The rules of `BlackwellConfig`: tcgen05's shapes, CTA pairs, tensor memory, and shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tilekit.kernels.matmul.rules import (
+    L2_PROMOTION,
+    OUTPUT_BUFFERS,
+    SPLIT_K,
+    Choice,
+    RuleBook,
+    Violation,
+    cluster_rule,
+    clusters,
+    raster_rule,
+    shared_memory_rule,
+    slice_rule,
+    stored_columns,
+)
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+
+if TYPE_CHECKING:
+    from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+
+ROWS = (64, 128)
+"""Rows of a CTA in one instruction."""
+
+MAX_N = 256
+"""Columns of one instruction."""
+
+CTA_GROUP = Choice("cta_group", (1, 2), "a matrix instruction spans 1 CTA or a pair of 2")
+K_GROUP = Choice("k_group", (1, 2, 4), "1, 2 or 4 slices of 128 bytes in a stage")
+ACCUMULATOR_STAGES = Choice("accumulator_stages", (1, 2, 3, 4), "1 to 4 accumulators in tensor memory")
+CLC_STAGES = Choice("clc_stages", (0, 2, 3, 4), "2 to 4 claims in flight, or 0 for a static schedule")
+
+
+def column_steps(config: BlackwellConfig, spec: MatmulSpec) -> list[tuple[int, str]]:
+    """What the columns of a tile must be multiples of, and why (PTX ISA, tcgen05.mma, Shape and Data-type tables)."""
+    rows, paired = config.tile[0], config.cta_group == 2
+    steps = [(16 if paired or rows == 128 else 8, "one tcgen05.mma")]
+    if spec.b_dtype.bits == 8 and spec.b_major == "mn":
+        steps.append((32 if paired else 16, "8-bit B with N contiguous"))
+    stored = stored_columns(spec)
+    if paired and rows == 64:
+        steps.append((2 * stored, f"the epilogue stores {stored} columns of either half at once"))
+    else:
+        steps.append((stored, f"the epilogue stores {stored} columns at once"))
+    return steps
+
+
+def _tile(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    rows, columns = config.tile
+    if rows not in ROWS:
+        yield Violation("tile M", "tile", f"tile M={rows}: a CTA has 64 or 128 rows of a matrix instruction")
+        return
+    step, reason = max(column_steps(config, spec), key=lambda s: s[0])
+    if not 0 < columns <= MAX_N or columns % step:
+        yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} ({reason})")
+
+
+def _pairs(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if config.cluster[0] % config.cta_group:
+        yield Violation(
+            "pairs",
+            "cluster",
+            f"cluster={config.cluster}: with cta_group={config.cta_group} its CTAs along M come in pairs",
+        )
+
+
+def _tensor_memory(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    columns, stages = config.instruction(spec).layout.columns, config.accumulator_stages
+    if stages * columns > chip.tensor_columns:
+        yield Violation(
+            "tensor memory",
+            "accumulator_stages",
+            f"accumulator_stages={stages}: {stages} accumulators of {columns} columns are "
+            f"{stages * columns - chip.tensor_columns} over the {chip.tensor_columns} columns of tensor memory",
+        )
+
+
+def _values(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> dict[str, list[Any]]:
+    return {
+        "tile": [(m, n) for m in ROWS for n in range(8, MAX_N + 1, 8)],
+        "cluster": clusters(chip),
+        "raster_group": [1],
+        "stages": list(range(1, config.stage_budget(chip, spec) + 1)),
+    }
+
+
+def _least(config: BlackwellConfig) -> str:
+    return "tile=(128, 64), cta_group=1, cluster=(1, 1), k_group=1, output_buffers=1"
+
+
+RULES = RuleBook(
+    target="sm_100a",
+    phases=(
+        (
+            *(CTA_GROUP, cluster_rule, K_GROUP, ACCUMULATOR_STAGES, CLC_STAGES),
+            *(OUTPUT_BUFFERS, SPLIT_K, raster_rule, L2_PROMOTION),
+        ),
+        (_tile, _pairs),
+        (slice_rule, _tensor_memory),
+        (shared_memory_rule,),
+    ),
+    values=_values,
+    fallbacks=("tile", "cta_group", "cluster", "k_group", "output_buffers"),
+    least=_least,
+)
+"""Fields by themselves; the tile and the pairs; the tile in its cluster and in tensor memory; shared memory."""

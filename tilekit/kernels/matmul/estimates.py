@@ -1,0 +1,70 @@
+"""What a model says of a config: the tiles of a problem, how they fall to the chip, and the time of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.spec import MatmulSpec
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How a problem's tiles fall to a chip.
+
+    Attributes
+    ----------
+    tiles
+        Tiles in all, those beyond the edges that a cluster computes in vain included.
+    waves, active
+        Rounds of tiles, and CTAs that work at once in a full one.
+    k_blocks
+        K-blocks of a tile.
+    """
+
+    tiles: int
+    waves: int
+    active: int
+    k_blocks: int
+
+    @classmethod
+    def of(cls, config: KernelConfig, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: int) -> Grid:
+        """Lay the tiles of `config` over a problem; the chip holds `resident` CTAs at once."""
+        (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
+        rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
+        tiles = rows * columns * batches * config.cluster_size
+        return cls(tiles, -(-tiles // resident), min(tiles, resident), -(-k // config.k_block(spec.a_dtype)))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the model says of one config for one problem, in SM clocks.
+
+    Attributes
+    ----------
+    waves, tiles
+        Rounds of tiles, and tiles in all.
+    tensor, shared, l2
+        Clocks per k-block that each resource needs.
+    total
+        Clocks of the launch.
+    """
+
+    config: KernelConfig
+    waves: int
+    tiles: int
+    tensor: float
+    shared: float
+    l2: float
+    total: float
+
+
+def ranking(estimates: Sequence[Estimate]) -> str:
+    """Print estimates as a table, in the order given; clocks of each resource are of one k-block."""
+    lines = [f"{'waves':>5} {'tiles':>7} {'tensor':>7} {'shared':>7} {'L2':>7} {'total':>10}  config"]
+    lines += [
+        f"{e.waves:>5} {e.tiles:>7} {e.tensor:>7.0f} {e.shared:>7.0f} {e.l2:>7.0f} {e.total:>10.0f}  {e.config}"
+        for e in estimates
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""The rules of `MatmulConfig`: wgmma's shapes, registers, and shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tilekit.kernels.matmul.rules import (
+    L2_PROMOTION,
+    OUTPUT_BUFFERS,
+    SPLIT_K,
+    Choice,
+    RuleBook,
+    Violation,
+    cluster_rule,
+    clusters,
+    raster_rule,
+    shared_memory_rule,
+    slice_rule,
+    stored_columns,
+)
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N
+
+if TYPE_CHECKING:
+    from tilekit.kernels.matmul.config import MatmulConfig
+
+STAGED_HEADROOM = 32
+"""Registers a consumer thread needs beside its accumulators for the staged epilogue, scale and activation included.
+
+128 of 160, 192 of 232 and 208 of 240 assemble without a spill for every output type; 144 of 160 and 216 of 240 do not
+(ptxas 13.5.37; so for the next two).
+"""
+
+DIRECT_HEADROOM = 64
+"""The same for direct stores, each with an address and a predicate: 168 of 232 fits; 192 of 255, 128 of 160 spill."""
+
+BIAS_HEADROOM = 96
+"""The same with a bias, whose loads ptxas moves up: 136 of 232 fits; 160 of 255, 144 of 232 and 96 of 160 may spill."""
+
+INSTRUCTION_HEADROOM = 24
+"""Registers left at launch beside one instruction's accumulators: with 128 at launch ptxas refuses n = 256 (C7602)."""
+
+CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
+IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
+
+
+def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    rows, columns = config.tile
+    if config.consumers in CONSUMERS.values and (rows <= 0 or rows % (ATOM_ROWS * config.consumers)):
+        yield Violation(
+            "tile M",
+            "tile",
+            f"tile M={rows}: each of {config.consumers} consumer warpgroups takes a multiple of {ATOM_ROWS} rows",
+        )
+    step = stored_columns(spec)
+    if not 0 < columns <= MAX_N or columns % step:
+        reason = f", and stmatrix stores {step} columns of {spec.out_dtype}" if step > 8 else ""
+        yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
+
+
+def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    rows, columns = config.tile
+    plan = config.warps(chip, spec)
+    launch = plan.launch_registers(chip.registers)
+    share = plan.mma.registers or launch
+    headroom = DIRECT_HEADROOM if spec.store == "direct" else STAGED_HEADROOM
+    limit = share - (BIAS_HEADROOM if spec.functions.bias is not None else headroom)
+    if columns // 2 > launch - INSTRUCTION_HEADROOM:
+        yield Violation(
+            "launch registers",
+            "tile",
+            f"tile N={columns} with {config.consumers} consumers: one instruction's {columns // 2} accumulators do not "
+            f"fit the {launch} registers a thread is launched with",
+        )
+    if config.accumulators > limit:
+        yield Violation(
+            "accumulators",
+            "tile",
+            f"tile {rows}x{columns} over {config.consumers} consumers: {config.accumulators} accumulators a thread are "
+            f"{config.accumulators - limit} more than fit its {share} registers beside the epilogue",
+        )
+
+
+def _values(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> dict[str, list[Any]]:
+    return {
+        "tile": [(m, n) for m in range(ATOM_ROWS, 769, ATOM_ROWS) for n in range(8, MAX_N + 1, 8)],
+        "cluster": clusters(chip),
+        "raster_group": [1],
+        "stages": list(range(1, config.stage_budget(chip, spec) + 1)),
+    }
+
+
+def _least(config: MatmulConfig) -> str:
+    return f"tile=({ATOM_ROWS * config.consumers}, 64), cluster=(1, 1), output_buffers=1"
+
+
+RULES = RuleBook(
+    target="sm_90a",
+    phases=(
+        (CONSUMERS, cluster_rule, OUTPUT_BUFFERS, IN_FLIGHT, SPLIT_K, raster_rule, L2_PROMOTION, _tile),
+        (slice_rule,),
+        (_registers, shared_memory_rule),
+    ),
+    values=_values,
+    fallbacks=("tile", "cluster", "output_buffers"),
+    least=_least,
+)
+"""Fields and the tile by themselves; the tile in its cluster; registers and shared memory."""
