@@ -13,7 +13,8 @@ import tilekit
 from tilekit.dtypes import BF16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.picker import CANDIDATES, candidates, estimate, pick, ranked
+from tilekit.kernels.matmul.hopper_model import CANDIDATES
+from tilekit.kernels.matmul.picker import candidates, estimate, pick, ranked
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 

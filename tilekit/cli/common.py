@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
-    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.tile_io.operand import Major
 
@@ -36,6 +36,10 @@ Tile = Annotated[
     str | None, typer.Option(metavar="MxN", help="Output tile of a CTA, for example 128x256. Default: chosen by shape.")
 ]
 Cluster = Annotated[str | None, typer.Option(metavar="MxN", help="CTAs of a cluster along M and N, for example 2x1.")]
+CtaGroup = Annotated[
+    int | None, typer.Option(help="CTAs of a matrix instruction on sm_100a: 1, or 2 for CTA pairs. Default: chosen.")
+]
+Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
@@ -142,28 +146,35 @@ def spec_of(workload: MatmulWorkload) -> MatmulSpec:
     )
 
 
-def config_of(workload: MatmulWorkload, target: str, tile: str | None, cluster: str | None) -> MatmulConfig:
-    """Return the config that the heuristic picks for a shape, with tile and cluster replaced where given.
-
-    A tile alone takes the warpgroups and the cluster of the best candidate that has it, else two consumer warpgroups
-    where the tile has rows for them, and no cluster.
-    """
-    from dataclasses import replace
-
-    from tilekit.kernels.matmul.config import MatmulConfig
-    from tilekit.kernels.matmul.picker import ranked
+def config_of(
+    workload: MatmulWorkload,
+    target: str,
+    tile: str | None,
+    cluster: str | None,
+    cta_group: int | None = None,
+    stages: int | None = None,
+) -> KernelConfig:
+    """Return the best config for a shape that has what the options say, after checking it."""
+    from tilekit.errors import ArgumentError
+    from tilekit.kernels.matmul.picker import closest, default_config
     from tilekit.targets import target as chip_named
 
     chip, spec = chip_named(target), spec_of(workload)
-    m, n, k = workload.m, workload.n, workload.k
-    best = [estimate.config for estimate in ranked(spec, chip, m=m, n=n, k=k, batches=workload.batch or 1)]
-    config = best[0]
+    wishes: dict[str, Any] = {}
     if tile is not None:
-        wanted = pair(tile, "--tile")
-        plain = MatmulConfig(tile=wanted, cluster=(1, 1), consumers=1 if wanted[0] < 128 else 2)
-        config = next((candidate for candidate in best if candidate.tile == wanted), plain)
+        wishes["tile"] = pair(tile, "--tile")
     if cluster is not None:
-        config = replace(config, cluster=pair(cluster, "--cluster"))
+        wishes["cluster"] = pair(cluster, "--cluster")
+    if cta_group is not None:
+        if not hasattr(default_config(chip), "cta_group"):
+            raise ArgumentError.of(
+                "--cta-group", cta_group, legal=f"for sm_100a only: {target} has no CTA pairs", code="TK-CLI-009"
+            )
+        wishes["cta_group"] = cta_group
+    if stages is not None:
+        wishes["stages"] = stages
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    config = closest(spec, chip, wishes, **shape)
     config.check(chip, spec)
     return config
 

@@ -31,13 +31,15 @@ def dump(
     target: common.TargetName = "sm_90a",
     tile: common.Tile = None,
     cluster: common.Cluster = None,
+    cta_group: common.CtaGroup = None,
+    stages: common.Stages = None,
     as_json: common.Json = False,
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need ptxas.
 
-    The config is the one picked for a large product unless --tile or --cluster say otherwise.
+    The config is the one picked for a large product unless --tile, --cluster, --cta-group or --stages say otherwise.
 
-    Examples: `tilekit dump matmul`; `tilekit dump matmul --what ptx | less`;
+    Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`.
     """
     with common.presented(as_json):
@@ -56,7 +58,7 @@ def dump(
         batch = 1 if batched else None
         shape = (4096, 4096, 4096)
         workload = common.workload_of(shape, batch, dtype, out_dtype, a_major, b_major, bias, activation)
-        config = common.config_of(workload, target, tile, cluster)
+        config = common.config_of(workload, target, tile, cluster, cta_group, stages)
         built = tilekit.compile(common.spec_of(workload), target=target, config=config)
         parts = {part: _part(built, part) for part in (_FILES if what == "all" else (what,))}
         files = [] if out is None else _write(out, built.name, parts)

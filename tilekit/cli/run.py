@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tilekit.bench.machine import Machine
     from tilekit.bench.workload import MatmulWorkload, Operands
-    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.config import KernelConfig
 
 _TIMED_LAUNCHES = 50
 
@@ -40,6 +40,8 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the generated operands.")] = 0,
     tile: common.Tile = None,
     cluster: common.Cluster = None,
+    cta_group: common.CtaGroup = None,
+    stages: common.Stages = None,
     as_json: common.Json = False,
 ) -> None:
     """Run KERNEL once on random data and check every element against float64.
@@ -52,7 +54,7 @@ def run(
     with common.presented(as_json):
         common.require_family(kernel)
         workload = common.workload_of((m, n, k), batch, dtype, out_dtype, a_major, b_major, bias, activation)
-        config = common.config_of(workload, target, tile, cluster)
+        config = common.config_of(workload, target, tile, cluster, cta_group, stages)
         place = _choose(device, target)
         operands = workload.operands(seed)
         if place.machine is None:
@@ -142,7 +144,7 @@ def _choose(device: str, target: str) -> _Place:
 
 
 def _with_numpy(
-    workload: MatmulWorkload, operands: Operands, config: MatmulConfig, target: str
+    workload: MatmulWorkload, operands: Operands, config: KernelConfig, target: str
 ) -> tuple[np.ndarray[Any, Any], float]:
     import tilekit
 
@@ -160,7 +162,7 @@ def _with_numpy(
 
 
 def _with_library(
-    workload: MatmulWorkload, seed: int, config: MatmulConfig, machine: Machine
+    workload: MatmulWorkload, seed: int, config: KernelConfig, machine: Machine
 ) -> tuple[np.ndarray[Any, Any], float]:
     import tilekit
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.targets import TARGETS
+
 
 @dataclass(frozen=True)
 class Family:
@@ -16,5 +18,5 @@ class Family:
 
 def families() -> dict[str, Family]:
     """All families by name."""
-    matmul = Family("matmul", "D = activation(scale * (A @ B) + bias), batched, f32 accumulation", ("sm_90a",))
+    matmul = Family("matmul", "D = activation(scale * (A @ B) + bias), batched, f32 accumulation", tuple(TARGETS))
     return {matmul.name: matmul}

@@ -6,9 +6,10 @@ published is scaled from the H200 (`hopper_model`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.estimates import Estimate, Grid
@@ -96,6 +97,12 @@ def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
 def slices_of_a_stage(rows: int, columns: int) -> int:
     """128-byte slices of K for which a stage of a small tile is worth its barriers."""
     return 4 if rows * columns <= 64 * 16 else 2 if rows * columns <= 64 * 96 else 1
+
+
+def plain(wishes: Mapping[str, Any]) -> BlackwellConfig:
+    """A cluster of one instruction: a pair, unless single CTAs are wished."""
+    group = wishes.get("cta_group", 2)
+    return BlackwellConfig(cluster=(group, 1), cta_group=group)
 
 
 def candidates(spec: MatmulSpec, target: Target) -> Iterator[BlackwellConfig]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from tilekit.drivers.warp_specialized import WarpPlan
 from tilekit.dtypes import DType
@@ -112,6 +112,10 @@ class KernelConfig(ABC):
     def resolved_stages(self, target: Target, spec: MatmulSpec) -> int:
         """The stage count a kernel is built with."""
         return self.stages if self.stages is not None else self.stage_budget(target, spec)
+
+    def changed(self, **fields: Any) -> Self:
+        """The config with other values in `fields`."""
+        return replace(self, **fields)  # type: ignore[type-var]  # every chip's config is a dataclass
 
     def problems(self, target: Target | str, spec: MatmulSpec | None = None) -> list[str]:
         """Every rule this config violates on `target` for `spec` (default: bf16, K-major), each with the nearest value.

@@ -85,15 +85,13 @@ def _barriers(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[
     pair = config.cta_group if isinstance(config, BlackwellConfig) else 1
     bytes_of = {"inputs.full": pair * config.stage_bytes(spec), "clc.full": RESPONSE_BYTES}
     barriers = [array for array in text.shared if array.kind == "mbarrier"]
-    rows = [
-        (f"{array.name}[{array.count}]", array.arrivals, bytes_of.get(array.name, "-"), _who(array, text), array.wait)
-        for array in barriers
-    ]
-    name, who = (max(18, *(len(row[i]) + 2 for row in rows)) for i in (0, 3))
-    lines = [f"{'barrier':<{name}}{'count':<7}{'bytes':<9}{'arrives':<{max(26, who)}}waits"]
+    labels = [f"{array.name}[{array.count}]" for array in barriers]
+    arrivers = [_who(array, text) for array in barriers]
+    name, who = max(18, *(len(label) + 2 for label in labels)), max(26, *(len(words) + 2 for words in arrivers))
+    lines = [f"{'barrier':<{name}}{'count':<7}{'bytes':<9}{'arrives':<{who}}waits"]
     return lines + [
-        f"{label:<{name}}{count:<7}{size:<9}{arrives:<{max(26, who)}}{', '.join(waits)}"
-        for label, count, size, arrives, waits in rows
+        f"{label:<{name}}{array.arrivals:<7}{bytes_of.get(array.name, '-'):<9}{words:<{who}}{', '.join(array.wait)}"
+        for label, words, array in zip(labels, arrivers, barriers, strict=True)
     ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import Estimate, Grid
@@ -67,6 +68,12 @@ tensor cores fed.
 
 DEFAULT = MatmulConfig()
 """What suits large outputs."""
+
+
+def plain(wishes: Mapping[str, Any]) -> MatmulConfig:
+    """Two consumer warpgroups where the tile has rows for them, and no cluster."""
+    tile = wishes["tile"]
+    return MatmulConfig(tile=tile, cluster=(1, 1), consumers=1 if tile[0] < 128 else 2)
 
 
 def candidates(spec: MatmulSpec, target: Target) -> Iterator[MatmulConfig]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from tilekit.kernels.matmul import blackwell_model, hopper_model
@@ -16,6 +16,9 @@ class _Model(Protocol):
     """What the module of a chip's model has."""
 
     DEFAULT: KernelConfig
+
+    def plain(self, wishes: Mapping[str, Any]) -> KernelConfig:
+        """A config for wishes that no candidate meets: what goes with the tile, without a cluster beyond a pair."""
 
     def candidates(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         """Every legal candidate."""
@@ -65,6 +68,23 @@ def ranked(
     fitting = (config for config in candidates(spec, target) if config.cluster_size <= sms)
     found = [estimate(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms) for config in fitting]
     return sorted(found, key=lambda e: e.total)
+
+
+def closest(
+    spec: MatmulSpec, target: Target, wishes: Mapping[str, Any], *, m: int, n: int, k: int, batches: int = 1
+) -> KernelConfig:
+    """The best candidate whose fields are as wished.
+
+    Where there is none, the best one with that tile (and pairs, or none), else a plain config for it, with the wishes
+    in place: it may break rules.
+    """
+    best = [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches)]
+    shape = {name: value for name, value in wishes.items() if name in ("tile", "cta_group")}
+    for asked in (wishes, shape):
+        for config in best:
+            if all(getattr(config, name) == value for name, value in asked.items()):
+                return config.changed(**wishes)
+    return _MODELS[target.name].plain(shape).changed(**wishes)
 
 
 def pick(

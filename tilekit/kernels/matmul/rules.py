@@ -126,7 +126,7 @@ class RuleBook:
         second = third = ""
         for field in dict.fromkeys((violation.field, *self.fallbacks)):
             for value in self._candidates(config, chip, spec, field):
-                left = self.violations(replace(config, **{field: value}), chip, spec)  # type: ignore[type-var]
+                left = self.violations(config.changed(**{field: value}), chip, spec)
                 if all(v.field in others for v in left):
                     return f"{field}={value!r}"
                 if not second and all(v.field != violation.field for v in left):
