@@ -142,5 +142,5 @@ def test_too_large_for_the_kernel() -> None:
     assert str(caught.value).startswith("a cannot be described to the copy engine")
 
 
-def _no_scratch(size: int) -> int:
-    raise AssertionError(f"this kernel asks for {size} bytes of its own")
+def _no_scratch(name: str, size: int) -> int:
+    raise AssertionError(f"this kernel asks for {size} bytes for its {name}")

@@ -141,5 +141,5 @@ def argument_mutations(case: Case) -> Iterator[tuple[Mutation, Callable[[Argumen
             yield Mutation("count", name, "host", change), counting(name, amount)
 
 
-def _no_scratch(size: int) -> int:
-    raise AssertionError(f"this kernel asks for {size} bytes of its own")
+def _no_scratch(name: str, size: int) -> int:
+    raise AssertionError(f"this kernel asks for {size} bytes for its {name}")

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilekit.arrays.view import ArrayView, host_array
 from tilekit.runtime import driver
+from tilekit.runtime.scratch import DeviceScratch
 
 if TYPE_CHECKING:
     from tilekit.emulator import Buffer, Device
@@ -31,8 +32,11 @@ class Staging(Protocol):
     def upload(self, view: ArrayView) -> int:
         """Copy the array's span to the device; return the address of element zero."""
 
-    def scratch(self, size: int) -> int:
-        """Return the address of so many zero bytes."""
+    def scratch(self, name: str, size: int) -> int:
+        """Return the address of `size` zero bytes, to be known as `name`."""
+
+    def read_scratch(self, name: str) -> bytes:
+        """Wait for the launch and return what is there now."""
 
     def download(self, view: ArrayView) -> None:
         """Copy the span of an uploaded array back."""
@@ -53,6 +57,7 @@ class EmulatedStaging:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._buffers: dict[int, Buffer] = {}
+        self._scratch: dict[str, Buffer] = {}
 
     def upload(self, view: ArrayView) -> int:
         """Copy the array's span into a buffer of its own."""
@@ -62,9 +67,14 @@ class EmulatedStaging:
         self._buffers[view.address] = buffer
         return buffer.address + gap + first
 
-    def scratch(self, size: int) -> int:
-        """Return the address of so many zero bytes."""
-        return self.device.buffer(np.zeros(size, np.uint8)).address
+    def scratch(self, name: str, size: int) -> int:
+        """Return the address of `size` zero bytes, to be known as `name`."""
+        self._scratch[name] = self.device.buffer(np.zeros(size, np.uint8), name)
+        return self._scratch[name].address
+
+    def read_scratch(self, name: str) -> bytes:
+        """Return what is there now."""
+        return self._scratch[name].read().tobytes()
 
     def download(self, view: ArrayView) -> None:
         """Copy the span back."""
@@ -81,6 +91,7 @@ class CudaStaging:
         self.ordinal = context.ordinal
         self._activation = driver.activated(context)
         self._allocations: dict[int, Any] = {}
+        self._scratch: dict[str, DeviceScratch] = {}
 
     def __enter__(self) -> Self:
         self._activation.__enter__()
@@ -103,12 +114,14 @@ class CudaStaging:
             driver.call("cuMemcpyHtoD", int(address) + gap, span.ctypes.data, span.size)
         return int(address) + gap + first
 
-    def scratch(self, size: int) -> int:
-        """Return the address of so many zero bytes."""
-        address = driver.call("cuMemAlloc", size, during="allocating the workspace of a shared sum")
-        self._allocations[-1] = address  # no array's address
-        driver.call("cuMemsetD8", address, 0, size)
-        return int(address)
+    def scratch(self, name: str, size: int) -> int:
+        """Return the address of `size` zero bytes, to be known as `name`."""
+        self._scratch[name] = DeviceScratch(size, self.ordinal)
+        return self._scratch[name].address
+
+    def read_scratch(self, name: str) -> bytes:
+        """Wait for the launch and return what is there now."""
+        return self._scratch[name].read()
 
     def download(self, view: ArrayView) -> None:
         """Wait for the launch and copy the span back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run
+from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run, trace
 
 __all__ = ["app", "main"]
 
@@ -18,6 +18,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 - `tilekit dump matmul --what ptx`: the kernel's text, each line tagged with its role and Python line
 
 - `tilekit bench matmul`: against cuBLAS on this GPU
+
+- `tilekit trace matmul`: when each role worked on each tile, for Perfetto
 
 - `tilekit emulate kernel.ptx --arg f32[64]=range`: any PTX file on the emulator, with every check
 
@@ -37,6 +39,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("dump")(dump.dump)
+app.command("trace")(trace.trace)
 app.command("emulate")(emulate.emulate)
 app.command("lint")(lint.lint)
 app.command("bench")(bench.bench)

@@ -55,7 +55,7 @@ def run(
         common.require_family(kernel)
         workload = common.workload_of((m, n, k), batch, dtype, out_dtype, a_major, b_major, bias, activation)
         config = common.config_of(workload, target, tile, cluster, cta_group, stages)
-        place = _choose(device, target)
+        place = choose_place(device, target)
         operands = workload.operands(seed)
         if place.machine is None:
             out, seconds = _with_numpy(workload, operands, config, place.target)
@@ -105,7 +105,7 @@ def _duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Where the kernel runs: through an array library, or with NumPy arrays on the target that matmul is told."""
 
     name: str
@@ -115,7 +115,8 @@ class _Place:
     note: str = ""
 
 
-def _choose(device: str, target: str) -> _Place:
+def choose_place(device: str, target: str) -> Place:
+    """Choose where a kernel for `target` runs: ``cuda``, ``emulator``, or ``auto``."""
     from tilekit.bench.machine import find_machine
     from tilekit.errors import ArgumentError, DriverError
     from tilekit.runtime import driver
@@ -124,18 +125,18 @@ def _choose(device: str, target: str) -> _Place:
     if device not in ("auto", "cuda", "emulator"):
         raise ArgumentError.of("--device", device, legal="auto, cuda or emulator", nearest="auto", code="TK-CLI-003")
     chip = chip_named(target)
-    emulator = _Place(f"emulator of {target}", "in all", target=target)
+    emulator = Place(f"emulator of {target}", "in all", target=target)
     if device == "emulator":
         return emulator
     machine = find_machine()
     if machine is not None and machine.capability == chip.compute_capability:
-        return _Place(f"{machine.device} through {machine.library}", "a launch, operands in L2", machine)
+        return Place(f"{machine.device} through {machine.library}", "a launch, operands in L2", machine)
     why = driver.why_unavailable()
     if why is None:
         first = driver.devices()[0]
         if first.compute_capability == chip.compute_capability:
             # Neither torch nor CuPy is here to hold arrays on the GPU: they are copied there and back.
-            return _Place(first.name, "with the copies to and from the GPU", target="cuda")
+            return Place(first.name, "with the copies to and from the GPU", target="cuda")
         major, minor = first.compute_capability
         why = f"{first.name} has compute capability {major}.{minor}, not {'.'.join(map(str, chip.compute_capability))}"
     if device == "cuda":

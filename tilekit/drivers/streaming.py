@@ -119,7 +119,7 @@ class Reduction(Protocol[_Fetched]):
     """Adds the warps' sums and stores the result."""
 
     def bind(self, w: Writer, place: Place) -> None:
-        """Prepare a thread's addresses, and fetch what all tiles share."""
+        """Fetch what all tiles share."""
 
     def begin(self, w: Writer, tile: Value) -> _Fetched:
         """Fetch what this thread's outputs of a tile need."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.epilogue.turnstile import BoundTurnstile, Turnstile
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, Accumulators, AccumulatorTile, Warpgroup
@@ -136,6 +137,13 @@ class WarpPlan:
         return tuple(role for role in every if role is not None)
 
     @property
+    def activities(self) -> dict[str, int]:
+        """What a `TileProfiler` times, each with the warpgroups that do it."""
+        named = {role.name: 1 if role.one_thread else len(role.warps) // WARPS_PER_GROUP for role in self.roles}
+        named.pop("scheduler", None)
+        return named | {"epilogue": named.get("epilogue", named["mma"])}
+
+    @property
     def threads(self) -> int:
         """Threads of a CTA."""
         return 32 * max(role.warps.stop for role in self.roles)
@@ -240,6 +248,8 @@ class WarpSpecialized:
         Adds the shares of a tile where the scheduler hands out shares.
     source
         What the plan's ``epilogue_load`` role loads.
+    profiler
+        Notes when each role works on each tile.
     """
 
     warps: WarpPlan
@@ -254,6 +264,7 @@ class WarpSpecialized:
     in_flight: int
     reduction: Turnstile | None = None
     source: TileSource | None = None
+    profiler: TileProfiler | None = None
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
@@ -277,10 +288,12 @@ class WarpSpecialized:
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role):
             producer = self.inputs.producer(w)
+            clock = self._clock(w, "load")
             for tile in self.scheduler.tiles(w, role):
-                for k_block in w.range(tile.k_end, start=tile.k_first, name="k_block"):
-                    with producer.acquire() as stage:
-                        self.loader.load(w, stage, tile, k_block)
+                with timed(clock, tile):
+                    for k_block in w.range(tile.k_end, start=tile.k_first, name="k_block"):
+                        with producer.acquire() as stage:
+                            self.loader.load(w, stage, tile, k_block)
             if not self.scheduler.yields_early:
                 w.ptx.grid.launch_dependents()
 
@@ -292,8 +305,9 @@ class WarpSpecialized:
             op = self.op.bind(w, self.inputs.tiles, group)
             consumer = self.inputs.consumer(w, op, in_flight=self.in_flight)
             store = self._storing(w, group) if group is not None else None
+            clock = self._clock(w, "mma", group)
             for tile in self.scheduler.tiles(w, role):
-                with accumulators.acquire() as target:
+                with timed(clock, tile), accumulators.acquire() as target:
                     for k_block in w.range(tile.k_end, start=tile.k_first, name="k_block"):
                         with consumer.acquire() as stage:
                             op.multiply(w, target, stage, accumulate=k_block != tile.k_first)
@@ -315,14 +329,23 @@ class WarpSpecialized:
     def _storing(self, w: Writer, group: Warpgroup) -> _Storing:
         epilogue = self.epilogue.bind(w, group)
         reduction = self.reduction.bind(w, group) if self.reduction is not None else None
-        return _Storing(w, epilogue, reduction, self.k_blocks)
+        return _Storing(w, epilogue, reduction, self.k_blocks, self._clock(w, "epilogue", group))
+
+    def _clock(self, w: Writer, activity: str, group: Warpgroup | None = None) -> TileClock | None:
+        if self.profiler is None:
+            return None
+        if group is None:
+            return self.profiler.clock(w, activity)
+        return self.profiler.clock(w, activity, group=group.index, thread=group.thread)
 
     def _load_for_epilogue(self, w: Writer, warp: Value, role: Role) -> None:
         assert self.source is not None, "a role that loads for the epilogue, and nothing to load"
         with self._threads(w, warp, role):
             source = self.source.producer(w)
+            clock = self._clock(w, "epilogue_load")
             for tile in self.scheduler.tiles(w, role):
-                source.load(w, tile)
+                with timed(clock, tile):
+                    source.load(w, tile)
 
     def _ask(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role), w.when(self.cluster.rank == 0):
@@ -381,9 +404,14 @@ class _Storing:
     epilogue: BoundEpilogue
     reduction: BoundTurnstile | None
     k_blocks: Value
+    clock: TileClock | None
 
     def tile(self, finished: AccumulatorTile, tile: Tile) -> None:
         """Store a tile, or add a share of one."""
+        with timed(self.clock, tile):
+            self._tile(finished, tile)
+
+    def _tile(self, finished: AccumulatorTile, tile: Tile) -> None:
         w = self.w
         # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
         # wgmma (C7515).

@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import numpy as np
+
 from tilekit.runtime import driver
 
 
@@ -24,12 +26,22 @@ class DeviceScratch:
     def __init__(self, size: int, ordinal: int) -> None:
         context = driver.context_for(ordinal)
         with driver.activated(context):
-            memory = driver.call("cuMemAlloc", size, during="allocating the workspace of a shared sum")
+            memory = driver.call("cuMemAlloc", size, during="allocating the memory of a launch")
             driver.call("cuMemsetD8", memory, 0, size)
             driver.synchronize()
         self.address = int(memory)
+        self.size = size
+        self._context = context
         # Freeing waits for work that may still use it.
         weakref.finalize(self, _free, context, memory).atexit = False
+
+    def read(self) -> bytes:
+        """Wait for the device and return what is there now."""
+        data = np.empty(self.size, np.uint8)
+        with driver.activated(self._context):
+            driver.call("cuCtxSynchronize", during="waiting for a launch")
+            driver.call("cuMemcpyDtoH", data.ctypes.data, self.address, self.size)
+        return data.tobytes()
 
 
 def _free(context: driver.Context, memory: Any) -> None:

@@ -8,7 +8,7 @@ from tilekit.kernels.gemv.kernel import GemvText
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
+from tilekit.kernels.matmul.problem import MatmulCall
 from tilekit.runtime import parameters as runtime
 
 
@@ -16,11 +16,9 @@ def launch_arguments(
     text: GemvText,
     spec: GemvSpec,
     config: GemvConfig,
-    problem: MatmulProblem,
-    out: Matrix,
+    call: MatmulCall,
     addresses: Addresses,
     *,
-    scale: float,
     resident_clusters: int,
 ) -> MatmulLaunch:
     """Compute grid and parameters; `resident_clusters` is how many clusters share the device.
@@ -32,6 +30,7 @@ def launch_arguments(
     ArgumentError
         ``TK-GV-006`` where an extent or a pitch is too large to count in 32 bits.
     """
+    problem, out = call.problem, call.out
     tiles = -(-problem.n // config.columns(spec))
     rounds = -(-tiles // resident_clusters)
     block = shape_of(spec).k_block
@@ -50,8 +49,13 @@ def launch_arguments(
         "b_pitch": runtime.U32(_fits("b's pitch in bytes", problem.b.pitch, 32)),
         "d": runtime.Pointer(addresses.out),
         "d_pitch": runtime.U32(_fits("out's row pitch", out.pitch // size, 32)),
+        "residual": runtime.Pointer(addresses.residual),
+        "residual_pitch": runtime.U32(
+            _fits("residual's row pitch", call.residual.pitch // size if call.residual else 0, 32)
+        ),
+        "beta": runtime.F32(call.beta),
         "bias": runtime.Pointer(addresses.bias),
-        "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(scale),
+        "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(call.scale),
     }
     parameters = tuple(values[p.name] for p in text.parameters)
     return MatmulLaunch(-(-tiles // rounds) * config.cluster, parameters)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any
 
@@ -15,8 +14,8 @@ from tilekit.kernels.gemv.kernel import GemvText, trace
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
-from tilekit.kernels.matmul.compiled import read_bias, read_scale, scale_kind
+from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, Scratch
+from tilekit.kernels.matmul.compiled import read_bias, read_residual, read_scale, scale_kind
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
 from tilekit.runtime import driver
@@ -115,6 +114,8 @@ class GemvKernel:
         *,
         bias: Any = None,
         scale: Any = None,
+        residual: Any = None,
+        beta: float = 1.0,
         device: str | None = None,
         seed: int = 0,
         **emulator: Any,
@@ -123,9 +124,9 @@ class GemvKernel:
 
         Parameters
         ----------
-        a, b, out, bias
-            Arrays: (M, K) with M up to ``spec.tokens``, (K, N), (M, N) and (N,). A new `out` is made where it is None.
-            The plan keeps using their memory.
+        a, b, out, bias, residual, beta
+            Arrays and a number, as for `tilekit.matmul`, with at most ``spec.tokens`` rows of `a`; a new `out` is made
+            where it is None. The plan keeps using the arrays' memory.
         scale
             A number, or an array of one f32.
         device
@@ -152,12 +153,15 @@ class GemvKernel:
         require_output(vo, problem.out_shape, self.spec.out_dtype, named)
         vbias = read_bias(bias, problem.n) if bias is not None else None
         factor = read_scale(scale)
-        extras = [(n, v) for n, v in (("bias", vbias), ("scale", factor)) if isinstance(v, ArrayView)]
+        vres = read_residual(residual, vo) if residual is not None else None
+        named_extras = (("bias", vbias), ("scale", factor), ("residual", vres))
+        extras = [(n, v) for n, v in named_extras if isinstance(v, ArrayView)]
         require_same_place([*named, *extras, ("out", vo)])
         matrix = output_matrix(vo)
-        self._check_fit(problem, va, vb, vbias, factor)
+        added = output_matrix(vres, "residual") if vres is not None else None
+        self._check_fit(problem, va, vb, vbias, factor, vres)
         operands = {"a": va, "b": vb, "out": vo, **dict(extras)}
-        call = MatmulCall(problem, matrix, factor if isinstance(factor, float) else 1.0)
+        call = MatmulCall(problem, matrix, factor if isinstance(factor, float) else 1.0, added, float(beta))
         if problem.m == 0 or problem.n == 0:
             return MatmulPlan(out, vo)
         kernel: Any = self  # a plan asks of its kernel what both families have
@@ -167,20 +171,9 @@ class GemvKernel:
             return StagedPlan(kernel, call, operands, out)
         return EmulatedPlan(kernel, call, operands, out, seed=seed, **emulator)
 
-    def arguments(
-        self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Callable[[int], int]
-    ) -> MatmulLaunch:
+    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> MatmulLaunch:
         """Grid and parameters of a launch, which needs no memory of its own."""
-        return launch_arguments(
-            self.text,
-            self.spec,
-            self.config,
-            call.problem,
-            call.out,
-            addresses,
-            scale=call.scale,
-            resident_clusters=resident,
-        )
+        return launch_arguments(self.text, self.spec, self.config, call, addresses, resident_clusters=resident)
 
     def _check_fit(
         self,
@@ -189,6 +182,7 @@ class GemvKernel:
         b: ArrayView,
         bias: ArrayView | None,
         scale: float | ArrayView | None,
+        residual: ArrayView | None,
     ) -> None:
         spec, f = self.spec, self.spec.functions
         if problem.m > spec.tokens:
@@ -211,6 +205,7 @@ class GemvKernel:
             ("b's major", problem.b.major if 0 not in b.shape else spec.b_major, spec.b_major),
             ("bias's type", bias.dtype if bias is not None else None, f.bias),
             ("scale", scale_kind(scale), f.scale),
+            ("residual's type", residual.dtype if residual is not None else None, f.residual),
         )
         for what, given, built_for in facts:
             if given != built_for:

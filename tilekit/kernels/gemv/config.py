@@ -28,8 +28,8 @@ REGISTERS = 128
 MAX_LOADS = 16
 """Loads of 16 bytes that a thread has on their way: for more, `REGISTERS` have no room (ptxas 13.5.37, as below)."""
 
-MAX_GROUPS_8BIT = 2
-"""Column groups of 8-bit types, which ptxas widens to f16 in registers of their own."""
+NARROW_THREADS = 256
+"""Threads of a CTA with loads narrower than 16 bytes, whose addresses and parts take up to 255 registers."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,11 @@ def _over_budget(config: GemvConfig, target: Target, spec: GemvSpec) -> Iterator
             f"groups={config.groups}, depth={config.depth}: loads of {min(spec.a_access, spec.b_access)} bytes leave "
             "room for one slot of one group; nearest: groups=1, depth=1"
         )
+    elif narrow and config.threads > NARROW_THREADS:
+        yield (
+            f"warps={config.warps}: loads of {min(spec.a_access, spec.b_access)} bytes leave room for "
+            f"{NARROW_THREADS} threads; nearest: warps={NARROW_THREADS // 32}"
+        )
     elif config.loads(spec) > MAX_LOADS:
         depth = MAX_LOADS // replace(config, depth=1).loads(spec)
         nearest_field = f"depth={depth}" if depth else f"groups={max(GROUPS[0], config.groups // 2)}"
@@ -176,5 +181,9 @@ def _over_budget(config: GemvConfig, target: Target, spec: GemvSpec) -> Iterator
             f"a thread has {config.loads(spec)} loads of 16 bytes on their way, and registers for {MAX_LOADS}; "
             f"nearest: {nearest_field}"
         )
-    elif spec.b_dtype.bits == 8 and config.groups > MAX_GROUPS_8BIT:
-        yield f"groups={config.groups}: 8-bit types have registers for {MAX_GROUPS_8BIT}; nearest: groups=2"
+    if config.shared_bytes(spec) > target.shared_bytes:
+        fitting = [c for c in CLUSTERS if replace(config, cluster=c).shared_bytes(spec) <= target.shared_bytes]
+        yield (
+            f"the warps' sums take {config.shared_bytes(spec)} bytes of shared memory, {target.shared_bytes} at most; "
+            f"nearest: cluster={max(fitting, default=1)}"
+        )

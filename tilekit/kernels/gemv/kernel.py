@@ -32,6 +32,8 @@ class GemvText:
         Launch shape: threads of a CTA, CTAs of a cluster, dynamic shared memory.
     shared
         The shared-memory map.
+    profile
+        Nothing: this family notes no times of its own.
     """
 
     name: str
@@ -42,6 +44,7 @@ class GemvText:
     cluster: int
     shared_bytes: int
     shared: tuple[SharedArray, ...]
+    profile: None = None
 
 
 def trace(spec: GemvSpec, config: GemvConfig, target: Target) -> GemvText:

@@ -79,7 +79,7 @@ def estimate(config: GemvConfig, spec: GemvSpec, *, n: int, k: int, sms: int) ->
     share = -(-k // (config.cluster * block)) * block
     step = config.k_step(spec)
     steps = max(1, -(-share // step))
-    filled = k / (steps * step * config.cluster)
+    filled = max(k, 1) / (steps * step * config.cluster)
     tokens = spec.tokens / columns  # each tile reads the tokens again, from L2 or L1
     rate = min(
         DRAM_RATE,

@@ -19,7 +19,7 @@ VECTOR = 16
 
 @dataclass(frozen=True)
 class GemvSpec:
-    """``D = activation(scale * (A @ B) + bias)`` with a few rows of A, f32 accumulation.
+    """``D = activation(scale * (A @ B) + bias + beta * residual)`` with a few rows of A, f32 accumulation.
 
     A row of A is a *token*, B holds the *weights*. Types may be given as anything `tilekit.dtypes.as_dtype` takes.
 
@@ -33,7 +33,7 @@ class GemvSpec:
     tokens
         Most rows of A: 1, 2, 4 or 8.
     functions
-        Scale, bias and activation.
+        Scale, bias, residual and activation.
     a_access, b_access
         Bytes of one load: 16, or the largest power of two that divides address, pitch and row of the operand.
     weights_ready
@@ -85,6 +85,7 @@ class GemvSpec:
             f"m{self.tokens}",
             f"scale_{f.scale}" if f.scale else "",
             f"bias_{f.bias}" if f.bias else "",
+            "residual" if f.residual else "",
             f.activation or "",
             f"a{self.a_access}" if self.a_access != VECTOR else "",
             f"b{self.b_access}" if self.b_access != VECTOR else "",

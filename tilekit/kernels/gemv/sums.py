@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.types import B32, GMEM, U32
+from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.streaming import Place
@@ -15,26 +16,11 @@ from tilekit.kernels.gemv.weights import Weights
 
 
 @dataclass(frozen=True)
-class Output:
-    """Two neighbouring columns of one token, of which a thread stores the result.
+class Fetched:
+    """What two neighbouring outputs need beside their sums: their columns' bias, and the residual."""
 
-    Attributes
-    ----------
-    owned
-        Whether there are such columns in the tile.
-    token, column
-        Where in the output.
-    source
-        Offset in the sums of a warp, bytes.
-    functions
-        The columns' bias.
-    """
-
-    owned: Value
-    token: Value
-    column: Value
-    source: Value
-    functions: ColumnPair
+    columns: ColumnPair
+    residual: tuple[Value | None, ...]
 
 
 class WarpSums:
@@ -81,56 +67,73 @@ class WarpSums:
         self._n = n
         self._d = w.parameter("d", GMEM)
         self._pitch = w.parameter("d_pitch", U32)
+        if functions.residual is not None:
+            self._residual = w.parameter("residual", GMEM)
+            self._residual_pitch = w.parameter("residual_pitch", U32)
+        self._pairs = weights.columns // 2 * spec.tokens
         self._unit_bytes = weights.columns * spec.tokens * 4
         self._array = w.shared.allocate("sums", size=self._units * self._unit_bytes, count=2)
 
     def bind(self, w: Writer, place: Place) -> None:
-        """Prepare a thread's addresses, and fetch the scale."""
+        """Fetch the scale; once a kernel, after the kernels before this one are complete."""
         self._functions.bind(w)
         self._place = place
-        self._read = w.variable(U32, 0, "buffer")
-        # [unit][column][token]: a lane's two sums of an instruction are two tokens, next to each other.
-        lane = (self._weights.lane_column() * self._spec.tokens + place.quad * 2) * 4
-        address = w.shared_base + self._array.offset + place.unit * self._unit_bytes + lane
-        self._write = w.ptx.cluster.map_address(address=address, rank=0) if self._cluster > 1 else address
+        self._buffer = w.variable(U32, 0, "buffer")
 
-    def begin(self, w: Writer, tile: Value) -> list[Output]:
-        """Fetch the bias of this thread's outputs; it arrives while the tile is computed."""
-        outputs = []
-        pairs = self._weights.columns // 2 * self._spec.tokens
-        for first in range(0, pairs, self._threads):
-            index = self._place.thread + first
-            token, pair = index & (self._spec.tokens - 1), index >> (self._spec.tokens.bit_length() - 1)
-            column = tile * self._weights.columns + pair * 2
-            outputs.append(
-                Output(
-                    owned=index < pairs,
-                    token=token,
-                    column=column,
-                    source=(pair * (2 * self._spec.tokens) + token) * 4,
-                    functions=self._functions.columns(w, column),
-                )
-            )
-        return outputs
+    def begin(self, w: Writer, tile: Value) -> list[Fetched]:
+        """Fetch bias and residual of this thread's outputs, to arrive while the tile is computed.
 
-    def store(self, w: Writer, sums: list[RegisterTile], outputs: list[Output]) -> None:
+        Where a thread has more than two outputs it waits with that until the sums have left their registers.
+        """
+        return self._fetch(w, tile) if len(self._turns) == 1 else []
+
+    def store(self, w: Writer, sums: list[RegisterTile], tile: Value, fetched: list[Fetched]) -> None:
         """Hand this warp's sums over, meet, add in the order of the warps, and store."""
         with w.when(self._place.quad * 2 < self._spec.tokens):
             self._hand_over(w, sums)
+        fetched = fetched or self._fetch(w, tile)
         if self._cluster > 1:
             w.ptx.cluster.arrive()
             w.ptx.cluster.wait()
         else:
             w.ptx.barrier.sync(id=0, threads=self._threads)
         with w.when(self._place.rank == 0):
-            for output in outputs:
-                with w.when(output.owned):
-                    self._store(w, output)
-        self._read.assign(self._read ^ self._array.stride)
+            for first, known in zip(self._turns, fetched, strict=True):
+                with w.when(self._place.thread < self._pairs - first):
+                    self._store(w, *self._output(first, tile), known)
+        self._buffer.assign(self._buffer ^ self._array.stride)
+
+    @property
+    def _turns(self) -> range:
+        """A thread stores two neighbouring columns of a token, and again so many threads on, until all are stored."""
+        return range(0, self._pairs, self._threads)
+
+    def _output(self, first: int, tile: Value) -> tuple[Value, Value, Value]:
+        """Token, column and place in a warp's sums (bytes) of what this thread stores in the turn from `first` on."""
+        tokens = self._spec.tokens
+        index = self._place.thread + first
+        token, pair = index & (tokens - 1), index >> (tokens.bit_length() - 1)
+        return token, tile * self._weights.columns + pair * 2, (pair * (2 * tokens) + token) * 4
+
+    def _fetch(self, w: Writer, tile: Value) -> list[Fetched]:
+        fetched = []
+        for first in self._turns:
+            token, column, _ = self._output(first, tile)
+            residual: list[Value] | list[None] = [None, None]
+            if self._functions.residual is not None:
+                owned = (self._place.thread < self._pairs - first) & (token < self._m)
+                residual = [self._load_residual(w, token, column + which, owned) for which in range(2)]
+            fetched.append(Fetched(self._functions.columns(w, column), tuple(residual)))
+        return fetched
 
     def _hand_over(self, w: Writer, sums: list[RegisterTile]) -> None:
-        address = self._write + self._read
         local = self._cluster == 1
+        # [unit][column][token]: a lane's two sums of an instruction are two tokens, next to each other.
+        lane = (self._weights.lane_column() * self._spec.tokens + self._place.quad * 2) * 4
+        unit = self._place.unit * self._unit_bytes
+        address = w.shared_base + self._array.offset + self._buffer + unit + lane
+        if not local:
+            address = w.ptx.cluster.map_address(address=address, rank=0)
         for registers, columns in zip(sums, self._weights.sum_columns(), strict=True):
             for column, (low, high) in zip(columns, (registers[:2], registers[2:]), strict=True):
                 where = {"address": address, "offset": column * self._spec.tokens * 4}
@@ -141,9 +144,9 @@ class WarpSums:
                     store_two = w.ptx.gemv.store_partials if local else w.ptx.gemv.store_remotes
                     store_two(**where, low=low, high=high)
 
-    def _store(self, w: Writer, output: Output) -> None:
-        source = w.shared_base + self._array.offset + self._read + output.source
-        start = self._d + w.widen_multiply(output.token, self._pitch) * self._spec.out_dtype.bytes
+    def _store(self, w: Writer, token: Value, column: Value, place: Value, known: Fetched) -> None:
+        source = w.shared_base + self._array.offset + self._buffer + place
+        start = self._d + w.widen_multiply(token, self._pitch) * self._spec.out_dtype.bytes
         for which in range(2):
             offset = which * self._spec.tokens * 4
             parts = [
@@ -153,10 +156,10 @@ class WarpSums:
             total = parts[0]
             for part in parts[1:]:
                 total = total + part
-            value = self._functions.apply(w, total, output.functions, which)
-            column = output.column + which
-            address = (start + w.widen_multiply(column, self._spec.out_dtype.bytes)).retyped(GMEM)
-            self._store_value(w, address, value, (column < self._n) & (output.token < self._m))
+            value = self._functions.apply(w, total, known.columns, which, known.residual[which])
+            here = column + which
+            address = (start + w.widen_multiply(here, self._spec.out_dtype.bytes)).retyped(GMEM)
+            self._store_value(w, address, value, (here < self._n) & (token < self._m))
 
     def _store_value(self, w: Writer, address: Value, value: Value, valid: Value) -> None:
         if self._spec.out_dtype == F32:
@@ -165,3 +168,18 @@ class WarpSums:
         pack = w.ptx.convert.pack_bf16 if self._spec.out_dtype == BF16 else w.ptx.convert.pack_f16
         narrow, _ = w.ptx.convert.unpack(packed=pack(low=value, high=0.0))
         w.ptx.memory.store_global_b16(address=address, value=narrow, valid=valid)
+
+    def _load_residual(self, w: Writer, token: Value, column: Value, owned: Value) -> Value:
+        """Load an element of the residual, which has the output's type; 0 outside."""
+        dtype = self._spec.out_dtype
+        start = self._residual + w.widen_multiply(token, self._residual_pitch) * dtype.bytes
+        address = (start + w.widen_multiply(column, dtype.bytes)).retyped(GMEM)
+        valid = owned & (column < self._n)
+        # Not the read-only loads of the bias: the residual may be the output itself.
+        if dtype == F32:
+            loaded = w.new(B32, "residual", uniform=False)
+            w.ptx.gemv.load_b32(v0=loaded, address=address, offset=0, valid=valid)
+            return loaded.retyped(F32_REGISTER)
+        narrow, _ = w.ptx.convert.unpack(packed=w.ptx.gemv.load_b16(address=address, offset=0, valid=valid))
+        widen = w.ptx.convert.widen_bf16 if dtype == BF16 else w.ptx.convert.widen_f16
+        return widen(narrow=narrow)  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from tilekit.assembly.types import B32, F32, GMEM, S32, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.streaming import Place, Slots
-from tilekit.dtypes import BF16, F16
+from tilekit.dtypes import BF16, F16, DType
 from tilekit.kernels.gemv.chunk import CHUNK_REGISTERS, load_chunk
 from tilekit.kernels.gemv.spec import VECTOR, GemvSpec
 
@@ -41,8 +41,6 @@ class Shape:
         Consecutive elements of K of one lane, in each of `chunks` places.
     sums
         Accumulators of a thread.
-    pointers
-        64-bit addresses a thread keeps.
     """
 
     columns: int
@@ -51,16 +49,15 @@ class Shape:
     lane_k: int
     chunks: int
     sums: int
-    pointers: int
 
 
 def shape_of(spec: GemvSpec) -> Shape:
     """The k-block that a spec's major and types give."""
     size = spec.b_dtype.bytes
     if spec.b_major == "k":
-        return Shape(ROWS, SPAN // size, ROWS * SPAN, VECTOR // size, chunks=2, sums=4, pointers=2)
+        return Shape(ROWS, SPAN // size, ROWS * SPAN, VECTOR // size, chunks=2, sums=4)
     columns, lane_k = SPAN // size, VECTOR // size
-    return Shape(columns, 4 * lane_k, 4 * lane_k * SPAN, lane_k, chunks=1, sums=2 * lane_k, pointers=1)
+    return Shape(columns, 4 * lane_k, 4 * lane_k * SPAN, lane_k, chunks=1, sums=2 * lane_k)
 
 
 class Weights(ABC):
@@ -110,10 +107,6 @@ class Weights(ABC):
         self._place = place
         lines = range(self.groups * self.shape.bytes // (32 * VECTOR))
         self._slots = [[w.tile(B32, CHUNK_REGISTERS, "w_") for _ in lines] for _ in range(self.slots.count)]
-        self._pointers = [
-            w.new(GMEM, "weights", uniform=False)
-            for _ in range(self.shape.pointers * (self.groups if self.spec.b_major == "k" else 1))
-        ]
 
     @abstractmethod
     def begin(self, w: Writer, tile: Value) -> None:
@@ -143,13 +136,10 @@ class Weights(ABC):
     def sum_columns(self) -> list[tuple[int, int]]:
         """For each accumulator tile the distances of its two columns from `lane_column`."""
 
-    def _mma(self, w: Writer, sums: RegisterTile, weights: tuple[Value, ...], x0: Value, x1: Value) -> None:
-        operands = {f"w{i}": value for i, value in enumerate(weights)} | {"x0": x0, "x1": x1}
-        if self.spec.b_dtype in (BF16, F16):
-            w.ptx.gemv.mma_16bit(sums=sums, **operands, type=self.spec.b_dtype.name)
-        else:
-            types = {"w_type": self.spec.b_dtype.name, "x_type": self.spec.a_dtype.name}
-            w.ptx.gemv.mma_8bit(sums=sums, **operands, **types)
+    def _mma(self, w: Writer, sums: RegisterTile, weights: tuple[Value, ...], x: tuple[Value, Value]) -> None:
+        operands = {f"w{i}": value for i, value in enumerate(weights)} | {"x0": x[0], "x1": x[1]}
+        narrow = self.spec.b_dtype not in (BF16, F16)
+        w.ptx.gemv.mma_16bit(sums=sums, **operands, type="f16" if narrow else self.spec.b_dtype.name)
 
 
 class RowWeights(Weights):
@@ -158,28 +148,32 @@ class RowWeights(Weights):
     A load of a warp covers 64 contiguous bytes of eight rows, the next one the other half of these lines.
     """
 
+    def bind(self, w: Writer, place: Place) -> None:
+        super().bind(w, place)
+        self._rows = range(2 * self.groups)
+        self._first = w.new(U32, "first_row", uniform=False)
+        self._along = w.new(GMEM, "weights", uniform=False)
+
     def begin(self, w: Writer, tile: Value) -> None:
-        first = tile * self.columns + self._place.group
-        along = w.widen_multiply(self._place.k, self.spec.b_dtype.bytes)
-        for index, pointer in enumerate(self._pointers):
-            # A row beyond the last is the last once more: its sums go nowhere.
-            row = w.minimum(first + 8 * index, self._n - 1)
-            pointer.assign(self._base + w.widen_multiply(row, self._pitch) + along)
+        self._first.assign(tile * self.columns + self._place.group)
+        self._along.assign(self._base + w.widen_multiply(self._place.k, self.spec.b_dtype.bytes))
 
     def advance(self, w: Writer) -> None:
-        for pointer in self._pointers:
-            pointer.assign(pointer + self.slots.step * self.spec.b_dtype.bytes)
+        self._along.assign(self._along + self.slots.step * self.spec.b_dtype.bytes)
 
     def load(self, w: Writer, slot: int, left: Value) -> None:
         size = self.spec.b_dtype.bytes
+        # A row beyond the last is the last once more: its sums go nowhere.
+        rows = [w.minimum(self._first + ROWS // 2 * index, self._n - 1) for index in self._rows]
+        addresses = [(self._along + w.widen_multiply(row, self._pitch)).retyped(GMEM) for row in rows]
         for chunk in range(self.shape.chunks):
             first = slot * self.slots.stride + chunk * self.shape.k_block // self.shape.chunks
             valid = remaining(left, first, size)
-            for row, pointer in enumerate(self._pointers):
+            for index, address in enumerate(addresses):
                 load_chunk(
                     w,
-                    self._slots[slot][chunk * len(self._pointers) + row],
-                    pointer,
+                    self._slots[slot][chunk * len(self._rows) + index],
+                    address,
                     offset=first * size,
                     access=self.spec.b_access,
                     valid=valid,
@@ -187,13 +181,14 @@ class RowWeights(Weights):
                 )
 
     def multiply(self, w: Writer, slot: int, tokens: list[RegisterTile], sums: list[RegisterTile]) -> None:
-        for chunk, x in enumerate(tokens):
+        for chunk, registers in enumerate(tokens):
+            x = pairs(w, registers, self.spec.a_dtype)
             for group, accumulators in enumerate(sums):
-                at = chunk * len(self._pointers) + 2 * group
-                low, high = self._slots[slot][at : at + 2]
-                for half in (0, 2):
-                    weights = (low[half], high[half], low[half + 1], high[half + 1])
-                    self._mma(w, accumulators, weights, x[half], x[half + 1])
+                at = chunk * len(self._rows) + 2 * group
+                upper, lower = (pairs(w, line, self.spec.b_dtype) for line in self._slots[slot][at : at + 2])
+                for one, other in zip(range(0, len(x), 2), range(1, len(x), 2), strict=True):
+                    weights = (upper[one], lower[one], upper[other], lower[other])
+                    self._mma(w, accumulators, weights, (x[one], x[other]))
 
     def prefetch(self, w: Writer, tile: Value, steps: int, start: Value, end: Value, threads: int) -> None:
         size = self.spec.b_dtype.bytes
@@ -220,28 +215,24 @@ class ColumnWeights(Weights):
 
     def bind(self, w: Writer, place: Place) -> None:
         super().bind(w, place)
+        self._first = w.new(GMEM, "weights", uniform=False)
         self._columns_left = w.new(S32, "columns_left", uniform=False)
-        self._row = w.widen_multiply(self._pitch, 1)
-        self._slot_rows = w.widen_multiply(self._pitch, self.slots.stride)
 
     def begin(self, w: Writer, tile: Value) -> None:
-        self._column = tile * self.columns + self._place.group * self.shape.lane_k
-        (pointer,) = self._pointers
+        column = tile * self.columns + self._place.group * self.shape.lane_k
         row = w.widen_multiply(self._place.k, self._pitch)
-        pointer.assign(self._base + row + w.widen_multiply(self._column, self.spec.b_dtype.bytes))
-        self._columns_left.assign((self._n - self._column).retyped(self._columns_left.type))
+        self._first.assign(self._base + row + w.widen_multiply(column, self.spec.b_dtype.bytes))
+        self._columns_left.assign((self._n - column).retyped(self._columns_left.type))
 
     def advance(self, w: Writer) -> None:
-        (pointer,) = self._pointers
-        pointer.assign(pointer + self._slot_rows * self.slots.count)
+        self._first.assign(self._first + w.widen_multiply(self._pitch, self.slots.step))
 
     def load(self, w: Writer, slot: int, left: Value) -> None:
         size = self.spec.b_dtype.bytes
-        (address,) = self._pointers
-        if slot:
-            address = address + self._slot_rows * slot
         for row in range(self.shape.lane_k):
-            inside = left > slot * self.slots.stride + row
+            below = slot * self.slots.stride + row
+            inside = left > below
+            address = self._first + w.widen_multiply(self._pitch, below) if below else self._first
             for group in range(self.groups):
                 first = group * self.shape.columns
                 columns = remaining(self._columns_left, first, size)
@@ -254,7 +245,6 @@ class ColumnWeights(Weights):
                     valid=both(columns, inside),
                     l2_bytes=self._l2_bytes,
                 )
-            address = address + self._row
 
     def multiply(self, w: Writer, slot: int, tokens: list[RegisterTile], sums: list[RegisterTile]) -> None:
         (x,) = tokens
@@ -266,7 +256,7 @@ class ColumnWeights(Weights):
                     low, high = w.ptx.gemv.interleave(first=rows[0][pair], second=rows[1][pair])
                     low8, high8 = w.ptx.gemv.interleave(first=rows[2][pair], second=rows[3][pair])
                     accumulators = sums[group * CHUNK_REGISTERS + pair]
-                    self._mma(w, accumulators, (low, high, low8, high8), x[half], x[half + 1])
+                    self._mma(w, accumulators, (low, high, low8, high8), (x[half], x[half + 1]))
 
     def prefetch(self, w: Writer, tile: Value, steps: int, start: Value, end: Value, threads: int) -> None:
         size = self.spec.b_dtype.bytes
@@ -288,6 +278,14 @@ class ColumnWeights(Weights):
             for group in range(self.groups)
             for pair in range(CHUNK_REGISTERS)
         ]
+
+
+def pairs(w: Writer, registers: RegisterTile, dtype: DType) -> list[Value]:
+    """The 16-bit pairs of a chunk along K: its registers, or 8-bit types widened to f16, in which they are exact."""
+    if dtype.bits == 16:
+        return list(registers)
+    halves = (w.ptx.gemv.widen_8bit(packed=register, type=dtype.name) for register in registers)
+    return [half for both_halves in halves for half in both_halves]
 
 
 def both(columns: Callable[[int], Value], inside: Value) -> Callable[[int], Value]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tilekit.assembly.types import MAP
+from tilekit.drivers.profiler import RECORD_BYTES
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.emulator.tensor_map import TensorMap
 from tilekit.errors import ArgumentError
@@ -16,6 +17,13 @@ from tilekit.runtime import parameters as runtime
 from tilekit.tile_schedule.raster import Raster, RasterOrder
 
 _MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8", E5M2: "u8"}
+
+
+class Scratch(Protocol):
+    """Where a launch gets memory of its own."""
+
+    def __call__(self, name: str, size: int) -> int:
+        """Return the address of `size` zero bytes."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ def launch_arguments(
     addresses: Addresses,
     *,
     resident_clusters: int,
-    scratch: Callable[[int], int],
+    scratch: Scratch,
 ) -> MatmulLaunch:
     """Compute grid and parameters.
 
@@ -56,7 +64,7 @@ def launch_arguments(
     resident_clusters
         How many clusters the device runs at once.
     scratch
-        Returns the address of so many zero bytes that live as long as the launch.
+        Memory that lives as long as the launch.
 
     Raises
     ------
@@ -82,15 +90,21 @@ def launch_arguments(
     if config.split_k > 1:
         slots = tiles * config.cluster_size
         counters = -(-4 * slots * text.warpgroups // 256) * 256
-        turns = scratch(counters + 4 * slots * text.workspace)
+        turns = scratch("shares", counters + 4 * slots * text.workspace)
         workspace = turns + counters
     size = out.dtype.bytes
+    clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
+    profile = 0
+    if text.profile is not None:
+        records = clusters * config.cluster_size * len(text.profile.lanes) * text.profile.tiles
+        profile = scratch("profile", records * RECORD_BYTES)
     values: dict[str, runtime.Parameter] = {
         "k_blocks": runtime.U32(k_blocks),
         "share_tiles": runtime.U32(tiles),
         "share_k_blocks": runtime.U32(share),
         "turns": runtime.Pointer(turns),
         "workspace": runtime.Pointer(workspace),
+        "profile": runtime.Pointer(profile),
         "columns": runtime.U32(problem.n),
         "rows": runtime.U32(problem.m),
         "row_pitch": runtime.U32(_fits("out's row pitch", out.pitch // size)),
@@ -124,7 +138,6 @@ def launch_arguments(
         else values[p.name]
         for p in text.parameters
     )
-    clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
     return MatmulLaunch(clusters * config.cluster_size, parameters)
 
 

@@ -45,6 +45,8 @@ class BlackwellConfig(KernelConfig):
         Cluster rows walked together; ``None`` chooses by footprint.
     l2_promotion
         L2 fetch granularity of the input tensor maps.
+    profile_tiles
+        Tiles of a CTA whose times every role notes (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
 
     RULES = blackwell_rules.RULES
@@ -61,6 +63,7 @@ class BlackwellConfig(KernelConfig):
     split_k: int = 1
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
+    profile_tiles: int = 0
 
     @property
     def sharers(self) -> tuple[int, int]:

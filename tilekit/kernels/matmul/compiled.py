@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, cached_property
 from math import prod
 from typing import Any
@@ -21,7 +20,7 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.functions import ScaleKind
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, launch_arguments
+from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, Scratch, launch_arguments
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
@@ -187,9 +186,7 @@ class MatmulKernel:
             return StagedPlan(self, call, operands, out)
         return EmulatedPlan(self, call, operands, out, seed=seed, **emulator)
 
-    def arguments(
-        self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Callable[[int], int]
-    ) -> MatmulLaunch:
+    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> MatmulLaunch:
         """Grid and parameters of a launch."""
         return launch_arguments(self.text, self.config, call, addresses, resident_clusters=resident, scratch=scratch)
 
@@ -237,8 +234,8 @@ class MatmulKernel:
         if store_kind(residual.address, added) == "direct":
             raise ArgumentError(
                 f"residual at address {residual.address:#x}, with rows {added.pitch} bytes apart, cannot be read by "
-                "the copy engine, which needs multiples of 16; build the kernel with MatmulSpec(store='direct'), or pass "
-                "a residual of padded rows",
+                "the copy engine, which needs multiples of 16; build the kernel with MatmulSpec(store='direct'), or "
+                "pass a residual of padded rows",
                 code="TK-MM-016",
             )
 

@@ -32,7 +32,7 @@ class KernelConfig(ABC):
         CTAs of a cluster along M and N.
     stages
         Stages of the input ring; ``None`` takes what shared memory allows.
-    output_buffers, split_k, raster_group, l2_promotion
+    output_buffers, split_k, raster_group, l2_promotion, profile_tiles
         See the chips' configs.
     k_group
         128-byte slices of K in a stage.
@@ -50,6 +50,7 @@ class KernelConfig(ABC):
     raster_group: int | None
     l2_promotion: str | None
     k_group: int
+    profile_tiles: int
 
     @property
     def cluster_size(self) -> int:
@@ -160,6 +161,8 @@ class MatmulConfig(KernelConfig):
         Cluster rows walked together; ``None`` chooses by footprint.
     l2_promotion
         L2 fetch granularity of the input tensor maps.
+    profile_tiles
+        Tiles of a CTA whose times every role notes (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
 
     RULES = hopper_rules.RULES
@@ -175,6 +178,7 @@ class MatmulConfig(KernelConfig):
     split_k: int = 1
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
+    profile_tiles: int = 0
 
     @property
     def sharers(self) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
+from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.parts import Boxes, Output
@@ -79,5 +80,8 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         in_flight=config.in_flight,
         reduction=output.reduction,
         source=output.residual,
+        profiler=TileProfiler(w, cluster=cluster, tiles=config.profile_tiles, activities=plan.activities)
+        if config.profile_tiles
+        else None,
     )
     return kernel, {"a_map": load_a.box, "b_map": load_b.box} | output.boxes

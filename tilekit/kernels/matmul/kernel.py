@@ -8,6 +8,7 @@ from typing import Any
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Parameter, Role, Writer
+from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.kernels.matmul import blackwell, hopper
 from tilekit.kernels.matmul.config import KernelConfig
@@ -41,6 +42,8 @@ class KernelText:
     warpgroups, workspace
         Where several CTAs share a tile's sum: warpgroups that take turns, and f32 elements in the workspace, of a CTA
         tile.
+    profile
+        What the kernel notes of its own times, if anything.
     """
 
     name: str
@@ -56,6 +59,7 @@ class KernelText:
     stages: int
     warpgroups: int
     workspace: int
+    profile: TileProfiler | None
 
 
 def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
@@ -87,4 +91,5 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
         stages=kernel.inputs.stages,
         warpgroups=kernel.reduction.warpgroups if kernel.reduction else 0,
         workspace=kernel.reduction.floats if kernel.reduction else 0,
+        profile=kernel.profiler,
     )

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
+from tilekit.drivers.profiler import TileProfiler
+from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
 from tilekit.kernels.matmul.problem import MatmulCall
 from tilekit.kernels.ready import ReadyLaunch
 from tilekit.runtime.emulated import EmulatedModule, Work
 from tilekit.runtime.scratch import DeviceScratch
+from tilekit.runtime.trace import TileTrace
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.compiled import MatmulKernel
@@ -39,6 +42,19 @@ class MatmulPlan:
         """Launch, without waiting, on `stream` or the current stream of the arrays' library; return the output."""
         return self.out
 
+    def trace(self) -> TileTrace:
+        """Wait for the latest call and return the times that its kernel noted.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-MM-021`` for a kernel built without ``profile_tiles``.
+        """
+        raise ArgumentError(
+            "this kernel notes no times; build it with profile_tiles=16 in its config, or as many tiles as a CTA has",
+            code="TK-MM-021",
+        )
+
 
 class DevicePlan(MatmulPlan):
     """Arrays in GPU memory: a call is one launch."""
@@ -54,11 +70,11 @@ class DevicePlan(MatmulPlan):
         self._operands = operands  # keeps the arrays' memory as long as the plan, which knows addresses only
         ordinal = int(operands["out"].device[1])
         addresses = Addresses(**{name: view.address for name, view in operands.items()})
-        owned: list[DeviceScratch] = []
+        owned: dict[str, DeviceScratch] = {}
 
-        def scratch(size: int) -> int:
-            owned.append(DeviceScratch(size, ordinal))
-            return owned[-1].address
+        def scratch(name: str, size: int) -> int:
+            owned[name] = DeviceScratch(size, ordinal)
+            return owned[name].address
 
         launch = kernel.arguments(call, addresses, kernel.resident_clusters(ordinal), scratch)
         self.launch = kernel.cuda.prepare(
@@ -68,6 +84,7 @@ class DevicePlan(MatmulPlan):
             ordinal=ordinal,
             owns=owned,
         )
+        self._profiler, self._scratch, self._name = kernel.text.profile, owned, kernel.name
         self.current_stream = stream_getter(operands["out"])
         if operands["out"].library in ("torch", "cupy"):  # other libraries' streams belong to each array
             self.ready = ReadyLaunch(self.launch, self.current_stream)
@@ -75,6 +92,16 @@ class DevicePlan(MatmulPlan):
     def __call__(self, stream: Any = None) -> Any:
         self.launch(self.current_stream() if stream is None else resolve_stream(stream, self._view))
         return self.out
+
+    def trace(self) -> TileTrace:
+        """Wait for the latest call and return the times that its kernel noted."""
+        if self._profiler is None:
+            return super().trace()
+        return _trace(self._name, self._profiler, self._scratch["profile"].read(), "ns")
+
+
+def _trace(kernel: str, profiler: TileProfiler, data: bytes, unit: str) -> TileTrace:
+    return TileTrace.of(kernel, [str(lane) for lane in profiler.lanes], profiler.tiles, data, unit)
 
 
 class HostPlan(MatmulPlan, ABC):
@@ -91,6 +118,7 @@ class HostPlan(MatmulPlan, ABC):
         self._kernel = kernel
         self._call = call
         self._operands = operands
+        self._times: bytes | None = None
 
     def __call__(self, stream: Any = None) -> Any:
         if stream is not None:
@@ -98,9 +126,23 @@ class HostPlan(MatmulPlan, ABC):
         self._run()
         return self.out
 
+    unit = "ns"
+
+    def trace(self) -> TileTrace:
+        """Return the times that the kernel noted in the latest call."""
+        profiler = self._kernel.text.profile
+        if profiler is None or self._times is None:
+            return super().trace()
+        return _trace(self._kernel.name, profiler, self._times, self.unit)
+
     @abstractmethod
     def _run(self) -> None:
         """Copy, launch, wait, copy back."""
+
+    def _finish(self, staging: Staging) -> None:
+        staging.download(self._operands["out"])
+        if self._kernel.text.profile is not None:
+            self._times = staging.read_scratch("profile")
 
     def _arguments(self, staging: Staging, resident: int) -> MatmulLaunch:
         addresses = Addresses(**{name: staging.upload(view) for name, view in self._operands.items()})
@@ -116,7 +158,7 @@ class StagedPlan(HostPlan):
             launch = self._arguments(staging, kernel.resident_clusters(staging.ordinal))
             config = kernel.launch_config(launch.grid)
             kernel.cuda.prepare(config, launch.parameters, description=str(kernel.config), ordinal=staging.ordinal)()
-            staging.download(self._operands["out"])
+            self._finish(staging)
 
 
 class EmulatedPlan(HostPlan):
@@ -127,6 +169,8 @@ class EmulatedPlan(HostPlan):
     report
         What the emulator reported of the latest call.
     """
+
+    unit = "steps"
 
     def __init__(self, *arguments: Any, seed: int = 0, **emulator: Any) -> None:
         super().__init__(*arguments)
@@ -153,4 +197,4 @@ class EmulatedPlan(HostPlan):
         )
         prepared()
         self.report = prepared.report
-        staging.download(self._operands["out"])
+        self._finish(staging)

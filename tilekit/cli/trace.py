@@ -1,0 +1,88 @@
+"""``tilekit trace``: when each role of a kernel worked on each tile, as the kernel itself notes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilekit.cli import common
+from tilekit.cli.run import choose_place
+
+if TYPE_CHECKING:
+    from tilekit.runtime.trace import TileTrace
+
+
+def trace(
+    kernel: common.Kernel,
+    m: Annotated[int, typer.Option(help="Rows of A and of the result.")] = 1024,
+    n: Annotated[int, typer.Option(help="Columns of B and of the result.")] = 1024,
+    k: Annotated[int, typer.Option(help="Columns of A, rows of B.")] = 512,
+    dtype: common.Dtype = "bf16",
+    out_dtype: common.OutDtype = None,
+    a_major: common.AMajor = "k",
+    b_major: common.BMajor = "k",
+    bias: common.Bias = False,
+    activation: common.Activation = None,
+    target: common.TargetName = "sm_90a",
+    device: Annotated[
+        str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Of the generated operands.")] = 0,
+    tiles: Annotated[int, typer.Option(min=1, max=65536, help="Tiles of a CTA to note; later ones leave no record.")] = 64,
+    tile: common.Tile = None,
+    cluster: common.Cluster = None,
+    out: Annotated[Path, typer.Option(help="Where the events go, for ui.perfetto.dev or chrome://tracing.")] = Path(
+        "trace.json"
+    ),
+    as_json: common.Json = False,
+) -> None:
+    """Run KERNEL with time stamps in every role and write what it did when.
+
+    A process of the picture is a CTA and a track one of its activities: load, mma, epilogue. Times are ns on a GPU, and
+    steps of the schedule on the emulator, where they show an order and not a speed.
+
+    Examples: `tilekit trace matmul`; `tilekit trace matmul --m 4096 --n 4096 --k 4096 --out matmul.json`;
+    `tilekit trace matmul --target sm_100a`.
+    """
+    with common.presented(as_json):
+        common.require_family(kernel)
+        workload = common.workload_of((m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation)
+        chosen: Any = common.config_of(workload, target, tile, cluster)
+        config = replace(chosen, profile_tiles=tiles)
+        place = choose_place(device, target)
+        found = _run(workload, config, target, place, seed)
+        _write(found, out)
+    if as_json:
+        facts = {"kernel": found.kernel, "device": place.name, "records": found.count, "unit": found.unit}
+        typer.echo(json.dumps(facts | {"config": str(config), "file": str(out)}))
+    else:
+        typer.echo(found.summary())
+        typer.echo(f"{place.name}; events in {out}, for https://ui.perfetto.dev")
+
+
+def _run(workload: Any, config: Any, target: str, place: Any, seed: int) -> TileTrace:
+    import tilekit
+
+    kernel = tilekit.compile(common.spec_of(workload), target=target, config=config)
+    machine = place.machine
+    operands = workload.operands(seed) if machine is None else workload.operands(seed, machine.upload)
+    device = "cuda" if machine is None and place.target == "cuda" else None
+    plan = kernel.bind(operands.a, operands.b, bias=operands.bias, device=device)
+    if device is not None or machine is not None:
+        plan()  # the first launch loads the kernel
+    plan()
+    traced: TileTrace = plan.trace()
+    return traced
+
+
+def _write(found: TileTrace, out: Path) -> None:
+    from tilekit.errors import ArgumentError
+
+    try:
+        found.write(out)
+    except OSError as error:
+        raise ArgumentError(f"--out {out} cannot be written: {error.strerror}", code="TK-CLI-006") from None

@@ -1,0 +1,101 @@
+"""Time stamps in the kernel: when each role worked on each tile. Not a single instruction where it is off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tilekit.assembly.types import GMEM, PRED, U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_schedule.raster import Tile
+
+RECORD_BYTES = 32
+"""Begin and end (u64, ns), row, column, SM, and 1 + the tile's number within its CTA (u32); zeros where none is."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row of the picture: an activity of a role, of one of its warpgroups."""
+
+    activity: str
+    group: int
+
+    def __str__(self) -> str:
+        return f"{self.activity} {self.group}" if self.group else self.activity
+
+
+class TileProfiler:
+    """Records of every CTA, lane and tile, in that order.
+
+    Parameters
+    ----------
+    w
+        The writer; the records' address becomes the kernel parameter ``profile``.
+    cluster
+        This CTA's place in its cluster.
+    tiles
+        Records of a lane; later tiles of a CTA leave none.
+    activities
+        What is timed, each with the warpgroups that do it.
+    """
+
+    def __init__(self, w: Writer, *, cluster: ClusterPosition, tiles: int, activities: dict[str, int]) -> None:
+        self.lanes = [Lane(name, group) for name, groups in activities.items() for group in range(groups)]
+        self.tiles = tiles
+        self._cluster = cluster
+        self._address = w.parameter("profile", GMEM)
+
+    def clock(self, w: Writer, activity: str, *, group: Value | None = None, thread: Value | None = None) -> TileClock:
+        """Prepare a role's records; `group` and `thread` of several threads that work together, the first writes."""
+        first = self.lanes.index(Lane(activity, 0))
+        lane = w.constant(U32, first) if group is None else group + first
+        cta = w.ptx.cluster.cluster_index() * self._cluster.size + self._cluster.rank
+        place = (cta * len(self.lanes) + lane) * self.tiles
+        address = self._address + w.widen_multiply(place, RECORD_BYTES)
+        active = w.constant(PRED, True) if thread is None else thread == 0
+        return TileClock(w, address.retyped(GMEM), active, self.tiles)
+
+
+class TileClock:
+    """The records of one lane, as they are written."""
+
+    def __init__(self, w: Writer, address: Value, active: Value, tiles: int) -> None:
+        self._w = w
+        self._address = address
+        self._active = active
+        self._tiles = tiles
+        self._count = w.variable(U32, 0, "profiled")
+
+    @contextmanager
+    def time(self, tile: Tile) -> Iterator[None]:
+        """Record how long the body takes for `tile`."""
+        w = self._w
+        begin = w.ptx.special.global_timer()
+        yield
+        end = w.ptx.special.global_timer()
+        address = self._address + w.widen_multiply(self._count, RECORD_BYTES)
+        active = self._active & (self._count < self._tiles)
+        self._count.assign(self._count + 1)
+        w.ptx.profile.record(
+            address=address.retyped(GMEM),
+            begin=begin,
+            end=end,
+            row=tile.row,
+            column=tile.column,
+            sm=w.ptx.special.sm_id(),
+            turn=self._count,
+            active=active,
+        )
+
+
+@contextmanager
+def timed(clock: TileClock | None, tile: Tile) -> Iterator[None]:
+    """Time the body, or not."""
+    if clock is None:
+        yield
+    else:
+        with clock.time(tile):
+            yield
