@@ -178,7 +178,10 @@ def result_of(
         dtype = matrix_view(out, "out").dtype
     vbias = read_bias(bias, problem.n) if bias is not None else None
     factor = scale_view(scale) if isinstance(scale, ArrayView) else read_scale(scale)
-    _spec_of(va, vb, problem, dtype, vbias, activation, factor, "tma")
+    there = va.device == "cpu" or driver.why_unavailable() is None
+    # Of memory on a GPU that is not here nobody knows the chip.
+    chip = _place(va, None)[0] if there else SM_90A
+    _spec_of(va, vb, problem, dtype, vbias, activation, factor, "tma").check(chip)
     if vbias is not None:
         named.append(("bias", vbias))
     if isinstance(factor, ArrayView) and factor.device != "cpu":

@@ -69,7 +69,13 @@ RULES = [
     ({"stages": 5}, {}, "stages=5: 2 to 4 fit", "stages", 4),
     ({"stages": 1}, {}, "in_flight=1 holds one stage back", "stages", 2),
     ({"stages": 99, "tile": (64, 64), "consumers": 1}, {}, "stages=99: 2 to", "stages", None),
-    ({"stages": 13, "tile": (64, 64), "consumers": 1}, {}, "more hide no more latency", "stages", MatmulConfig.MAX_STAGES),
+    (
+        {"stages": 13, "tile": (64, 64), "consumers": 1},
+        {},
+        "more hide no more latency",
+        "stages",
+        MatmulConfig.MAX_STAGES,
+    ),
 ]
 
 

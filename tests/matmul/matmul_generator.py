@@ -13,7 +13,7 @@ from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 
 from tilekit.dtypes import as_dtype
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.picker import CANDIDATES
+from tilekit.kernels.matmul.hopper_model import CANDIDATES
 
 TYPES = (("bf16", "bf16"), ("f16", "f16"), ("e4m3", "e4m3"), ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("e5m2", "e4m3"))
 OUTS = ("bf16", "f16", "f32")

@@ -145,7 +145,9 @@ def test_one_lane_arrives_for_its_warp() -> None:
 def test_one_lane_arrives_before_the_others_have_come() -> None:
     """Without bar.warp.sync the arrival of one lane says nothing of the others' writes."""
     report = race(*[line for line in RING if line != MEET], threads=64)
-    assert "lane 0 of warp 0 arrived on the mbarrier at 0x600 phase 0 without having met the lanes whose write" in report
+    assert (
+        "lane 0 of warp 0 arrived on the mbarrier at 0x600 phase 0 without having met the lanes whose write" in report
+    )
     assert "put bar.warp.sync 0xffffffff" in report
 
 
