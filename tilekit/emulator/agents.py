@@ -257,12 +257,6 @@ class Agent:
         self.met.clear()
         self.active.clear()
 
-    def have_met(self, first: int, second: int, epoch: int) -> bool:
-        """Whether two lanes (-1 for one that is not known) have met since an access of that epoch."""
-        if first < 0 or second < 0:
-            return False
-        return any(then > epoch and lanes >> first & lanes >> second & 1 for then, lanes in self.met)
-
     def share(self, lanes: int) -> Snapshot:
         """Publish what some lanes may speak for: what all did before they last met, and what these did since."""
         known = self.snapshot()
@@ -314,12 +308,13 @@ class Operation:
         The queue it waits in, for operations that complete by wait_group.
     lanes
         Those that issued it.
-    apart
-        Empty: it has no lanes of its own.
+    apart, met
+        The issuer's at issue, where each lane has an operation of its own (cp.async); else empty.
     """
 
     __slots__ = (
         "agent",
+        "apart",
         "asynchronous",
         "clock",
         "completes",
@@ -331,6 +326,7 @@ class Operation:
         "issued",
         "lanes",
         "learnt",
+        "met",
         "preceding",
         "unit",
     )
@@ -363,6 +359,8 @@ class Operation:
         self.completes = completes
         self.groups = groups
         self.lanes = lanes
+        self.apart: Clock = NOTHING
+        self.met: list[tuple[int, int]] = []
 
     @property
     def actor(self) -> Actor:
@@ -374,10 +372,11 @@ class Operation:
         """The warp behind this agent: the one that issued it."""
         return self.agent
 
-    @property
-    def apart(self) -> dict[int, int]:
-        """See above."""
-        return NOTHING
+    def of_each_lane(self) -> Operation:
+        """Note that every lane issued its own part of it: their order with the issuer's other lanes matters."""
+        self.apart = self.agent.apart.copy()
+        self.met = self.agent.met.copy()
+        return self
 
     def __str__(self) -> str:
         return f"{self.unit} issued by {self.agent.actor}"

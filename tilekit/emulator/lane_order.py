@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["COLLECTIVE", "Lanes", "conflicts", "lanes_of", "touched", "uniform"]
+__all__ = ["COLLECTIVE", "Lanes", "conflicts", "have_met", "lanes_of", "touched", "uniform"]
 
 Lanes = tuple[int, bytes | None, int, bytes | None]
 """An access of a warp: the first address; the lanes' offsets from it as the bytes of an int64 array, empty when all
@@ -36,6 +36,16 @@ def lanes_of(active: bytes | None) -> int:
     if active is None or active == COLLECTIVE:
         return 0xFFFFFFFF
     return int.from_bytes(np.packbits(np.frombuffer(active, np.bool_), bitorder="little").tobytes(), "little")
+
+
+def have_met(met: list[tuple[int, int]], first: int, second: int, epoch: int) -> bool:
+    """Whether two lanes (-1 for one that is not known) have met since an access of that epoch.
+
+    ``met`` lists the epochs that meetings began, and the lanes that came.
+    """
+    if first < 0 or second < 0:
+        return False
+    return any(then > epoch and lanes >> first & lanes >> second & 1 for then, lanes in met)
 
 
 def conflicts(earlier: Lanes, later: Lanes, reads: bool, writes: bool) -> tuple[tuple[int, int, int], ...]:

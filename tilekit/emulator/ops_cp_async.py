@@ -43,7 +43,7 @@ class Copy(InFlight):
         self.lanes = lanes
         self.pieces = pieces
         queue = copy_queue(warp)
-        self.operation = queue.groups.issue(self.where.instruction) if queue.groups is not None else None
+        self.operation = queue.groups.issue(self.where.instruction).of_each_lane() if queue.groups is not None else None
         queue.open.append(self)
 
     def land(self) -> bool:

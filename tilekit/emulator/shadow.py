@@ -33,7 +33,7 @@ from tilekit.emulator import footprint
 from tilekit.emulator.agents import NOTHING, Agent, Clock, Operation
 from tilekit.emulator.errors import InstructionLike
 from tilekit.emulator.footprint import GRANULE, IN_PAGE, PAGE_BITS, Pieces
-from tilekit.emulator.lane_order import Lanes, conflicts
+from tilekit.emulator.lane_order import Lanes, conflicts, have_met
 from tilekit.emulator.shadow_pages import (
     ASYNC,
     ATOMIC,
@@ -287,9 +287,9 @@ class Memory:
                             and not known_by_lane(record, mask, number, page.shift, clock)
                         ):
                             self._report(record, mask, page, first_page, pieces, later, False)
-                if apart and identity in page.reads:
-                    for record in page.reads[identity]:
-                        if record.epoch >= apart[identity] and record.mask & mask and not record.kind & kind & ATOMIC:
+                for own, since in apart.items():
+                    for record in page.reads.get(own, ()):
+                        if since <= record.epoch <= clock.get(own, 0) and record.mask & mask:
                             self._compare_lanes(record, mask, number, page.shift, later, lanes, None)
             for record in page.writes:
                 if clock.get(record.identity, 0) < record.epoch:
@@ -308,11 +308,7 @@ class Memory:
                         elif asynchronous and not known_by_lane(record, mask, number, page.shift, fenced):
                             self._report(record, mask, page, first_page, pieces, later, True)
                 elif record.identity in apart:
-                    if (
-                        record.epoch >= apart[record.identity]
-                        and record.mask & mask
-                        and not record.kind & kind & ATOMIC
-                    ):
+                    if record.epoch >= apart[record.identity] and record.mask & mask:
                         self._compare_lanes(record, mask, number, page.shift, later, lanes, changes)
                 elif (
                     asynchronous
@@ -368,7 +364,8 @@ class Memory:
         """Report lanes of one warp that race with each other: they have not met since the record was made."""
         party, epoch, kind, instruction = later
         assert lanes is not None
-        assert isinstance(party, Agent)
+        if record.kind & kind & ATOMIC:
+            return
         hit = record.mask & mask
         for before, earlier in record.lanes.items():
             key = (id(earlier), id(instruction), record.party is party)
@@ -377,7 +374,11 @@ class Memory:
             found = conflicts(before, lanes, not record.kind & WRITE, bool(kind & WRITE))
             for byte, first, second in found:
                 unit = (byte & IN_PAGE) >> shift
-                if byte >> PAGE_BITS != number or not hit >> unit & 1 or party.have_met(first, second, record.epoch):
+                if (
+                    byte >> PAGE_BITS != number
+                    or not hit >> unit & 1
+                    or have_met(party.met, first, second, record.epoch)
+                ):
                     continue
                 if changes is not None and not any_changed(changes(), 1 << unit, number, shift):
                     continue

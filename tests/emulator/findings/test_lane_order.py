@@ -1,4 +1,4 @@
-"""Lanes of one warp race with each other unless they meet: `bar.warp.sync`, barriers, or an mbarrier of the whole warp."""
+"""Lanes of one warp race unless they meet: at `bar.warp.sync`, a barrier, or an mbarrier of the whole warp."""
 
 from __future__ import annotations
 
@@ -56,19 +56,23 @@ RACES = {
     "a neighbour's word": (WRITE, READ),
     "after a shuffle": (WRITE, "shfl.sync.bfly.b32 y, t, 1, 31, 0xffffffff;", READ),
     "after a vote": (WRITE, "vote.sync.any.pred q, p, 0xffffffff;", READ),
-    "after the end of a branch": ("mov.u32 x, 7;", "@!p bra past;", "st.shared.b32 [s], t;", "past:", "ld.shared.b32 x, [s];"),
+    "after the end of a branch": ("mov.u32 x, 7;", "@!p bra past;", "st.shared.b32 [s], t;", "past:",
+                                  "ld.shared.b32 x, [s];"),
     "under a guard": ("@p st.shared.b32 [s], t;", "ld.shared.b32 x, [s];"),
     "a write after a read": (WRITE, MEET, READ, "add.u32 y, x, 1;", "st.shared.b32 [mine], y;"),
     "two writes": ("@p st.shared.b32 [s], 1;", "@q st.shared.b32 [s], 2;", "mov.u32 x, 0;"),
-    "a matrix of what lanes wrote": (WRITE, "shl.b32 mine, lane, 4;", "and.b32 mine, mine, 127;", "add.u32 mine, mine, s;",
-                                     "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {x}, [mine];"),
+    "a matrix of what lanes wrote": (WRITE, "shl.b32 mine, lane, 4;", "and.b32 mine, mine, 127;",
+                                     "add.u32 mine, mine, s;", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {x}, [mine];"),
     "what a matrix instruction wrote": ("shl.b32 y, lane, 4;", "and.b32 y, y, 127;", "add.u32 y, y, s;",
-                                        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [y], {t};", "ld.shared.b32 x, [mine];"),
+                                        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [y], {t};",
+                                        "ld.shared.b32 x, [mine];"),
     "an atomic on what one lane set": ("@p st.shared.b32 [s], 0;", "atom.shared.add.u32 x, [s], 1;"),
     "half a warp met": (WRITE, "setp.lt.u32 p, lane, 16;", "@!p bra past;", "bar.warp.sync 0xffff;", "past:",
                         "xor.b32 next, lane, 16;", "mad.lo.u32 next, next, 4, s;", READ),
     "a neighbour's copy": ("mad.wide.u32 at, t, 4, in;", "cp.async.ca.shared.global [mine], [at], 4;",
                            "cp.async.commit_group;", "cp.async.wait_group 0;", READ),
+    "a copy over what a neighbour reads": (WRITE, MEET, READ, "mad.wide.u32 at, t, 4, in;",
+                                           "cp.async.ca.shared.global [mine], [at], 4;", "cp.async.wait_all;"),
     "meeting before the wait": ("mad.wide.u32 at, t, 4, in;", "cp.async.ca.shared.global [mine], [at], 4;",
                                 "cp.async.commit_group;", MEET, "cp.async.wait_group 0;", READ),
 }  # fmt: skip
@@ -102,7 +106,10 @@ CLEAN = {
                                 "@p ld.shared.b32 x, [next];", "@!p mov.u32 x, 0;"),
     "an mbarrier of all lanes": ("@p mbarrier.init.shared::cta.b64 [s + 512], 32;", MEET, WRITE,
                                  "mbarrier.arrive.shared::cta.b64 _, [s + 512];", "again:",
-                                 "mbarrier.try_wait.parity.shared::cta.b64 done, [s + 512], 0;", "@!done bra again;", READ),
+                                 "mbarrier.try_wait.parity.shared::cta.b64 done, [s + 512], 0;", "@!done bra again;",
+                                 READ),
+    "a copy over what the neighbours have read": (WRITE, MEET, READ, "mad.wide.u32 at, t, 4, in;", MEET,
+                                                  "cp.async.ca.shared.global [mine], [at], 4;", "cp.async.wait_all;"),
     "copies that were met after the wait": ("mad.wide.u32 at, t, 4, in;", "cp.async.ca.shared.global [mine], [at], 4;",
                                             "cp.async.commit_group;", "cp.async.wait_group 0;", MEET, READ),
 }  # fmt: skip
