@@ -12,6 +12,7 @@ from tilekit.runtime import device_faults, driver, tensor_map
 from tilekit.runtime.assembler import Resources, assemble
 from tilekit.runtime.parameters import Parameter
 from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
+from tilekit.runtime.scratch import StreamScratch
 
 __all__ = ["CudaKernel", "CudaLaunch", "CudaModule", "DriverJitWarning"]
 
@@ -144,6 +145,7 @@ class CudaKernel:
         description: str = "",
         ordinal: int | None = None,
         owns: object = None,
+        shares: Sequence[StreamScratch] = (),
     ) -> CudaLaunch:
         """Do everything that a launch needs and that does not change from one to the next.
 
@@ -159,6 +161,8 @@ class CudaKernel:
             The device; by default that of the current context.
         owns : object, optional
             What must live as long as the launch, such as a `DeviceScratch` whose address is among the parameters.
+        shares : sequence of StreamScratch, optional
+            Memory shared with the stream's other launches.
 
         Raises
         ------
@@ -171,7 +175,7 @@ class CudaKernel:
         context = driver.context_for(ordinal)
         with driver.activated(context):
             function = self._function(context, config, label)
-            return CudaLaunch(self, function, context, label, config, parameters, owns)
+            return CudaLaunch(self, function, context, label, config, parameters, owns, shares)
 
     def max_active_clusters(self, config: LaunchConfig, *, ordinal: int | None = None) -> int:
         """Return how many clusters of this shape the device can hold at once (cuOccupancyMaxActiveClusters).
@@ -210,16 +214,18 @@ class CudaLaunch(PreparedLaunch):
         config: LaunchConfig,
         parameters: Sequence[Parameter],
         owns: object,
+        shares: Sequence[StreamScratch],
     ) -> None:
         super().__init__(label, config, parameters, tensor_map.encode)
         cuda = driver.bindings()
         self.kernel = kernel
         self._owns = owns
+        self._shares = shares
         self._context = context
         self._function = function
         self._driver_config = _driver_config(cuda, config)
         self._pointers = self._block.pointers
-        self._stream = 0
+        self._stream: int | None = None
         self._launch_kernel = cuda.cuLaunchKernelEx
         self._remember = device_faults.remember
 
@@ -234,12 +240,18 @@ class CudaLaunch(PreparedLaunch):
             When the driver refuses the launch; names kernel and configuration.
         """
         if stream != self._stream:
-            self._driver_config.hStream = stream
-            self._stream = stream
+            self._enter(stream)
         (result,) = self._launch_kernel(self._driver_config, self._function, self._pointers, 0)
         if result:
             self._launch_in_own_context(result)
         self._remember(self.label)
+
+    def _enter(self, stream: int) -> None:
+        """Make `stream` the one that launches go into."""
+        self._driver_config.hStream = stream
+        for block in self._shares:
+            self.set_pointer(block.index, block.address(self._context.ordinal, stream))
+        self._stream = stream
 
     def _launch_in_own_context(self, result: Any) -> None:
         """Launch again with the kernel's context current if that can have been the reason, else raise."""

@@ -1,8 +1,11 @@
-"""Device memory that a launch owns: zeroed once, and freed when the last launch that uses it is forgotten."""
+"""Device memory of launches, zeroed once: a launch's own, or one block for all launches of a stream."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +14,7 @@ from tilekit.runtime import driver
 
 
 class DeviceScratch:
-    """`size` zero bytes in a device's memory.
-
-    One launch owns it, so launches of one plan must follow each other in stream order, as they must for their output.
+    """`size` zero bytes in a device's memory, freed when nobody knows them any more.
 
     Parameters
     ----------
@@ -25,10 +26,12 @@ class DeviceScratch:
 
     def __init__(self, size: int, ordinal: int) -> None:
         context = driver.context_for(ordinal)
-        with driver.activated(context):
+        with driver.activated(context), _while_capturing():
             memory = driver.call("cuMemAlloc", size, during="allocating the memory of a launch")
-            driver.call("cuMemsetD8", memory, 0, size)
-            driver.synchronize()
+            stream = driver.call("cuStreamCreate", driver.bindings().CUstream_flags.CU_STREAM_NON_BLOCKING)
+            driver.call("cuMemsetD8Async", memory, 0, size, stream)
+            driver.call("cuStreamSynchronize", stream)
+            driver.call("cuStreamDestroy", stream)
         self.address = int(memory)
         self.size = size
         self._context = context
@@ -42,6 +45,49 @@ class DeviceScratch:
             driver.call("cuCtxSynchronize", during="waiting for a launch")
             driver.call("cuMemcpyDtoH", data.ctypes.data, self.address, self.size)
         return data.tobytes()
+
+
+@dataclass(frozen=True)
+class StreamScratch:
+    """What a launch shares with the others of its stream, which follow each other.
+
+    Attributes
+    ----------
+    name
+        Launches share a block with those that give it the same name: they must agree in what they leave there.
+    size
+        Bytes.
+    index
+        The launch's parameter that points to the block.
+    """
+
+    name: str
+    size: int
+    index: int
+
+    def address(self, ordinal: int, stream: int) -> int:
+        """Return the address of the stream's block, all zeros when it is new.
+
+        It is never freed, since graphs may have recorded its address; but blocks are few, as sizes are powers of two.
+        """
+        key = self.name, ordinal, stream, 1 << max(self.size - 1, 0).bit_length()
+        if key not in _blocks:
+            _blocks[key] = DeviceScratch(key[3], ordinal)
+        return _blocks[key].address
+
+
+_blocks: dict[tuple[str, int, int, int], DeviceScratch] = {}
+
+
+@contextmanager
+def _while_capturing() -> Iterator[None]:
+    """Allow allocations, which another stream's capture into a graph forbids as unsafe: these are not in the graph."""
+    mode = driver.bindings().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = driver.call("cuThreadExchangeStreamCaptureMode", mode)
+    try:
+        yield
+    finally:
+        driver.call("cuThreadExchangeStreamCaptureMode", before)
 
 
 def _free(context: driver.Context, memory: Any) -> None:

@@ -89,10 +89,8 @@ def launch_arguments(
     turns = workspace = 0
     if config.split_k > 1:
         slots = tiles * config.cluster_size
-        counters = -(-4 * slots * text.warpgroups // 256) * 256
-        turns = scratch("shares", counters + 4 * slots * text.workspace)
-        workspace = turns + counters
-    size = out.dtype.bytes
+        turns = scratch("turns", 4 * slots * text.warpgroups)
+        workspace = scratch("workspace", 4 * slots * text.workspace)
     clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
     profile = 0
     if text.profile is not None:

@@ -13,7 +13,7 @@ from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
 from tilekit.kernels.matmul.problem import MatmulCall
 from tilekit.kernels.ready import ReadyLaunch
 from tilekit.runtime.emulated import EmulatedModule, Work
-from tilekit.runtime.scratch import DeviceScratch
+from tilekit.runtime.scratch import DeviceScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 
 if TYPE_CHECKING:
@@ -71,8 +71,13 @@ class DevicePlan(MatmulPlan):
         ordinal = int(operands["out"].device[1])
         addresses = Addresses(**{name: view.address for name, view in operands.items()})
         owned: dict[str, DeviceScratch] = {}
+        index_of = {parameter.name: index for index, parameter in enumerate(kernel.text.parameters)}
+        shares: list[StreamScratch] = []
 
         def scratch(name: str, size: int) -> int:
+            if name in ("turns", "workspace"):
+                shares.append(StreamScratch(name, size, index_of[name]))
+                return 0  # filled in when the stream is known
             owned[name] = DeviceScratch(size, ordinal)
             return owned[name].address
 
@@ -83,6 +88,7 @@ class DevicePlan(MatmulPlan):
             description=str(kernel.config),
             ordinal=ordinal,
             owns=owned,
+            shares=shares,
         )
         self._profiler, self._scratch, self._name = kernel.text.profile, owned, kernel.name
         self.current_stream = stream_getter(operands["out"])
