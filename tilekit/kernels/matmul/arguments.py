@@ -96,6 +96,7 @@ def launch_arguments(
     if text.profile is not None:
         records = clusters * config.cluster_size * len(text.profile.lanes) * text.profile.tiles
         profile = scratch("profile", records * RECORD_BYTES)
+    size = out.dtype.bytes
     values: dict[str, runtime.Parameter] = {
         "k_blocks": runtime.U32(k_blocks),
         "share_tiles": runtime.U32(tiles),
