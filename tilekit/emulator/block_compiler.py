@@ -430,7 +430,7 @@ class BlockCompiler:
     def effect(self, call: str) -> None:
         """A call that does something for each active lane; skipped when there is none."""
         if self.condition is not None:
-            self.emit(f"if {self.condition}.any(): {call}")
+            self.emit(f"if count_nonzero({self.condition}): {call}")
         else:
             self.emit(call)
 

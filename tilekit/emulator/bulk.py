@@ -18,7 +18,7 @@ from .errors import EmulatorError, MemoryFault, ProtocolError, Where
 from .mbarriers import barrier_at, changed, shared_address
 from .memory import OFFSET_MASK, RANK_SHIFT, Allocation
 from .reductions import ReduceOp
-from .tensor_copy import footprint, load_box, reduce_box, store_box, written_bytes
+from .tensor_copy import Footprint, footprint, load_box, reduce_box, store_box, written_bytes
 from .tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -311,8 +311,8 @@ def check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
 
 def source_of(
     warp: Warp, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...], *, stores: bool = False
-) -> Allocation:
-    """The allocation that a box touches.
+) -> tuple[Allocation, Footprint]:
+    """The allocation that a box touches, and the bytes.
 
     Raises
     ------
@@ -329,28 +329,25 @@ def source_of(
     except ValueError as error:
         raise MemoryFault(f"tensor copy at {coordinates}: {error}") from None
     memory = warp.cta.launch.memory
-    if touched.starts.size == 0:
-        return memory.at(tensor.address, 1, "tensor copy")[0]
-    allocation, _ = memory.at(touched.begin, touched.end - touched.begin, "tensor copy")
-    return allocation
+    if not touched.run:
+        return memory.at(tensor.address, 1, "tensor copy")[0], touched
+    return memory.at(touched.begin, touched.end - touched.begin, "tensor copy")[0], touched
 
 
-def tell_box(
-    allocation: Allocation, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...], write: bool
-) -> Callable[[Any], None]:
+def tell_box(allocation: Allocation, touched: Footprint, write: bool) -> Callable[[Any], None]:
     """What tells the race check of a box in global memory, once it is known which operation accessed it."""
 
     def told(operation: Any) -> None:
         shadow = allocation.shadow
-        if shadow is None or operation is None:
+        if shadow is None or operation is None or not touched.run:
             return
-        touched = footprint(tensor, coordinates, offsets, stores=write)
+        if len(touched.shape) == 1 and touched.strides[0] > 0:
+            shadow.rows(operation, touched.begin, touched.shape[0], touched.run, touched.strides[0], write=write)
+            return
         starts = touched.starts
-        if starts.size == 0:
-            return
         steps = np.diff(starts)
         if starts.size == 1:
-            shadow.span(operation, int(starts[0]), int(starts[0]) + touched.run, write=write)
+            shadow.span(operation, touched.begin, touched.end, write=write)
         elif steps[0] > 0 and (steps == steps[0]).all():
             shadow.rows(operation, int(starts[0]), starts.size, touched.run, int(steps[0]), write=write)
         else:
@@ -384,7 +381,7 @@ def tensor_load(
         shifts = tuple(at_lane(o, lane) & 0xFFFF for o in offsets)
         _check_rank(tensor, box)
         check_room(targets, offset, tensor.shared_bytes, "tensor load")
-        allocation = source_of(warp, tensor, box, shifts)
+        allocation, touched = source_of(warp, tensor, box, shifts)
         base = tensor.address - allocation.start
 
         def fetch(
@@ -399,7 +396,7 @@ def tensor_load(
 
         if offset % 128:
             raise MemoryFault(f"tensor load to {address:#x}: the destination must be a multiple of 128")
-        told = tell_box(allocation, tensor, box, shifts, False)
+        told = tell_box(allocation, touched, False)
         written = written_bytes(tensor, offset)
         launch.machine.submit(
             Load(warp, lane, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load", written)
@@ -434,10 +431,10 @@ def tensor_store(
             raise MemoryFault(f"tensor store from {address:#x}: the source must be a multiple of 128")
         box = tuple(at_lane(c, lane) for c in coordinates)
         _check_rank(tensor, box)
-        allocation = source_of(warp, tensor, box, (), stores=True)
+        allocation, touched = source_of(warp, tensor, box, (), stores=True)
         if not allocation.writable:
             raise MemoryFault(f"tensor store to {allocation.name}, which is read-only")
-        told = tell_box(allocation, tensor, box, (), True)
+        told = tell_box(allocation, touched, True)
         base = tensor.address - allocation.start
 
         def write(

@@ -217,25 +217,28 @@ def _encode_f32(x: npt.NDArray[np.float32], saturate: bool) -> npt.NDArray[np.ui
 
 
 def _encode_bf16(x: npt.NDArray[np.float32], saturate: bool) -> npt.NDArray[np.uint16]:
-    word = np.ascontiguousarray(x).view(np.uint32)
-    bits = ((word + (np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)).astype(np.uint16)
+    with np.errstate(invalid="ignore"):  # Signalling NaNs are no accident here.
+        bits: npt.NDArray[np.uint16] = x.astype(ml_dtypes.bfloat16).view(np.uint16)
     if saturate:
         bits -= (bits & np.uint16(0x7FFF)) == 0x7F80
-    bits[(word & np.uint32(0x7FFFFFFF)) > 0x7F800000] = 0x7FFF
+    missing = np.isnan(x)
+    if np.count_nonzero(missing):
+        bits[missing] = 0x7FFF
     return bits
 
 
 def _encode_by_cast(x: npt.NDArray[np.float32], saturate: bool, form: Format, dtype: Any) -> Bits:
     """Encode through a NumPy type that rounds to nearest even but may differ in NaN and overflow."""
-    magnitude = np.ascontiguousarray(x).view(np.uint32) & np.uint32(0x7FFFFFFF)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         bits: Bits = x.astype(dtype).view(form.storage)
     if saturate:
         # What rounds beyond the largest value has become the pattern after it: infinity, or e4m3's NaN.
         beyond = bits & form.storage(form.sign - 1) > form.largest
         bits[beyond] = (bits[beyond] & form.storage(form.sign)) | form.storage(form.largest)
-    assert form.nan is not None
-    bits[magnitude > 0x7F800000] = form.nan
+    missing = np.isnan(x)
+    if np.count_nonzero(missing):
+        assert form.nan is not None
+        bits[missing] = form.nan
     return bits
 
 

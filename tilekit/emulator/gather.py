@@ -29,14 +29,16 @@ from .bulk import (
 )
 from .errors import MemoryFault, ProtocolError
 from .mbarriers import shared_address
+from .memory import Allocation
 from .swizzle import chunk_size, swizzled
-from .tensor_copy import load_box, store_box
+from .tensor_copy import Footprint, load_box, store_box
 from .tensor_map import TensorMap
 from .warp import Warp
 
 __all__ = ["gather_load", "scatter_store"]
 
 _ROWS = 4
+Sources = list[tuple[Allocation, Footprint]]
 
 
 def _places(tensor: TensorMap, offset: int) -> tuple[int, npt.NDArray[np.int64]]:
@@ -92,7 +94,7 @@ def gather_load(
         if offset % 128:
             raise MemoryFault(f"gather to {address:#x}: the destination must be a multiple of 128")
         check_room(targets, offset, _ROWS * tensor.row_pitch, "gather")
-        allocations = [source_of(warp, plain, box, ()) for box in boxes]
+        sources = [source_of(warp, plain, box, ()) for box in boxes]
         size, places = _places(tensor, offset)
         written = np.zeros(_ROWS * tensor.row_pitch // size, np.bool_)
         written[places] = True
@@ -101,17 +103,17 @@ def gather_load(
             tensor: TensorMap = tensor,
             plain: TensorMap = plain,
             boxes: list[tuple[int, int]] = boxes,
-            allocations: list[Any] = allocations,
+            sources: Sources = sources,
             size: int = size,
             places: npt.NDArray[np.int64] = places,
         ) -> npt.NDArray[np.uint8]:
             image = np.zeros(_ROWS * tensor.row_pitch, np.uint8)
-            for row, (box, allocation) in enumerate(zip(boxes, allocations, strict=True)):
+            for row, (box, (allocation, _)) in enumerate(zip(boxes, sources, strict=True)):
                 data = load_box(plain, box, allocation.data, plain.address - allocation.start, 0)
                 _chunks(image, size)[places[row]] = _chunks(data, size)
             return image
 
-        told = _tell_all([tell_box(a, plain, box, (), False) for a, box in zip(allocations, boxes, strict=True)])
+        told = _tell_all([tell_box(allocation, touched, False) for allocation, touched in sources])
         bytes_counted = _ROWS * tensor.transaction_bytes
         everywhere = np.repeat(written, size)
         warp.cta.launch.machine.submit(
@@ -139,11 +141,11 @@ def scatter_store(
         shared, offset = resolve(warp, "shared", address, total, "scatter")
         if offset % 128:
             raise MemoryFault(f"scatter from {address:#x}: the source must be a multiple of 128")
-        allocations = [source_of(warp, plain, box, (), stores=True) for box in boxes]
-        for allocation in allocations:
+        sources = [source_of(warp, plain, box, (), stores=True) for box in boxes]
+        for allocation, _ in sources:
             if not allocation.writable:
                 raise MemoryFault(f"scatter to {allocation.name}, which is read-only")
-        told = _tell_all([tell_box(a, plain, box, (), True) for a, box in zip(allocations, boxes, strict=True)])
+        told = _tell_all([tell_box(allocation, touched, True) for allocation, touched in sources])
         size, places = _places(tensor, offset)
 
         def write(
@@ -151,13 +153,13 @@ def scatter_store(
             operation: Any,
             plain: TensorMap = plain,
             boxes: list[tuple[int, int]] = boxes,
-            allocations: list[Any] = allocations,
+            sources: Sources = sources,
             size: int = size,
             places: npt.NDArray[np.int64] = places,
             told: Callable[[Any], None] = told,
         ) -> None:
             told(operation)
-            for row, (box, allocation) in enumerate(zip(boxes, allocations, strict=True)):
+            for row, (box, (allocation, _)) in enumerate(zip(boxes, sources, strict=True)):
                 data = np.ascontiguousarray(_chunks(image, size)[places[row]]).view(np.uint8)
                 store_box(plain, box, allocation.data, plain.address - allocation.start, data, 0)
 

@@ -106,7 +106,7 @@ def load(g: BlockCompiler, i: Decoded) -> None:
         call = f"{g.helper(access.load_uniform)}(w, {space!r}, {address}, {width}, {len(parts)}, {g.mask()}, {order!r})"
         if g.condition is not None:
             zero = "0" if len(parts) == 1 else f"[0] * {len(parts)}"
-            call = f"{call} if {g.condition}.any() else {zero}"
+            call = f"{call} if count_nonzero({g.condition}) else {zero}"
         g.emit(f"{name} = {call}")
         for index, part in enumerate(parts):
             if not isinstance(part, Sink):
@@ -118,7 +118,7 @@ def load(g: BlockCompiler, i: Decoded) -> None:
         call = f"{g.helper(access.load_lanes)}(w, {space!r}, {address}, {width}, {len(parts)}, {g.mask()}, {order!r})"
         if g.condition is not None:
             shape = g.program.lanes if len(parts) == 1 else (len(parts), g.program.lanes)
-            call = f"{call} if {g.condition}.any() else np.zeros({shape}, 'u{width}')"
+            call = f"{call} if count_nonzero({g.condition}) else np.zeros({shape}, 'u{width}')"
         g.emit(f"{name} = {call}")
     for index, part in enumerate(parts):
         if not isinstance(part, Sink):
@@ -134,7 +134,7 @@ def load_wide(g: BlockCompiler, i: Decoded) -> None:
     space, order = address_space(g, i, a), strength(i)
     call = f"{g.helper(access.load_lanes)}(w, {space!r}, {array_address(g, a)}, 8, 2, {g.mask()}, {order!r})"
     if g.condition is not None:
-        call += f" if {g.condition}.any() else np.zeros((2, {g.program.lanes}), 'u8')"
+        call += f" if count_nonzero({g.condition}) else np.zeros((2, {g.program.lanes}), 'u8')"
     g.emit(f"{name} = {call}")
     g.write(d, "b128", name)
 

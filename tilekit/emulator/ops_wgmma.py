@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from . import wgmma_queue
 from .block_compiler import BlockCompiler
 from .forms import Decoded, form, never
@@ -14,6 +16,8 @@ def _shapes(*depths: int) -> str:
     return "|".join(f"m64n{n}k{k}" for k in depths for n in range(8, 257, 8))
 
 
+_form = lru_cache(maxsize=None)(Wgmma)
+"""Forms by their fields: equal ones are one object."""
 _TYPES = "f16|bf16|tf32|e4m3|e5m2|s8|u8"
 
 
@@ -53,7 +57,7 @@ def mma_async(g: BlockCompiler, i: Decoded) -> None:
         raise g.fail("scales of A and B are 1 or -1, transposes 0 or 1")
     n = int(i["shape"].split("n")[1].split("k")[0])
     try:
-        shape = Wgmma(
+        shape = _form(
             n,
             kind,
             i["btype"],

@@ -43,7 +43,7 @@ def base_namespace(warps: int) -> dict[str, Any]:
         "float64",
     ):
         names[kind] = getattr(np, kind)
-    for function in ("where", "copyto", "minimum", "maximum", "abs", "fmin", "fmax", "rint", "array"):
+    for function in ("where", "copyto", "minimum", "maximum", "abs", "fmin", "fmax", "rint", "array", "count_nonzero"):
         names[function] = getattr(np, function)
     if warps > 1:
         for helper in (gang_memory.load_uniform, gang_memory.load_lanes, gang_memory.store_lanes):

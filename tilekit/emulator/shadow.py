@@ -222,6 +222,10 @@ class Memory:
             pieces = footprint.granules((start & IN_PAGE) >> GRANULE, mask)
             self._access(party, start >> PAGE_BITS, pieces, write, atomic, instruction)
 
+    def pieces(self, party: Agent | Operation, first_page: int, pieces: Pieces, *, write: bool) -> None:
+        """Access a footprint made before, relative to a page."""
+        self._access(party, first_page, pieces, write, False, None)
+
     def _access(
         self,
         party: Agent | Operation,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import le, mul
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,30 +30,38 @@ __all__ = ["Footprint", "WideBox", "footprint", "load_box", "reduce_box", "store
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Footprint:
     """The global bytes that a copy touches: equally long runs.
 
     Attributes
     ----------
-    starts
-        Absolute address of each run, int64; empty if the whole box is out of bounds.
+    begin, end
+        First address touched and the one after the last; 0 if the whole box is out of bounds.
     run
         Bytes in each run.
+    shape, strides
+        Number of runs along each dimension, outermost first, and bytes from one to the next.
+    scattered
+        Address of each run, int64, where no strides give it.
     """
 
-    starts: npt.NDArray[np.int64]
+    begin: int
+    end: int
     run: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    scattered: npt.NDArray[np.int64] | None = None
 
-    @property
-    def begin(self) -> int:
-        """First address touched (0 if none is)."""
-        return int(self.starts.min()) if self.starts.size else 0
-
-    @property
-    def end(self) -> int:
-        """Address after the last one touched (0 if none is)."""
-        return int(self.starts.max()) + self.run if self.starts.size else 0
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Absolute address of each run, int64."""
+        if self.scattered is not None:
+            return self.scattered
+        starts = np.full(1, self.begin, np.int64)
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            starts = (starts[:, None] + stride * np.arange(extent)).ravel()
+        return starts
 
 
 class _Block(NamedTuple):
@@ -233,23 +241,32 @@ def footprint(
 
     Parameters and errors are those of `load_box` and `store_box`.
     """
-    nowhere = Footprint(np.empty(0, np.int64), 0)
     if tensor_map.pixels is not None:
         column = _column(tensor_map, tensor_map.pixels, tuple(coords), tuple(offsets), stores)
-        if column is None:
-            return nowhere
-        return Footprint(column.pixels + (tensor_map.address + column.offset), column.run)
-    block = _block(tensor_map, _plan(tensor_map), coords, stores)
-    if block is None:
-        return nowhere
-    starts = np.full(1, tensor_map.address + block.offset, np.int64)
-    for extent, stride in zip(block.shape[:-1], block.strides[:-1], strict=True):
-        starts = (starts[:, None] + stride * np.arange(extent)).ravel()
-    return Footprint(starts, block.shape[-1])
+        if column is not None:
+            starts = column.pixels + (tensor_map.address + column.offset)
+            begin, end = int(starts.min()), int(starts.max()) + column.run
+            return Footprint(begin, end, column.run, (), (), starts)
+    else:
+        block = _block(tensor_map, _plan(tensor_map), coords, stores)
+        if block is not None:
+            begin, run = tensor_map.address + block.offset, block.shape[-1]
+            shape, strides = block.shape[:-1], block.strides[:-1]
+            end = begin + run + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+            return Footprint(begin, end, run, shape, strides)
+    return Footprint(0, 0, 0, (0,), (0,))
 
 
-@lru_cache(maxsize=256)
 def _plan(tensor_map: TensorMap) -> _Plan:
+    """What copies through a map have in common, kept with the map: to hash it would take longer than to use it."""
+    kept = vars(tensor_map)
+    if "copy_plan" not in kept:
+        kept["copy_plan"] = _new_plan(tensor_map)
+    plan: _Plan = kept["copy_plan"]
+    return plan
+
+
+def _new_plan(tensor_map: TensorMap) -> _Plan:
     if tensor_map.interleave and tensor_map.element_strides[0] != 1:
         raise ValueError(
             f"element_strides[0] = {tensor_map.element_strides[0]}: steps between the slices of an interleaved tensor "

@@ -48,7 +48,7 @@ _CHUNK = np.dtype((np.void, 16))
 _K_BYTES = 32  # Every type's k is 32 bytes, two 16-byte chunks of a K-major row; twice that in B of sparse forms.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wgmma:
     """One form of ``wgmma.mma_async``, m64.
 
@@ -322,11 +322,11 @@ def operand_extents(op: Wgmma, operand: Operand, descriptors: Sequence[int]) -> 
     """
     mn_major = op.a_mn_major if operand == "a" else op.b_mn_major
     rows = 64 if operand == "a" else op.n
-    base, starts, rest = _relative(descriptors if operand == "a" else _halves(op, descriptors))
+    base, starts, rest = _relative(tuple(descriptors if operand == "a" else _halves(op, descriptors)))
     return _runs(_layout(operand, mn_major, rows, None), starts, rest) + base
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Layout:
     """Which chunks of an operand are gathered, in which order.
 
@@ -366,7 +366,8 @@ def _halves(op: Wgmma, descriptors: Sequence[int]) -> Sequence[int]:
     return found
 
 
-def _relative(descriptors: Sequence[int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+@lru_cache(maxsize=4096)
+def _relative(descriptors: tuple[int, ...]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """Split off a base address, a multiple of the swizzles' period, so that tables for other stages can be shared.
 
     It is that of the lowest operand: a ring's last stage is followed by its first.
@@ -415,7 +416,7 @@ def _runs(layout: _Layout, starts: tuple[int, ...], rest: tuple[int, ...]) -> np
 
 
 def _gather(shared: npt.NDArray[np.uint8], layout: _Layout, descriptors: Sequence[int]) -> npt.NDArray[np.uint8]:
-    base, starts, rest = _relative(descriptors)
+    base, starts, rest = _relative(tuple(descriptors))
     table = _table(layout, starts, rest)
     return shared.view(_CHUNK)[base // 16 :].take(table).view(np.uint8)
 

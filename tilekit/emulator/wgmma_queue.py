@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from . import footprint
 from .deadlock import GroupWait
 from .errors import MemoryFault, ProtocolError, Where
+from .footprint import IN_PAGE, PAGE_BITS, Pieces
 from .memory import RANK_SHIFT
 from .syntax import Instruction
 from .uninitialised import check_operand
@@ -67,7 +70,7 @@ class Collective:
 class WgmmaQueue:
     """What one warp has issued and not waited for."""
 
-    __slots__ = ("committed", "groups", "issued", "masks", "open_mask")
+    __slots__ = ("committed", "groups", "issued", "latest", "masks", "open_mask")
 
     def __init__(self) -> None:
         self.issued = 0
@@ -77,6 +80,8 @@ class WgmmaQueue:
         self.masks: list[int] = []
         self.open_mask = 0
         self.groups: Any = None
+        self.latest: Any = None
+        """The operation of the last wgmma, which the next one shares if the warp has learnt nothing in between."""
 
 
 def touch_in_flight(warp: Warp, position: int) -> None:
@@ -120,7 +125,7 @@ def issue_wgmma(
     collective: Collective
     if queue.issued < group.executed + len(group.issued):
         collective = group.issued[queue.issued - group.executed]
-        if (collective.a, collective.b, collective.instruction) != (a, b, instruction):
+        if collective.instruction is not instruction or collective.a != a or collective.b != b:
             raise ProtocolError(
                 "the warps of a warpgroup issue different wgmmas: descriptors and instruction must agree",
                 details={"a": (collective.a, a), "b": (collective.b, b)},
@@ -130,7 +135,8 @@ def issue_wgmma(
     else:
         collective = Collective(form, rows, a, b, accumulate, instruction)
         if warp.cta.launch.protocol:
-            _check_descriptors(form, a, b)
+            # Where an operand begins is no matter: stages share what is found out about their descriptors.
+            _check_descriptors(form, None if a is None else a & ~0x3FFF, b & ~0x3FFF)
         group.issued.append(collective)
     collective.issuers += 1
     if a_rows is not None:
@@ -141,7 +147,15 @@ def issue_wgmma(
     queue.open_mask |= row_mask
     warp.in_flight |= row_mask
     if queue.groups is not None:
-        collective.operations.append(queue.groups.issue(instruction))
+        latest, published = queue.latest, warp.agent.published
+        if (
+            latest is None
+            or latest.epoch != queue.groups.epoch
+            or published is None
+            or latest.clock is not published.clock
+        ):
+            latest = queue.latest = queue.groups.issue(instruction)
+        collective.operations.append(latest)
 
 
 def _queue(warp: Warp) -> WgmmaQueue:
@@ -159,6 +173,7 @@ def _queue(warp: Warp) -> WgmmaQueue:
     return queue
 
 
+@lru_cache(maxsize=1024)
 def _check_descriptors(form: Wgmma, a: int | None, b: int) -> None:
     problems = [f"descriptor of B: {p}" for p in descriptor_problems(form, "b", b)]
     if a is not None:
@@ -235,7 +250,7 @@ def execute(group: Warpgroup, collectives: Sequence[Collective]) -> None:
         end = start + 1
         while (
             end < len(collectives)
-            and collectives[end].form == first.form
+            and collectives[end].form is first.form
             and collectives[end].rows == first.rows
             and collectives[end].accumulate
             and (collectives[end].a is None) == (first.a is None)
@@ -329,11 +344,20 @@ def _record_reads(group: Warpgroup, run: Sequence[Collective]) -> None:
     cta = group.warps[0].cta
     base = cta.rank << RANK_SHIFT
     form = run[0].form
-    for _, members in itertools.groupby(run, lambda collective: collective.operations[0].epoch):
+    for _, members in itertools.groupby(run, lambda collective: [id(o) for o in collective.operations]):
         same = list(members)
-        extents = [operand_extents(form, "b", [c.b for c in same])]
-        if same[0].a is not None:
-            extents.append(operand_extents(form, "a", [c.a for c in same if c.a is not None]))
-        spans = (np.concatenate(extents) + base).tolist()
+        a = None if same[0].a is None else tuple(c.a for c in same if c.a is not None)
+        first_page, pieces = _read_pieces(form, a, tuple(c.b for c in same), base)
         for operation in same[0].operations:
-            cta.shared.shadow.extents(operation, spans, write=False)
+            cta.shared.shadow.pieces(operation, first_page, pieces, write=False)
+
+
+@lru_cache(maxsize=4096)
+def _read_pieces(form: Wgmma, a: tuple[int, ...] | None, b: tuple[int, ...], base: int) -> tuple[int, Pieces]:
+    """The footprint of the operands of a run, in the shared memory that begins at ``base``, and its first page."""
+    extents = [operand_extents(form, "b", b)]
+    if a is not None:
+        extents.append(operand_extents(form, "a", a))
+    spans = np.concatenate(extents) + base
+    first = int(spans.flat[0])
+    return first >> PAGE_BITS, footprint.extents(first & IN_PAGE, (spans - first).tobytes())
