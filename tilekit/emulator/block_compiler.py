@@ -110,6 +110,9 @@ class BlockCompiler:
                 value = self.array(guard, "pred")
                 self.condition = self.temporary()
                 self.before.append(f"{self.condition} = {value}" + (" & m" if self.masked else ""))
+        if self.decoded.aligned and (self.masked or self.condition is not None):
+            place = f"{self.decoded.index}, {self.condition or 'm'}"
+            self.before.append(f"{self.helper_name('require_together')}(w, {place})")
         self.decoded.form.emit(self, self.decoded)
         self.lines += self.before
         if test and self.body:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .agents import Sync
-from .errors import Actor, ProtocolError
+from .errors import Actor
 from .mbarrier_table import MbarrierTable
 from .memory import RANK_SHIFT, RESERVED_SHARED, Allocation
 from .warp import Fragment, Warp
@@ -195,16 +195,3 @@ class Cluster:
                 group.warps.clear()
             cta.warps.clear()
         self.ctas.clear()
-
-
-def require_whole_warp(warp: Warp, what: str) -> None:
-    """Raise when an ``.aligned`` instruction is executed by a part of the warp's live lanes."""
-    fragment = warp.fragment
-    lanes = fragment.lanes
-    live = int(np.count_nonzero(warp.live))
-    if lanes != live:
-        raise ProtocolError(
-            f"{what} needs all lanes of the warp together, but {lanes} of {live} execute it",
-            hint="move it out of the divergent branch, or use the form without .aligned",
-            details={"lanes": lanes, "live": live},
-        )

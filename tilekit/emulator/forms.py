@@ -113,6 +113,11 @@ class Decoded:
         """Whether an optional group was written."""
         return name in self.fields
 
+    @property
+    def aligned(self) -> bool:
+        """Whether all lanes of a warp must execute it together: ``.aligned``, or ``bar``, which always is."""
+        return "aligned" in self.instruction.modifiers or (self.form.opcode == "bar" and not self.has("level"))
+
 
 TABLE: dict[str, list[Form]] = {}
 

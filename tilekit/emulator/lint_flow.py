@@ -143,10 +143,7 @@ def divergent_aligned(code: Sequence[Decoded]) -> Iterator[tuple[Decoded, str]]:
         guard = decoded.guard
         if guard is None or guard.register.number in others or guard.register.number not in reasons:
             continue
-        aligned = "aligned" in decoded.instruction.modifiers or (
-            decoded.form.opcode == "bar" and not decoded.has("level")
-        )
-        if aligned:
+        if decoded.aligned:
             yield decoded, f"{guard.register.name} is {reasons[guard.register.number]}"
 
 

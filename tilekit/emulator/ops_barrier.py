@@ -8,9 +8,9 @@ import numpy as np
 
 from . import mbarriers, rendezvous
 from .block_compiler import BlockCompiler
+from .convergence import meet
 from .errors import ProtocolError
 from .forms import Decoded, always, form, never
-from .lanes import ballot
 from .ops_memory import array_address, scalar_address
 from .syntax import AddressOperand, Operand, RegisterOperand, Sink
 
@@ -41,13 +41,6 @@ def same_in_warp(warp: Warp, values: object) -> int:
     if len(found) != 1:
         raise ProtocolError(f"the lanes of a warp give different values {found.tolist()} where one is needed")
     return int(found[0])
-
-
-def meet(warp: Warp, members: int) -> None:
-    """``bar.warp.sync``: parted lanes meet at the end of their branch; here those that run together are ordered."""
-    if warp.agent is not None:
-        lanes = members if warp.fragment.mask is None else members & ballot(warp.fragment.mask)
-        warp.agent.meet(lanes, ballot(warp.live))
 
 
 # -- CTA and warp ----------------------------------------------------------------------------------------------------
@@ -91,10 +84,15 @@ def bar_reduce(g: BlockCompiler, i: Decoded) -> None:
     g.write(d, "u32" if i["how"] == "popc" else "pred", f"{name}[{index}]", scalar=True)
 
 
-@form("bar", "level=warp op=sync", "a")
+@form("bar", "level=warp op=sync", "a", flow="wait")
 def warp_sync(g: BlockCompiler, i: Decoded) -> None:
     """``bar.warp.sync``."""
-    g.effect(f"{g.helper(meet)}(w, {_number(g, i.operands[0], '0')})")
+    if g.program.warps > 1:
+        return  # of a gang no two threads touch the same bytes, and so none need to meet
+    g.place()
+    call = f"{g.helper(meet)}(w, {_number(g, i.operands[0], '0')}, {g.mask()})"
+    some = f"{g.condition}.any() and " if g.condition is not None else ""
+    g.emit(f"if {some}not {call}: return WAIT")
 
 
 # -- cluster ---------------------------------------------------------------------------------------------------------
@@ -105,7 +103,7 @@ def cluster_arrive(g: BlockCompiler, i: Decoded) -> None:
     """``barrier.cluster.arrive``."""
     g.place()
     call = g.helper(rendezvous.cluster_arrive)
-    g.effect(f"{call}(w, {i.get('order', 'release') == 'release'}, {i.has('aligned')})")
+    g.effect(f"{call}(w, {i.get('order', 'release') == 'release'})")
 
 
 @form("barrier", "level=cluster op=wait order=acquire? aligned?", "", flow="wait")

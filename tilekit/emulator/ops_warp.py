@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .block_compiler import BlockCompiler
+from .convergence import require_members
 from .deadlock import GroupWait
 from .errors import ProtocolError
 from .forms import Decoded, always, form, never
@@ -43,6 +44,7 @@ def shuffle(g: BlockCompiler, i: Decoded) -> None:
     """``shfl``."""
     d, p = pair(i.operands[0])
     a, b, c = i.operands[1:4]
+    _members(g, i, 4)
     if g.is_uniform(b) and g.is_uniform(c):
         plan = f"{g.helper(shuffle_plan)}({i['mode']!r}, {g.scalar(b, 'u32')}, {g.scalar(c, 'u32')})"
     else:
@@ -90,10 +92,15 @@ def voters(warp: Warp, members: int | Array) -> Mask:
 
 
 def _members(g: BlockCompiler, i: Decoded, position: int) -> str:
+    """Expression of a membership mask; code that checks it is emitted where lanes may be missing."""
     if len(i.operands) <= position:
         return "0xffffffff"
     operand = i.operands[position]
-    return g.scalar(operand, "u32") if g.is_uniform(operand) else g.array(operand, "u32")
+    members = g.scalar(operand, "u32") if g.is_uniform(operand) else g.array(operand, "u32")
+    if g.masked or g.condition is not None or members != "4294967295":
+        mask = g.condition or ("m" if g.masked else "w.live")
+        g.emit(f"{g.helper(require_members)}(w, {i.index}, {members}, {mask})")
+    return members
 
 
 @form("vote", "sync? mode=all|any|uni type=pred", "d a a?", uniform=always)

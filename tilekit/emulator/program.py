@@ -11,6 +11,7 @@ import numpy as np
 from . import gang_memory, lanes
 from .block_compiler import BlockCompiler, representation
 from .control_flow import build_control_flow
+from .convergence import require_together
 from .forms import Decoded
 from .independent import independent
 from .memory import PARAM_WINDOW, RESERVED_SHARED
@@ -48,7 +49,8 @@ def base_namespace(warps: int) -> dict[str, Any]:
     if warps > 1:
         for helper in (gang_memory.load_uniform, gang_memory.load_lanes, gang_memory.store_lanes):
             names[helper.__name__] = helper
-    names.update(WAIT=WAIT, SPLIT=SPLIT, YIELD=YIELD, touch_in_flight=touch_in_flight, np=np)
+    names.update(WAIT=WAIT, SPLIT=SPLIT, YIELD=YIELD, np=np)
+    names.update(touch_in_flight=touch_in_flight, require_together=require_together)
     return names
 
 

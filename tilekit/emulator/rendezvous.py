@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .agents import Sync
-from .cta import Rendezvous, require_whole_warp
+from .cta import Rendezvous
 from .deadlock import Meeting
 from .errors import BarrierFault
 
@@ -45,11 +45,10 @@ class Ticket:
         return Meeting(barrier.name, self.identity, barrier.expected, barrier.arrived, tuple(barrier.present))
 
 
-def _threads(warp: Warp, aligned: bool, what: str) -> int:
+def _threads(warp: Warp, aligned: bool) -> int:
     """Threads that an arrival counts for: a warp's barrier count is that of a whole warp."""
     fragment = warp.fragment
     if aligned:
-        require_whole_warp(warp, what)
         return 32
     lanes = fragment.lanes
     return 32 if lanes == int(np.count_nonzero(warp.live)) else lanes
@@ -73,7 +72,7 @@ def _arrive(warp: Warp, number: int, threads: int, aligned: bool, what: str) -> 
             table="\n".join(f"arrived: {actor}" for actor in barrier.present),
         )
     barrier.expected, barrier.whole = expected, whole
-    barrier.arrived += _threads(warp, aligned, what)
+    barrier.arrived += _threads(warp, aligned)
     barrier.present.append(warp.actor)
     hb = cta.launch.order
     if hb is not None:
@@ -155,11 +154,9 @@ def warp_exits(warp: Warp) -> None:
 # -- clusters --------------------------------------------------------------------------------------------------------
 
 
-def cluster_arrive(warp: Warp, release: bool, aligned: bool) -> None:
+def cluster_arrive(warp: Warp, release: bool) -> None:
     """``barrier.cluster.arrive``."""
     fragment = warp.fragment
-    if aligned:
-        require_whole_warp(warp, "barrier.cluster.arrive.aligned")
     barrier = warp.cta.cluster.barrier
     if fragment.cluster_ticket is not None:
         raise BarrierFault(

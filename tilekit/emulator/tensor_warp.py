@@ -14,7 +14,6 @@ import numpy.typing as npt
 from .access import misaligned, resolve
 from .agents import Sync
 from .bulk import InFlight
-from .cta import require_whole_warp
 from .deadlock import GroupWait
 from .errors import MemoryFault, ProtocolError
 from .mbarriers import shared_address
@@ -72,7 +71,6 @@ class ColumnWait:
 
 def allocate(warp: Warp, group: int, space: str, destination: int, count: int) -> bool:
     """``tcgen05.alloc``: write the address of free columns to shared memory; False while there are none."""
-    require_whole_warp(warp, "tcgen05.alloc")
     members = group_of(warp, group)
     cta, cluster = warp.cta, warp.cta.cluster
     machine, hb = cluster.launch.machine, cluster.launch.order
@@ -173,7 +171,6 @@ def _tell(warp: Warp, ctas: list[Cta], start: int, count: int) -> None:
 
 def deallocate(warp: Warp, group: int, address: int, count: int) -> None:
     """``tcgen05.dealloc``."""
-    require_whole_warp(warp, "tcgen05.dealloc")
     members = group_of(warp, group)
     memory = tensor_memory(warp.cta)
     start = memory.allocations.give(address, count)
@@ -184,7 +181,6 @@ def deallocate(warp: Warp, group: int, address: int, count: int) -> None:
 
 def relinquish(warp: Warp, group: int) -> None:
     """``tcgen05.relinquish_alloc_permit``."""
-    require_whole_warp(warp, "tcgen05.relinquish_alloc_permit")
     group_of(warp, group)
     tensor_memory(warp.cta).allocations.permit = False
 
@@ -215,7 +211,6 @@ def check_exit(warp: Warp) -> None:
 
 def _place(warp: Warp, shape: RegisterShape, address: int, what: str) -> tuple[TensorMemory, int, int]:
     """Tensor memory, lane and column of an access by this warp, which may reach one quarter of the lanes only."""
-    require_whole_warp(warp, what)
     lane, column = split_address(address)
     quarter = warp.index % 4
     if lane >> 5 not in (0, quarter):
@@ -301,7 +296,6 @@ def issue_store(warp: Warp, shape: RegisterShape, address: int, values: tuple[np
 
 def wait_loads(warp: Warp) -> None:
     """``tcgen05.wait::ld``: every load of the warp is complete."""
-    require_whole_warp(warp, "tcgen05.wait::ld")
     warp.in_flight = 0
     unit = tensor_unit(warp)
     if unit.ld is not None:
@@ -310,7 +304,6 @@ def wait_loads(warp: Warp) -> None:
 
 def wait_stores(warp: Warp) -> None:
     """``tcgen05.wait::st``: every store of the warp is complete."""
-    require_whole_warp(warp, "tcgen05.wait::st")
     unit = tensor_unit(warp)
     for store in unit.stores:
         store.land()

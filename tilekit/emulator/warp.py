@@ -289,6 +289,7 @@ class Warp(Lanes):
         "counts",
         "cta",
         "done",
+        "gatherings",
         "in_flight",
         "index",
         "local",
@@ -336,6 +337,7 @@ class Warp(Lanes):
         self.tensor: Any = None
         self.warpgroup: Any = None
         self.register_count = 0
+        self.gatherings: dict[int, Any] = {}
         self._actor: Actor | None = None
 
     @property
