@@ -202,7 +202,7 @@ def test_named_barrier_deadlock_and_mismatch() -> None:
 def test_divergent_aligned_barrier_faults() -> None:
     """bar.sync by half a warp is undefined; here it is named."""
     body = ".reg .b32 %t; .reg .pred %p; mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 16; @%p bra E; bar.sync 0; E: ret;"
-    with pytest.raises(EmulatorError, match="bar, which is .aligned, is executed by lanes 16-31 alone"):
+    with pytest.raises(EmulatorError, match=r"bar, which is \.aligned, is executed by lanes 16-31 alone"):
         kernel(body).launch(1, 32)
 
 
