@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class Kernel:
         parameters = self.parameters
         return parameters[-1].offset + parameters[-1].size if parameters else 0
 
+    @overload
     def launch(
         self,
         grid: int | Sequence[int],
@@ -89,7 +90,39 @@ class Kernel:
         schedule: Policy | None = None,
         statistics: bool = False,
         timeline: str | Path | None = None,
-    ) -> LaunchReport:
+        stop: None = None,
+    ) -> LaunchReport: ...
+
+    @overload
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        stop: Stop | int | str,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        **options: Unpack[LaunchOptions],
+    ) -> Debugger: ...
+
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        cluster: int | Sequence[int] | None = None,
+        shared_bytes: int = 0,
+        params: bytes | None = None,
+        step_budget: int = DEFAULT_STEP_BUDGET,
+        progress: Progress | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        statistics: bool = False,
+        timeline: str | Path | None = None,
+        stop: Stop | int | str | None = None,
+    ) -> LaunchReport | Debugger:
         """Run the kernel to its end.
 
         Parameters
@@ -115,10 +148,13 @@ class Kernel:
             Count instructions, copies, bank conflicts and waits: the report's ``statistics``. Takes twice as long.
         timeline
             File to write what every warp did when, for https://ui.perfetto.dev; also when the launch ends in a fault.
+        stop
+            A line of the text, a label, or a `Stop` to stop at and look around: what `debug` returns.
 
         Returns
         -------
         LaunchReport
+            Or, with ``stop``, a `Debugger`.
 
         Raises
         ------
@@ -127,6 +163,19 @@ class Kernel:
         EmulatorError
             The first fault of the run.
         """
+        if stop is not None:
+            if statistics or timeline is not None or progress is not None:
+                raise LaunchError(
+                    "stop with statistics, timeline or progress: those follow a launch that runs to its end; leave "
+                    "them out, or leave stop out"
+                )
+            options: LaunchOptions = {
+                "cluster": cluster,
+                "shared_bytes": shared_bytes,
+                "params": params,
+                "step_budget": step_budget,
+            }
+            return self.debug(grid, block, args, stop=stop, seed=seed, schedule=schedule, **options)
         observers: list[Observer] = []
         counting = recorder = None
         if statistics:

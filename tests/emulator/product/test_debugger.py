@@ -195,3 +195,12 @@ def test_bad_questions_are_refused():
             session.shared(0)
         with pytest.raises(LaunchError, match="count=0"):
             session.step(0)
+
+
+def test_launch_stops_too():
+    """``launch(stop=...)`` is the same session; what needs a whole run is refused beside it."""
+    launch = doubling()
+    with launch.kernel.launch(**launch.options, stop=COPY) as session:
+        assert session.instruction.line == COPY
+    with pytest.raises(LaunchError, match="leave stop out"):
+        launch.kernel.launch(**launch.options, stop=COPY, statistics=True)
