@@ -83,11 +83,12 @@ def compose() -> Writer:
     cluster.meet(w, w.threads)  # nobody waits on a barrier, here or in the peer, before it is initialised
 
     with w.role(LOAD, warp), one_thread(w, warp, LOAD):
-        producer = inputs.producer(w)
+        producer, operands = inputs.producer(w), loader.bind(w)
         for tile in scheduler.tiles(w, LOAD):
-            for k in w.range(k_blocks, name="k"):
+            copies = operands.at(w, tile)
+            for k in w.range(k_blocks * payload.k, step=payload.k, name="k"):
                 with producer.acquire() as stage:  # waits until it is free; what is loaded completes it
-                    loader.load(w, stage, tile, k)
+                    copies.load(w, stage, k)
 
     with w.role(MMA, warp):
         group = Warpgroup.of(w, warp, MMA)

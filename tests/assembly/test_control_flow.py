@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_kernels import SmallKernel
 
-from tilekit.assembly.types import F32, PRED, U32
+from tilekit.assembly.types import F32, PRED, S32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 
@@ -131,6 +132,10 @@ EXPRESSIONS = {
     "mul": (lambda w, a, b: a * b, lambda a, b: a * b),
     "div": (lambda w, a, b: a // (b | 1), lambda a, b: a // (b | 1)),
     "rem": (lambda w, a, b: a % (b | 1), lambda a, b: a % (b | 1)),
+    "div and rem by constants": (
+        lambda w, a, b: (a // 8) ^ (a % 8) ^ (b // 12) ^ (b % 12),
+        lambda a, b: (a // 8) ^ (a % 8) ^ (b // 12) ^ (b % 12),
+    ),
     "and or xor": (lambda w, a, b: ((a & b) | 12) ^ b, lambda a, b: ((a & b) | 12) ^ b),
     "not": (lambda w, a, b: ~a, lambda a, b: ~a),
     "shifts": (lambda w, a, b: (a << 3) + (a >> (b & 7)), lambda a, b: (a << 3) + (a >> (b & 7))),
@@ -177,6 +182,16 @@ def test_no_instructions_for_neutral_operands() -> None:
     before = w.text()
     assert all(y is x for y in (x + 0, 0 + x, x - 0, x * 1, 1 * x, x // 1, x << 0, x >> 0))
     assert w.text() == before
+
+
+def test_powers_of_two_divide_by_shifts() -> None:
+    """Unsigned, by a constant power of two: no division. Signed ones round towards zero, so they divide."""
+    w = Writer("powers", target="sm_90a", threads=32)
+    unsigned, signed = w.constant(U32, 3), w.constant(S32, -3)
+    _ = unsigned // 8, unsigned % 8
+    assert not re.search(r"\b(div|rem)\.", w.text())
+    _ = signed // 8, signed % 8
+    assert {"div.s32", "rem.s32"} <= set(re.findall(r"(?:div|rem)\.\w+", w.text()))
 
 
 def test_f32_arithmetic() -> None:

@@ -205,6 +205,18 @@ def test_clocks_go_forward() -> None:
     assert (sms < 132).all()
 
 
+def test_cta_index_and_count() -> None:
+    """`cta_index` and `cta_count` in a grid of three CTAs."""
+    out = np.zeros((2, 3), np.uint32)
+    k = SmallKernel(pointers=1)
+    index, count = k.w.ptx.special.cta_index(), k.w.ptx.special.cta_count()
+    with k.w.when(k.thread == 0):
+        k.store(0, index, index)
+        k.store(0, index + 3, count)
+    k.run(out, grid=3)
+    np.testing.assert_array_equal(out, [[0, 1, 2], [3, 3, 3]])
+
+
 @pytest.mark.parametrize("lane", [0, 5, 31])
 def test_broadcast_takes_one_lane(lane: int) -> None:
     """`broadcast` gives every lane of each warp the value of one."""

@@ -24,47 +24,14 @@ PARTS = (LOAD_K, LOAD_WAIT, LOAD_TILE, MMA_REGISTERS, MMA_K, MMA_WAIT, MMA_TILE,
 
 EXTRAS = (
     Extra(
-        LOAD_K,
+        LOAD_TILE,
         {ARITHMETIC: 1},
-        "`Producer` keeps the consumers' parity and flips it for each wait; one that starts at 1 needs no flip",
-    ),
-    Extra(
-        LOAD_K,
-        {ARITHMETIC: 3},
-        "`TmaLoader.load` adds this CTA's share of B to address and row in the k-loop; neither changes within a tile",
-    ),
-    Extra(
-        LOAD_K,
-        {ARITHMETIC: 1},
-        "the k-loop counts k-blocks and `TmaLoader.load` multiplies by 64; it could count elements",
-    ),
-    Extra(
-        MMA_TILE,
-        {ARITHMETIC: 10},
-        "`TmaStorer.store` makes the L2 policy for each of the four stores; once a role would do",
-    ),
-    Extra(
-        MMA_TILE,
-        {ARITHMETIC: 7},
-        "`StagedEpilogue` swizzles the address of each stmatrix; four addresses, made once a role, serve every slab",
-    ),
-    Extra(
-        MMA_TILE,
-        {ARITHMETIC: 3},
-        "`RasterOrder.tile` computes the tiles of a group again for each tile, and compares the group's parity with 1, "
-        "where the mask alone tells zero",
-    ),
-    Extra(
-        MMA_TILE,
-        {"BRA": 3, "BSSY": 3, "BSYNC": 3},
-        "`StagedEpilogue` starts a store and waits for the one before it in two branches of the storing thread; the "
-        "wait could stand behind the store in one",
+        "`WarpSpecialized._load` turns the end of K into elements for each tile, as it may be the end of a share",
     ),
     Extra(
         ONCE,
-        {ARITHMETIC: 44},
-        "`ClusterPosition` divides the rank by 2 for a remainder though a cluster of (2, 1) has no second column, and "
-        "the scheduler reads `%clusterid`, for which ptxas divides, in both roles; `%ctaid` shifted would do",
+        {ARITHMETIC: 3},
+        "`Writer.role` asks of every warp whether it is in a role, of the second role too, where only one is left",
     ),
 )
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tilekit.assembly.types import GMEM, PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import Tile
 
 RECORD_BYTES = 32
@@ -34,25 +33,22 @@ class TileProfiler:
     ----------
     w
         The writer; the records' address becomes the kernel parameter ``profile``.
-    cluster
-        This CTA's place in its cluster.
     tiles
         Records of a lane; later tiles of a CTA leave none.
     activities
         What is timed, each with the warpgroups that do it.
     """
 
-    def __init__(self, w: Writer, *, cluster: ClusterPosition, tiles: int, activities: dict[str, int]) -> None:
+    def __init__(self, w: Writer, *, tiles: int, activities: dict[str, int]) -> None:
         self.lanes = [Lane(name, group) for name, groups in activities.items() for group in range(groups)]
         self.tiles = tiles
-        self._cluster = cluster
         self._address = w.parameter("profile", GMEM)
 
     def clock(self, w: Writer, activity: str, *, group: Value | None = None, thread: Value | None = None) -> TileClock:
         """Prepare a role's records; `group` and `thread` of several threads that work together, the first writes."""
         first = self.lanes.index(Lane(activity, 0))
         lane = w.constant(U32, first) if group is None else group + first
-        cta = w.ptx.cluster.cluster_index() * self._cluster.size + self._cluster.rank
+        cta = w.ptx.special.cta_index()
         place = (cta * len(self.lanes) + lane) * self.tiles
         address = self._address + w.widen_multiply(place, RECORD_BYTES)
         active = w.constant(PRED, True) if thread is None else thread == 0

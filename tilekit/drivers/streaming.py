@@ -197,8 +197,8 @@ class Streaming(Generic[_Fetched]):
 
     def _stream(self, w: Writer, warp: Value) -> None:
         clusters = self.cluster > 1
-        first = w.ptx.cluster.cluster_index() if clusters else w.ptx.gemv.cta_index()
-        count = w.ptx.cluster.cluster_count() if clusters else w.ptx.gemv.cta_count()
+        first = w.ptx.special.cta_index() // self.cluster
+        count = w.ptx.special.cta_count() // self.cluster
         place, start, end = self._place(w, warp)
         elements = (end - place.k).retyped(S32)  # of this lane, from its first on; negative where it has none
         self.weights.bind(w, place)

@@ -67,13 +67,27 @@ class TileSource(Protocol):
 
 
 class StageLoader(Protocol):
-    """Fills one stage of a payload: the family's loaders, bound to their operands."""
+    """Fills stages of a payload: the family's loaders, bound to their operands."""
 
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
 
-    def load(self, w: Writer, stage: Stage, tile: Tile, k_block: Value) -> None:
-        """Start every copy that `stage` needs for `tile` at `k_block`."""
+    def bind(self, w: Writer) -> BoundLoader:
+        """Prepare addresses; once a role."""
+
+
+class BoundLoader(Protocol):
+    """A `StageLoader` in a role."""
+
+    def at(self, w: Writer, tile: Tile) -> TileCopies:
+        """Turn to `tile`; once a tile."""
+
+
+class TileCopies(Protocol):
+    """The copies of a tile."""
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start every copy that fills `stage` from element `k` of K on."""
 
 
 class BoundOp(AsyncReader, Protocol):
@@ -287,13 +301,15 @@ class WarpSpecialized:
 
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role):
-            producer = self.inputs.producer(w)
+            producer, loader = self.inputs.producer(w), self.loader.bind(w)
+            step = self.inputs.payload.k
             clock = self._clock(w, "load")
             for tile in self.scheduler.tiles(w, role):
                 with timed(clock, tile):
-                    for k_block in w.range(tile.k_end, start=tile.k_first, name="k_block"):
+                    copies = loader.at(w, tile)
+                    for k in w.range(tile.k_end * step, start=tile.k_first * step, step=step, name="k"):
                         with producer.acquire() as stage:
-                            self.loader.load(w, stage, tile, k_block)
+                            copies.load(w, stage, k)
             if not self.scheduler.yields_early:
                 w.ptx.grid.launch_dependents()
 

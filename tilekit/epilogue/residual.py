@@ -117,7 +117,7 @@ class ResidualProducer:
 
     def __init__(self, w: Writer, ring: ResidualRing) -> None:
         self._ring = ring
-        self._position = RingPosition(w, ring.stages)
+        self._position = RingPosition(w, ring.stages, fills=True)
 
     def load(self, w: Writer, tile: Tile) -> None:
         """Load the tile's slabs; of a share, only where it is the last, which stores."""
@@ -137,7 +137,7 @@ class ResidualProducer:
                 for group in range(ring.warpgroups):
                     place = position.stage + group * ring.stages
                     full, slab = ring.full.at(w, place), ring.slabs.at(w, place)
-                    w.ptx.mbarrier.wait_parity(bar=ring.empty.at(w, place), parity=position.phase ^ 1)
+                    w.ptx.mbarrier.wait_parity(bar=ring.empty.at(w, place), parity=position.phase)
                     w.ptx.mbarrier.arrive_expect(bar=full, bytes=len(layout.parts) * loader.bytes(ring.dtype))
                     for part in layout.parts:
                         loader.load(

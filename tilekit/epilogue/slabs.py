@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, F32, DType
@@ -15,6 +14,10 @@ from tilekit.tile_op.accumulators import AccumulatorLayout
 
 SLAB_BYTES = 128
 """Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
+
+
+UNIT_BYTES = 32
+"""Bytes of a row that 16-bit and 32-bit elements are reached by together."""
 
 
 class SlabAccess(Protocol):
@@ -44,6 +47,15 @@ def slab_access(w: Writer, layout: AccumulatorLayout, dtype: DType, *, thread: V
     return _Halves(dtype, layout, thread, slabs) if dtype.bits == 16 else _Bytes(dtype, layout, thread, slabs)
 
 
+def _swizzled(first: Value) -> list[Value]:
+    """The addresses of a thread's units, 32 bytes each, in a slab's row of which `first` is the first.
+
+    They are a XOR away, because the swizzle flips address bits 4 to 6 by the row's low three bits; and the same for all
+    slabs and fragments, which are multiples of 8 rows: what lies between is added to them.
+    """
+    return [first, *(first ^ unit for unit in range(UNIT_BYTES, SLAB_BYTES, UNIT_BYTES))]
+
+
 class _Halves:
     """16-bit elements, by stmatrix and ldmatrix: 16 columns of a warp's 16 rows together."""
 
@@ -51,25 +63,20 @@ class _Halves:
 
     def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
         self._bf16 = dtype == BF16
-        # Lane l names row l % 16 of a fragment's 16 rows and the left or right half of a 16-column pair; one XOR a
-        # store walks the pairs, because the swizzle only flips address bits 4 to 6 by the row's low three bits.
+        # Lane l names row l % 16 of a fragment's 16 rows and the left or right half of a 16-column pair.
         row = layout.first_row(thread) + (thread & 15)
         chunk = ((thread >> 4) & 1) ^ (thread & 7)
-        self._row_address = slabs + row * SLAB_BYTES + (chunk << 4)
+        self._units = _swizzled(slabs + row * SLAB_BYTES + (chunk << 4))
 
     def write(self, w: Writer, unit: int, offset: int, values: list[Value]) -> None:
         pack = w.ptx.convert.pack_bf16 if self._bf16 else w.ptx.convert.pack_f16
         packed = [pack(low=values[i], high=values[i + 1]) for i in range(0, 8, 2)]
-        w.ptx.stmatrix.store_x4(address=self._address(unit, offset), values=RegisterTile(packed))
+        w.ptx.stmatrix.store_x4(address=self._units[unit] + offset, values=RegisterTile(packed))
 
     def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
         widen = w.ptx.convert.widen_bf16 if self._bf16 else w.ptx.convert.widen_f16
-        packed = w.ptx.ldmatrix.load_x4(address=self._address(unit, offset))
+        packed = w.ptx.ldmatrix.load_x4(address=self._units[unit] + offset)
         return [widen(narrow=narrow) for pair in packed for narrow in w.ptx.convert.unpack(packed=pair)]
-
-    def _address(self, unit: int, offset: Operand) -> Value:
-        base = self._row_address + offset
-        return (base ^ (unit << 5)).retyped(SMEM) if unit else base
 
 
 class _Words:
@@ -80,22 +87,18 @@ class _Words:
     def __init__(self, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
         # Thread (row r, column pair c) of the accumulator layout; the swizzle flips the 16-byte chunk by the row.
         row = layout.first_row(thread) + ((thread >> 2) & 7)
-        self._row_address = slabs + row * SLAB_BYTES + (thread & 1) * 8
-        self._swizzle = row & 7
-        self._chunk = (thread & 3) >> 1
+        chunk = ((thread & 3) >> 1) ^ (row & 7)
+        self._units = _swizzled(slabs + row * SLAB_BYTES + (thread & 1) * 8 + (chunk << 4))
 
     def write(self, w: Writer, unit: int, offset: int, values: list[Value]) -> None:
-        address = self._address(unit, offset)
+        address = self._units[unit] + offset
         w.ptx.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
         w.ptx.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
 
     def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
-        address = self._address(unit, offset)
+        address = self._units[unit] + offset
         upper = w.ptx.memory.load_shared_f32x2(address=address)
         return [*upper, *w.ptx.memory.load_shared_f32x2(address=address + 8 * SLAB_BYTES)]
-
-    def _address(self, unit: int, offset: Operand) -> Value:
-        return self._row_address + ((self._chunk + 2 * unit) ^ self._swizzle) * 16 + offset
 
 
 class _Bytes:

@@ -122,6 +122,7 @@ class BoundStagedEpilogue:
         self._lane_column = (thread & 3) * 2
         if len(layout.parts) > 1:
             self._lane_column = self._lane_column + layout.place(w, thread)[1]
+        self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
         self._access = slab_access(w, layout, epilogue._out, thread=thread, slabs=slabs)
         self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None
 
@@ -136,10 +137,13 @@ class BoundStagedEpilogue:
                 buffer = index % e._buffers
                 columns = min(e._slab_columns, layout.columns - left)
                 fragments = accumulators.read(w, block, left, columns)
+                if index == 0:
+                    with w.when(self._stores):
+                        self._claim(w, 0)
                 index += 1
                 if index == self._slabs_per_tile:
                     accumulators.done(w)
-                self._claim(w, index - 1)
+                w.ptx.barrier.sync(id=self._barrier, threads=128)
                 column = tile.column + left
                 old = self._residual.acquire(w) if self._residual is not None else None
                 for part, registers in enumerate(fragments):
@@ -154,8 +158,10 @@ class BoundStagedEpilogue:
                     for run in layout.parts:
                         source = self._slab + (buffer * e._slab_bytes + run.first * SLAB_BYTES)
                         here, below = column + run.column, row + run.row
-                        e.storers[columns].store(w, source, column=here, row=below, batch=tile.batch)
+                        self._storers[columns].store(w, source, column=here, row=below, batch=tile.batch)
                     w.ptx.tma.commit_stores()
+                    if index < self._slabs_per_tile:
+                        self._claim(w, index)
 
     def finish(self, w: Writer) -> None:
         """Wait until every store is complete; before the CTA's shared memory goes away."""
@@ -164,7 +170,7 @@ class BoundStagedEpilogue:
         w.ptx.barrier.warp_sync()
 
     def _claim(self, w: Writer, index: int) -> None:
-        """Wait until the store that last used the buffer of slab `index` has read it, for the whole warpgroup.
+        """Wait in the storing thread until the store that last used the buffer of slab `index` has read it.
 
         Every tile starts with buffer 0 again, so where the slabs of a tile are no multiple of the buffers, the last
         use of a tile's first buffers is not `buffers` stores ago. (With a constant wait a tile of one slab raced; the
@@ -177,9 +183,7 @@ class BoundStagedEpilogue:
             if index >= e._buffers
             else (slabs - 1 - index) // e._buffers * e._buffers + index - slabs
         )
-        with w.when(self._stores):
-            w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
-        w.ptx.barrier.sync(id=self._barrier, threads=128)
+        w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
 
     def _write(self, w: Writer, registers: RegisterTile, column: Value, offset: int, residual: Value | None) -> None:
         """Apply the functions to a fragment and store it to the slab at `offset`; its residual lies at `residual`."""

@@ -53,9 +53,21 @@ class ClusterPosition:
     def read(cls, w: Writer, m: int, n: int, *, group: int = 1) -> ClusterPosition:
         """Read the special registers once."""
         rank = w.ptx.cluster.cta_rank() if m * n > 1 else w.constant(U32, 0)
-        row = rank % m if m > 1 else w.constant(U32, 0)
-        column = rank // m if n > 1 else w.constant(U32, 0)
+        nought = w.constant(U32, 0)
+        row = nought if m == 1 else rank if n == 1 else rank % m
+        column = nought if n == 1 else rank // m
         return cls(m, n, rank, row, column, group)
+
+    def index(self, w: Writer) -> Value:
+        """Return the cluster's number in the (one-dimensional) grid."""
+        # By way of the CTA's: for %clusterid ptxas divides.
+        result: Value = w.ptx.special.cta_index() // self.size
+        return result
+
+    def count(self, w: Writer) -> Value:
+        """Return the clusters of the grid."""
+        result: Value = w.ptx.special.cta_count() // self.size
+        return result
 
     @property
     def share_a_count(self) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_io.tma import BoundTmaLoader, TmaLoader
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_schedule.raster import Tile
 
@@ -46,23 +48,45 @@ class StandardLoader:
         self.a.prefetch(w)
         self.b.prefetch(w)
 
-    def load(self, w: Writer, stage: Stage, tile: Tile, k_block: Value) -> None:
-        """Start this CTA's share of the copies that fill `stage`."""
-        column = tile.column
-        if self._cluster.group > 1:  # each CTA of a pair holds one half of B
-            column = column + self._cluster.half * self.b.tile.rows
-        for loader, row, share, step in (
-            (self.a, tile.row, self._share_a, self._steps[0]),
-            (self.b, column, self._share_b, self._steps[1]),
-        ):
-            batch = tile.batch * step if isinstance(tile.batch, Value) else 0
-            loader.load(
-                w,
-                self._tiles[loader.tile.name],
-                stage.index,
-                stage.full,
-                row=row,
-                k_block=k_block,
-                batch=batch,
-                multicast=share,
+    def bind(self, w: Writer) -> BoundStandardLoader:
+        """Prepare the addresses of this CTA's share of a stage; once a role."""
+        # Each CTA of a pair holds one half of B.
+        paired = self._cluster.group > 1
+        return BoundStandardLoader(
+            a=self.a.bind(w, self._tiles[self.a.tile.name], self._share_a),
+            b=self.b.bind(w, self._tiles[self.b.tile.name], self._share_b),
+            first_column=self._cluster.half * self.b.tile.rows if paired else 0,
+            batch_steps=self._steps,
+        )
+
+
+@dataclass(frozen=True)
+class BoundStandardLoader:
+    """A `StandardLoader` in a role."""
+
+    a: BoundTmaLoader
+    b: BoundTmaLoader
+    first_column: Operand
+    batch_steps: tuple[Operand, Operand]
+
+    def at(self, w: Writer, tile: Tile) -> StandardTile:
+        """Turn to `tile`: what its k-blocks have in common, once a tile."""
+        batches = [tile.batch * step if isinstance(tile.batch, Value) else 0 for step in self.batch_steps]
+        return StandardTile(
+            (
+                (self.a, self.a.row(tile.row), batches[0]),
+                (self.b, self.b.row(tile.column + self.first_column), batches[1]),
             )
+        )
+
+
+@dataclass(frozen=True)
+class StandardTile:
+    """A tile to be loaded: each operand's loader, first row, and batch index."""
+
+    operands: tuple[tuple[BoundTmaLoader, Value, Operand], ...]
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start this CTA's share of the copies that fill `stage` from element `k` on."""
+        for loader, row, batch in self.operands:
+            loader.load(w, stage, row=row, k=k, batch=batch)

@@ -9,6 +9,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.tile_io.cluster import Multicast
 from tilekit.tile_io.operand import SPAN, OperandTile
+from tilekit.tile_pipeline.payload import Stage
 
 MAX_BOX = 256
 """Largest extent of a box in one dimension (cuTensorMapEncodeTiled)."""
@@ -44,55 +45,65 @@ class TmaLoader:
     def box(self) -> tuple[int, ...]:
         """Extents of one copy, contiguous dimension first, in elements."""
         k = self.tile.slice_k
-        extents = {"k": (k, self._rows_per_copy), "mn": (self.tile.chunk, k)}[self.tile.major]
+        extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, k)}[self.tile.major]
         return (*extents, 1) if self.batched else extents
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""
         w.ptx.tma.prefetch_map(map=self.map)
 
-    def load(
-        self,
-        w: Writer,
-        stages: SharedArray,
-        stage: Value,
-        full: Value,
-        *,
-        row: Value,
-        k_block: Value,
-        batch: Operand,
-        multicast: Multicast | None,
-    ) -> None:
-        """Start filling `stage` with the tile at `row` of M or N and at `k_block`; its bytes count on `full`."""
-        k = k_block * self.tile.k
-        target = w.shared_base + stage * stages.stride + stages.offset
-        if multicast is not None:
-            target = target + multicast.slice * (self._extent * SPAN)
-            row = row + multicast.slice * self._extent
-        fragment = "load_3d" if self.batched else "load_2d"
-        operands: dict[str, Operand] = {"map": self.map, "full": full}
-        if self.batched:
-            operands["z"] = batch
-        if multicast is not None:
-            fragment += "_multicast"
-            operands["mask"] = multicast.mask
-        load = getattr(w.ptx.tma, fragment + "_pair" if self.paired else fragment)
-        for part in range(self.tile.depth):
-            here = k + part * self.tile.slice_k
-            for first in range(0, self._extent, self._rows_per_copy):
-                x, y = {"k": (here, row + first), "mn": (row + first, here)}[self.tile.major]
-                load(dst=target + (part * self.tile.slice_bytes + first * SPAN), x=x, y=y, **operands)
+    def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundTmaLoader:
+        """Prepare the addresses of this CTA's part of the tile in `stages`; once a role."""
+        return BoundTmaLoader(w, self, stages, multicast)
 
     @property
-    def _extent(self) -> int:
+    def extent(self) -> int:
+        """Rows of the image that one CTA fetches."""
         return self.tile.image_rows // self.sharers
 
     @property
-    def _rows_per_copy(self) -> int:
+    def rows_per_copy(self) -> int:
+        """Rows of one copy."""
         if self.tile.major == "mn":
             return self.tile.chunk
         # As few copies as MAX_BOX allows, all of one size: a whole number of the swizzle's 8-row groups.
-        return next(rows for rows in range(MAX_BOX, 0, -8) if self._extent % rows == 0)
+        return next(rows for rows in range(MAX_BOX, 0, -8) if self.extent % rows == 0)
+
+
+class BoundTmaLoader:
+    """A `TmaLoader` in a role."""
+
+    def __init__(self, w: Writer, loader: TmaLoader, stages: SharedArray, multicast: Multicast | None) -> None:
+        self._loader = loader
+        self._stride = stages.stride
+        self._multicast = multicast
+        self._base = w.shared_base + stages.offset
+        self._first_row: Operand = 0
+        if multicast is not None:
+            self._base = self._base + multicast.slice * (loader.extent * SPAN)
+            self._first_row = multicast.slice * loader.extent
+
+    def row(self, tile_row: Value) -> Value:
+        """First row of M or N that this CTA fetches of the tile at `tile_row`."""
+        return tile_row + self._first_row
+
+    def load(self, w: Writer, stage: Stage, *, row: Value, k: Value, batch: Operand) -> None:
+        """Start filling this CTA's part of `stage` from `row` and element `k` on; its bytes count on ``stage.full``."""
+        loader, tile = self._loader, self._loader.tile
+        target = self._base + stage.index * self._stride
+        fragment = "load_3d" if loader.batched else "load_2d"
+        operands: dict[str, Operand] = {"map": loader.map, "full": stage.full}
+        if loader.batched:
+            operands["z"] = batch
+        if self._multicast is not None:
+            fragment += "_multicast"
+            operands["mask"] = self._multicast.mask
+        load = getattr(w.ptx.tma, fragment + "_pair" if loader.paired else fragment)
+        for part in range(tile.depth):
+            here = k + part * tile.slice_k
+            for first in range(0, loader.extent, loader.rows_per_copy):
+                x, y = {"k": (here, row + first), "mn": (row + first, here)}[tile.major]
+                load(dst=target + (part * tile.slice_bytes + first * SPAN), x=x, y=y, **operands)
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000
@@ -176,10 +187,22 @@ class TmaStorer:
         """Bring the tensor map close."""
         w.ptx.tma.prefetch_map(map=self.map)
 
+    def bind(self, w: Writer) -> BoundTmaStorer:
+        """Prepare the L2 policy; once a role."""
+        return BoundTmaStorer(w, self)
+
+
+class BoundTmaStorer:
+    """A `TmaStorer` in a role."""
+
+    def __init__(self, w: Writer, storer: TmaStorer) -> None:
+        self._storer = storer
+        self._policy = w.constant(U64, EVICT_FIRST)
+
     def store(self, w: Writer, source: Value, *, column: Value, row: Value, batch: Operand) -> None:
         """Start storing the box at `source` to (row, column), in the thread's open bulk group."""
-        policy = w.constant(U64, EVICT_FIRST)
-        if self.batched:
-            w.ptx.tma.store_3d(map=self.map, x=column, y=row, z=batch, src=source, policy=policy)
+        common = {"map": self._storer.map, "x": column, "y": row, "src": source, "policy": self._policy}
+        if self._storer.batched:
+            w.ptx.tma.store_3d(**common, z=batch)
         else:
-            w.ptx.tma.store_2d(map=self.map, x=column, y=row, src=source, policy=policy)
+            w.ptx.tma.store_2d(**common)

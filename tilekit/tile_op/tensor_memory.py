@@ -132,13 +132,13 @@ class TensorMemoryProducer:
         self._w = w
         self._memory = memory
         self._address = address
-        self._position = RingPosition(w, memory.stages)
+        self._position = RingPosition(w, memory.stages, fills=True)
 
     @contextmanager
     def acquire(self) -> Iterator[Value]:
         """Wait until the epilogue has read the next stage; enter with its address, and on exit commit to it."""
         w, memory, position = self._w, self._memory, self._position
-        w.ptx.mbarrier.wait_parity(bar=memory._empty.at(w, position.stage), parity=position.phase ^ 1)
+        w.ptx.mbarrier.wait_parity(bar=memory._empty.at(w, position.stage), parity=position.phase)
         w.ptx.tcgen05.fence_after()
         yield self._address + position.stage * memory.layout.columns
         full, cluster = memory._full.at(w, position.stage), memory._cluster

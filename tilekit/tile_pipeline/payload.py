@@ -44,6 +44,11 @@ class StandardPayload:
         return (self.a, self.b)
 
     @property
+    def k(self) -> int:
+        """Elements of K in a stage."""
+        return self.a.k
+
+    @property
     def stage_bytes(self) -> int:
         """Bytes of one stage, which are also the bytes its full barrier expects."""
         return sum(tile.bytes for tile in self.tiles)

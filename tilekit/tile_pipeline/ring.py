@@ -67,13 +67,17 @@ class TilePipeline:
 
 
 class RingPosition:
-    """Stage and parity of a role going round a ring of `stages`."""
+    """Stage and parity of a role going round a ring of `stages`.
 
-    def __init__(self, w: Writer, stages: int) -> None:
+    A role waits for `phase` on the barrier that says its stage is ready for it. Stages start empty: one that `fills`
+    them begins with parity 1, for which a barrier that has completed no phase lets it pass.
+    """
+
+    def __init__(self, w: Writer, stages: int, *, fills: bool = False) -> None:
         self._w = w
         self._stages = stages
         self.stage = w.variable(U32, 0, "stage")
-        self.phase = w.variable(U32, 0, "phase")
+        self.phase = w.variable(U32, int(fills), "phase")
 
     def advance(self) -> None:
         """Go on to the next stage."""
@@ -88,7 +92,7 @@ class Producer(RingPosition):
     """What a load role may do with a ring: fill the next stage."""
 
     def __init__(self, w: Writer, ring: TilePipeline) -> None:
-        super().__init__(w, ring.stages)
+        super().__init__(w, ring.stages, fills=True)
         self._ring = ring
 
     @contextmanager

@@ -25,7 +25,10 @@ class SyncStrategy(Protocol):
         """Prepare the barriers; one thread of the CTA runs this before anybody waits."""
 
     def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
-        """Wait until `stage` may be filled, announce its bytes, and return the barrier they count on."""
+        """Wait until `stage` may be filled, announce its bytes, and return the barrier they count on.
+
+        `phase` is 1 on the first lap: there is nothing to wait for.
+        """
 
     def consumer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` is full, and return the barrier its bytes counted on."""
@@ -104,7 +107,7 @@ class MbarrierSync:
 
     def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` has been released (at once on the first lap), then expect its bytes."""
-        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase ^ 1)
+        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase)
         full = self.full.at(w, stage)
         w.ptx.mbarrier.arrive_expect(bar=full, bytes=self.stage_bytes)
         return full
@@ -130,7 +133,7 @@ class CommitSync(MbarrierSync):
 
     def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` has been released, have the leader expect the pair's bytes, and return its barrier."""
-        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase ^ 1)
+        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase)
         full = self.full.at(w, stage)
         if self._cluster.group == 1:
             w.ptx.mbarrier.arrive_expect(bar=full, bytes=self.stage_bytes)

@@ -95,14 +95,15 @@ class ClcScheduler:
 
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles: its own first, then those it is given."""
-        index = w.variable(U32, w.ptx.cluster.cluster_index(), "tile")
+        index = w.variable(U32, self._cluster.index(w), "tile")
         position = RingPosition(w, self._stages)
         throttle = _Throttle(w, self, self._stages) if role is self._load else None
         reader = _Reader(w, role, self._empty, self._cluster)
+        order = self._order.bind()
         for turn in w.repeat("tile", uniform=not role.one_thread):
             if throttle is not None:
                 throttle.begin(w)
-            yield self._order.tile(w, index)
+            yield order.tile(w, index)
             w.ptx.mbarrier.wait_parity(bar=self._full.at(w, position.stage), parity=position.phase)
             claimed, first = w.ptx.clc.response(src=self._responses.at(w, position.stage))
             # The next response is written through the asynchronous proxy, after these reads through the generic one.
@@ -114,14 +115,14 @@ class ClcScheduler:
 
     def ask(self, w: Writer) -> None:
         """The scheduler role's whole work: a request for each tile, until nothing is left to claim."""
-        slot = RingPosition(w, self._stages)
+        slot = RingPosition(w, self._stages, fills=True)
         throttle = RingPosition(w, self._stages)
         always = w.constant(PRED, True)
         for _ in self.tiles(w, self._scheduler):
             w.ptx.mbarrier.wait_parity(bar=self._began.at(w, throttle.stage), parity=throttle.phase)
             w.ptx.mbarrier.arrive(bar=self._asked.at(w, throttle.stage), active=always)
             throttle.advance()
-            w.ptx.mbarrier.wait_parity(bar=self._empty.at(w, slot.stage), parity=slot.phase ^ 1)
+            w.ptx.mbarrier.wait_parity(bar=self._empty.at(w, slot.stage), parity=slot.phase)
             full, response = self._full.at(w, slot.stage), self._responses.at(w, slot.stage)
             if self._cluster.size == 1:
                 w.ptx.mbarrier.arrive_expect(bar=full, bytes=RESPONSE_BYTES)
@@ -139,14 +140,14 @@ class _Throttle:
 
     def __init__(self, w: Writer, scheduler: ClcScheduler, stages: int) -> None:
         self._scheduler = scheduler
-        self._position = RingPosition(w, stages)
+        self._position = RingPosition(w, stages, fills=True)
         self._first = scheduler._cluster.rank == 0
 
     def begin(self, w: Writer) -> None:
         """Say that a tile begins."""
         position = self._position
         with w.when(self._first):
-            w.ptx.mbarrier.wait_parity(bar=self._scheduler._asked.at(w, position.stage), parity=position.phase ^ 1)
+            w.ptx.mbarrier.wait_parity(bar=self._scheduler._asked.at(w, position.stage), parity=position.phase)
             w.ptx.mbarrier.arrive(bar=self._scheduler._began.at(w, position.stage), active=self._first)
         position.advance()
 

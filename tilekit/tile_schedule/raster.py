@@ -139,47 +139,60 @@ class RasterOrder:
         batched: bool = False,
         shared: bool = False,
     ) -> None:
-        self._rows, self._columns, self._group, self.count = (w.parameter(name, U32) for name in self.PARAMETERS)
-        self._tile_m, self._tile_n = tile_m, tile_n
-        self._cluster = cluster
-        self._batched = batched
-        self._k_blocks = k_blocks
-        self._shared = (w.parameter("share_tiles", U32), w.parameter("share_k_blocks", U32)) if shared else None
+        self.rows, self.columns, self.group, self.count = (w.parameter(name, U32) for name in self.PARAMETERS)
+        self.tile_m, self.tile_n = tile_m, tile_n
+        self.cluster = cluster
+        self.batched = batched
+        self.k_blocks = k_blocks
+        self.shares = (w.parameter("share_tiles", U32), w.parameter("share_k_blocks", U32)) if shared else None
 
     @staticmethod
     def arguments(raster: Raster) -> tuple[int, int, int, int]:
         """The values of the declared parameters for one problem."""
         return (raster.rows, raster.columns, raster.group, raster.tiles)
 
+    def bind(self) -> BoundRasterOrder:
+        """Work out what all tiles have in common; once a role."""
+        return BoundRasterOrder(self)
+
+
+class BoundRasterOrder:
+    """A `RasterOrder` in a role."""
+
+    def __init__(self, order: RasterOrder) -> None:
+        self._order = order
+        self._group_tiles = order.group * order.columns
+        self._matrix_tiles = order.rows * order.columns if order.batched else None
+
     def tile(self, w: Writer, index: Value) -> Tile:
         """Return this CTA's part of cluster tile `index`."""
+        o = self._order
         k_first: Operand = 0
-        k_end = self._k_blocks
+        k_end = o.k_blocks
         share = None
-        if self._shared is not None:
-            tiles, length = self._shared
+        if o.shares is not None:
+            tiles, length = o.shares
             turn = index // tiles
-            last = index >= self.count - tiles
+            last = index >= o.count - tiles
             index = index - turn * tiles
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
-            share = Share(slot=index * self._cluster.size + self._cluster.rank, turn=turn, last=last)
+            share = Share(slot=index * o.cluster.size + o.cluster.rank, turn=turn, last=last)
         batch: Operand = 0
         within = index
-        if self._batched:
-            batch = index // (self._rows * self._columns)
-            within = index - batch * (self._rows * self._columns)
-        group_tiles = self._group * self._columns
-        group = within // group_tiles
-        first_row = group * self._group
-        height = w.minimum(self._rows - first_row, self._group)
-        inner = within - group * group_tiles
+        if self._matrix_tiles is not None:
+            batch = index // self._matrix_tiles
+            within = index - batch * self._matrix_tiles
+        group = within // self._group_tiles
+        first_row = group * o.group
+        height = w.minimum(o.rows - first_row, o.group)
+        inner = within - group * self._group_tiles
         column = inner // height
         row = first_row + (inner - column * height)
-        column = w.select((group & 1) == 1, self._columns - 1 - column, column)
+        column = w.select((group & 1) != 0, o.columns - column - 1, column)
         return Tile(
-            row=(row * self._cluster.m + self._cluster.row) * self._tile_m,
-            column=(column * self._cluster.n + self._cluster.column) * self._tile_n,
+            row=(row * o.cluster.m + o.cluster.row) * o.tile_m,
+            column=(column * o.cluster.n + o.cluster.column) * o.tile_n,
             batch=batch,
             k_first=k_first,
             k_end=k_end,

@@ -31,7 +31,6 @@ class StaticScheduler:
 
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
-        first = w.ptx.cluster.cluster_index()
-        stride = w.ptx.cluster.cluster_count()
-        for index in w.range(self._order.count, start=first, step=stride, name="tile"):
-            yield self._order.tile(w, index)
+        cluster, order = self._order.cluster, self._order.bind()
+        for index in w.range(self._order.count, start=cluster.index(w), step=cluster.count(w), name="tile"):
+            yield order.tile(w, index)

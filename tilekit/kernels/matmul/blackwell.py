@@ -100,7 +100,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         in_flight=0,
         reduction=output.reduction,
         source=output.residual,
-        profiler=TileProfiler(w, cluster=cluster, tiles=config.profile_tiles, activities=plan.activities)
+        profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
         else None,
     )

@@ -80,7 +80,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         in_flight=config.in_flight,
         reduction=output.reduction,
         source=output.residual,
-        profiler=TileProfiler(w, cluster=cluster, tiles=config.profile_tiles, activities=plan.activities)
+        profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
         else None,
     )
