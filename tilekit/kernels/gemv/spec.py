@@ -43,8 +43,8 @@ class GemvSpec:
     Raises
     ------
     ArgumentError
-        ``TK-MM-001`` to ``TK-MM-005`` as for `MatmulSpec`, ``TK-GV-001`` for a number of tokens, ``TK-GV-002`` for a
-        width of loads.
+        What `MatmulSpec` raises for types and functions, ``TK-GV-001`` for a number of tokens, ``TK-GV-002`` for a
+        width of loads, ``TK-GV-004`` for 8-bit weights with N contiguous.
     """
 
     a_dtype: DType = BF16
@@ -62,6 +62,12 @@ class GemvSpec:
             object.__setattr__(self, name, as_dtype(getattr(self, name)))
         # The same types, majors and functions as any matmul, with the same errors.
         MatmulSpec(self.a_dtype, self.b_dtype, self.out_dtype, "k", self.b_major, functions=self.functions)
+        if self.b_major == "mn" and self.b_dtype.bits == 8:
+            raise ArgumentError(
+                f"b is {self.b_dtype} and not contiguous along K: the lanes of a gemv interleave rows of 16-bit types "
+                "only. Pass b with contiguous columns, for example the .T of an (N, K) array",
+                code="TK-GV-004",
+            )
         if self.tokens not in TOKENS:
             nearest = min(TOKENS, key=lambda legal: abs(legal - self.tokens))
             raise ArgumentError.of("tokens", self.tokens, legal="1, 2, 4 or 8", nearest=nearest, code="TK-GV-001")

@@ -1,0 +1,197 @@
+"""Specs, configs and picks: what is legal, what is refused and how, and what is chosen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from matmul_machine import aligned
+
+from tilekit import ElementwiseSpec
+from tilekit.arrays import view_of
+from tilekit.errors import ArgumentError, ConfigError
+from tilekit.kernels.gemv.compiled import GemvKernel, compiled
+from tilekit.kernels.gemv.config import GemvConfig
+from tilekit.kernels.gemv.picker import candidates, estimate, kernel_for, offer, pick
+from tilekit.kernels.gemv.problem import access, read_gemv
+from tilekit.kernels.gemv.spec import GemvSpec
+from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.matmul.problem import MatmulCall
+from tilekit.targets import SM_90A
+
+SPECS = (
+    GemvSpec(),
+    GemvSpec(b_major="mn", tokens=8),
+    GemvSpec("e4m3", "e5m2", tokens=4),
+    GemvSpec(a_access=2, b_access=16),
+    GemvSpec(b_major="mn", a_access=16, b_access=4),
+)
+
+BROKEN = (
+    {"groups": 3},
+    {"depth": 0},
+    {"warps": 5},
+    {"cluster": 16},
+    {"ctas_per_sm": 3},
+    {"prefetch": 9},
+    {"l2_bytes": 64},
+    {"overlap": 0},
+    {"depth": 8},
+    {"groups": 4, "depth": 2},
+    {"warps": 16, "cluster": 8},
+    {"ctas_per_sm": 4},
+)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.name)
+@pytest.mark.parametrize("broken", BROKEN, ids=str)
+def test_the_nearest_value_mends_a_config(spec: GemvSpec, broken: dict[str, int]) -> None:
+    """Every broken rule ends with a value; taking what is said until nothing is left gives a config that builds."""
+    config = GemvConfig(**{"depth": 1, **broken})
+    assert config.problems(SM_90A, spec)
+    for _ in range(4):
+        found = config.problems(SM_90A, spec)
+        if not found:
+            break
+        changes = re.findall(r"(\w+)=(\d+)", found[0].partition("nearest:")[2])
+        assert changes, found[0]
+        config = replace(config, **{name: int(value) for name, value in changes})
+    assert not config.problems(SM_90A, spec)
+    assert GemvKernel(spec, config, SM_90A).ptx
+
+
+def test_a_config_that_cannot_be_built_lists_its_problems() -> None:
+    """Tracing a broken config raises with every rule at once."""
+    with pytest.raises(ConfigError, match="warps=5") as caught:
+        GemvKernel(GemvSpec(), GemvConfig(groups=3, warps=5), SM_90A)
+    assert len(caught.value.problems) == 2
+    assert caught.value.code == "TK-GV-005"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"tokens": 3}, "TK-GV-001"),
+        ({"a_access": 1}, "TK-GV-002"),
+        ({"b_access": 32}, "TK-GV-002"),
+        ({"b_dtype": "f16"}, "TK-MM-001"),
+        ({"out_dtype": "e4m3"}, "TK-MM-002"),
+        ({"a_dtype": "e4m3", "b_dtype": "e4m3", "b_major": "mn"}, "TK-GV-004"),
+    ],
+)
+def test_specs_that_no_kernel_computes(changes: dict[str, Any], code: str) -> None:
+    """Types, majors, tokens and widths that do not go together are refused where the spec is made."""
+    with pytest.raises(ArgumentError) as caught:
+        GemvSpec(**changes)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda s: s.name)
+def test_the_picker_has_candidates_for_every_spec(spec: GemvSpec) -> None:
+    """Whatever the widths and types, there are legal candidates, and the pick is one of them."""
+    legal = list(candidates(spec, SM_90A))
+    assert legal
+    for n, k in ((1, 1), (16, 0), (2112, 7168), (57344, 8192), (100_000, 64), (64, 100_000)):
+        assert pick(spec, SM_90A, n=n, k=k) in legal
+
+
+def test_the_pick_follows_the_shape() -> None:
+    """Few columns divide K among the CTAs of a cluster; many do not; tiles end together on nearly all SMs."""
+    spec = GemvSpec()
+    few = pick(spec, SM_90A, n=512, k=16384)
+    assert few.cluster > 1
+    for n, k in ((4096, 4096), (8192, 8192), (57344, 8192), (2112, 7168), (7168, 16384), (24576, 1536)):
+        config = pick(spec, SM_90A, n=n, k=k)
+        chosen = estimate(config, spec, n=n, k=k, sms=132)
+        assert config.cluster == 1
+        assert 100 <= chosen.clusters <= 132
+        assert config.bytes_in_flight(spec) * chosen.filled >= 48 * 1024
+
+
+def bf16(shape: tuple[int, ...], dtype: Any = np.float16) -> Any:
+    """An array at a multiple of 256 bytes."""
+    array = aligned(int(np.prod(shape)) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+    array[...] = 1
+    return array
+
+
+def test_which_matmuls_are_offered_a_gemv() -> None:
+    """Up to four rows, contiguous along K; no batches, no empty operands, no other chip."""
+    b, functions = bf16((64, 48)), ElementwiseSpec()
+    for m, taken in ((0, False), (1, True), (4, True), (5, False)):
+        a, out = bf16((m, 64)), bf16((m, 48))
+        found = offer(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
+        assert (found is not None) == taken
+        if found is not None:
+            assert (found.spec.tokens, found.spec.b_major) == (m, "mn")
+    a, out = bf16((2, 64)), bf16((2, 48))
+    va, vb, vo = view_of(a, "a"), view_of(b, "b"), view_of(out, "out")
+    assert offer(va, vb, vo, functions, replace(SM_90A, name="sm_100a")) is None
+    assert offer(view_of(bf16((64, 2)).T, "a"), vb, vo, functions, SM_90A) is None
+    assert offer(va, view_of(b[:, ::2], "b"), vo, functions, SM_90A) is None
+    assert offer(view_of(bf16((1, 2, 64)), "a"), vb, vo, functions, SM_90A) is None
+    empty = view_of(bf16((2, 0)), "a"), view_of(bf16((0, 48)), "b")
+    assert offer(*empty, vo, functions, SM_90A) is None
+
+
+@pytest.mark.parametrize(
+    ("a_shape", "b_shape", "code"),
+    [((2, 64), (32, 48), "TK-GV-003"), ((9, 64), (64, 48), "TK-GV-003"), ((64,), (64, 48), "TK-GV-003")],
+)
+def test_shapes_that_are_no_gemv(a_shape: tuple[int, ...], b_shape: tuple[int, ...], code: str) -> None:
+    """Another K, too many rows and missing dimensions are named."""
+    with pytest.raises(ArgumentError) as caught:
+        read_gemv(view_of(bf16(a_shape), "a"), view_of(bf16(b_shape), "b"))
+    assert caught.value.code == code
+
+
+def test_strides_that_are_no_gemv() -> None:
+    """A must have K contiguous; B one of its dimensions, which for fp8 is K."""
+    a, b = bf16((2, 64)), bf16((64, 48))
+    fp8 = np.zeros((64, 48), GemvSpec("e4m3", "e4m3").a_dtype.numpy)
+    for left, right in ((bf16((64, 2)).T, b), (a, b[::2, ::2].repeat(2, 0)[:, ::2]), (fp8[:2, :48], fp8[:48, :])):
+        with pytest.raises(ArgumentError) as caught:
+            read_gemv(view_of(left, "a"), view_of(right, "b"))
+        assert caught.value.code == "TK-GV-004"
+
+
+def test_one_row_has_no_pitch() -> None:
+    """With a single row, or a single column, the other stride says nothing about alignment."""
+    row = np.lib.stride_tricks.as_strided(bf16((1, 64)), (1, 64), (6, 2))
+    view = view_of(row, "a")
+    problem = read_gemv(view, view_of(bf16((64, 48)), "b"))
+    assert access(view, problem.a) == 16
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda k, a, b: k.bind(bf16((4, 64)), b), "up to 2"),
+        (lambda k, a, b: k.bind(a, b.T.copy().T), "b's major is k"),
+        (lambda k, a, b: k.bind(a, bf16((64, 50))[:, 1:49]), r"GemvSpec\(b_access=2\)"),
+        (lambda k, a, b: k.bind(a, b, bias=np.ones(48, np.float32)), "bias's type is f32"),
+        (lambda k, a, b: k.bind(a, b, scale=2.0), "scale is value"),
+        (lambda k, a, b: k.bind(a, b, device="gpu"), "'cuda'"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_kernel(call: Any, says: str) -> None:
+    """What differs from what the kernel was built for is named, with the spec to build instead."""
+    a, b = bf16((2, 64)), bf16((64, 48))
+    out = bf16((2, 48))
+    kernel = kernel_for(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), ElementwiseSpec(), SM_90A)
+    with pytest.raises(ArgumentError, match=says) as caught:
+        call(kernel, a, b)
+    assert caught.value.code == "TK-GV-007"
+
+
+def test_extents_beyond_32_bits() -> None:
+    """A K that cannot be counted is refused before anything is launched."""
+    kernel = compiled(GemvSpec("f16", "f16", "f16", a_access=2, b_access=2), GemvConfig(depth=1), SM_90A)
+    problem = read_gemv(view_of(bf16((1, 8)), "a"), view_of(bf16((8, 8)), "b"))
+    huge = replace(problem, k=1 << 31)
+    with pytest.raises(ArgumentError) as caught:
+        kernel.arguments(MatmulCall(huge, problem.b), Addresses(a=0, b=0, out=0), 132, lambda size: size)
+    assert caught.value.code == "TK-GV-006"
