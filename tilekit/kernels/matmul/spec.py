@@ -87,8 +87,8 @@ class MatmulSpec:
             if major == "mn" and dtype in FP8 and not target.transposes_8bit:
                 where = "rows of K" if name == "a" else "columns of K"
                 raise ArgumentError(
-                    f"{name} is {dtype} and not contiguous along K: of 8-bit types {target.name} reads K-major operands "
-                    f"only (PTX ISA, wgmma: no transpose for 8-bit types). Pass {name} with contiguous {where}"
+                    f"{name} is {dtype} and not contiguous along K: of 8-bit types {target.name} reads K-major "
+                    f"operands only (PTX ISA, wgmma: no transpose for 8-bit types). Pass {name} with contiguous {where}"
                     + (", for example the .T of an (N, K) array." if name == "b" else "."),
                     code="TK-MM-004",
                 )
