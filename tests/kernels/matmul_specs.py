@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.picker import candidates
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import SM_90A
+from tilekit.targets import SM_90A, SM_100A, Target
 
 FUNCTIONS = (
     ElementwiseSpec(),
@@ -18,45 +20,63 @@ FUNCTIONS = (
     ElementwiseSpec(scale="pointer", bias=BF16, activation="gelu"),
     ElementwiseSpec(scale="value", bias=F16, activation="silu"),
     ElementwiseSpec(activation="gelu"),
+    ElementwiseSpec(scale="value", residual=F32, activation="relu"),
 )
+"""A residual is of the output's type, whatever stands here."""
 
-CHOSEN_BY_HAND = (
-    MatmulConfig(tile=(128, 128), cluster=(2, 2), stages=3, raster_group=4),
-    MatmulConfig(tile=(128, 128), cluster=(4, 1), in_flight=0, output_buffers=3),
-    MatmulConfig(tile=(384, 64), cluster=(1, 1), consumers=3, output_buffers=1),
-)
+CHIPS = (SM_90A, SM_100A)
+
+CHOSEN_BY_HAND: dict[Target, tuple[KernelConfig, ...]] = {
+    SM_90A: (
+        MatmulConfig(tile=(128, 128), cluster=(2, 2), stages=3, raster_group=4),
+        MatmulConfig(tile=(128, 128), cluster=(4, 1), in_flight=0, output_buffers=3),
+        MatmulConfig(tile=(384, 64), cluster=(1, 1), consumers=3, output_buffers=1),
+        MatmulConfig(tile=(128, 128), cluster=(1, 1), split_k=4),
+    ),
+    SM_100A: (
+        BlackwellConfig(tile=(128, 64), cluster=(2, 2), cta_group=1, accumulator_stages=4, clc_stages=4, stages=3),
+        BlackwellConfig(tile=(128, 176), cluster=(2, 1), output_buffers=1, clc_stages=3, raster_group=2),
+        BlackwellConfig(tile=(64, 96), cluster=(4, 1), accumulator_stages=3, clc_stages=0, output_buffers=4),
+        BlackwellConfig(tile=(64, 48), cluster=(1, 1), cta_group=1, k_group=2, clc_stages=2, split_k=3),
+    ),
+}
 """Configs that the picker never takes."""
 
 
-def all_specs() -> list[MatmulSpec]:
+def all_specs(chip: Target) -> list[MatmulSpec]:
     """Types x majors x functions x stores; batching and the output's type go round and so meet every other axis."""
     found = []
     for a, b in ((BF16, BF16), (F16, F16), (E4M3, E4M3), (E5M2, E4M3)):
         for majors in (("k", "k"), ("k", "mn"), ("mn", "k"), ("mn", "mn")):
-            if a.bits == 8 and majors != ("k", "k"):
+            if a.bits == 8 and majors != ("k", "k") and not chip.transposes_8bit:
                 continue
             for functions in FUNCTIONS:
                 for store in ("tma", "direct"):
                     turn = len(found)
                     out = (BF16, F32, F16)[turn % 3]
-                    found.append(MatmulSpec(a, b, out, *majors, turn // 2 % 2 == 1, functions, store))
+                    added = replace(functions, residual=out if functions.residual is not None else None)
+                    found.append(MatmulSpec(a, b, out, *majors, turn // 2 % 2 == 1, added, store))
     return found
 
 
-def legal_configs(spec: MatmulSpec) -> list[MatmulConfig]:
+def legal_configs(spec: MatmulSpec, chip: Target) -> list[KernelConfig]:
     """Every config that the picker may choose for `spec`, and those chosen by hand that it allows."""
-    by_hand = [config for config in CHOSEN_BY_HAND if not config.problems(SM_90A, spec)]
-    return [*candidates(spec, SM_90A), *by_hand]
+    by_hand = [config for config in CHOSEN_BY_HAND[chip] if config.legal(chip, spec)]
+    return [*candidates(spec, chip), *by_hand]
 
 
-def sampled_kernels() -> list[tuple[MatmulSpec, MatmulConfig]]:
-    """One config for each spec, always one that came up least, so that all come up."""
+SAMPLED = {SM_90A: 1, SM_100A: 3}
+"""Of so many specs one is assembled; ptxas allocates registers for wgmma, and little can go wrong for tcgen05."""
+
+
+def sampled_kernels(chip: Target) -> list[tuple[Target, MatmulSpec, KernelConfig]]:
+    """One config for each sampled spec, always one that came up least, so that all come up."""
     found = []
-    used: Counter[MatmulConfig] = Counter()
-    for turn, spec in enumerate(all_specs()):
-        configs = legal_configs(spec)
+    used: Counter[KernelConfig] = Counter()
+    for turn, spec in enumerate(all_specs(chip)[:: SAMPLED[chip]]):
+        configs = legal_configs(spec, chip)
         rotated = configs[turn % len(configs) :] + configs[: turn % len(configs)]
         config = min(rotated, key=lambda c: used[c])
         used[config] += 1
-        found.append((spec, config))
+        found.append((chip, spec, config))
     return found

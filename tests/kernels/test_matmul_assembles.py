@@ -6,37 +6,47 @@ import re
 from functools import cache
 
 import pytest
-from matmul_specs import all_specs, legal_configs, sampled_kernels
+from matmul_specs import CHIPS, all_specs, legal_configs, sampled_kernels
 
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.assembler import assemble
-from tilekit.targets import SM_90A
+from tilekit.targets import SM_90A, SM_100A, Target
 
-SAMPLE = sampled_kernels()
+SAMPLE = [kernel for chip in CHIPS for kernel in sampled_kernels(chip)]
 
 
-@pytest.mark.parametrize(("spec", "config"), SAMPLE, ids=[f"{spec.name}-{config.tile}" for spec, config in SAMPLE])
-def test_assembles_without_a_loss(spec: MatmulSpec, config: MatmulConfig) -> None:
+@pytest.mark.parametrize(
+    ("chip", "spec", "config"), SAMPLE, ids=[f"{chip.name}-{spec.name}-{config.tile}" for chip, spec, config in SAMPLE]
+)
+def test_assembles_without_a_loss(chip: Target, spec: MatmulSpec, config: KernelConfig) -> None:
     """No spill, no lost setmaxnreg, no serialised wgmma (`assemble` raises for each), and it fits the launch."""
-    text = trace(spec, config, SM_90A)
-    used = assemble(text.ptx, SM_90A.name, kernel_name=text.name).resources
-    assert used.registers <= min(255, SM_90A.registers // text.threads // 8 * 8)
+    text = trace(spec, config, chip)
+    used = assemble(text.ptx, chip.name, kernel_name=text.name).resources
+    assert used.registers <= min(255, chip.registers // text.threads // 8 * 8)
     assert (used.stack_bytes, used.spill_store_bytes, used.static_shared_bytes) == (0, 0, 0)
 
 
-def test_the_sample_meets_every_config() -> None:
-    """Each config the picker may choose for any spec is assembled at least once, and so is each spec."""
-    assert {config for _, config in SAMPLE} == {config for spec in all_specs() for config in legal_configs(spec)}
+@pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
+def test_the_sample_meets_every_config(chip: Target) -> None:
+    """Each config the picker may choose for any spec is assembled at least once."""
+    sampled = {config for target, _, config in SAMPLE if target is chip}
+    assert sampled == {config for spec in all_specs(chip) for config in legal_configs(spec, chip)}
+
+
+def sass(kernel: MatmulKernel) -> list[str]:
+    """A kernel's machine code, an instruction or a label a line."""
+    return [line.strip() for line in kernel.isa.splitlines() if re.search(r"/\*[0-9a-f]{4,}\*/|^\s*\.L_", line)]
 
 
 @cache
 def machine_code(in_flight: int = 1) -> list[str]:
     """The SASS of the default bf16 kernel, an instruction a line."""
     kernel = MatmulKernel(MatmulSpec(), MatmulConfig(in_flight=in_flight), SM_90A)
-    return [line.strip() for line in kernel.isa.splitlines() if re.search(r"/\*[0-9a-f]{4,}\*/|^\s*\.L_", line)]
+    return sass(kernel)
 
 
 def k_loop(code: list[str]) -> list[str]:
@@ -78,3 +88,12 @@ def test_one_group_stays_in_flight() -> None:
         waits = [line for line in k_loop(machine_code(in_flight)) if "WARPGROUP.DEPBAR" in line]
         assert len(waits) == 1
         assert f"0x{in_flight}" in waits[0]
+
+
+def test_a_pair_multiplies_as_one() -> None:
+    """A k-block of Blackwell's default kernel is four UTCHMMA.2CTA and the commits that give stage and tile on."""
+    code = sass(MatmulKernel(MatmulSpec(), BlackwellConfig(), SM_100A))
+    opcodes = [match[1] for line in code if (match := re.search(r"(UTCHMMA\S*|UTCBAR\S*|UTMALDG\S*)", line))]
+    assert [name for name in opcodes if name.startswith("UTCHMMA")] == ["UTCHMMA.2CTA"] * 4
+    assert all(".2CTA" in name for name in opcodes if name.startswith(("UTCBAR", "UTMALDG"))), opcodes
+    assert sum(name.startswith("UTCBAR") for name in opcodes) == 2

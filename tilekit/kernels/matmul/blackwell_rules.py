@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.kernels.matmul.rules import (
@@ -13,7 +13,7 @@ from tilekit.kernels.matmul.rules import (
     RuleBook,
     Violation,
     cluster_rule,
-    clusters,
+    common_values,
     raster_rule,
     shared_memory_rule,
     slice_rule,
@@ -81,13 +81,10 @@ def _tensor_memory(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> I
         )
 
 
-def _values(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> dict[str, list[Any]]:
-    return {
-        "tile": [(m, n) for m in ROWS for n in range(8, MAX_N + 1, 8)],
-        "cluster": clusters(chip),
-        "raster_group": [1],
-        "stages": list(range(1, config.stage_budget(chip, spec) + 1)),
-    }
+def _values(field: str, config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
+    if field == "tile":
+        return [(m, n) for m in ROWS for n in range(8, MAX_N + 1, 8)]
+    return common_values(field, config, chip, spec)
 
 
 def _least(config: BlackwellConfig) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.kernels.matmul.rules import (
@@ -13,7 +13,7 @@ from tilekit.kernels.matmul.rules import (
     RuleBook,
     Violation,
     cluster_rule,
-    clusters,
+    common_values,
     raster_rule,
     shared_memory_rule,
     slice_rule,
@@ -83,13 +83,10 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
         )
 
 
-def _values(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> dict[str, list[Any]]:
-    return {
-        "tile": [(m, n) for m in range(ATOM_ROWS, 769, ATOM_ROWS) for n in range(8, MAX_N + 1, 8)],
-        "cluster": clusters(chip),
-        "raster_group": [1],
-        "stages": list(range(1, config.stage_budget(chip, spec) + 1)),
-    }
+def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
+    if field == "tile":
+        return [(m, n) for m in range(ATOM_ROWS, 769, ATOM_ROWS) for n in range(8, MAX_N + 1, 8)]
+    return common_values(field, config, chip, spec)
 
 
 def _least(config: MatmulConfig) -> str:

@@ -6,7 +6,7 @@ family has stand here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ class RuleBook:
     phases
         The rules. A phase is checked once the one before it finds nothing, so its rules may rely on that one's.
     values
-        Values to suggest, by field, beside those of every `Choice`.
+        Values to suggest of a field that is no `Choice`.
     fallbacks
         What else to change where no value of the field itself helps.
     least
@@ -90,7 +90,7 @@ class RuleBook:
 
     target: str
     phases: tuple[tuple[Rule, ...], ...]
-    values: Callable[[Any, Target, MatmulSpec], Mapping[str, Iterable[Any]]]
+    values: Callable[[str, Any, Target, MatmulSpec], Sequence[Any]]
     fallbacks: tuple[str, ...]
     least: Callable[[Any], str]
 
@@ -117,9 +117,9 @@ class RuleBook:
     ) -> str:
         """The nearest value of the violation's field, or else of another one, that mends it.
 
-        Best is a change after which only the other fields' violations are left; next one after which a later phase
-        finds that another field must change too; and where two rules ask for more than one field can give, one that
-        mends this.
+        Best is a change after which only the other fields' violations are left; next one after which this phase or a
+        later one finds that another field must change too; and where two rules ask for more than one field can give,
+        one that mends this.
         """
         others = {v.field for v in found} - {violation.field}
         known = {v.rule for v in found} - {violation.rule}
@@ -129,7 +129,7 @@ class RuleBook:
                 left = self.violations(config.changed(**{field: value}), chip, spec)
                 if all(v.field in others for v in left):
                     return f"{field}={value!r}"
-                if not second and all(v.field != violation.field for v in left):
+                if not second and all(v.field != violation.field and v.phase >= violation.phase for v in left):
                     second = f"{field}={value!r}"
                 if not third and all(v.rule in known or v.phase > violation.phase for v in left):
                     third = f"{field}={value!r}"
@@ -138,7 +138,7 @@ class RuleBook:
     def _candidates(self, config: KernelConfig, chip: Target, spec: MatmulSpec, field: str) -> list[Any]:
         """Values of a field, those nearest to the config's first, and of two as near the larger."""
         choices = {rule.field: rule.values for rules in self.phases for rule in rules if isinstance(rule, Choice)}
-        values = choices[field] if field in choices else self.values(config, chip, spec)[field]
+        values = choices[field] if field in choices else self.values(field, config, chip, spec)
         given = getattr(config, field)
         legal = [value for value in values if value is not None]
         return sorted(legal, key=lambda value: (_distance(value, given), -_size(value)))
@@ -213,9 +213,11 @@ def shared_memory_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> 
         yield Violation("stages", "stages", f"stages={config.stages}: {least} to {budget} fit ({why})")
 
 
-def clusters(chip: Target) -> list[tuple[int, int]]:
-    """All shapes of a cluster that `chip` takes."""
-    return [(m, n) for m in range(1, chip.max_cluster + 1) for n in range(1, chip.max_cluster // m + 1)]
+def common_values(field: str, config: KernelConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
+    """Values to suggest of the fields that these rules are about."""
+    if field == "cluster":
+        return [(m, n) for m in range(1, chip.max_cluster + 1) for n in range(1, chip.max_cluster // m + 1)]
+    return range(1, config.stage_budget(chip, spec) + 1) if field == "stages" else [1]
 
 
 def stored_columns(spec: MatmulSpec) -> int:
