@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
@@ -113,6 +114,9 @@ class Device:
     exact
         Round matrix products bit for bit as an H200 does, instruction by instruction: slow. Otherwise they are
         computed in float32, which is the same wherever partial sums are exact.
+    multiprocessors
+        Multiprocessors that the device has, 1 to the chip's number (None). With few, a small grid does not fit at once:
+        clusters wait for others to end, or to take over their work (``clusterlaunchcontrol``).
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class Device:
         schedule: Policy = "adversarial",
         check: Check = "full",
         exact: bool = False,
+        multiprocessors: int | None = None,
     ) -> None:
         if target not in CHIPS:
             raise LaunchError.argument("target", target, ", ".join(CHIPS), nearest(target, CHIPS) or "sm_90a")
@@ -130,6 +135,13 @@ class Device:
             if given not in legal:
                 raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
         self.chip = CHIPS[target]
+        if multiprocessors is not None:
+            most = self.chip.sms
+            if not 1 <= multiprocessors <= most:
+                raise LaunchError.argument(
+                    "multiprocessors", multiprocessors, f"1 to {most} on {target}", min(max(multiprocessors, 1), most)
+                )
+            self.chip = replace(self.chip, sms=multiprocessors)
         if exact and self.chip.number != 90:
             raise LaunchError.argument("exact", exact, f"False on {target}: the rounding known is Hopper's", False)
         self.exact = exact

@@ -13,7 +13,7 @@ from . import collector
 from .blas import single_threaded
 from .chips import Chip
 from .deadlock import Blocked, GroupWait, deadlock, waiting_table
-from .errors import Deadlock, EmulatorError, ProtocolError
+from .errors import Deadlock, EmulatorError, LaunchError, ProtocolError
 from .findings import Finding, Findings
 from .gang import run_gangs
 from .happens_before import HappensBefore
@@ -301,4 +301,10 @@ def _resident_clusters(launch: Launch) -> int:
     by_warps = launch.chip.warps_per_sm // -(-threads // 32)
     by_shared = launch.chip.shared_per_sm // (launch.total_shared_bytes + 1024)
     ctas = launch.chip.sms * max(1, min(by_warps, by_shared, 32))
-    return max(1, ctas // (launch.cluster[0] * launch.cluster[1] * launch.cluster[2]))
+    size = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
+    if ctas < size:
+        raise LaunchError(
+            f"a cluster of {size} CTAs on a device that holds {ctas} of them at once",
+            hint=f"the device has {launch.chip.sms} multiprocessors: give Device(multiprocessors=...) more",
+        )
+    return ctas // size

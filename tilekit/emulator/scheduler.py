@@ -119,7 +119,7 @@ class Machine:
         EmulatorError
             The first fault, with the place where it happened.
         """
-        resident = max(1, 4 // len(self._indices()))
+        resident = min(max(1, 4 // len(self._indices())), self.launch.max_resident_clusters)
         for _ in range(resident):
             self._start_cluster()
         while True:

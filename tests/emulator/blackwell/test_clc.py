@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilekit.emulator import Device, EmulatorError, ProtocolError
+from tilekit.emulator import Device, EmulatorError, LaunchError, ProtocolError
 
 
 def kernel(cluster: int = 1, *, fence: str = "fence.proxy.async.shared::cta;", stop: str = "@!%p1 bra DONE;") -> str:
@@ -97,6 +97,31 @@ def test_few_clusters_run() -> None:
     assert (counts == 1).all()
     assert len(started) < 20
     assert started[-1] == 200
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("multiprocessors", [2, 4])
+def test_few_multiprocessors(cluster: int, multiprocessors: int) -> None:
+    """A device of few multiprocessors starts no more clusters than they hold: all other tiles are taken over."""
+    counts = np.zeros(200, np.uint32)
+    ended: list[int] = []
+    device = Device("sm_100a", multiprocessors=multiprocessors)
+    device.load(kernel(cluster))["persistent"].launch(
+        200, 32, [counts, None], cluster=cluster, shared_bytes=200_000, progress=lambda done, *_: ended.append(done)
+    )
+    assert (counts == 1).all()
+    assert len(ended) == min(multiprocessors, 4) // cluster
+
+
+def test_too_few_multiprocessors() -> None:
+    """A cluster that the device cannot hold, and a device without multiprocessors, are refused with what is legal."""
+    with pytest.raises(LaunchError, match="multiprocessors=0 is not allowed; legal: 1 to 148 on sm_100a"):
+        Device("sm_100a", multiprocessors=0)
+    text = kernel(2)
+    with pytest.raises(LaunchError, match="a cluster of 2 CTAs on a device that holds 1 of them at once"):
+        Device("sm_100a", multiprocessors=1).load(text)["persistent"].launch(
+            4, 32, [np.zeros(4, np.uint32), None], cluster=2, shared_bytes=200_000
+        )
 
 
 def test_request_after_refusal() -> None:

@@ -188,7 +188,7 @@ class EmulatedPlan(HostPlan):
 
         kernel, problem = self._kernel, self._call.problem
         staging = EmulatedStaging(Device(kernel.target.name, **self._emulator))
-        launch = self._arguments(staging, kernel.target.multiprocessors // kernel.text.cluster)
+        launch = self._arguments(staging, max(1, staging.device.chip.sms // kernel.text.cluster))
         k_blocks = -(-problem.k // kernel.k_block)
         tiles = -(-problem.m // kernel.config.tile[0]) * -(-problem.n // kernel.config.tile[1]) * problem.batches
         prepared = (
