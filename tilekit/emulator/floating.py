@@ -272,7 +272,10 @@ def convert_pair(upper: Array, lower: Array, kind: str, direction: Rounding, sat
     pair = np.empty((lower.size, 2), np.float32)
     pair[:, 0] = lower
     pair[:, 1] = upper
-    encoded = formats.encode(pair, kind, direction, saturate=saturating, relu=relu)
+    if direction == "rn" and not relu and kind in formats.NEAREST:
+        encoded = formats.NEAREST[kind](pair, saturating)
+    else:
+        encoded = formats.encode(pair, kind, direction, saturate=saturating, relu=relu)
     return encoded.view(np.uint32 if kind in ("f16", "bf16") else np.uint16).ravel()
 
 

@@ -26,6 +26,7 @@ MAXIMUM_TX = (1 << 20) - 1
 BYTES = 8
 _ARRIVALS_REMEMBERED = 64
 _TX_BITS = 22
+_TX_MASK = (1 << _TX_BITS) - 1
 
 
 class Arrival(NamedTuple):
@@ -62,19 +63,17 @@ def encode(state: BarrierState) -> int:
     The layout is opaque to kernels. Here, from bit 63: the parity, 2^20 minus the pending count (20 bits), the tx-count
     (22 bits, two's complement), 2^20 minus the expected count (20 bits), and a zero.
     """
-    count_mask = (1 << 20) - 1
-    return (
-        state.parity << 63
-        | (-state.pending & count_mask) << 43
-        | (state.tx & ((1 << _TX_BITS) - 1)) << 21
-        | (-state.expected & count_mask) << 1
-    )
+    return _image(*state)
+
+
+def _image(expected: int, pending: int, tx: int, parity: int) -> int:
+    return parity << 63 | (-pending & 0xFFFFF) << 43 | (tx & _TX_MASK) << 21 | (-expected & 0xFFFFF) << 1
 
 
 def decode(image: int) -> BarrierState:
     """Return the state that :func:`encode` made `image` from."""
     count_mask = (1 << 20) - 1
-    tx = (image >> 21) & ((1 << _TX_BITS) - 1)
+    tx = (image >> 21) & _TX_MASK
     if tx >> (_TX_BITS - 1):
         tx -= 1 << _TX_BITS
     return BarrierState(-(image >> 1) & count_mask, -(image >> 43) & count_mask, tx, (image >> 63) & 1)
@@ -186,7 +185,7 @@ class Mbarrier:
 
     def image(self) -> int:
         """Return the 64-bit image: the token of the current phase."""
-        return encode(self.state)
+        return _image(self.expected, self.pending, self.tx, self.phase & 1)
 
     def test(self, parity: int) -> bool:
         """Return whether the phase of this parity has completed (test_wait.parity, try_wait.parity).
@@ -237,7 +236,7 @@ class Mbarrier:
         """
         if expect_tx:
             self._raise_tx(expect_tx, by, instruction)
-        token = encode(self.state)
+        token = self.image()
         self._take(count, by, instruction)
         self._remember(Arrival(by, instruction, count, expect_tx, 0))
         if no_complete and self.pending == 0:

@@ -36,12 +36,14 @@ def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, n
     """Shared memory and the offsets of the rows that the first ``count`` lanes name."""
     if warp.fragment.mask is not None:
         raise ProtocolError("ldmatrix and stmatrix need all lanes of the warp together")
-    values = addresses[:count].tolist()
+    named = addresses[:count]
+    values = named.tolist()
     action = "stmatrix" if write else "ldmatrix"
     lowest, highest = min(values), max(values)
     memory, low = resolve(warp, "generic" if lowest >> 32 else "shared", lowest, 16, action)
-    resolve(warp, "generic" if highest >> 32 else "shared", highest, 16, action)
-    offsets = np.array(values, np.int64) & OFFSET_MASK
+    if low + highest - lowest > memory.size - 16:
+        resolve(warp, "generic" if highest >> 32 else "shared", highest, 16, action)
+    offsets = named.astype(np.int64) & OFFSET_MASK
     if int(np.bitwise_or.reduce(offsets)) & 15:
         bad = next(v for v in values if v & 15)
         raise MemoryFault(f"{action} row at {bad:#x}: the address must be a multiple of 16", details={"address": bad})
@@ -51,7 +53,7 @@ def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, n
         if memory.barriers:
             warp.cta.cluster.mbarriers.check_store(
                 memory.start + low,
-                memory.start + int(offsets.max()) + 16,
+                memory.start + (highest & OFFSET_MASK) + 16,
                 by=warp.actor,
                 instruction=warp.program.instruction(warp.at),
             )
@@ -79,7 +81,7 @@ def load_matrix(warp: Warp, addresses: Array, count: int, transposed: bool) -> A
 def store_matrix(warp: Warp, addresses: Array, registers: tuple[Array, ...], transposed: bool) -> None:
     """``stmatrix``."""
     memory, offsets = _rows(warp, addresses, 8 * len(registers), True)
-    rows = matrices_from_registers(np.stack(registers), transposed)
+    rows = matrices_from_registers(np.concatenate(registers).reshape(-1, 32), transposed)
     memory.data.view(_ROW)[offsets >> 4] = rows.view(_ROW).ravel()
 
 

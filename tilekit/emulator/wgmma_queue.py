@@ -109,8 +109,8 @@ def issue_wgmma(
 ) -> None:
     """``wgmma.mma_async``: queue it; sparse forms have metadata."""
     group = warp.warpgroup
-    queue = _queue(warp)
-    instruction = warp.program.instruction(warp.at)
+    queue = warp.wgmma or _queue(warp)
+    instruction = warp.program.code[warp.at].instruction
     if mask is not None or len(group.warps) < 4:
         raise ProtocolError(
             "wgmma needs all 128 threads of an aligned warpgroup",
@@ -223,7 +223,7 @@ def wait_wgmma(warp: Warp, keep: int) -> bool:
     target = queue.committed[finished - 1]
     group: Warpgroup = warp.warpgroup
     ahead = group.issued[: max(0, target - group.executed)]
-    if any(collective.issuers < 4 for collective in ahead):
+    if ahead and ahead[-1].issuers < 4:  # Each warp issues in order: who has issued the last one has issued them all.
         fragment = warp.fragment
         fragment.blocked = WgmmaWait(group.waiters)
         group.waiters.append((warp, fragment))
