@@ -207,3 +207,14 @@ def test_shared_memory_is_what_the_components_say(spec: MatmulSpec, clc: int, bu
     assert text.shared_bytes == config.shared_bytes(spec, text.stages)
     free = SM_100A.shared_bytes - text.shared_bytes
     assert free < config.stage_bytes(spec) + 16, "another stage would fit"
+
+
+def test_no_two_ctas_share_a_multiprocessor() -> None:
+    """However few stages, a launch asks for so much shared memory that a second CTA finds no room beside it."""
+    small = BlackwellConfig(tile=(64, 32), cluster=(1, 1), cta_group=1, stages=1)
+    kernel = tilekit.compile(MatmulSpec(), target="sm_100a", config=small)
+    on_an_sm, reserved = 228 * 1024, 1024
+    assert kernel.text.shared_bytes < on_an_sm // 4
+    assert 2 * (kernel.launch_config(1).shared_bytes + reserved) > on_an_sm
+    full = tilekit.compile(MatmulSpec(), target="sm_100a")
+    assert full.launch_config(1).shared_bytes == full.text.shared_bytes

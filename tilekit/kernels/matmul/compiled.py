@@ -112,13 +112,23 @@ class MatmulKernel:
             )
         return self._resident[ordinal]
 
+    @property
+    def launch_bytes(self) -> int:
+        """Dynamic shared memory of a launch, bytes.
+
+        A kernel with accumulators in tensor memory asks for more than half of what there is: two clusters on the same
+        multiprocessors could each hold columns that the other waits for.
+        """
+        alone = self.target.shared_bytes // 2 if self.target.tensor_columns else 0
+        return max(self.text.shared_bytes, alone)
+
     def launch_config(self, grid: int) -> LaunchConfig:
         """The launch's shape for a grid of so many CTAs."""
         return LaunchConfig(
             grid=(grid, 1, 1),
             block=(self.text.threads, 1, 1),
             cluster=(self.text.cluster, 1, 1),
-            shared_bytes=self.text.shared_bytes,
+            shared_bytes=self.launch_bytes,
             pdl=True,
         )
 
