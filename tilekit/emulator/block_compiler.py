@@ -28,6 +28,7 @@ from .syntax import (
     SpecialRegister,
     SymbolOperand,
 )
+from .unwritten import check_written, wrote
 
 if TYPE_CHECKING:
     from .program import Program
@@ -113,13 +114,34 @@ class BlockCompiler:
         if self.decoded.aligned and (self.masked or self.condition is not None):
             place = f"{self.decoded.index}, {self.condition or 'm'}"
             self.before.append(f"{self.helper_name('require_together')}(w, {place})")
+        self._check_written()
         self.decoded.form.emit(self, self.decoded)
+        self._note_written()
         self.lines += self.before
         if test and self.body:
             self.lines.append(f"if {test}:")
             self.lines += ["    " + line for line in self.body]
         else:
             self.lines += self.body
+
+    def _check_written(self) -> None:
+        """Have the reads watched that may come before anything has written the register."""
+        watched = self.program.watched
+        for read in watched.reads.get(self.decoded.index, ()):
+            slot = None if read.certain else watched.slots[read.register.number]
+            guard = self.decoded.guard
+            guards = guard is not None and guard.register.number == read.register.number
+            mask = ("m" if self.masked else "None") if guards else self.mask()
+            call = f"{self.helper(check_written)}(w, {self.constant(read)}, {slot}, {mask})"
+            (self.before if guards else self.body).append(
+                call if slot is None else f"if w.written[{slot}] is not True: {call}"
+            )
+
+    def _note_written(self) -> None:
+        for register in self.decoded.defs:
+            slot = self.program.watched.slots.get(register.number)
+            if slot is not None:
+                self.emit(f"{self.helper(wrote)}(w, {slot}, {self.mask()})")
 
     def check_tile_registers(self) -> None:
         """Fault on ordinary use of registers that a wgmma or tcgen05.ld owns; note writes that need wgmma.fence."""

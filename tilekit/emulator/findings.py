@@ -150,18 +150,19 @@ class Findings:
         Raises
         ------
         RaceError
-            For the first race; the others are listed under it and in its details.
+            For the first race; what else was found is listed under it and in its details.
         """
         races = [finding for finding in self if finding.kind == "race"]
         if races:
             first = races[0]
-            others = [str(finding) for finding in races[1:]]
+            rest = [finding for finding in self if finding is not first]
+            others = [str(finding) for finding in rest]
             raise RaceError(
                 first.message,
                 where=first.where,
                 hint=first.hint,
                 table="\n".join([*first.lines, *self._waits_not_repeated(), *others]),
-                details={"findings": races},
+                details={"findings": [first, *rest]},
             )
 
 

@@ -125,7 +125,7 @@ class Gang(Lanes):
         ctas = np.arange(first, first + formation.ctas, dtype=np.int64)
         width, height, depth = launch.grid
         live = formation.live & np.repeat(ctas < width * height * depth, 32 * formation.warps)
-        super().__init__(len(program.flow.blocks), live, None if live.all() else live)
+        super().__init__(program, live, None if live.all() else live)
         self.formation = formation
         self.memory = formation.memory
         self.steps = formation.multiples

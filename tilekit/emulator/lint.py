@@ -15,10 +15,11 @@ from .control_flow import ControlFlow, build_control_flow
 from .errors import EmulatorError, PtxSyntaxError, UnsupportedInstruction, describe
 from .forms import Decoded, decode
 from .inlining import inline_calls
-from .lint_flow import divergent_aligned, missing_proxy_fences, uninitialised_reads
+from .lint_flow import divergent_aligned, missing_proxy_fences
 from .ops_atomic import PACKED_HALVES, PACKED_HALVES_HINT
 from .parser import parse_module
 from .syntax import Function, LabelOperand, VectorOperand
+from .unwritten import unwritten_reads
 
 importlib.import_module(".module", __package__)  # registers the instruction forms
 
@@ -208,8 +209,12 @@ def _bulk_group(code: Sequence[Decoded], flow: ControlFlow, function: Function) 
 
 
 def _uninitialised(code: Sequence[Decoded], flow: ControlFlow, function: Function) -> Iterator[Complaint]:
-    for decoded, register in uninitialised_reads(code, flow, function.registers):
-        yield decoded, f"{register.name} is read before anything writes it", "every path to here leaves it undefined"
+    told: set[int] = set()
+    for read in unwritten_reads(code, flow, len(function.registers)):
+        if read.certain and read.register.number not in told:
+            told.add(read.register.number)
+            message = f"{read.register.name} is read before anything writes it"
+            yield read.decoded, message, "every path to here leaves it undefined"
 
 
 def _proxy_fence(code: Sequence[Decoded], flow: ControlFlow, function: Function) -> Iterator[Complaint]:

@@ -6,69 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from .control_flow import ControlFlow
 from .forms import Decoded
-from .syntax import Immediate, Register, RegisterOperand, SpecialRegister, VectorOperand
+from .syntax import Immediate, RegisterOperand, SpecialRegister
 
-__all__ = ["divergent_aligned", "missing_proxy_fences", "uninitialised_reads"]
-
-
-def uninitialised_reads(
-    code: Sequence[Decoded], flow: ControlFlow, registers: Sequence[Register]
-) -> Iterator[tuple[Decoded, Register]]:
-    """Reads of registers that no path from the entry has written, the first of each register.
-
-    Accumulators of a matrix instruction do not count: their first use may overwrite them. Nor do packing instructions:
-    compilers pack halves that mean nothing.
-    """
-    blocks = flow.blocks
-    written = [0] * len(blocks)
-    reachable = {0}
-    changed = True
-    while changed:
-        changed = False
-        for block in blocks:
-            if block.index not in reachable:
-                continue
-            out = written[block.index]
-            for position in range(block.start, block.end):
-                for register in code[position].defs:
-                    out |= 1 << register.number
-            for successor in block.successors:
-                if successor < len(blocks) and (out & ~written[successor] or successor not in reachable):
-                    written[successor] |= out
-                    reachable.add(successor)
-                    changed = True
-    told: set[int] = set()
-    for block in blocks:
-        if block.index not in reachable:
-            continue
-        known = written[block.index]
-        for position in range(block.start, block.end):
-            decoded = code[position]
-            accumulators = {register.number for register in _accumulators(decoded)}
-            for register in () if _packs(decoded) else decoded.uses:
-                number = register.number
-                if not known >> number & 1 and number not in told and number not in accumulators:
-                    told.add(number)
-                    yield decoded, register
-            for register in decoded.defs:
-                known |= 1 << register.number
-
-
-def _accumulators(decoded: Decoded) -> Iterator[Register]:
-    """Registers that an instruction reads and writes in one operand."""
-    for kind, operand in zip(decoded.form.operands, decoded.operands, strict=False):
-        if "+" in kind:
-            for item in operand.items if isinstance(operand, VectorOperand) else (operand,):
-                if isinstance(item, RegisterOperand):
-                    yield item.register
-
-
-def _packs(decoded: Decoded) -> bool:
-    """Whether an instruction puts parts together, some of which may be unused."""
-    sources = decoded.operands[1:]
-    return decoded.form.opcode == "prmt" or (
-        decoded.form.opcode == "mov" and any(isinstance(operand, VectorOperand) for operand in sources)
-    )
+__all__ = ["divergent_aligned", "missing_proxy_fences"]
 
 
 def missing_proxy_fences(code: Sequence[Decoded], flow: ControlFlow) -> Iterator[tuple[Decoded, Decoded]]:

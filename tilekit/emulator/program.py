@@ -19,6 +19,7 @@ from .special_registers import OF_A_GANG, SPECIAL_REGISTERS
 from .syntax import Function, Instruction, Procedure, Register, RegisterOperand, SymbolOperand, Variable, VectorOperand
 from .tensor_order import touch_loading
 from .uniformity import analyse_uniformity
+from .unwritten import Watched
 from .warp import POISON, SPLIT, WAIT, YIELD
 from .webs import split_webs
 from .wgmma_queue import touch_in_flight
@@ -75,6 +76,8 @@ class Program:
         What a warp's registers hold before they are written.
     independent
         Whether its warps cannot tell what the others do.
+    watched
+        Reads of registers that may come before anything has written them.
     full, masked
         Compiled block functions, filled on first use.
     """
@@ -115,6 +118,7 @@ class Program:
         self.poison = [POISON[home] if warps == 1 else np.tile(POISON[home], warps) for home in self.homes]
         self.fences_tensor_memory = any(d.form.opcode == "tcgen05" and "fence" in d["op"] for d in code)
         self.independent = independent(code)
+        self.watched = Watched(self)
         self.tile_row_count = len(self.tile_rows)
         count = len(self.flow.blocks)
         self.full: list[Any] = [None] * count

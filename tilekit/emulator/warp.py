@@ -156,13 +156,16 @@ class Lanes:
         Who runs, and all there are.
     live
         Lanes that have a thread which has not exited.
+    written
+        Of each watched register, the lanes that have written it: None, a mask, or True for all.
     """
 
-    __slots__ = ("exit_block", "fragment", "fragments", "live")
+    __slots__ = ("exit_block", "fragment", "fragments", "live", "written")
 
-    def __init__(self, exit_block: int, live: Mask, mask: Mask | None) -> None:
-        self.exit_block = exit_block
+    def __init__(self, program: Program, live: Mask, mask: Mask | None) -> None:
+        self.exit_block = len(program.flow.blocks)
         self.live = live
+        self.written: list[Any] = [None] * len(program.watched.slots)
         self.fragment = Fragment(0, mask)
         self.fragments = [self.fragment]
 
@@ -310,7 +313,7 @@ class Warp(Lanes):
     )
 
     def __init__(self, program: Program, cta: Cta, position: Position, tile: npt.NDArray[np.uint32]) -> None:
-        super().__init__(len(program.flow.blocks), position.live, position.mask)
+        super().__init__(program, position.live, position.mask)
         self.program = program
         self.cta = cta
         self.index = position.index
