@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilekit.api import compile, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
+    from tilekit.kernels.grouped.matmul import grouped_matmul
     from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
     from tilekit.kernels.matmul.config import MatmulConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
@@ -31,6 +32,7 @@ __all__ = [
     "MatmulSpec",
     "TilekitError",
     "compile",
+    "grouped_matmul",
     "matmul",
     "settings",
 ]
@@ -42,6 +44,7 @@ _HOMES = {
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
+    "grouped_matmul": "tilekit.kernels.grouped.matmul",
     "matmul": "tilekit.api",
 }
 

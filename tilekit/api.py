@@ -18,7 +18,7 @@ from tilekit.arrays import (
 )
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
-from tilekit.errors import ArgumentError, DriverError
+from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.compiled import (
     MatmulKernel,
     compiled,
@@ -30,12 +30,13 @@ from tilekit.kernels.matmul.compiled import (
 )
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import default_config, pick
+from tilekit.kernels.matmul.place import place
 from tilekit.kernels.matmul.plan import MatmulPlan
 from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.ready import ReadyLaunches
 from tilekit.runtime import driver
-from tilekit.targets import SM_90A, TARGETS, Target
+from tilekit.targets import SM_90A
 from tilekit.targets import target as target_named
 
 
@@ -180,7 +181,7 @@ def result_of(
     factor = scale_view(scale) if isinstance(scale, ArrayView) else read_scale(scale)
     there = va.device == "cpu" or driver.why_unavailable() is None
     # Of memory on a GPU that is not here nobody knows the chip.
-    chip = _place(va, None)[0] if there else SM_90A
+    chip = place(va, None)[0] if there else SM_90A
     _spec_of(va, vb, problem, dtype, vbias, activation, factor, "tma").check(chip)
     if vbias is not None:
         named.append(("bias", vbias))
@@ -250,7 +251,7 @@ def _bind(
         raise ArgumentError.of("config", config, legal=legal)
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     problem = read_problem(va, vb)
-    chip, device = _place(va, target)
+    chip, device = place(va, target)
     store = store_kind(vo.address, output_matrix(vo))
     if residual is not None:
         vres = read_residual(residual, vo)
@@ -290,39 +291,6 @@ def _spec_of(
         ),
         store=store,
     )
-
-
-def _place(a: ArrayView, target: str | None) -> tuple[Target, str | None]:
-    """The chip to build for, and ``"cuda"`` where arrays in host memory go to the GPU."""
-    if a.device == "cpu":
-        if target != "cuda":
-            return target_named(target or SM_90A.name), None
-        reason = driver.why_unavailable()
-        if reason is not None:
-            raise DriverError(
-                f"target='cuda', but there is no GPU to use: {reason}; leave target out to run on the emulator",
-                code="TK-API-002",
-            )
-        return _chip_of(driver.devices()[0], target), "cuda"
-    return _chip_of(driver.devices()[a.device[1]], target), None
-
-
-def _chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
-    chip = next((t for t in TARGETS.values() if t.compute_capability == device.compute_capability), None)
-    if chip is None:
-        built = ", ".join(f"{t.name} ({t.product})" for t in TARGETS.values())
-        raise DriverError(
-            f"{device.name} has compute capability {'.'.join(map(str, device.compute_capability))}; tilekit builds "
-            f"kernels for {built}. Arrays in host memory can be computed on the emulator instead",
-            code="TK-API-003",
-        )
-    if target not in (None, "cuda", chip.name):
-        raise ArgumentError(
-            f"target={target!r}, but the arrays are on {device.name}, which is {chip.name}: leave target out, or pass "
-            "arrays in host memory to emulate another chip",
-            code="TK-API-001",
-        )
-    return chip
 
 
 def _outputs(a: Any, b: Any, out_dtype: Any) -> NewArrays:

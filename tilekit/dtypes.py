@@ -16,7 +16,7 @@ import numpy as np
 
 from tilekit.errors import ArgumentError
 
-__all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "DType", "as_dtype"]
+__all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S32", "DType", "as_dtype"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -76,13 +76,15 @@ F16: Final = DType("f16", 16, np.dtype(np.float16), "f16", (2, 16), 2.0**-10)
 F32: Final = DType("f32", 32, np.dtype(np.float32), "f32", (2, 32), 2.0**-23)
 E4M3: Final = DType("e4m3", 8, np.dtype(ml_dtypes.float8_e4m3fn), "u8", (10, 8), 2.0**-3)
 E5M2: Final = DType("e5m2", 8, np.dtype(ml_dtypes.float8_e5m2), "u8", (12, 8), 2.0**-2)
+S32: Final = DType("s32", 32, np.dtype(np.int32), "s32", (0, 32), 1.0)
+"""Row counts and offsets; no matrix has this type, and no message lists it."""
 
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
 """Every element type, in the order in which messages list them."""
 
 _BY_NAME: Final[dict[str, DType]] = {
-    **{dtype.name: dtype for dtype in DTYPES},
-    **{dtype.long_name: dtype for dtype in DTYPES},
+    **{dtype.name: dtype for dtype in (*DTYPES, S32)},
+    **{dtype.long_name: dtype for dtype in (*DTYPES, S32)},
     "half": F16,
     "fp16": F16,
     "single": F32,
@@ -131,7 +133,7 @@ def _resolve(what: Any, name: str) -> DType:
             numpy_type = np.dtype(what)
         except TypeError:
             raise _unknown(what, name) from None
-        found = next((dtype for dtype in DTYPES if dtype.numpy == numpy_type), None)
+        found = next((dtype for dtype in (*DTYPES, S32) if dtype.numpy == numpy_type), None)
     if found is None:
         raise _unknown(what, name)
     return found

@@ -60,9 +60,12 @@ class EmulatedStaging:
         self._scratch: dict[str, Buffer] = {}
 
     def upload(self, view: ArrayView) -> int:
-        """Copy the array's span into a buffer of its own."""
+        """Copy the array's span into a buffer of its own, which the same array's other uses share."""
         span, first = _span(view)
         gap = (view.address - first) % _KEPT
+        known = self._buffers.get(view.address)
+        if known is not None and known.nbytes == gap + span.size:
+            return known.address + gap + first
         buffer = self.device.buffer(np.concatenate([np.zeros(gap, np.uint8), span]))
         self._buffers[view.address] = buffer
         return buffer.address + gap + first
@@ -91,6 +94,7 @@ class CudaStaging:
         self.ordinal = context.ordinal
         self._activation = driver.activated(context)
         self._allocations: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
         self._scratch: dict[str, DeviceScratch] = {}
 
     def __enter__(self) -> Self:
@@ -105,9 +109,12 @@ class CudaStaging:
         self._activation.__exit__(kind, error, trace)
 
     def upload(self, view: ArrayView) -> int:
-        """Copy the array's span into an allocation of its own."""
+        """Copy the array's span into an allocation of its own, which the same array's other uses share."""
         span, first = _span(view)
         gap = (view.address - first) % _KEPT
+        if self._sizes.get(view.address) == span.size:
+            return int(self._allocations[view.address]) + gap + first
+        self._sizes[view.address] = span.size
         address = driver.call("cuMemAlloc", span.size + _ALIGNMENT, during="copying arrays to the GPU")
         self._allocations[view.address] = address
         if span.size:

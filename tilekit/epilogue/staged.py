@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.residual import ResidualRing
+from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.slabs import SLAB_BYTES, slab_access, slab_columns
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
@@ -38,6 +41,8 @@ class StagedEpilogue:
         Slabs in flight per warpgroup.
     residual
         Where the functions add a residual: the ring that brings it.
+    rows
+        Where tiles may end above somebody else's rows: stores the slabs that do.
     """
 
     def __init__(
@@ -52,9 +57,11 @@ class StagedEpilogue:
         buffers: int,
         first_barrier: int,
         residual: ResidualRing | None = None,
+        rows: RowStores | None = None,
     ) -> None:
         self._layout = layout
         self.residual = residual
+        self._rows = rows
         self._slab_bytes = layout.rows * SLAB_BYTES
         self._functions = functions
         self._out = out
@@ -115,6 +122,7 @@ class BoundStagedEpilogue:
         thread, layout = group.thread, epilogue._layout
         self._warpgroup = group.index
         self._barrier = group.index + epilogue._first_barrier
+        self._thread = thread
         self._stores = thread == 0
         slabs = w.shared_base + group.index * epilogue._slabs.stride + epilogue._slabs.offset
         self._slab = slabs
@@ -154,14 +162,41 @@ class BoundStagedEpilogue:
                     self._residual.release(w)
                 w.ptx.tma.fence_shared()
                 w.ptx.barrier.sync(id=self._barrier, threads=128)
+                whole = self._store_rows(w, tile, row, column, buffer, columns)
                 with w.when(self._stores):
                     for run in layout.parts:
                         source = self._slab + (buffer * e._slab_bytes + run.first * SLAB_BYTES)
                         here, below = column + run.column, row + run.row
-                        self._storers[columns].store(w, source, column=here, row=below, batch=tile.batch)
+                        with w.when(whole[run.first]) if whole is not None else nullcontext():
+                            self._storers[columns].store(w, source, column=here, row=below, batch=tile.batch)
                     w.ptx.tma.commit_stores()
                     if index < self._slabs_per_tile:
                         self._claim(w, index)
+
+    def _store_rows(
+        self, w: Writer, tile: Tile, row: Value, column: Value, buffer: int, columns: int
+    ) -> dict[int, Value] | None:
+        """Store the parts of a slab below which rows are not the tile's; say of each part whether all rows are."""
+        e = self._e
+        if e._rows is None or tile.row_end is None:
+            return None
+        whole = {}
+        for run in e._layout.parts:
+            first = row + run.row
+            whole[run.first] = first + run.rows <= tile.row_end
+            with w.when(~whole[run.first]):
+                slab = self._slab + (buffer * e._slab_bytes + run.first * SLAB_BYTES)
+                e._rows.store(
+                    w,
+                    slab,
+                    thread=self._thread,
+                    rows=run.rows,
+                    row=first,
+                    end=tile.row_end,
+                    column=column + run.column,
+                    columns=columns,
+                )
+        return whole
 
     def finish(self, w: Writer) -> None:
         """Wait until every store is complete; before the CTA's shared memory goes away."""

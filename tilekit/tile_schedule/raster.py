@@ -41,6 +41,8 @@ class Tile:
         Its k-blocks.
     share
         Where the sum is shared.
+    row_end
+        Where the rows below the tile's are somebody else's: the first of them.
     """
 
     row: Value
@@ -49,6 +51,7 @@ class Tile:
     k_first: Operand
     k_end: Value
     share: Share | None = None
+    row_end: Value | None = None
 
 
 @dataclass(frozen=True)

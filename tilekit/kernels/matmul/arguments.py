@@ -36,6 +36,7 @@ class Addresses:
     bias: int = 0
     scale: int = 0
     residual: int = 0
+    groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def launch_arguments(
         turns = scratch("turns", 4 * slots * text.warpgroups)
         workspace = scratch("workspace", 4 * slots * text.workspace)
     clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
+    if call.groups:  # how many tiles there are is only known on the device
+        clusters = resident_clusters
     profile = 0
     if text.profile is not None:
         records = clusters * config.cluster_size * len(text.profile.lanes) * text.profile.tiles
@@ -109,6 +112,9 @@ def launch_arguments(
         "row_pitch": runtime.U32(_fits("out's row pitch", out.pitch // size)),
         "batch_pitch": runtime.U32(_fits("out's batch pitch", out.batch_pitch // size)),
         "d": runtime.Pointer(addresses.out),
+        "group_bounds": runtime.Pointer(addresses.groups),
+        "group_count": runtime.U32(call.groups),
+        "group_rows": runtime.U32(call.group_rows),
         "a_batch_step": runtime.U32(int(problem.a.batches > 1)),
         "b_batch_step": runtime.U32(int(problem.b.batches > 1)),
         "bias": runtime.Pointer(addresses.bias),

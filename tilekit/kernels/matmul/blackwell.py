@@ -5,9 +5,9 @@ from __future__ import annotations
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.profiler import TileProfiler
-from tilekit.drivers.warp_specialized import WarpSpecialized
+from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output
+from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition
@@ -19,7 +19,6 @@ from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CommitSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import RasterOrder
-from tilekit.tile_schedule.static import StaticScheduler
 
 
 def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
@@ -33,19 +32,36 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     payload = StandardPayload(a, b)
     op = config.instruction(spec)
     paired = config.cta_group > 1
-    load_a = TmaLoader(w, a, batched=spec.batched, sharers=cluster.share_a_count, paired=paired)
-    load_b = TmaLoader(w, b, batched=spec.batched, sharers=cluster.share_b_count, paired=paired)
+    load_a = TmaLoader(w, a, batched=spec.indexed, sharers=cluster.share_a_count, paired=paired)
+    load_b = TmaLoader(w, b, batched=spec.indexed, sharers=cluster.share_b_count, paired=paired)
     tiles = payload.allocate(w.shared, "inputs", stages)
     k_blocks = w.parameter("k_blocks", U32)
-    order = RasterOrder(
-        w,
-        tile_m=config.tile[0],
-        tile_n=config.tile[1],
-        cluster=cluster,
-        k_blocks=k_blocks,
-        batched=spec.batched,
-        shared=config.split_k > 1,
-    )
+    tile_m, tile_n = config.tile
+    shared = config.split_k > 1
+    scheduler: TileScheduler
+    if plan.scheduler is None:
+        scheduler = static_schedule(
+            w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, k_blocks=k_blocks, shared=shared
+        )
+    else:
+        order = RasterOrder(
+            w,
+            tile_m=tile_m,
+            tile_n=tile_n,
+            cluster=cluster,
+            k_blocks=k_blocks,
+            batched=spec.batched,
+            shared=shared,
+        )
+        scheduler = ClcScheduler(
+            w,
+            order,
+            cluster=cluster,
+            stages=config.clc_stages,
+            scheduler=plan.scheduler,
+            load=plan.load,
+            readers=plan.roles,
+        )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
     output = Output.of(
@@ -56,7 +72,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         stores=plan.epilogue,
         loads=plan.epilogue_load,
         buffers=config.output_buffers,
-        shared=config.split_k > 1,
+        shared=shared,
     )
     sync = CommitSync(
         w,
@@ -76,17 +92,6 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )
-    scheduler: StaticScheduler | ClcScheduler = StaticScheduler(order)
-    if plan.scheduler is not None:
-        scheduler = ClcScheduler(
-            w,
-            order,
-            cluster=cluster,
-            stages=config.clc_stages,
-            scheduler=plan.scheduler,
-            load=plan.load,
-            readers=plan.roles,
-        )
     kernel = WarpSpecialized(
         warps=plan,
         cluster=cluster,

@@ -7,7 +7,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.parts import Boxes, Output
+from tilekit.kernels.matmul.parts import Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition
@@ -18,8 +18,6 @@ from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import MbarrierSync
-from tilekit.tile_schedule.raster import RasterOrder
-from tilekit.tile_schedule.static import StaticScheduler
 
 
 def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
@@ -33,18 +31,12 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     b = OperandTile("b", spec.b_dtype, tile_n, spec.b_major)
     payload = StandardPayload(a, b)
     op = Wgmma(a, b, warpgroups=config.consumers)
-    load_a = TmaLoader(w, a, batched=spec.batched, sharers=cluster.share_a_count)
-    load_b = TmaLoader(w, b, batched=spec.batched, sharers=cluster.share_b_count)
+    load_a = TmaLoader(w, a, batched=spec.indexed, sharers=cluster.share_a_count)
+    load_b = TmaLoader(w, b, batched=spec.indexed, sharers=cluster.share_b_count)
     tiles = payload.allocate(w.shared, "inputs", stages)
     k_blocks = w.parameter("k_blocks", U32)
-    order = RasterOrder(
-        w,
-        tile_m=tile_m,
-        tile_n=tile_n,
-        cluster=cluster,
-        k_blocks=k_blocks,
-        batched=spec.batched,
-        shared=config.split_k > 1,
+    scheduler = static_schedule(
+        w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, k_blocks=k_blocks, shared=config.split_k > 1
     )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
@@ -74,7 +66,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         loader=loader,
         op=op,
         accumulators=RegisterAccumulators(op),
-        scheduler=StaticScheduler(order),
+        scheduler=scheduler,
         epilogue=output.epilogue,
         k_blocks=k_blocks,
         in_flight=config.in_flight,

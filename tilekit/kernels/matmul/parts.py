@@ -1,19 +1,25 @@
-"""What the matmuls of all chips are composed of alike: the way of the accumulators out."""
+"""What the matmuls of all chips are composed of alike: the schedule, and the way of the accumulators out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import F32
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.residual import ResidualRing
+from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
+from tilekit.tile_schedule.grouped import GroupedScheduler
+from tilekit.tile_schedule.raster import RasterOrder
+from tilekit.tile_schedule.static import StaticScheduler
 
 FIRST_NAMED_BARRIER = 1
 """Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
@@ -105,6 +111,7 @@ class Output:
                 buffers=buffers,
                 first_barrier=FIRST_NAMED_BARRIER,
                 residual=residual,
+                rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
             )
             boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
         reduction = None
@@ -112,3 +119,38 @@ class Output:
             groups = len(stores.warps) // WARPS_PER_GROUP
             reduction = Turnstile(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         return cls(epilogue, residual, reduction, boxes)
+
+
+def static_schedule(
+    w: Writer,
+    spec: MatmulSpec,
+    *,
+    tile_m: int,
+    tile_n: int,
+    cluster: ClusterPosition,
+    k_blocks: Value,
+    shared: bool,
+) -> StaticScheduler | GroupedScheduler:
+    """Declare the schedule of a kernel in which nobody asks for tiles: a raster, or groups of rows."""
+    if spec.groups is not None:
+        rows = w.parameter("rows", U32)
+        return GroupedScheduler(
+            w,
+            tile_m=tile_m,
+            tile_n=tile_n,
+            cluster=cluster,
+            k_blocks=k_blocks,
+            rows=rows,
+            counted=spec.groups == "counts",
+        )
+    return StaticScheduler(
+        RasterOrder(
+            w,
+            tile_m=tile_m,
+            tile_n=tile_n,
+            cluster=cluster,
+            k_blocks=k_blocks,
+            batched=spec.batched,
+            shared=shared,
+        )
+    )

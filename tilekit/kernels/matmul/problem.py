@@ -79,6 +79,8 @@ class MatmulCall:
         The factor, where it is a number.
     residual, beta
         The matrix that is added, and its factor.
+    groups, group_rows
+        How many groups the rows are divided into, and how far apart they begin where they do not lie behind each other.
     """
 
     problem: MatmulProblem
@@ -86,6 +88,8 @@ class MatmulCall:
     scale: float = 1.0
     residual: Matrix | None = None
     beta: float = 1.0
+    groups: int = 0
+    group_rows: int = 0
 
 
 def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType, as_dtype
 from tilekit.epilogue.functions import ACTIVATIONS, ElementwiseSpec
@@ -12,6 +13,9 @@ from tilekit.tile_io.operand import Major
 
 FP8 = (E4M3, E5M2)
 OUT_DTYPES = (BF16, F16, F32)
+
+
+Groups = Literal["ends", "counts"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,9 @@ class MatmulSpec:
         Scale, bias and activation.
     store
         ``"tma"``, or ``"direct"`` for outputs whose address or pitch is not a multiple of 16 bytes.
+    groups
+        Where groups of A's rows are multiplied by matrices of their own: ``"ends"`` for groups behind each other,
+        ``"counts"`` for groups that each begin a whole number of rows apart. B then has a leading dimension.
 
     Raises
     ------
@@ -50,6 +57,7 @@ class MatmulSpec:
     batched: bool = False
     functions: ElementwiseSpec = field(default_factory=ElementwiseSpec)
     store: str = "tma"
+    groups: Groups | None = None
 
     def __post_init__(self) -> None:
         for name in ("a_dtype", "b_dtype", "out_dtype"):
@@ -78,6 +86,12 @@ class MatmulSpec:
                 f"a residual of {self.out_dtype}",
                 code="TK-MM-019",
             )
+        if self.groups is not None and (self.batched or self.functions.residual or self.store != "tma"):
+            raise ArgumentError(
+                f"groups={self.groups!r} with batched={self.batched}, a residual of {self.functions.residual} and "
+                f"store={self.store!r}: a grouped matmul has neither batches nor a residual, and stores by 'tma'",
+                code="TK-MM-022",
+            )
         if self.store not in ("tma", "direct"):
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
 
@@ -94,6 +108,11 @@ class MatmulSpec:
                 )
 
     @property
+    def indexed(self) -> bool:
+        """Whether operands have a leading dimension: batches, or one matrix a group."""
+        return self.batched or self.groups is not None
+
+    @property
     def loads_residual(self) -> bool:
         """Whether a role loads a residual for the epilogue; direct stores read it element by element."""
         return self.functions.residual is not None and self.store == "tma"
@@ -104,6 +123,7 @@ class MatmulSpec:
         f = self.functions
         extras = [
             "batched" if self.batched else "",
+            f"grouped_{self.groups}" if self.groups else "",
             f"scale_{f.scale}" if f.scale else "",
             f"bias_{f.bias}" if f.bias else "",
             "residual" if f.residual else "",

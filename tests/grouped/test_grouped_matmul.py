@@ -1,0 +1,132 @@
+"""Groups of rows, each times its own matrix: exact, nothing else touched, on both chips and on the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.runtime import driver
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+
+CONFIGS: list[tuple[str, Any]] = [
+    ("sm_90a", None),
+    ("sm_90a", MatmulConfig(tile=(128, 128), cluster=(2, 1))),
+    ("sm_90a", MatmulConfig(tile=(64, 96), cluster=(1, 2), consumers=1, in_flight=0)),
+    ("sm_100a", None),
+    ("sm_100a", BlackwellConfig(tile=(128, 64), cta_group=2, cluster=(2, 1), clc_stages=0)),
+    ("sm_100a", BlackwellConfig(tile=(64, 64), cta_group=2, cluster=(4, 1), clc_stages=0, k_group=2)),
+]
+SIZES = [[100, 0, 37, 300, 128], [1, 1, 1], [0, 0, 65], [128, 256]]
+ON_GPU = pytest.param("cuda", marks=pytest.mark.gpu)
+
+
+def _skip_without_gpu(target: str) -> None:
+    if target == "cuda" and (driver.why_unavailable() or driver.devices()[0].compute_capability != (9, 0)):
+        pytest.skip("needs a GPU of capability 9.0")
+
+
+def _weights(rng: np.random.Generator, groups: int, k: int, n: int, major: str) -> np.ndarray[Any, Any]:
+    if major == "k":
+        return rng.integers(-2, 3, (groups, n, k)).astype(BF16).transpose(0, 2, 1)
+    return rng.integers(-2, 3, (groups, k, n)).astype(BF16)
+
+
+def _product(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return a.astype(np.float32) @ b.astype(np.float32)
+
+
+def _check_ends(sizes: list[int], k: int, n: int, major: str, out_dtype: Any, config: Any, target: str) -> None:
+    rng = np.random.default_rng(len(sizes) + n)
+    b = _weights(rng, len(sizes), k, n, major)
+    a = rng.integers(-2, 3, (sum(sizes) + 13, k)).astype(BF16)
+    out = np.full((len(a), n), 7, out_dtype)
+    ends = np.cumsum(sizes).astype(np.int32)
+    expected = out.copy()
+    for group, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+        expected[end - size : end] = _product(a[end - size : end], b[group]).astype(out_dtype)
+    assert tilekit.grouped_matmul(a, b, ends, out=out, config=config, target=target) is out
+    assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize(("target", "config"), CONFIGS, ids=str)
+def test_groups_behind_each_other(target: str, config: Any, sizes: list[int]) -> None:
+    """Exact for every size of group, empty ones too; rows behind the last group keep what they held."""
+    _check_ends(sizes, 200, 136, "k", BF16, config, target)
+
+
+@pytest.mark.parametrize(("major", "out_dtype"), [("mn", BF16), ("k", np.float32), ("mn", np.float16)])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", ON_GPU])
+def test_majors_and_outputs(target: str, major: str, out_dtype: Any) -> None:
+    """Either major of the matrices, and every type of output."""
+    _skip_without_gpu(target)
+    _check_ends([90, 3, 200], 136, 72, major, out_dtype, None, target)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("config", [None, MatmulConfig(tile=(128, 256), cluster=(2, 1)), MatmulConfig(tile=(128, 128))])
+def test_many_groups_on_the_gpu(config: Any) -> None:
+    """A skewed routing of 64 groups."""
+    _skip_without_gpu("cuda")
+    sizes = np.random.default_rng(5).geometric(0.01, 64).tolist()
+    _check_ends(sizes, 320, 512, "k", BF16, config, "cuda")
+
+
+@pytest.mark.parametrize(("target", "config"), [*CONFIGS, pytest.param("cuda", None, marks=pytest.mark.gpu)], ids=str)
+def test_counted_groups(target: str, config: Any) -> None:
+    """Groups that begin a fixed number of rows apart: only the counted rows are computed and written."""
+    _skip_without_gpu(target)
+    rng = np.random.default_rng(2)
+    counts = np.array([100, 0, 37, 150], np.int32)
+    b = _weights(rng, 4, 72, 136, "k")
+    a = rng.integers(-2, 3, (4, 150, 72)).astype(BF16)
+    out = np.full((4, 150, 136), 7, BF16)
+    expected = out.copy()
+    for group, count in enumerate(counts):
+        expected[group, :count] = _product(a[group, :count], b[group]).astype(BF16)
+    tilekit.grouped_matmul(a, b, counts=counts, out=out, config=config, target=target)
+    assert np.array_equal(out, expected)
+
+
+def test_an_activation_and_a_new_output() -> None:
+    """Without out an array of the right shape comes back; bounds may be a list."""
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-2, 3, (30, 64)).astype(BF16), _weights(rng, 2, 64, 64, "k")
+    out = tilekit.grouped_matmul(a, b, [10, 30], activation="relu")
+    expected = np.concatenate([_product(a[:10], b[0]), _product(a[10:], b[1])]).clip(0).astype(BF16)
+    assert out.dtype == BF16
+    assert np.array_equal(out, expected)
+
+
+BAD = [
+    ({"ends": [5, 3]}, r"ends\[1\] = 3: legal: 5 to 10; nearest: 5"),
+    ({"ends": [5, 100]}, r"ends\[1\] = 100: legal: 5 to 10; nearest: 10"),
+    ({"ends": [-1, 10]}, r"ends\[0\] = -1: legal: 0 to 10; nearest: 0"),
+    ({"ends": [10]}, "one contiguous int32 for each of the 2 groups"),
+    ({"ends": np.array([5.0, 10.0], np.float32)}, "ends is f32"),
+    ({}, "either ends"),
+    ({"ends": [5, 10], "counts": [5, 5]}, "either ends"),
+    ({"counts": [5, 5]}, r"counts take a \(G, R, K\)"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BAD, ids=[str(g) for g, _ in BAD])
+def test_bad_bounds_are_refused(given: dict[str, Any], message: str) -> None:
+    """The message names the bound, what it is, what is legal and the nearest legal value."""
+    a, b = np.ones((10, 64), BF16), np.ones((2, 64, 64), BF16)
+    with pytest.raises(ArgumentError, match=message):
+        tilekit.grouped_matmul(a, b, **given)
+
+
+def test_an_output_that_no_copy_engine_writes() -> None:
+    """Rows that are no multiple of 16 bytes are refused, with what to do."""
+    with pytest.raises(ArgumentError, match="pad N"):
+        tilekit.grouped_matmul(np.ones((10, 64), BF16), np.ones((1, 63, 64), BF16).transpose(0, 2, 1), [10])

@@ -1,0 +1,56 @@
+"""Slabs stored row by row: where a tile ends inside the output, and what lies below belongs to somebody else."""
+
+from __future__ import annotations
+
+from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import DType
+from tilekit.epilogue.slabs import SLAB_BYTES
+
+CHUNK = 16
+"""Bytes that a thread copies at once, and the unit of the swizzle."""
+
+THREADS = 128
+
+
+class RowStores:
+    """Copies the rows of a slab, up to the tile's last, from shared to global memory.
+
+    Parameters
+    ----------
+    w
+        The writer; the output's address ``d`` and ``row_pitch`` (elements) become kernel parameters.
+    out
+        Its type.
+    columns
+        N.
+    """
+
+    def __init__(self, w: Writer, *, out: DType, columns: Value) -> None:
+        self._out = out
+        self._columns = columns
+        self._address = w.parameter("d", GMEM)
+        self._row_pitch = w.parameter("row_pitch", U32)
+
+    def store(
+        self, w: Writer, slab: Value, *, thread: Value, rows: int, row: Value, end: Value, column: Value, columns: int
+    ) -> None:
+        """Copy rows `row` to `end` (at most `rows`) of the slab; by the whole warpgroup.
+
+        16-bit and wider outputs whose rows are whole chunks: what the copy engine stores, too.
+        """
+        chunks = columns * self._out.bytes // CHUNK
+        for step in range(-(-rows * chunks // THREADS)):
+            place = thread + step * THREADS
+            below = place // chunks
+            chunk = place - below * chunks
+            here = column + chunk * (CHUNK // self._out.bytes)
+            valid = (below < rows) & (row + below < end) & (here < self._columns)
+            source = slab + below * SLAB_BYTES + (chunk ^ (below & 7)) * CHUNK
+            target = (
+                self._address
+                + w.widen_multiply(row + below, self._row_pitch) * self._out.bytes
+                + w.widen_multiply(here, self._out.bytes)
+            )
+            w.ptx.groups.copy_chunk(source=source, target=target.retyped(GMEM), valid=valid)

@@ -1,0 +1,42 @@
+"""Where a call's arrays are, and so which chip its kernel is for."""
+
+from __future__ import annotations
+
+from tilekit.arrays import ArrayView
+from tilekit.errors import ArgumentError, DriverError
+from tilekit.runtime import driver
+from tilekit.targets import SM_90A, TARGETS, Target
+from tilekit.targets import target as target_named
+
+
+def place(a: ArrayView, target: str | None) -> tuple[Target, str | None]:
+    """Return the chip to build for, and ``"cuda"`` where arrays in host memory go to the GPU."""
+    if a.device == "cpu":
+        if target != "cuda":
+            return target_named(target or SM_90A.name), None
+        reason = driver.why_unavailable()
+        if reason is not None:
+            raise DriverError(
+                f"target='cuda', but there is no GPU to use: {reason}; leave target out to run on the emulator",
+                code="TK-API-002",
+            )
+        return _chip_of(driver.devices()[0], target), "cuda"
+    return _chip_of(driver.devices()[a.device[1]], target), None
+
+
+def _chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
+    chip = next((t for t in TARGETS.values() if t.compute_capability == device.compute_capability), None)
+    if chip is None:
+        built = ", ".join(f"{t.name} ({t.product})" for t in TARGETS.values())
+        raise DriverError(
+            f"{device.name} has compute capability {'.'.join(map(str, device.compute_capability))}; tilekit builds "
+            f"kernels for {built}. Arrays in host memory can be computed on the emulator instead",
+            code="TK-API-003",
+        )
+    if target not in (None, "cuda", chip.name):
+        raise ArgumentError(
+            f"target={target!r}, but the arrays are on {device.name}, which is {chip.name}: leave target out, or pass "
+            "arrays in host memory to emulate another chip",
+            code="TK-API-001",
+        )
+    return chip
