@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tilekit.emulator.errors import Actor, InstructionLike
-from tilekit.emulator.lane_order import lanes_of
+from tilekit.emulator.lane_order import COLLECTIVE, lanes_of
 
 __all__ = [
     "ALL_LANES",
@@ -260,7 +260,7 @@ class Agent:
     def share(self, lanes: int) -> Snapshot:
         """Publish what some lanes may speak for: what all did before they last met, and what these did since."""
         known = self.snapshot()
-        if not any(lanes_of(active) & ~lanes for active in self.active):
+        if not any(lanes_of(active) & ~lanes for active in self.active if active != COLLECTIVE):
             return known
         before, fenced_to = self.apart[self.identity] - 1, self.fenced.get(self.identity, 0)
         for lane in range(32):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .control_flow import Block
+from .convergence import came_together
 from .errors import UnsupportedInstruction
 from .forms import Decoded
 from .syntax import (
@@ -117,6 +118,8 @@ class BlockCompiler:
         self._check_written()
         self.decoded.form.emit(self, self.decoded)
         self._note_written()
+        if self.decoded.aligned and self.decoded.form.opcode not in ("bar", "barrier"):
+            self.emit(f"{self.helper(came_together)}(w)")
         self.lines += self.before
         if test and self.body:
             self.lines.append(f"if {test}:")

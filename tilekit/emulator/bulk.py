@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 Value = int | Array
+Combine = Callable[[Array, Array], Array]
+"""From (the bytes in memory, those that arrive) to the new bytes in memory."""
 
 
 class InFlight:
@@ -52,9 +54,12 @@ class InFlight:
 
 
 class Load(InFlight):
-    """A copy into shared memory that completes on mbarriers."""
+    """A copy into shared memory that completes on mbarriers, or a reduction when there is a ``combine``.
 
-    __slots__ = ("barriers", "fetch", "offset", "operations", "size", "targets", "told", "written")
+    ``asynchronous`` says whether it is the async proxy's; ``st.async`` and ``red.async`` are not.
+    """
+
+    __slots__ = ("barriers", "combine", "fetch", "offset", "operations", "size", "targets", "told", "written")
 
     def __init__(
         self,
@@ -68,9 +73,13 @@ class Load(InFlight):
         told: Callable[[Any], None],
         unit: str,
         written: npt.NDArray[np.bool_] | None = None,
+        *,
+        combine: Combine | None = None,
+        asynchronous: bool = True,
     ) -> None:
         super().__init__(warp)
         self.written = written
+        self.combine = combine
         self.targets = targets
         self.offset = offset
         self.barriers = barriers
@@ -80,12 +89,28 @@ class Load(InFlight):
         hb = warp.cta.launch.order
         self.operations = (
             [
-                hb.issue(warp.agent, unit, self.where.instruction, barrier.arriving, lanes=1 << lane)
+                hb.issue(
+                    warp.agent,
+                    unit,
+                    self.where.instruction,
+                    barrier.arriving,
+                    asynchronous=asynchronous,
+                    lanes=1 << lane,
+                )
                 for barrier in barriers
             ]
             if hb is not None
             else []
         )
+
+    def _put(self, place: Array, image: Array) -> None:
+        """Write the data to its place in one destination."""
+        if self.combine is not None:
+            place[:] = self.combine(place, image)
+        elif self.written is None:
+            place[:] = image
+        else:
+            place[self.written] = image[self.written]
 
     def land(self) -> bool:
         """Write the data into every destination and complete the transactions."""
@@ -106,15 +131,14 @@ class Load(InFlight):
                 self.cluster.mbarriers.check_store(
                     launch_base + self.offset, launch_base + end, by=by, instruction=instruction
                 )
-            if self.written is None:
-                shared.data[self.offset : end] = image
-            else:
-                shared.data[self.offset : end][self.written] = image[self.written]
+            self._put(shared.data[self.offset : end], image)
             if hb is not None:
                 operation = self.operations[index]
                 if shared.shadow is not None:
                     base = shared.shadow.base
-                    shared.shadow.span(operation, base + self.offset, base + end, write=True)
+                    # Reductions may overlap each other.
+                    atomic = self.combine is not None
+                    shared.shadow.span(operation, base + self.offset, base + end, write=True, atomic=atomic)
                 self.told(operation)
                 hb.release(operation, barrier.arriving)
             phase = barrier.phase

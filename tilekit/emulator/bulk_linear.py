@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from .access import resolve
-from .bulk import Array, Load, Mask, Store, Value, active_lanes, at_lane, barriers_of, check_room, destinations_of
+from .bulk import (
+    Array,
+    Combine,
+    Load,
+    Mask,
+    Store,
+    Value,
+    active_lanes,
+    at_lane,
+    barriers_of,
+    check_room,
+    destinations_of,
+)
 from .errors import MemoryFault
+from .lanes import lane_mask
 from .mbarriers import shared_address
 from .memory import Allocation
 
@@ -33,8 +48,13 @@ def bulk_load(
     barrier: Value,
     multicast: Value | None,
     mask: Mask | None,
+    reduction: Combine | None = None,
+    ignored: tuple[Value, ...] = (),
 ) -> None:
-    """``cp.async.bulk`` into shared memory, from global memory or from this CTA's shared memory."""
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk`` into shared memory, from global memory or this CTA's own.
+
+    ``ignored`` says how many of the first and of the last bytes are not read (``.ignore_oob``).
+    """
     launch = warp.cta.launch
     for lane in active_lanes(warp, mask):
         count = at_lane(size, lane)
@@ -48,17 +68,29 @@ def bulk_load(
         where = shared_address(space, at_lane(barrier, lane))
         barriers = barriers_of(warp, where, targets, multicast is not None)
         check_room(targets, offset, count, "bulk copy")
-        memory, start = resolve(warp, source_space, origin, count, "bulk copy")
+        left, right = (at_lane(number, lane) for number in ignored) if ignored else (0, 0)
+        if not (0 <= left <= 15 and 0 <= right <= 15):
+            raise MemoryFault(f"bulk copy that ignores {left} and {right} bytes: each must lie in 0 to 15")
+        used = max(0, count - left - right)
+        memory, start = resolve(warp, source_space, origin + left, used, "bulk copy")
 
-        def fetch(memory: Allocation = memory, start: int = start, count: int = count) -> Array:
-            return memory.data[start : start + count].copy()
+        def fetch(
+            memory: Allocation = memory, start: int = start, count: int = count, left: int = left, used: int = used
+        ) -> Array:
+            if used == count:
+                return memory.data[start : start + count].copy()
+            image = np.full(count, 0xFF, np.uint8)  # what is ignored is undefined
+            image[left : left + used] = memory.data[start : start + used]
+            return image
 
-        def told(operation: Any, memory: Allocation = memory, start: int = start, count: int = count) -> None:
+        def told(operation: Any, memory: Allocation = memory, start: int = start, used: int = used) -> None:
             if memory.shadow is not None:
                 first = memory.shadow.base + start
-                memory.shadow.span(operation, first, first + count, write=False)
+                memory.shadow.span(operation, first, first + used, write=False)
 
-        launch.machine.submit(Load(warp, lane, targets, offset, barriers, count, fetch, told, "bulk copy"))
+        unit = "bulk copy" if reduction is None else "bulk reduction"
+        load = Load(warp, lane, targets, offset, barriers, count, fetch, told, unit, combine=reduction)
+        launch.machine.submit(load)
 
 
 def bulk_store(
@@ -67,10 +99,14 @@ def bulk_store(
     destination: Value,
     source: Value,
     size: Value,
-    reduction: Callable[[Array, Array], Array] | None,
+    reduction: Combine | None,
+    kept: Value | None,
     mask: Mask | None,
 ) -> None:
-    """``cp.async.bulk`` and ``cp.reduce.async.bulk`` from shared to global memory."""
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk`` from shared to global memory.
+
+    ``kept`` says which bytes of every sixteen are copied (``.cp_mask``); None for all.
+    """
     launch = warp.cta.launch
     for lane in active_lanes(warp, mask):
         count = at_lane(size, lane)
@@ -80,13 +116,25 @@ def bulk_store(
         memory, start = resolve(warp, "global", target, count, "bulk copy")
         shared, offset = resolve(warp, "shared", origin, count, "bulk copy")
 
+        copied = None if kept is None else np.tile(lane_mask(at_lane(kept, lane))[:16], count // 16)
+
         def write(
-            image: Array, operation: Any, memory: Allocation = memory, start: int = start, count: int = count
+            image: Array,
+            operation: Any,
+            memory: Allocation = memory,
+            start: int = start,
+            count: int = count,
+            copied: npt.NDArray[np.bool_] | None = copied,
         ) -> None:
             if not memory.writable:
                 raise MemoryFault(f"bulk copy to {memory.name}, which is read-only")
             region = memory.data[start : start + count]
-            if reduction is None:
+            if copied is not None:
+                region[copied] = image[copied]
+                if memory.shadow is not None and copied.any():
+                    places = memory.shadow.base + start + np.flatnonzero(copied)
+                    memory.shadow.extents(operation, np.stack([places, places + 1], axis=1), write=True)
+            elif reduction is None:
                 region[:] = image
                 if memory.shadow is not None:
                     first = memory.shadow.base + start

@@ -79,6 +79,12 @@ def require_members(warp: Warp, position: int, members: int | Array, mask: Mask)
             )
 
 
+def came_together(warp: Warp) -> None:
+    """After an ``.aligned`` instruction on matrices, which all lanes have executed as one."""
+    if warp.agent is not None:
+        warp.agent.meet()
+
+
 class Gathering:
     """A ``bar.warp.sync`` that some of the lanes it names have come to."""
 

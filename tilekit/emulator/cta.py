@@ -84,7 +84,7 @@ class Barriers(dict[int, Rendezvous]):
 class Warpgroup:
     """Four warps that execute wgmma together."""
 
-    __slots__ = ("executed", "identity", "issued", "tile", "waiters", "warps")
+    __slots__ = ("executed", "identity", "issued", "latest", "tile", "waiters", "warps")
 
     def __init__(self, tile: np.ndarray[Any, np.dtype[np.uint32]]) -> None:
         self.tile = tile
@@ -94,6 +94,8 @@ class Warpgroup:
         """Every wgmma of the warpgroup so far that has not been executed, and those after ``executed``."""
         self.executed = 0
         self.identity = 0
+        self.latest: list[Any] = []
+        """The race check's operations, one a warp, of the latest wgmma that was executed."""
         self.waiters: list[tuple[Warp, Fragment]] = []
 
 

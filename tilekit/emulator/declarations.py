@@ -27,6 +27,8 @@ def variable_declarators(reader: TokenReader, space: str, external: bool, *, sin
                     pointee = qualifier
         elif text in TYPE_BYTES and text != "pred":
             kind = text
+        elif text in ("texref", "samplerref", "surfref"):
+            kind = "b64"  # opaque; the instructions that use them are refused by name
         elif text == "attribute":
             reader.skip_parentheses()
         elif text != "managed":

@@ -22,6 +22,8 @@ Array = npt.NDArray[Any]
 _SMALLEST_NORMAL = {"f32": np.float32(2.0**-126), "f16": np.float32(2.0**-14), "f16x2": np.float32(2.0**-14)}
 _NAN32 = np.uint32(0x7FFFFFFF).view(np.float32)
 _QUIET64 = np.uint64(1 << 51)
+_OUTSIDE = np.uint16(0x7FF7)
+"""What a tensor copy that fills with NaN writes, in f16 and in bf16."""
 
 
 def clean(values: Array) -> Array:
@@ -92,6 +94,13 @@ def multiply_add_wide(a: Array, b: Array, c: Array) -> Array:
     virtual = total - product
     result: Array = total + ((product - (total - virtual)) + (c - virtual) + error)
     return pass_nan(np.where(np.isfinite(result) & (result != 0), result, total), c, a, b)
+
+
+def zero_outside(patterns: Array, a: Array, b: Array) -> Array:
+    """16-bit results, or pairs of them, that are zero where a factor is the NaN of elements out of bounds."""
+    halves16 = [np.ascontiguousarray(x).view(np.uint16) for x in (patterns, a, b)]
+    outside = (halves16[1] == _OUTSIDE) | (halves16[2] == _OUTSIDE)
+    return np.where(outside, np.uint16(0), halves16[0]).view(a.dtype)
 
 
 def saturate(values: Array) -> Array:

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FORMATS", "Format", "Rounding", "decode", "encode", "pack_pair", "unpack_pair"]
+__all__ = ["FORMATS", "Format", "Rounding", "decode", "encode", "encode_randomly", "pack_pair", "unpack_pair"]
 
 Rounding: TypeAlias = Literal["rn", "rna", "rz", "rm", "rp"]
 Bits: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
@@ -121,7 +121,8 @@ def decode(bits: npt.ArrayLike, fmt: str) -> npt.NDArray[np.float32]:
     form = _format(fmt)
     codes = np.ascontiguousarray(bits, dtype=form.storage)
     if fmt == "bf16":
-        return codes.view(ml_dtypes.bfloat16).astype(np.float32)
+        widened: npt.NDArray[np.float32] = codes.view(ml_dtypes.bfloat16).astype(np.float32)
+        return widened
     if fmt == "f32":
         return codes.view(np.float32)
     if fmt == "tf32":
@@ -188,6 +189,31 @@ def encode(
         return bits
 
 
+def encode_randomly(
+    values: npt.NDArray[np.float32],
+    fmt: str,
+    draws: npt.NDArray[np.float64],
+    *,
+    saturate: bool = False,
+    relu: bool = False,
+) -> Bits:
+    """Return bit patterns rounded by random numbers, as ``cvt.rs.<fmt>`` does.
+
+    Parameters
+    ----------
+    values
+        Numbers to round.
+    fmt
+        A key of `FORMATS`, not ue8m0.
+    draws
+        In [0, 1): a magnitude is rounded up where its draw carries it over the last bit that is kept.
+    saturate, relu
+        As for `encode`.
+    """
+    x = np.where(values <= 0, 0.0, values.astype(np.float64)) if relu else values.astype(np.float64)
+    return _encode(x, _format(fmt), "rz", saturate, draws)
+
+
 def pack_pair(upper: npt.ArrayLike, lower: npt.ArrayLike, width: int) -> npt.NDArray[np.uint32]:
     """Return ``upper << width | lower``: the two patterns of an x2 format in one register."""
     return (np.asarray(upper).astype(np.uint32) << np.uint32(width)) | np.asarray(lower).astype(np.uint32)
@@ -251,14 +277,21 @@ NEAREST: dict[str, Callable[[npt.NDArray[np.float32], bool], Bits]] = {
 warnings must be off, as they are while a launch runs."""
 
 
-def _encode(x: npt.NDArray[np.float64], form: Format, rounding: Rounding, saturate: bool) -> Bits:
+def _encode(
+    x: npt.NDArray[np.float64],
+    form: Format,
+    rounding: Rounding,
+    saturate: bool,
+    draws: npt.NDArray[np.float64] | None = None,
+) -> Bits:
     """Round by scaling every value until its last kept bit weighs one, which is exact."""
     negative = np.signbit(x)
     finite = np.isfinite(x)
     magnitude = np.where(finite, np.abs(x), 0.0)
     lowest = 1 - form.bias
     exponent = np.where(magnitude > 0, np.maximum(np.frexp(magnitude)[1] - 1, lowest), lowest)
-    scaled = _round(np.ldexp(magnitude, form.mantissa - exponent), negative, rounding)
+    scaled = np.ldexp(magnitude, form.mantissa - exponent)
+    scaled = _round(scaled, negative, rounding) if draws is None else np.floor(scaled + draws)
     # A subnormal has no implicit bit and a carry out of the mantissa raises the exponent: both come out of this sum.
     bits = ((exponent - lowest).astype(np.int64) << form.mantissa) + scaled.astype(np.int64)
     largest = form.largest >> form.pad
@@ -267,7 +300,9 @@ def _encode(x: npt.NDArray[np.float64], form: Format, rounding: Rounding, satura
         bits = np.where(infinite | (bits > largest), largest, bits)
     else:
         beyond = (form.infinity if form.infinity is not None else form.nan) >> form.pad
-        stays = {"rz": np.ones_like(negative), "rm": ~negative, "rp": negative}.get(rounding, np.zeros_like(negative))
+        stays = {"rz": np.full_like(negative, draws is None), "rm": ~negative, "rp": negative}.get(
+            rounding, np.zeros_like(negative)
+        )
         bits = np.where(bits > largest, np.where(stays, largest, beyond), bits)
         bits = np.where(infinite, beyond, bits)
     bits = (bits << form.pad) | np.where(negative, form.sign, 0)

@@ -9,7 +9,7 @@ optional; groups that share choices (``cvt.dtype.atype``) are filled in the orde
 register, ``d|p`` two results, ``dv`` result register or vector, ``{d}`` result vector, ``{d+}`` vector read and
 written, ``a`` source, ``av`` source or vector, ``{a}`` source vector, ``[a]`` address, ``[t]`` tensor map with
 coordinates, ``#`` integer constant, ``L`` label, ``T`` label table, ``F`` function or the register with its address,
-``(a)`` list of variables, ``?`` optional.
+``(a)`` list of variables, ``s`` source or ``ds`` result that may be a part of a register, ``?`` optional.
 Anything that is not in the table is an error when the text is loaded; nothing is ever ignored.
 """
 
@@ -83,7 +83,7 @@ class Form:
     """Why the emulator does not execute it; empty when it does."""
 
     def __str__(self) -> str:
-        modifiers = "".join(group.shown() for group in self.groups)
+        modifiers = "".join(group.shown() for group in self.groups) or (".…" if self.notation == ANYTHING else "")
         return f"{self.opcode}{modifiers} {', '.join(self.operands)}".rstrip()
 
 
@@ -174,20 +174,30 @@ def form(
     return register
 
 
+ANYTHING = "*"
+"""Notation of a refusal for whatever modifiers and operands."""
+
+
 def refuse(opcodes: str, notation: str, operands: str, reason: str, *, since: int = 0) -> None:
-    """Register a form that is known but not executed: loading it is an error that gives the reason."""
+    """Register a form that is known but not executed: loading it is an error that gives the reason.
+
+    The notation may be `ANYTHING`.
+    """
 
     def emit(g: BlockCompiler, i: Decoded) -> None:
         raise AssertionError(f"{i.form} is refused when it is decoded")
 
     for opcode in opcodes.split():
         parts = tuple(operands.split())
-        row = Form(opcode, notation, _parse_groups(notation), parts, emit, never, "next", since, reason)
+        groups = () if notation == ANYTHING else _parse_groups(notation)
+        row = Form(opcode, notation, groups, parts, emit, never, "next", since, reason)
         TABLE.setdefault(opcode, []).append(row)
 
 
 def _match_modifiers(row: Form, modifiers: tuple[str, ...]) -> tuple[dict[str, str], str | None]:
     """The filled groups and the first modifier that fits none (or the missing group)."""
+    if row.notation == ANYTHING:
+        return {}, None
     fields: dict[str, str] = {}
     for modifier in modifiers:
         for group in row.groups:
@@ -203,8 +213,11 @@ def _match_modifiers(row: Form, modifiers: tuple[str, ...]) -> tuple[dict[str, s
 
 
 def _operand_fits(kind: str, operand: Operand) -> bool:
-    match kind.rstrip("?"):
-        case "d" | "d+":
+    kind = kind.rstrip("?")
+    if isinstance(operand, RegisterOperand) and (operand.part or operand.minus):
+        return kind == "s" or (kind == "ds" and not operand.minus)
+    match kind:
+        case "d" | "d+" | "ds":
             return isinstance(operand, Sink) or (isinstance(operand, RegisterOperand) and not operand.negated)
         case "d|p":
             return isinstance(operand, RegisterOperand | PairOperand | Sink)
@@ -235,6 +248,8 @@ def _operand_fits(kind: str, operand: Operand) -> bool:
 
 
 def _operands_fit(row: Form, operands: tuple[Operand, ...]) -> bool:
+    if row.notation == ANYTHING:
+        return True
     required = sum(not kind.endswith("?") for kind in row.operands)
     if not required <= len(operands) <= len(row.operands):
         return False

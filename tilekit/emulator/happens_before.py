@@ -20,6 +20,7 @@ Scopes are not modelled: a `.cta` release is taken to be visible to whoever acqu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from tilekit.emulator.agents import ALL_LANES, NOTHING, Agent, BulkGroups, Groups, Operation, Snapshot, Sync, join
@@ -132,6 +133,16 @@ class HappensBefore:
                 join(agent.fenced, fenced)
         elif news:
             _learn(agent, news)
+
+    def collective(self, agent: Agent, operations: Sequence[Operation]) -> None:
+        """Order `agent`, which has waited for one operation of several warps, after what each did before it took part.
+
+        A kernel whose warps read A of a wgmma from shared memory gives the stage back by one of them (CUTLASS, mixed
+        input).
+        """
+        known = agent.clock
+        told = (Snapshot(o.agent.identity, o.issued, o.clock, o.fenced) for o in operations)
+        _learn(agent, [snapshot for snapshot in told if known.get(snapshot.identity, 0) < snapshot.epoch])
 
     def fence(self, agent: Agent) -> None:
         """Execute a thread fence (`fence.acq_rel`, `fence.sc`, `membar`).

@@ -7,7 +7,6 @@ that follow each group of 32: first the first halo pixel of all four groups, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -113,7 +112,7 @@ def wide_load(
         except ValueError as error:
             raise ProtocolError(f"wide im2col copy: {error}") from None
         check_room(targets, offset, plain.shared_bytes, "tensor load")
-        allocation = source_of(warp, plain, box, ())
+        allocation, touched = source_of(warp, plain, box, ())
 
         def fetch(
             plain: TensorMap = plain,
@@ -123,7 +122,7 @@ def wide_load(
         ) -> Array:
             return load_box(plain, box, allocation.data, plain.address - allocation.start, offset)
 
-        told: Callable[[object], None] = tell_box(allocation, plain, box, (), False)
+        told = tell_box(allocation, touched, False)
         written = written_bytes(plain, offset)
         warp.cta.launch.machine.submit(
             Load(warp, lane, targets, offset, barriers, plain.transaction_bytes, fetch, told, "TMA load", written)

@@ -296,8 +296,8 @@ def _moved(operand: Operand, moved: list[int]) -> Operand:
 
 def _renamed(operand: Operand, registers: dict[int, Register], names: dict[int, Variable]) -> Operand:
     match operand:
-        case RegisterOperand(register=register, negated=negated):
-            return RegisterOperand(registers[register.number], negated)
+        case RegisterOperand(register=register):
+            return replace(operand, register=registers[register.number])
         case SymbolOperand(variable=variable, addend=addend):
             return SymbolOperand(names.get(id(variable), variable), addend)
         case VectorOperand(items=items):

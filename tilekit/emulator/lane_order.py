@@ -1,8 +1,9 @@
 """Which lane of a warp touched which byte: where lanes of one warp race with each other.
 
 Lanes of a warp are ordered by `bar.warp.sync`, by the barriers of the CTA and the cluster, and by an mbarrier on which
-the warp arrives and for which it waits; by nothing else (PTX ISA, `bar.warp.sync`; the CUDA guide says of shuffles,
-votes and the like that they order no memory). Running in step does not order them either.
+the warp arrives and for which it waits (PTX ISA, `bar.warp.sync`; the CUDA guide says of shuffles, votes and the like
+that they order no memory). Running in step does not order them either. That a matrix instruction does, which needs all
+lanes' registers, is what CUTLASS and DeepGEMM count on when one lane gives back a stage which all have read.
 
 The shadow's records name what their bytes were touched by, as :data:`Lanes`; only when the same warp touches bytes
 again before its lanes have met are the lanes compared.

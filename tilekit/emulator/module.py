@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _OPERATIONS = (
     *("atomic", "barrier", "bulk", "control", "cp_async", "float", "integer", "matrix", "memory", "move", "warp"),
-    *("tensormap", "wgmma", "tcgen05", "clc", "narrow", "packed", "remote", "call", "mma", "wmma"),
+    *("tensormap", "wgmma", "tcgen05", "clc", "narrow", "packed", "remote", "call", "mma", "wmma", "video"),
 )
 for _name in _OPERATIONS:
     importlib.import_module(f".ops_{_name}", __package__)

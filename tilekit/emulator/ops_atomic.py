@@ -244,6 +244,41 @@ def atom(g: BlockCompiler, i: Decoded) -> None:
         g.write(part, f"u{bits}", f"{name}[{index}]")
 
 
+@form("atom", f"{_SCOPE} {_SPACE} op=cas type=b128", "d [a] a a", uniform=never)
+@form("atom", f"{_SCOPE} {_SPACE} op=exch {_HINT} type=b128", "d [a] a a?", uniform=never)
+def atom_wide(g: BlockCompiler, i: Decoded) -> None:
+    """``atom.cas.b128`` and ``atom.exch.b128``, on values kept as two 64-bit halves."""
+    d, address = i.operands[:2]
+    swap = i["op"] == "cas"
+    source = g.array(i.operands[3 if swap else 2], "b128")
+    compare = g.array(i.operands[2], "b128") if swap else "None"
+    g.place()
+    what = f"{address_space(g, i, address)!r}, {i.get('order', 'relaxed')!r}, {array_address(g, address)}"
+    call = f"{g.helper(exchange_wide)}(w, {what}, {source}, {compare}, {g.mask()})"
+    if g.condition is not None:
+        call += f" if {g.condition}.any() else np.zeros((2, 32), 'u8')"
+    g.write(d, "b128", call)
+
+
+def exchange_wide(
+    warp: Warp, space: str, order: Order, addresses: Array, values: Array, compare: Array | None,
+    mask: npt.NDArray[np.bool_] | None,
+) -> Array:  # fmt: skip
+    """Exchange sixteen bytes lane by lane, lowest first, where they are as expected; the old values."""
+    old = np.zeros((2, 32), np.uint64)
+    active = warp.live if mask is None else mask
+    for lane in np.flatnonzero(active).tolist():
+        address = int(addresses[lane])
+        memory, offset = _locate(warp, space, address, 16)
+        place = memory.views[8][offset // 8 : offset // 8 + 2]
+        old[:, lane] = place
+        if compare is None or (place == compare[:, lane]).all():
+            place[:] = values[:, lane]
+        _tell(warp, space, memory, offset, address, 16, order, ONE_LANE[lane])
+    warp.cta.launch.machine.events += 1
+    return old
+
+
 @form("red", f"{_SCOPE} {_SPACE} {_INTEGERS} {_HINT}", "[a] a a?")
 @form("red", f"{_SCOPE} {_SPACE} {_FLOATS} {_HINT}", "[a] av a?")
 def red(g: BlockCompiler, i: Decoded) -> None:

@@ -171,22 +171,36 @@ def tensor_load_wide(g: BlockCompiler, i: Decoded) -> None:
 
 
 @form("cp", f"async bulk dst=shared::cluster|shared::cta src=global {_COMPLETE} {_HINT}", "[a] [a] a [a] a? a?")
+@form("cp", f"async bulk dst=shared::cta src=global complete=mbarrier::complete_tx::bytes {_HINT} ignore_oob",
+      "[a] [a] a a a [a] a?")  # fmt: skip
 @form("cp", "async bulk dst=shared::cluster src=shared::cta complete=mbarrier::complete_tx::bytes", "[a] [a] a [a]")
+@form(
+    "cp",
+    "reduce async bulk dst=shared::cluster src=shared::cta complete=mbarrier::complete_tx::bytes "
+    "op=add|min|max|inc|dec|and|or|xor type=u32|s32|u64|b32|b64",
+    "[a] [a] a [a]",
+)
 def bulk_load(g: BlockCompiler, i: Decoded) -> None:
-    """``cp.async.bulk`` to shared memory."""
-    destination, source, size, barrier = i.operands[:4]
-    _check_count(g, i, 4)
-    (mask,) = _extras(i, 4)
+    """``cp.async.bulk`` and ``cp.reduce.async.bulk`` to shared memory."""
+    destination, source, size = i.operands[:3]
+    ignored = i.operands[3:5] if i.has("ignore_oob") else ()
+    count = 4 + len(ignored)
+    barrier = i.operands[count - 1]
+    _check_count(g, i, count)
+    (mask,) = _extras(i, count)
     ctas = "None" if mask is None else value(g, mask, "u16")
     space = "global" if i["src"] == "global" else "shared"
+    unread = "".join(value(g, operand, "u32") + ", " for operand in ignored)
     g.place()
     g.effect(
         f"{g.helper(bulk_linear.bulk_load)}(w, 'shared', {where_is(g, destination)}, {space!r}, {where_is(g, source)}, "
-        f"{value(g, size, 'u32')}, {where_is(g, barrier)}, {ctas}, {g.mask()})"
+        f"{value(g, size, 'u32')}, {where_is(g, barrier)}, {ctas}, {g.mask()}, {combination(g, i)}, "
+        f"({unread}))"
     )
 
 
 @form("cp", f"async bulk dst=global src=shared::cta complete=bulk_group {_HINT}", "[a] [a] a a?")
+@form("cp", f"async bulk dst=global src=shared::cta complete=bulk_group {_HINT} cp_mask", "[a] [a] a a a?", since=100)
 @form(
     "cp",
     f"reduce async bulk dst=global src=shared::cta complete=bulk_group {_HINT} op=add|min|max|inc|dec|and|or|xor "
@@ -196,18 +210,24 @@ def bulk_load(g: BlockCompiler, i: Decoded) -> None:
 def bulk_store(g: BlockCompiler, i: Decoded) -> None:
     """``cp.async.bulk`` and ``cp.reduce.async.bulk`` to global memory."""
     destination, source, size = i.operands[:3]
-    _check_count(g, i, 3)
-    combine = "None"
-    if i.has("op"):
-        try:
-            combine = g.constant(Reduction(cast(ReduceOp, i["op"]), i["type"]))
-        except ValueError as error:
-            raise g.fail(str(error)) from None
+    masked = i.has("cp_mask")
+    _check_count(g, i, 3 + masked)
+    kept = value(g, i.operands[-1], "u16") if masked else "None"
     g.place()
     g.effect(
         f"{g.helper(bulk_linear.bulk_store)}(w, 'shared', {where_is(g, destination)}, {where_is(g, source)}, "
-        f"{value(g, size, 'u32')}, {combine}, {g.mask()})"
+        f"{value(g, size, 'u32')}, {combination(g, i)}, {kept}, {g.mask()})"
     )
+
+
+def combination(g: BlockCompiler, i: Decoded) -> str:
+    """Name of what combines memory with what arrives; ``None`` for a copy."""
+    if not i.has("op"):
+        return "None"
+    try:
+        return g.constant(Reduction(cast(ReduceOp, i["op"]), i["type"]))
+    except ValueError as error:
+        raise g.fail(str(error)) from None
 
 
 class Reduction:

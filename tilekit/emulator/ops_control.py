@@ -41,13 +41,21 @@ def branch_indexed(g: BlockCompiler, i: Decoded) -> None:
     """``brx.idx``: to a label of a table."""
     targets = tuple(g.program.flow.block_at[target.position] for target in targets_of(i))
     index = i.operands[0]
-    if i.guard is not None:
-        raise g.fail("a guard on brx.idx is not supported")
-    if g.is_uniform(index):
-        g.leave(f"return {g.constant(targets)}[{g.scalar(index, 'u32')}]")
+    guard = i.guard
+    if guard is not None:  # lanes where it does not hold go on with what follows
+        targets += (g.block.index + 1,)
+    choices = g.constant(targets)
+    if g.is_uniform(index) and (guard is None or g.is_uniform(guard)):
+        chosen = g.scalar(index, "u32")
+        if guard is not None:
+            chosen = f"{chosen} if {g.scalar(guard, 'pred')} else -1"
+        g.leave(f"return {choices}[{chosen}]")
     else:
         join = -1 if g.block.join is None else g.block.join
-        g.leave(f"return w.switch({g.array(index, 'u32')}, {g.constant(targets)}, {join})")
+        chosen = g.array(index, "u32")
+        if guard is not None:
+            chosen = f"where({g.array(guard, 'pred')}, {chosen}, uint32({len(targets) - 1}))"
+        g.leave(f"return w.switch({chosen}, {choices}, {join})")
 
 
 @form("exit", "", "", flow="exit")

@@ -6,6 +6,7 @@ from . import floating
 from .block_compiler import BlockCompiler
 from .forms import Decoded, all_sources, form, never
 from .ops_integer import mask_of, set_results
+from .ops_memory import byte_register
 from .syntax import Operand, PairOperand, Sink
 
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
@@ -72,7 +73,8 @@ def multiply_add(g: BlockCompiler, i: Decoded) -> None:
     a, b, c = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
     direction = i.get("rnd", "rn")
     if i.has("oob"):
-        raise g.fail("fma.oob is not supported")
+        _multiply_add_oob(g, i, kind, f"({a}.astype(float64) * {b} + {c})")
+        return
     if direction != "rn":
         text = f"{g.helper(floating.directed)}('fma', {direction!r}, {a}, {b}, {c})"
     elif kind == "f64":
@@ -82,6 +84,18 @@ def multiply_add(g: BlockCompiler, i: Decoded) -> None:
     else:
         text = f"({a}.astype(float64) * {b} + {c})"
     result(g, i, kind, text)
+
+
+def _multiply_add_oob(g: BlockCompiler, i: Decoded, kind: str, text: str) -> None:
+    """``fma.oob``: zero where a factor is the NaN that fills what lies outside of a tensor."""
+    if kind not in _HALVES:
+        raise g.fail(".oob needs a type of 16 bits, or a pair of them")
+    if i.has("relu"):
+        text = f"{g.helper(floating.clamp_negative)}({text})"
+    bits = "b32" if kind.endswith("x2") else "b16"
+    factors = ", ".join(g.array(x, bits) for x in i.operands[1:3])
+    rounded = f"{g.helper(floating.narrow)}({text}, {kind!r})"
+    g.write(i.operands[0], bits, f"{g.helper(floating.zero_outside)}({rounded}, {factors})")
 
 
 @form("add sub mul", "rnd=rn|rz|rm|rp? ftz? type=f32x2", "d a b", uniform=never)
@@ -313,7 +327,7 @@ def convert_integer(g: BlockCompiler, i: Decoded) -> None:
 def _narrow_scalar(g: BlockCompiler, a: Operand, kind: str) -> str:
     bits = int(kind[1:])
     if bits == 8:
-        low = f"({g.scalar(a, 'b16', wider=True)} & 0xff)"
+        low = f"({g.scalar(a, byte_register(a), wider=True)} & 0xff)"
         return f"signed8({low})" if kind[0] == "s" else low
     return f"({g.scalar(a, kind, wider=True)})"
 
@@ -328,7 +342,7 @@ def _signed_result(text: str, bits: int, d: Operand) -> str:
 
 def _narrow_array(g: BlockCompiler, a: Operand, kind: str) -> str:
     if kind in ("u8", "s8"):
-        return f"{g.array(a, 'b16', wider=True)}.astype({'int8' if kind == 's8' else 'uint8'})"
+        return f"{g.array(a, byte_register(a), wider=True)}.astype({'int8' if kind == 's8' else 'uint8'})"
     return g.array(a, kind, wider=True)
 
 

@@ -371,6 +371,22 @@ def logic_3(g: BlockCompiler, i: Decoded) -> None:
         g.write(d, "b32", text)
 
 
+@form("lop3", "combine=or|and type=b32", "d|p a b c # a", uniform=never)
+def logic_3_to_predicate(g: BlockCompiler, i: Decoded) -> None:
+    """``lop3.or`` and ``lop3.and``: also whether the result is not zero, combined with a predicate."""
+    results, a, b, c, table, q = i.operands
+    assert isinstance(table, Immediate)
+    d, p = (results.first, results.second) if isinstance(results, PairOperand) else (results, Sink())
+    name = g.temporary()
+    what = ", ".join(g.array(operand, "b32") for operand in (a, b, c))
+    given = g.array(q, "pred")
+    g.emit(f"{name} = look_up_3({what}, {table.value})")
+    if not isinstance(d, Sink):
+        g.write(d, "b32", name)
+    sign = "|" if i["combine"] == "or" else "&"
+    g.write(p, "pred", f"({name} != uint32(0)) {sign} {given}")
+
+
 @form("prmt", "type=b32 mode=f4e|b4e|rc8|ecl|ecr|rc16?", "d a b c")
 def permute(g: BlockCompiler, i: Decoded) -> None:
     """``prmt``: bytes of two registers."""

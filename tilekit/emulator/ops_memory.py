@@ -82,7 +82,7 @@ def _parts(d: Operand) -> tuple[Operand, ...]:
 
 @form(
     "ld",
-    f"order=weak|relaxed|acquire|volatile? {SCOPE} space=$S? nc? {CACHE} vec=v2|v4|v8? unified? type={_TYPES}",
+    f"mmio? order=weak|relaxed|acquire|volatile? {SCOPE} space=$S? nc? {CACHE} vec=v2|v4|v8? unified? type={_TYPES}",
     "dv [a] a?",
     uniform=uniform_load,
 )
@@ -125,10 +125,16 @@ def load(g: BlockCompiler, i: Decoded) -> None:
             _write_lanes(g, part, kind, name if len(parts) == 1 else f"{name}[{index}]")
 
 
-@form("ld", f"order=weak|relaxed|acquire|volatile? {SCOPE} space=$S? {CACHE} type=b128", "d [a]", uniform=never)
+@form(
+    "ld",
+    f"order=weak|relaxed|acquire|volatile? {SCOPE} space=$S? nc? {CACHE} unified? type=b128",
+    "d [a] a?",
+    uniform=never,
+)
+@form("ldu", "space=global? type=b128", "d [a]", uniform=never)
 def load_wide(g: BlockCompiler, i: Decoded) -> None:
     """``ld.b128``: kept as two 64-bit halves."""
-    d, a = i.operands
+    d, a = i.operands[:2]
     name = g.temporary()
     g.place()
     space, order = address_space(g, i, a), strength(i)
@@ -139,10 +145,14 @@ def load_wide(g: BlockCompiler, i: Decoded) -> None:
     g.write(d, "b128", name)
 
 
-@form("st", f"order=weak|relaxed|release|volatile? {SCOPE} space=$S? type=b128", "[a] a")
+@form(
+    "st",
+    f"order=weak|relaxed|release|volatile? {SCOPE} space=$S? level=wb|cg|cs|wt? {HINTS} type=b128",
+    "[a] a a?",
+)
 def store_wide(g: BlockCompiler, i: Decoded) -> None:
     """``st.b128``."""
-    a, source = i.operands
+    a, source = i.operands[:2]
     name = g.temporary()
     g.place()
     space, order = address_space(g, i, a), strength(i)
@@ -180,14 +190,20 @@ def _write_lanes(g: BlockCompiler, part: Operand, kind: str, value: str) -> None
     bits = int(kind[1:])
     if kind[0] == "s":
         value = f"{value}.view(np.int{bits})"
-    if bits == 8:
+    if bits == 8 and byte_register(part) == "b16":
         kind, value = f"{kind[0]}16", f"{value}.astype({'' if kind[0] == 's' else 'u'}int16)"
-    g.write(part, kind, value, wider=True)
+    g.write(part, kind if bits > 8 or kind[-2:] == "16" else "b8", value, wider=True)
+
+
+def byte_register(operand: Operand) -> str:
+    """Type in which to read or write a byte: registers have 16 bits at least, but for those of narrow formats."""
+    return "b8" if isinstance(operand, RegisterOperand) and operand.register.bits == 8 else "b16"
 
 
 @form(
     "st",
-    f"order=weak|relaxed|release|volatile? {SCOPE} space=$S? level=wb|cg|cs|wt? {HINTS} vec=v2|v4|v8? type={_TYPES}",
+    f"mmio? order=weak|relaxed|release|volatile? {SCOPE} space=$S? level=wb|cg|cs|wt? {HINTS} vec=v2|v4|v8? "
+    f"type={_TYPES}",
     "[a] av a?",
 )
 def store(g: BlockCompiler, i: Decoded) -> None:
@@ -203,8 +219,11 @@ def store(g: BlockCompiler, i: Decoded) -> None:
         values = _lane_values(g, parts, i["type"])
         g.effect(f"{g.helper(access.store_local)}(w, {array_address(g, a)}, ({values}), {width}, {g.mask()})")
     elif g.program.warps == 1 and g.is_uniform(a) and g.sources_uniform(*parts):
-        kind = f"u{max(width, 2) * 8}"
-        texts = ", ".join(f"{g.scalar(part, kind, wider=True)} & {hex((1 << 8 * width) - 1)}" for part in parts)
+        kinds = [byte_register(part) if width == 1 else f"u{width * 8}" for part in parts]
+        mask = hex((1 << 8 * width) - 1)
+        texts = ", ".join(
+            f"{g.scalar(part, kind, wider=True)} & {mask}" for part, kind in zip(parts, kinds, strict=True)
+        )
         g.effect(
             f"{g.helper(access.store_uniform)}(w, {space!r}, {scalar_address(g, a)}, ({texts},), {width}, {g.mask()}, "
             f"{order!r})"
@@ -220,7 +239,7 @@ def _lane_values(g: BlockCompiler, parts: tuple[Operand, ...], kind: str) -> str
     texts = []
     for part in parts:
         if width == 1:
-            texts.append(f"{g.array(part, 'b16', wider=True)}.astype(np.uint8)")
+            texts.append(f"{g.array(part, byte_register(part), wider=True)}.astype(np.uint8)")
         else:
             storage = kind if kind in ("f32", "f64") else f"u{width * 8}"
             text = g.array(part, storage, wider=True)
@@ -248,8 +267,9 @@ def prefetch(g: BlockCompiler, i: Decoded) -> None:
     "second=L2::evict_unchanged|L2::evict_first? type=b64",
     "d [a] a a",
 )
+@form("createpolicy", "mode=cvt cache=L2 type=b64", "d a")
 def create_policy(g: BlockCompiler, i: Decoded) -> None:
     """``createpolicy``: an opaque cache policy, the constant that compilers use for its kind."""
     kinds = {"evict_first": 0x12F0000000000000, "evict_last": 0x14F0000000000000}
-    value = kinds.get(i["level"].split("::")[1], 0x1000000000000000)
+    value = kinds.get(i.get("level").rpartition("::")[2], 0x1000000000000000)
     g.write(i.operands[0], "b64", str(value), scalar=True)

@@ -104,7 +104,7 @@ def _repack_wide(g: BlockCompiler, d: Operand, a: Operand) -> None:
 
 def _part_bits(g: BlockCompiler, total: int, vector: VectorOperand) -> int:
     count = len(vector.items)
-    if total not in (32, 64) or total % count or total // count not in (8, 16, 32):
+    if total not in (16, 32, 64) or total % count or total // count not in (8, 16, 32):
         raise g.fail(f"a {total}-bit value has no {count} equal parts of 8, 16 or 32 bits")
     return total // count
 

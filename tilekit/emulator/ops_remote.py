@@ -9,58 +9,114 @@ import numpy.typing as npt
 
 from . import access
 from .block_compiler import BlockCompiler
-from .bulk import Load, Mask, Value, active_lanes, at_lane, barriers_of, destinations_of
+from .bulk import Combine, Load, Mask, Value, active_lanes, at_lane, barriers_of, destinations_of
 from .errors import MemoryFault
-from .forms import Decoded, form, refuse
+from .forms import ANYTHING, Decoded, form, refuse
 from .lane_order import uniform
 from .lanes import ONE_LANE
 from .mbarriers import shared_address
+from .ops_atomic import red
 from .ops_barrier import where_is
-from .ops_bulk import value
+from .ops_bulk import combination, value
+from .ops_memory import store
 from .syntax import TYPE_BYTES, VectorOperand
 
 if TYPE_CHECKING:
     from .warp import Warp
 
 _COMPLETE = "complete=mbarrier::complete_tx::bytes"
+_STORED = "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"
 
 
 @form(
     "st",
-    f"async order=weak? space=shared::cluster {_COMPLETE} vec=v2|v4? type=b32|b64|u32|u64|s32|s64|f32|f64",
+    f"async order=weak? scope=cluster? space=shared::cluster? {_COMPLETE} vec=v2|v4? "
+    "type=b32|b64|u32|u64|s32|s64|f32|f64",
     "[a] av [a]",
 )
+@form("st", f"async order=weak? scope=cluster? space=shared::cluster? {_COMPLETE} type=b128", "[a] a [a]")
 def store_async(g: BlockCompiler, i: Decoded) -> None:
     """``st.async``."""
     target, source, barrier = i.operands
+    if i["type"] == "b128":
+        name = g.temporary()
+        g.emit(f"{name} = {g.array(source, 'b128')}")
+        g.place()
+        where = f"{where_is(g, target)}, ({name}[0], {name}[1]), {where_is(g, barrier)}"
+        g.effect(f"{g.helper(issue_stores)}(w, {_space(i)!r}, {where}, {g.mask()})")
+        return
     items = source.items if isinstance(source, VectorOperand) else (source,)
     if len(items) != int(i.get("vec", "v1")[1:]):
         raise g.fail(f"{len(items)} elements for .{i.get('vec', 'v1')}")
     bits = TYPE_BYTES[i["type"]] * 8
     parts = "".join(g.array(item, f"u{bits}" if i["type"][0] != "f" else i["type"]) + ", " for item in items)
     g.place()
-    g.effect(f"{g.helper(issue_stores)}(w, {where_is(g, target)}, ({parts}), {where_is(g, barrier)}, {g.mask()})")
+    where = f"{where_is(g, target)}, ({parts}), {where_is(g, barrier)}"
+    g.effect(f"{g.helper(issue_stores)}(w, {_space(i)!r}, {where}, {g.mask()})")
+
+
+def _space(i: Decoded) -> str:
+    """``generic`` unless a state space is written."""
+    return "shared" if i.has("space") else "generic"
+
+
+@form(
+    "red",
+    f"async order=relaxed? scope=cluster? space=shared::cluster? {_COMPLETE} op=add|min|max|inc|dec|and|or|xor "
+    "type=u32|s32|u64|b32",
+    "[a] a [a]",
+)
+def reduce_async(g: BlockCompiler, i: Decoded) -> None:
+    """``red.async`` in a CTA's shared memory."""
+    target, source, barrier = i.operands
+    bits = TYPE_BYTES[i["type"]] * 8
+    parts = f"({g.array(source, f'u{bits}')},)"
+    g.place()
+    what = f"{where_is(g, target)}, {parts}, {where_is(g, barrier)}, {g.mask()}, {combination(g, i)}"
+    g.effect(f"{g.helper(issue_stores)}(w, {_space(i)!r}, {what})")
+
+
+@form("st", f"async mmio? order=release scope=gpu|sys space=global? type={_STORED}", "[a] av", since=100)
+def store_async_release(g: BlockCompiler, i: Decoded) -> None:
+    """``st.async.release``: nothing tells when it is done, so it may be done at once."""
+    store(g, i)
+
+
+@form(
+    "red",
+    "async mmio? order=release scope=cluster|gpu|sys space=global? op=add type=u32|s32|u64|s64",
+    "[a] a",
+    since=100,
+)
+def reduce_async_release(g: BlockCompiler, i: Decoded) -> None:
+    """``red.async.release``: nothing tells when it is done, so it may be done at once."""
+    red(g, i)
 
 
 def issue_stores(
-    warp: Warp, destination: Value, parts: tuple[npt.NDArray[Any], ...], barrier: Value, mask: Mask | None
-) -> None:
-    """``st.async``: one small copy for each active lane."""
+    warp: Warp, space: str, destination: Value, parts: tuple[npt.NDArray[Any], ...], barrier: Value,
+    mask: Mask | None, combine: Combine | None = None,
+) -> None:  # fmt: skip
+    """``st.async`` and ``red.async``: one small copy, or reduction, for each active lane."""
+    unit = "st.async" if combine is None else "red.async"
     image = np.stack([np.ascontiguousarray(np.broadcast_to(part, (32,))) for part in parts], axis=1)
     size = image.shape[1] * image.itemsize
     for lane in active_lanes(warp, mask):
-        address = shared_address("shared", at_lane(destination, lane))
+        address = shared_address(space, at_lane(destination, lane))
         targets, offset = destinations_of(warp, address, None)
         if offset % size:
-            raise access.misaligned(address, size, "st.async")
-        barriers = barriers_of(warp, shared_address("shared", at_lane(barrier, lane)), targets, False)
-        access.resolve(warp, "shared::cluster", address, size, "st.async")
+            raise access.misaligned(address, size, unit)
+        barriers = barriers_of(warp, shared_address(space, at_lane(barrier, lane)), targets, False)
+        access.resolve(warp, "shared::cluster", address, size, unit)
         data = image[lane].copy().view(np.uint8)
 
         def fetch(data: npt.NDArray[np.uint8] = data) -> npt.NDArray[np.uint8]:
             return data
 
-        warp.cta.launch.machine.submit(Load(warp, lane, targets, offset, barriers, size, fetch, _no_source, "st.async"))
+        load = Load(
+            warp, lane, targets, offset, barriers, size, fetch, _no_source, unit, combine=combine, asynchronous=False
+        )
+        warp.cta.launch.machine.submit(load)
 
 
 def _no_source(operation: Any) -> None:
@@ -109,22 +165,7 @@ refuse("multimem", f"op=ld_reduce {_ORDER} how={_OPERATIONS} acc=acc::f16|acc::f
 refuse("multimem", f"op=st {_ORDER} vec=v2|v4|v8? type={_TYPES}", "[a] av", _MULTICAST)
 refuse("multimem", f"op=red {_ORDER} how={_OPERATIONS} vec=v2|v4|v8? type={_TYPES}", "[a] av", _MULTICAST)
 refuse("multimem", "op=cp async bulk dst=global src=shared::cta complete=bulk_group", "[a] [a] a", _MULTICAST)
-refuse(
-    "red",
-    f"async order=relaxed? scope=cluster? space=shared::cluster {_COMPLETE} op={_OPERATIONS} type=u32|s32|u64|b32",
-    "[a] a [a]",
-    "asynchronous reductions into another CTA's shared memory are not modelled",
-)
-refuse(
-    "cp",
-    f"reduce async bulk dst=shared::cluster src=shared::cta {_COMPLETE} op={_OPERATIONS} type=u32|s32|u64|b32|b64",
-    "[a] [a] a [a]",
-    "asynchronous reductions into another CTA's shared memory are not modelled",
-)
-refuse(
-    "cp",
-    "async bulk dst=global src=shared::cta complete=bulk_group hint=L2::cache_hint? cp_mask",
-    "[a] [a] a a a?",
-    "bulk stores under a byte mask are not modelled",
-    since=100,
-)
+refuse("multimem", f"op=cp reduce async bulk dst=global src=shared::cta complete=bulk_group how={_OPERATIONS} noftz? "
+       f"type={_TYPES}", "[a] [a] a", _MULTICAST)  # fmt: skip
+_TEXTURES = "textures, samplers and surfaces are not modelled"
+refuse("tex tld4 txq suld sust sured suq istypep", ANYTHING, "", _TEXTURES)

@@ -7,7 +7,7 @@ them, so a fragment pasted many times may repeat its names. Source: PTX ISA, sec
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .constants import parse_number
 from .declarations import variable_declarators
@@ -403,6 +403,11 @@ class _Parser(TokenReader):
             if register is None:
                 self.fail(f"{name.text} is not a register", name)
             return RegisterOperand(register, negated=True)
+        if token.text == "-" and self.tokens[self.at].kind == "word":
+            operand = self.named(self.next(), opcode)
+            if not isinstance(operand, RegisterOperand):
+                self.fail("expected a number or a register after '-'", token)
+            return replace(operand, minus=True)
         if token.text == "-":
             return self.number(negative=True)
         if token.kind == "number":
@@ -418,6 +423,9 @@ class _Parser(TokenReader):
         name = token.text
         register = self.find_register(name)
         if register is not None:
+            after = self.tokens[self.at]
+            if opcode.startswith("v") and after.kind == "dotted" and after.start == token.end:
+                return RegisterOperand(register, part=self.next().text[1:])
             return RegisterOperand(register)
         if name.startswith("%"):
             if self.tokens[self.at].kind == "dotted" and self.tokens[self.at].start == token.end:
@@ -458,11 +466,12 @@ class _Parser(TokenReader):
             sign = 1 if self.next().text == "+" else -1
             addend += sign * self.integer_atom()
         coordinates = None
-        if self.accept(","):
+        while self.accept(","):
             vector = self.operand("")
-            if not isinstance(vector, VectorOperand):
+            if isinstance(vector, VectorOperand):
+                coordinates = vector.items
+            elif self.peek() != ",":
                 self.fail("expected a vector of coordinates after ',' in an address")
-            coordinates = vector.items
         self.expect("]")
         return AddressOperand(base, addend, coordinates)
 

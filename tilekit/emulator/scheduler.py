@@ -38,6 +38,9 @@ IMPATIENCE = 1 / 16
 SPIN = 8192
 """Blocks without an event after which asynchronous work lands, or another cluster starts, although warps can run."""
 
+POLL = 1024
+"""The same while a warp polls memory: each time nothing but a poll has run, half as many, down to this."""
+
 
 class Pending(Protocol):
     """An asynchronous operation that has been issued and may land at any time."""
@@ -66,6 +69,7 @@ class Machine:
         self.steps = 0
         self._last_events = 0
         self._spun = 0
+        self._patience = SPIN
         self._gave_up: set[tuple[int, int, int, int]] = set()
         self.started = time.perf_counter()
         self._waiting = deque(range(launch.clusters[0] * launch.clusters[1] * launch.clusters[2]))
@@ -125,9 +129,12 @@ class Machine:
         while True:
             if self.pending and self.policy != "adversarial":
                 self._land_some()
-            if self.ready and not self._spinning():
+            if not self.ready:
+                self._patience = SPIN
+            elif not self._spinning():
                 self._turn(self._pick())
-            elif self.pending:
+                continue
+            if self.pending:
                 self._land(self.rng.randrange(len(self.pending)))
             elif self._waiting and len(self.resident) < self.launch.max_resident_clusters:
                 self._start_cluster()
@@ -143,7 +150,10 @@ class Machine:
         if self.events != self._last_events:
             self._last_events = self.events
             self._spun = self.steps
-        return self.steps - self._spun > SPIN
+        if self.steps - self._spun <= self._patience:
+            return False
+        self._patience = max(POLL, self._patience // 2)
+        return True
 
     def _indices(self) -> range:
         width, height, depth = self.launch.cluster

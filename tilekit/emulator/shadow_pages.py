@@ -104,11 +104,12 @@ def known_by_lane(record: Record, mask: int, number: int, shift: int, clock: Clo
             unit = 1 << ((byte & IN_PAGE) >> shift)
             if byte >> PAGE_BITS == number and hit & unit:
                 explained |= unit
-                if owners >> 32:
-                    return False  # the warp did it as one
-                for lane in range(32):
-                    if owners >> lane & 1 and clock.get(lane_identity(record.identity, lane), 0) < record.epoch:
+                known = [clock.get(lane_identity(record.identity, lane), 0) >= record.epoch for lane in range(32)]
+                if owners >> 32:  # what the warp did as one any lane may speak for
+                    if not any(known):
                         return False
+                elif not all(known[lane] for lane in range(32) if owners >> lane & 1):
+                    return False
     return explained == hit
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from .memory import RESERVED_SHARED
+
 
 class SpecialRegisterInfo(NamedTuple):
     """Width in bits, whether all lanes of a warp see one value, and the attribute of the running warp that holds it."""
@@ -53,6 +55,15 @@ SPECIAL_REGISTERS: dict[str, SpecialRegisterInfo] = {
     "%dynamic_smem_size": SpecialRegisterInfo(32, True, "w.cta.launch.shared_bytes"),
     "%total_smem_size": SpecialRegisterInfo(32, True, "w.cta.launch.total_shared_bytes"),
     "%aggr_smem_size": SpecialRegisterInfo(32, True, "w.cta.launch.total_shared_bytes"),
+    "%reserved_smem_offset_begin": SpecialRegisterInfo(32, True, "0"),
+    "%reserved_smem_offset_end": SpecialRegisterInfo(32, True, str(RESERVED_SHARED)),
+    "%reserved_smem_offset_cap": SpecialRegisterInfo(32, True, str(RESERVED_SHARED)),
+    "%reserved_smem_offset_0": SpecialRegisterInfo(32, True, "0"),
+    "%reserved_smem_offset_1": SpecialRegisterInfo(32, True, "0"),
+    "%current_graph_exec": SpecialRegisterInfo(64, True, "0"),  # no graph is running
+    **{f"%envreg{n}": SpecialRegisterInfo(32, True, "0") for n in range(32)},  # the driver sets none
+    **{f"%pm{n}": SpecialRegisterInfo(32, True, "0") for n in range(8)},  # nothing is counted
+    **{f"%pm{n}_64": SpecialRegisterInfo(64, True, "0") for n in range(8)},
 }
 """As one warp sees them."""
 

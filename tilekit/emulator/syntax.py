@@ -56,10 +56,12 @@ class Variable:
 
 @dataclass(slots=True, frozen=True)
 class RegisterOperand:
-    """A register, possibly negated (``!%p1``)."""
+    """A register, possibly negated (``!%p1``); of a video instruction a part of it (``%r1.b3``) or its ``-%r1``."""
 
     register: Register
     negated: bool = False
+    part: str = ""
+    minus: bool = False
 
 
 @dataclass(slots=True, frozen=True)

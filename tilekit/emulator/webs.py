@@ -152,8 +152,8 @@ def _registers_of(operand: Operand) -> list[Register]:
 
 def _substitute(operand: Operand, names: dict[int, Register]) -> Operand:
     match operand:
-        case RegisterOperand(register=register, negated=negated):
-            return RegisterOperand(names[register.number], negated)
+        case RegisterOperand(register=register):
+            return replace(operand, register=names[register.number])
         case VectorOperand(items=items):
             return VectorOperand(tuple(_substitute(item, names) for item in items))
         case CallList(items=items):

@@ -230,6 +230,7 @@ def wait_wgmma(warp: Warp, keep: int) -> bool:
         return False
     if ahead:
         execute(group, ahead)
+        group.latest = ahead[-1].operations
         del group.issued[: len(ahead)]
         group.executed = target
     del queue.committed[:finished], queue.masks[:finished]
@@ -239,6 +240,7 @@ def wait_wgmma(warp: Warp, keep: int) -> bool:
     warp.in_flight = in_flight
     if queue.groups is not None:
         queue.groups.wait(keep)
+        warp.cta.launch.order.collective(warp.agent, group.latest)
     return True
 
 

@@ -32,16 +32,11 @@ def refusal(instruction: Instruction) -> UnsupportedInstruction | None:
     return None
 
 
-def test_every_spelling_is_known() -> None:
-    """Each of the spellings matches a form of the table; those not executed are refused with a reason."""
-    reasons = {reason for _, reason in refusals()}
+def test_every_spelling_is_executed() -> None:
+    """Each of the spellings matches a form of the table that has an implementation."""
     found = [(instruction, refusal(instruction)) for instruction in instructions()]
-    refused = [(instruction, error) for instruction, error in found if error is not None]
     assert len(found) > 1000
-    assert 0 < len(refused) < 25
-    for instruction, error in refused:
-        assert any(reason in error.message for reason in reasons), str(error)
-        assert instruction.name in error.message
+    assert [str(error) for _, error in found if error is not None] == []
 
 
 def test_nothing_of_sm_100_runs_on_sm_90() -> None:

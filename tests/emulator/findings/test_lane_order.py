@@ -158,6 +158,25 @@ def test_one_lane_arrives_before_the_others_have_come() -> None:
     assert "put bar.warp.sync 0xffffffff" in report
 
 
+def test_a_matrix_instruction_brings_lanes_together() -> None:
+    """A one-lane arrival after an instruction that takes all lanes' registers is as good as after bar.warp.sync."""
+    lines = ["movmatrix.sync.aligned.m8n8.trans.b16 y, t;" if line == MEET else line for line in RING]
+    for seed in range(3):
+        assert launch(*lines, threads=64, seed=seed).clean
+    voted = ["vote.sync.any.pred q, p, 0xffffffff;" if line == MEET else line for line in RING]
+    assert "without having met" in race(*voted, threads=64)
+
+
+def test_what_the_warp_did_as_one() -> None:
+    """Any lane may speak for what a matrix instruction of its warp wrote."""
+    lines = [line for line in RING if line != MEET]
+    lines[lines.index(WRITE)] = (
+        "and.b32 y, lane, 7; shl.b32 y, y, 4; add.u32 y, y, s; stmatrix.sync.aligned.m8n8.x1.shared.b16 [y], {t};"
+    )
+    for seed in range(3):
+        assert launch(*lines, threads=64, seed=seed).clean
+
+
 def test_what_the_arriving_lane_did_itself() -> None:
     """The arrival of a lane publishes its own accesses, though its warp has not met."""
     own = [line for line in RING if line != MEET]

@@ -1,0 +1,204 @@
+"""Forms that few kernels use: each does what the manual says, and ptxas takes its spelling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilekit.emulator import Device, UnsupportedInstruction
+from tilekit.emulator.formats import decode, encode, encode_randomly
+
+Array = np.ndarray[Any, Any]
+
+
+def run(body: str, assemble: Any, *, data: Array | None = None, target: str = "sm_90a") -> tuple[Array, Array]:
+    """Run a body that leaves a u32 in %r, with 32 lanes' data behind %p; the values and the data afterwards."""
+    text = f"""
+.version 9.2
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 data)
+{{
+  .reg .b32 %r, %t, %u, %v, %x; .reg .pred %p1, %p2; .reg .b64 %o, %a, %p, %q; .reg .b128 %w, %y, %z;
+  .reg .b16 %h, %i; .reg .f32 %f, %g; .reg .b8 %b; .shared .align 16 .b8 buffer[1024];
+  mov.u32 %t, %tid.x; ld.param.u64 %p, [data]; mov.u32 %r, 0;
+  {body}
+  ld.param.u64 %o, [out]; mul.wide.u32 %a, %t, 4; add.s64 %o, %o, %a; st.global.u32 [%o], %r;
+  ret;
+}}
+"""
+    assemble(text)
+    out = np.zeros(32, np.uint32)
+    data = np.arange(256, dtype=np.uint32) if data is None else data
+    Device(target).load(text)["k"].launch(1, 32, [out, data])
+    return out, data
+
+
+def test_guarded_indexed_branch(assemble: Any) -> None:
+    """Lanes where the guard of brx.idx does not hold go on behind it."""
+    body = """
+  targets: .branchtargets one, two;
+  and.b32 %u, %t, 1; setp.lt.u32 %p1, %t, {limit};
+  @%p1 brx.idx %u, targets;
+  mov.u32 %r, 9; bra done;
+one: mov.u32 %r, 1; bra done;
+two: mov.u32 %r, 2;
+done:"""
+    out, _ = run(body.format(limit=20), assemble)
+    assert out.tolist() == [1 + i % 2 if i < 20 else 9 for i in range(32)]
+    uniform = body.replace("and.b32 %u, %t, 1;", "mov.u32 %u, 1;").replace("%t, {limit}", "%u, {limit}")
+    assert set(run(uniform.format(limit=1), assemble)[0].tolist()) == {9}
+    assert set(run(uniform.format(limit=2), assemble)[0].tolist()) == {2}
+
+
+def test_logic_with_a_predicate(assemble: Any) -> None:
+    """lop3.and and lop3.or combine whether the result is not zero with a predicate."""
+    body = "and.b32 %u, %t, 3; setp.gt.u32 %p1, %t, 15; lop3.and.b32 %v|%p2, %t, 12, %u, 0xfe, %p1; "
+    body += "selp.u32 %r, 1, 0, %p2; lop3.or.b32 _|%p2, %t, 4, 0, 0xc0, %p1; @%p2 add.u32 %r, %r, 10;"
+    out, _ = run(body, assemble)
+    ored = [(i & 0x1F) | 12 | i & 3 for i in range(32)]
+    want = [int(ored[i] != 0 and i > 15) + 10 * int(i & 4 != 0 or i > 15) for i in range(32)]
+    assert out.tolist() == want
+
+
+def test_wide_accesses(assemble: Any) -> None:
+    """128-bit loads with hints, ldu, memory-mapped accesses, and stores with a cache policy."""
+    body = """
+  createpolicy.cvt.L2.b64 %q, 0;
+  mul.wide.u32 %a, %t, 16; add.u64 %a, %p, %a;
+  ld.global.nc.L1::no_allocate.L2::128B.b128 %w, [%a];
+  mov.b128 {%o, %q}, %w; cvt.u32.u64 %r, %q;
+  ldu.global.b128 %y, [%p]; mov.b128 {%o, %q}, %y; cvt.u32.u64 %u, %o; add.u32 %r, %r, %u;
+  ld.mmio.relaxed.sys.global.u32 %u, [%p + 4]; add.u32 %r, %r, %u; bar.warp.sync -1;
+  st.mmio.relaxed.sys.global.u32 [%p + 1020], 77;
+  createpolicy.fractional.L2::evict_first.b64 %q; st.global.L2::cache_hint.b128 [%a], %y, %q;"""
+    data = np.arange(256, dtype=np.uint32)
+    data[0] = 1000
+    out, after = run(body, assemble, data=data, target="sm_100a")
+    assert out.tolist() == [4 * i + 2 + 1000 + 1 for i in range(32)]
+    assert after[:128].reshape(32, 4).tolist() == [[1000, 1, 2, 3]] * 32
+    assert after[255] == 77
+
+
+def test_wide_atomics(assemble: Any) -> None:
+    """atom.cas.b128 and atom.exch.b128 exchange sixteen bytes at once, lane after lane."""
+    body = """
+  cvt.u64.u32 %o, %t; mov.u64 %q, 5; mov.b128 %y, {%o, %q}; mov.u64 %a, 0; mov.b128 %z, {%a, %q};
+  atom.global.exch.b128 %w, [%p], %y; mov.b128 {%o, %a}, %w; cvt.u32.u64 %r, %o;
+  bar.warp.sync -1; cvt.u64.u32 %o, 31; mov.b128 %z, {%o, %q}; mov.u64 %a, 99; mov.b128 %y, {%a, %a};
+  atom.global.cas.b128 %w, [%p], %z, %y; mov.b128 {%o, %a}, %w; cvt.u32.u64 %u, %o; mad.lo.u32 %r, %u, 100, %r;"""
+    data = np.zeros(256, np.uint32)
+    data[0] = 77
+    out, after = run(body, assemble, data=data)
+    assert [v % 100 for v in out.tolist()] == [77, *range(31)]
+    assert sorted(v // 100 for v in out.tolist()) == [31] + [99] * 31
+    assert after[:4].tolist() == [99, 0, 99, 0]
+
+
+def test_out_of_bounds_factors(assemble: Any) -> None:
+    """fma.oob gives zero where a factor is the NaN that fills elements outside of a tensor; other NaNs stay."""
+    body = """
+  mov.b32 %u, 0x3c007ff7; mov.b32 %v, 0x40003c00; mov.b32 %x, 0x3c003c00;
+  setp.gt.u32 %p1, %t, 15; @%p1 mov.b32 %u, 0x3c007fff;
+  fma.rn.oob.f16x2 %r, %u, %v, %x;"""
+    out, _ = run(body, assemble)
+    assert set(out[:16].tolist()) == {0x42000000}
+    assert set(out[16:].tolist()) == {0x42007FFF}
+
+
+def test_special_registers(assemble: Any) -> None:
+    """Registers that the driver sets or counters fill are zero; the reserved kilobyte has its bounds."""
+    body = "mov.u32 %u, %envreg3; mov.u32 %v, %pm0; add.u32 %r, %u, %v; mov.u64 %q, %pm7_64; cvt.u32.u64 %u, %q; "
+    body += "add.u32 %r, %r, %u; mov.u32 %u, %reserved_smem_offset_end; add.u32 %r, %r, %u; "
+    body += "mov.u64 %q, %current_graph_exec; cvt.u32.u64 %u, %q; add.u32 %r, %r, %u;"
+    assert set(run(body, assemble)[0].tolist()) == {1024}
+
+
+def test_textures_are_refused_by_name() -> None:
+    """Texture declarations are read, and the instructions that use them are refused when the text is loaded."""
+    text = """.version 8.0
+.target sm_80, texmode_unified
+.address_size 64
+.global .texref image; .global .surfref target;
+.visible .entry k(.param .u64 p)
+{ .reg .f32 %f<6>; .reg .b32 %r<4>; .reg .b64 %p; ld.param.u64 %p, [p];
+  BODY ret; }
+"""
+    for body in (
+        "tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}, [image, {%f4, %f5}];",
+        "tex.1d.v4.s32.s32 {%r0, %r1, %r2, %r3}, [%p, {%r0}];",
+        "sust.b.1d.b32.trap [target, {%r0}], {%r1};",
+        "suq.width.b32 %r0, [target];",
+    ):
+        with pytest.raises(UnsupportedInstruction, match="textures, samplers and surfaces") as refusal:
+            Device("sm_80").load(text.replace("BODY", body))
+        assert str(refusal.value).startswith(f"unsupported instruction: {body.split()[0]}:")
+
+
+def test_halves_to_narrow_formats(assemble: Any) -> None:
+    """Two f16 or bf16 in a register become a packed pair, and bf16 pairs come back exactly."""
+    random = np.random.default_rng(4)
+    for to in ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2"):
+        for kind in ("f16", "bf16") if to[:2] not in ("e4", "e5") else ("bf16",):
+            values = (random.standard_normal((32, 2)) * 3).astype(np.float32)
+            halves = encode(values, kind)
+            data = np.zeros(256, np.uint32)
+            data[:32] = halves[:, 0].astype(np.uint32) << 16 | halves[:, 1]
+            register, widen = ("%b", "cvt.u32.u8 %r, %b;") if to == "e2m1" else ("%h", "cvt.u32.u16 %r, %h;")
+            body = "mul.wide.u32 %a, %t, 4; add.u64 %a, %p, %a; ld.global.u32 %u, [%a]; "
+            body += f"cvt.rn.satfinite.relu.{to}x2.{kind}x2 {register}, %u; {widen}"
+            back = f"cvt.rn.bf16x2.{to}x2 %r, {register};"
+            out, _ = run(body, assemble, data=data, target="sm_100a")
+            codes = encode(decode(halves, kind), to, saturate=True, relu=True).astype(np.uint32)
+            width = 4 if to == "e2m1" else 8
+            assert out.tolist() == (codes[:, 0] << width | codes[:, 1]).tolist()
+            out, _ = run(body + back, assemble, data=data, target="sm_100a")
+            again = encode(decode(codes.astype(np.uint8), to), "bf16").astype(np.uint32)
+            assert out.tolist() == (again[:, 0] << 16 | again[:, 1]).tolist()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1"])
+def test_rounding_by_random_bits(kind: str, assemble: Any) -> None:
+    """cvt.rs cuts off with zero bits, rounds up with ones, and hits each side as often as the value is near to it."""
+    count = 2 if kind in ("f16", "bf16") else 4
+    values = (np.random.default_rng(5).standard_normal(32) * 2).astype(np.float32)
+    width = {"e2m1": 4}.get(kind, 32 // count)
+    sources = "%f, %g" if count == 2 else "{%f, %g, %f, %g}"
+    register, widen = ("%h", "cvt.u32.u16 %r, %h;") if kind == "e2m1" else ("%r", "")
+    body = "mul.wide.u32 %a, %t, 4; add.u64 %a, %p, %a; ld.global.f32 %f, [%a]; neg.f32 %g, %f; mov.b32 %x, BITS; "
+    body += f"cvt.rs.satfinite.{kind}x{count}.f32 {register}, {sources}, %x; {widen}"
+    data = np.zeros(256, np.float32)
+    data[:32] = values
+    words = data.view(np.uint32)
+    for bits, draw in (("0", 0.0), ("0xffffffff", 1 - 2.0 ** -(13 if kind == "f16" else 16))):
+        out, _ = run(body.replace("BITS", bits), assemble, data=words.copy(), target="sm_100a")
+        draws = np.full(32, draw)
+        fields = [encode_randomly(v, kind, draws, saturate=True).astype(np.uint32) for v in (values, -values)]
+        want = np.zeros(32, np.uint32)
+        for n in range(count):
+            want = want << np.uint32(width) | fields[n % 2]
+        assert out.tolist() == want.tolist()
+        down = encode(values, kind, "rz", saturate=True)
+        assert (decode(fields[0], kind) if draw else decode(down, kind)).shape == (32,)
+        if not draw:
+            assert (fields[0] == down).all()
+    draws = np.random.default_rng(6).integers(0, 1 << 16, 4000) / 2.0**16
+    one = np.full(4000, 1.3, np.float32)
+    rounded = decode(encode_randomly(one, kind, draws), kind)
+    assert abs(rounded.mean() - 1.3) < 0.02
+
+
+def test_byte_registers(assemble: Any) -> None:
+    """Registers of eight bits, as narrow formats use them, are loaded, stored, packed and converted."""
+    body = """.reg .b8 %c; .reg .b16 %m;
+  mul.wide.u32 %a, %t, 4; add.u64 %a, %p, %a; ld.global.b8 %b, [%a]; ld.global.b8 %c, [%a + 1];
+  mov.b16 %m, {%b, %c}; mov.b16 {%c, %b}, %m; mov.b32 %u, {%b, %c, %b, %c}; st.global.b8 [%a + 2], %b;
+  cvt.u32.u8 %r, %c; shl.b32 %r, %r, 16; xor.b32 %r, %r, %u;"""
+    data = np.random.default_rng(3).integers(0, 2**32, 256, np.uint64).astype(np.uint32)
+    out, after = run(body, assemble, data=data.copy(), target="sm_100a")
+    low, high = data[:32] & 255, data[:32] >> 8 & 255
+    packed = high | low << 8 | high << 16 | low << 24
+    assert out.tolist() == (packed ^ low << 16).tolist()
+    assert (after[:32] >> 16 & 255).tolist() == high.tolist()
