@@ -23,9 +23,27 @@ def test_dump_of_the_real_matmul(invoke: Any, tmp_path: Any) -> None:
     assert "inputs.full" in explained
 
 
+def test_dump_of_the_real_matmul_for_blackwell(invoke: Any, tmp_path: Any) -> None:
+    """The same for sm_100a: tensor memory, CTA pairs and claims in every part."""
+    result = invoke("dump", "matmul", "--target", "sm_100a", "--what", "all", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    ptx, sass, resources, explained = (
+        next(tmp_path.glob(f"matmul_*.{suffix}")).read_text() for suffix in ("ptx", "sass", "resources.json", "txt")
+    )
+    assert ptx.count("tcgen05.mma.cta_group::2.kind::f16") == 4
+    assert ".target sm_100a" in ptx
+    assert "UTCHMMA.2CTA" in sass
+    assert json.loads(resources)["spill_store_bytes"] == 0
+    assert "tensor memory 512 of 512 columns" in explained
+    assert "clc.response" in explained
+
+
 @pytest.mark.parametrize(
     "options",
     [
+        ("--target", "sm_100a"),
+        ("--target", "sm_100a", "--tile", "64x64", "--cta-group", 2, "--stages", 2, "--b-major", "mn", "--bias"),
+        ("--target", "sm_100a", "--dtype", "e4m3", "--a-major", "mn", "--b-major", "mn", "--batch", 2),
         ("--n", 136),
         (
             "--dtype",
@@ -42,7 +60,14 @@ def test_dump_of_the_real_matmul(invoke: Any, tmp_path: Any) -> None:
         ),
         ("--dtype", "e4m3,e5m2", "--k", 200, "--batch", 2),
     ],
-    ids=["bf16", "f16-transposed-fused", "fp8-batched"],
+    ids=[
+        "blackwell",
+        "blackwell-half-pairs",
+        "blackwell-fp8-transposed",
+        "bf16",
+        "f16-transposed-fused",
+        "fp8-batched",
+    ],
 )
 def test_run_of_the_real_matmul(invoke: Any, options: Any) -> None:
     """Small products of each kind are right to the last element on the emulator."""

@@ -66,6 +66,20 @@ def test_dump_in_json_holds_every_part(invoke: Any, kernels: Any) -> None:
     assert whole["target"] == "sm_90a"
 
 
+def test_dump_ranks_what_was_tried(invoke: Any, kernels: Any, tmp_path: Any) -> None:
+    """--what ranking prints every candidate for the shape, the picked one first; it is a file like the others."""
+    shape = ("--m", 2048, "--n", 2048, "--k", 2048)
+    result = invoke("dump", "matmul", "--target", "sm_100a", *shape, "--what", "ranking")
+    assert result.exit_code == 0, result.output
+    head, first, *rest = result.stdout.splitlines()
+    assert head.split() == ["waves", "tiles", "tensor", "shared", "L2", "total", "config"]
+    assert first.endswith(str(kernels.compile[0]["config"]))
+    assert len(rest) > 20
+    assert kernels.compile[0]["target"] == "sm_100a"
+    invoke("dump", "matmul", "--what", "ranking", "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["matmul_bf16_bf16_bf16_kk.ranking.txt"]
+
+
 def test_dump_refuses_an_unknown_part_and_an_unwritable_folder(invoke: Any, kernels: Any, tmp_path: Any) -> None:
     """Both are bad usage, with the nearest part and the system's reason."""
     result = invoke("dump", "matmul", "--what", "ptxx")
@@ -80,7 +94,8 @@ def test_list_shows_every_family(invoke: Any) -> None:
     assert "matmul" in invoke("list").stdout
     rows = json.loads(invoke("list", "--json").stdout)
     assert {"name", "summary", "targets"} == set(rows[0])
-    assert "sm_90a" in rows[0]["targets"]
+    matmul = next(row for row in rows if row["name"] == "matmul")
+    assert matmul["targets"] == ["sm_90a", "sm_100a"]
 
 
 def test_bench_without_a_gpu_exits_with_3(invoke: Any, kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +217,15 @@ def test_doctor_with_a_gpu_of_another_generation(invoke: Any, monkeypatch: pytes
     result = invoke("doctor")
     assert result.exit_code == 0
     assert "(not a target of tilekit)" in result.stdout
-    assert "no GPU here is one of tilekit's targets: sm_90a (9.0)" in result.stdout
+    assert "no GPU here is one of tilekit's targets: sm_90a (9.0), sm_100a (10.0)" in result.stdout
+
+
+def test_doctor_knows_blackwell(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A B200 is said to run sm_100a."""
+    b200 = driver.DeviceInfo(0, "Paper B200", (10, 0), 148, 180 << 30, 126 << 20, (13, 0))
+    monkeypatch.setattr(driver, "devices", lambda: (b200,))
+    result = invoke("doctor")
+    assert "Paper B200, compute capability 10.0 (runs sm_100a), 148 SMs" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["run", "dump", "bench", "doctor", "list"])

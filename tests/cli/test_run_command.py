@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tilekit.errors import EmulationTooLong
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.runtime import driver
 
@@ -166,6 +167,10 @@ def test_asking_for_a_gpu_that_is_not_there_exits_with_3(invoke: Any, kernels: A
         (("matmul", "--tile", "100x100"), "TK-MM-006"),
         (("matmul", "--cluster", "9x9"), "TK-MM-006"),
         (("matmul", "--target", "sm_89"), "TK-TARGET-001"),
+        (("matmul", "--cta-group", 2), "TK-CLI-009"),
+        (("matmul", "--target", "sm_100a", "--cta-group", 3), "a matrix instruction spans 1 CTA or a pair of 2"),
+        (("matmul", "--target", "sm_100a", "--tile", "256x256"), "a CTA has 64 or 128 rows"),
+        (("matmul", "--target", "sm_100a", "--stages", 99), "stages=99: 1 to "),
         (("matmul", "--device", "gpu"), "auto, cuda or emulator"),
         (
             (
@@ -221,3 +226,25 @@ def test_a_tile_of_ones_own_gets_warpgroups_that_fit(invoke: Any, kernels: Any) 
     assert (known.tile, known.consumers) == ((192, 128), 3)
     assert narrow == MatmulConfig(tile=(64, 192), cluster=(1, 1), consumers=1)
     assert wide == MatmulConfig(tile=(256, 64), cluster=(1, 1), consumers=2)
+
+
+def test_blackwell_takes_what_is_asked_for(invoke: Any, kernels: Any) -> None:
+    """On sm_100a tile, cluster, CTAs of an instruction and stages arrive, each with what goes with it."""
+    asked = (("--tile", "128x64"), ("--cluster", "1x1"), ("--cta-group", 1, "--stages", 2), ("--tile", "64x96"))
+    for options in asked:
+        result = invoke("run", "matmul", *SMALL, "--target", "sm_100a", *options)
+        assert result.exit_code == 0, result.output
+    tile, alone, single, other = (call["config"] for call in kernels.matmul)
+    assert {call["target"] for call in kernels.matmul} == {"sm_100a"}
+    assert tile.tile == (128, 64)
+    assert (alone.cta_group, alone.cluster) == (1, (1, 1))
+    assert (single.cta_group, single.stages) == (1, 2)
+    assert other == BlackwellConfig(tile=(64, 96), cluster=(2, 1))
+
+
+def test_a_b200_is_taken_for_its_target(invoke: Any, kernels: Any, bare_gpu: Any) -> None:
+    """A GPU of compute capability 10.0 runs sm_100a, and is passed over for sm_90a."""
+    bare_gpu((10, 0))
+    assert invoke("run", "matmul", *SMALL, "--target", "sm_100a").exit_code == 0
+    assert invoke("run", "matmul", *SMALL).exit_code == 0
+    assert [call["target"] for call in kernels.matmul] == ["cuda", "sm_90a"]

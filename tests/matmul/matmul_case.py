@@ -8,8 +8,8 @@ from typing import Literal
 
 from tilekit import ElementwiseSpec, MatmulSpec
 from tilekit.dtypes import DType, as_dtype
-from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.targets import SM_90A
+from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.targets import SM_90A, target
 
 Data = Literal["integers", "coded_a", "coded_b", "normal"]
 DATA: tuple[Data, ...] = ("integers", "coded_a", "coded_b", "normal")
@@ -46,6 +46,8 @@ class Kernel:
     direct
         Whether the output lies where TMA cannot write it. Where it is not, and a config is given, N is a whole number
         of 16 bytes.
+    target
+        The chip that is emulated; on a GPU it is that one's.
     """
 
     a: str = "bf16"
@@ -57,7 +59,8 @@ class Kernel:
     bias: str | None = None
     activation: str | None = None
     direct: bool = False
-    config: MatmulConfig | None = None
+    config: KernelConfig | None = None
+    target: str = SM_90A.name
 
     def __str__(self) -> str:
         functions = ".".join(
@@ -72,6 +75,7 @@ class Kernel:
             functions,
             "direct" * self.direct,
             _short(self.config) if self.config else "picked",
+            self.target if self.target != SM_90A.name else "",
         ]
         return "-".join(filter(None, words))
 
@@ -189,7 +193,7 @@ def legal(kernel: Kernel) -> bool:
     majors = ["k" if major == "k" else "mn" for major in kernel.majors]
     return not any(
         kernel.config.problems(
-            SM_90A,
+            target(kernel.target),
             MatmulSpec(
                 *map(as_dtype, (kernel.a, kernel.b, kernel.out)),
                 *majors,  # type: ignore[arg-type]
@@ -214,15 +218,20 @@ def _layout(shape: tuple[int | None, int, int], rows: bool, dtype: DType, pad: i
     return Layout((batch, *matrix), (outer * pitch + pad * unit, *strides), lead * unit)
 
 
-def _short(config: MatmulConfig) -> str:
-    """A config in an id: only what differs from the default behind tile, cluster and warpgroups."""
-    default = MatmulConfig()
-    words = [f"t{config.tile[0]}x{config.tile[1]}", f"c{config.cluster[0]}x{config.cluster[1]}", f"w{config.consumers}"]
+def _short(config: KernelConfig) -> str:
+    """A config in an id: only what differs from the default behind tile, cluster and warpgroups or pairs."""
+    default = type(config)()
+    shapes = {"tile": "t", "cluster": "c"}
+    always = {"consumers": "w", "cta_group": "p"}
+    others = {
+        "stages": "s", "output_buffers": "o", "in_flight": "f", "raster_group": "g", "l2_promotion": "L",
+        "k_group": "k", "accumulator_stages": "a", "clc_stages": "q", "split_k": "z",
+    }  # fmt: skip
+    words = [letter + "x".join(map(str, getattr(config, name))) for name, letter in shapes.items()]
+    words += [f"{letter}{getattr(config, name)}" for name, letter in always.items() if hasattr(config, name)]
     words += [
         f"{letter}{getattr(config, name)}"
-        for letter, name in (
-            ("s", "stages"), ("o", "output_buffers"), ("f", "in_flight"), ("g", "raster_group"), ("L", "l2_promotion")
-        )
-        if getattr(config, name) != getattr(default, name)
-    ]  # fmt: skip
+        for name, letter in others.items()
+        if getattr(config, name, None) != getattr(default, name, None)
+    ]
     return "".join(words)

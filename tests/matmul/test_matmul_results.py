@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from matmul_blackwell import blackwell_cases
 from matmul_case import Case
 from matmul_data import inputs_of
 from matmul_generator import corner_cases, emulated, emulated_corner_cases, generated, largest_cases
@@ -47,6 +48,7 @@ def check(machine: Machine, case: Case) -> None:
         scale=scale,
         activation=case.kernel.activation,  # type: ignore[arg-type]
         config=case.kernel.config,
+        target=case.kernel.target if machine.name == "emulator" else None,
     )
     assert result is out.array
     compare(out.read(), expected_of(case, inputs, machine))
@@ -77,4 +79,10 @@ def test_corner(machine: Machine, case: Case) -> None:
 @over(cuda=largest_cases())
 def test_largest(machine: Machine, case: Case) -> None:
     """Problems with several large dimensions are right, tile for tile."""
+    check(machine, case)
+
+
+@over(emulator=blackwell_cases())
+def test_blackwell(machine: Machine, case: Case) -> None:
+    """Blackwell's kernels, over layouts of tensor memory, pairs, schedules, types and majors, are as right."""
     check(machine, case)

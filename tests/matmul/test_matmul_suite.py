@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from matmul_blackwell import blackwell_cases
 from matmul_case import DATA, Case, Kernel, Layout, legal
 from matmul_data import Inputs, distinct_values, inputs_of
 from matmul_generator import CLUSTERS, EDGES, MAJORS, OUTS, TILES, TYPES, corner_cases, emulated, generated
@@ -17,6 +18,7 @@ from matmul_machine import Array, Emulator
 from matmul_reference import Expected, Mismatch, activate, compare, expected_of
 
 from tilekit.dtypes import BF16, DTYPES, E4M3, F16, F32
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 
 HOST = Emulator()
 KERNELS = (
@@ -231,3 +233,26 @@ def test_the_generator_covers_its_axes() -> None:
     for axis in ("m", "n", "k"):
         assert {getattr(case, axis) for case in corner_cases()} >= set(EDGES)
         assert max(getattr(case, axis) for case in cases) == 8192
+
+
+def test_the_blackwell_cases_cover_their_axes() -> None:
+    """Every layout of tensor memory meets every major, and every schedule, store and number of accumulators occurs."""
+    cases = blackwell_cases()
+    assert len({str(case) for case in cases}) == len(cases)
+    assert all(legal(case.kernel) or case.kernel.direct for case in cases)  # a direct one at an odd pitch never is TMA
+    configs = [c for case in cases if isinstance(c := case.kernel.config, BlackwellConfig)]
+    kernels = [case.kernel for case in cases if case.kernel.config]
+    layouts = Counter((config.cta_group, config.tile[0]) for config in configs)
+    assert all(layouts[group, rows] >= 10 for group in (1, 2) for rows in (64, 128))
+    majors = Counter((kernel.a[0] == "e", kernel.majors) for kernel in kernels)
+    assert all(majors[eight, major] >= 2 for eight in (False, True) for major in MAJORS)
+    for drawn, values in (
+        ([config.clc_stages for config in configs], (0, 2, 3)),
+        ([config.accumulator_stages for config in configs], (1, 2, 3)),
+        ([config.k_group for config in configs], (1, 2, 4)),
+        ([config.cluster for config in configs], ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))),
+        ([kernel.direct for kernel in kernels], (False, True)),
+        ([kernel.activation for kernel in kernels], (None, "relu", "gelu", "silu")),
+    ):
+        counts = Counter(drawn)
+        assert all(counts[value] >= 2 for value in values), (values, counts)

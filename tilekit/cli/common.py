@@ -179,6 +179,18 @@ def config_of(
     return config
 
 
+def ranking_of(workload: MatmulWorkload, target: str) -> str:
+    """Return the table of every config that is tried for a shape."""
+    from tilekit.kernels.matmul.estimates import ranking
+    from tilekit.kernels.matmul.picker import ranked
+    from tilekit.targets import target as chip_named
+
+    batches = workload.batch or 1
+    return ranking(
+        ranked(spec_of(workload), chip_named(target), m=workload.m, n=workload.n, k=workload.k, batches=batches)
+    )
+
+
 def pair(text: str, option: str) -> tuple[int, int]:
     """Read ``MxN``."""
     from tilekit.errors import ArgumentError

@@ -11,16 +11,29 @@ import typer
 
 from tilekit.cli import common
 
-_FILES = {"ptx": "{name}.ptx", "isa": "{name}.sass", "resources": "{name}.resources.json", "explain": "{name}.txt"}
+_FILES = {
+    "ptx": "{name}.ptx",
+    "isa": "{name}.sass",
+    "resources": "{name}.resources.json",
+    "explain": "{name}.txt",
+    "ranking": "{name}.ranking.txt",
+}
+_ALL = ("ptx", "isa", "resources", "explain")
 
 
 def dump(
     kernel: common.Kernel,
     what: Annotated[
         str,
-        typer.Option(help="explain (roles, memory map, barriers), ptx, isa (SASS), resources (from ptxas), or all."),
+        typer.Option(
+            help="explain (roles, memory map, barriers), ptx, isa (SASS), resources (from ptxas), or all of these; or "
+            "ranking (every config tried for the shape, and what the model says of it)."
+        ),
     ] = "explain",
     out: Annotated[Path | None, typer.Option(help="Folder to write files into, instead of printing.")] = None,
+    m: Annotated[int, typer.Option(help="Rows of the product that the config is chosen for.")] = 4096,
+    n: Annotated[int, typer.Option(help="Its columns.")] = 4096,
+    k: Annotated[int, typer.Option(help="Columns of A, rows of B.")] = 4096,
     dtype: common.Dtype = "bf16",
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
@@ -37,7 +50,7 @@ def dump(
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need ptxas.
 
-    The config is the one picked for a large product unless --tile, --cluster, --cta-group or --stages say otherwise.
+    The config is the one picked for the shape unless --tile, --cluster, --cta-group or --stages say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`.
@@ -56,11 +69,13 @@ def dump(
                 "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
             )
         batch = 1 if batched else None
-        shape = (4096, 4096, 4096)
-        workload = common.workload_of(shape, batch, dtype, out_dtype, a_major, b_major, bias, activation)
+        workload = common.workload_of((m, n, k), batch, dtype, out_dtype, a_major, b_major, bias, activation)
         config = common.config_of(workload, target, tile, cluster, cta_group, stages)
         built = tilekit.compile(common.spec_of(workload), target=target, config=config)
-        parts = {part: _part(built, part) for part in (_FILES if what == "all" else (what,))}
+        parts = {
+            part: common.ranking_of(workload, target) if part == "ranking" else _part(built, part)
+            for part in (_ALL if what == "all" else (what,))
+        }
         files = [] if out is None else _write(out, built.name, parts)
     if files:
         typer.echo(json.dumps({"files": files}) if as_json else "\n".join(files))

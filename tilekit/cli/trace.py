@@ -32,7 +32,9 @@ def trace(
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Of the generated operands.")] = 0,
-    tiles: Annotated[int, typer.Option(min=1, max=65536, help="Tiles of a CTA to note; later ones leave no record.")] = 64,
+    tiles: Annotated[
+        int, typer.Option(min=1, max=65536, help="Tiles of a CTA to note; later ones leave no record.")
+    ] = 64,
     tile: common.Tile = None,
     cluster: common.Cluster = None,
     out: Annotated[Path, typer.Option(help="Where the events go, for ui.perfetto.dev or chrome://tracing.")] = Path(
