@@ -19,6 +19,8 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
+from tilekit.kernels.gemv.picker import MOST_TOKENS, offer
+from tilekit.kernels.gemv.problem import read_gemv
 from tilekit.kernels.matmul.compiled import (
     MatmulKernel,
     compiled,
@@ -169,7 +171,7 @@ def result_of(
     """
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
     named = [("a", va), ("b", vb)]
-    problem = read_problem(va, vb)
+    problem = _read(va, vb)
     if out is None:
         require_same_place(named)
         dtype = _output_type(va, out_dtype)
@@ -182,7 +184,10 @@ def result_of(
     there = va.device == "cpu" or driver.why_unavailable() is None
     # Of memory on a GPU that is not here nobody knows the chip.
     chip = place(va, None)[0] if there else SM_90A
-    _spec_of(va, vb, problem, dtype, vbias, activation, factor, "tma").check(chip)
+    functions = ElementwiseSpec(
+        scale=scale_kind(factor), bias=vbias.dtype if vbias is not None else None, activation=activation
+    )
+    _spec_of(va, vb, problem, dtype, functions, "tma").check(chip)
     if vbias is not None:
         named.append(("bias", vbias))
     if isinstance(factor, ArrayView) and factor.device != "cpu":
@@ -250,31 +255,31 @@ def _bind(
         legal = "a tilekit.MatmulConfig (sm_90a), a tilekit.BlackwellConfig (sm_100a), or None to have one chosen"
         raise ArgumentError.of("config", config, legal=legal)
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
-    problem = read_problem(va, vb)
     chip, device = place(va, target)
+    vbias = read_bias(bias, vb.shape[-1] if vb.shape else 0) if bias is not None else None
+    functions = ElementwiseSpec(
+        scale=scale_kind(read_scale(scale)),
+        bias=vbias.dtype if vbias is not None else None,
+        activation=activation,
+        residual=vo.dtype if residual is not None else None,
+    )
+    extras = {"bias": bias, "scale": scale, "residual": residual, "beta": beta, "device": device}
+    gemv = offer(va, vb, vo, functions, chip) if config is None else None
+    if gemv is not None:
+        return gemv.bind(a, b, out, **extras)
+    problem = read_problem(va, vb)
     store = store_kind(vo.address, output_matrix(vo))
     if residual is not None:
         vres = read_residual(residual, vo)
         store = "tma" if {store, store_kind(vres.address, output_matrix(vres, "residual"))} == {"tma"} else "direct"
-    vbias = read_bias(bias, problem.n) if bias is not None else None
-    added = vo.dtype if residual is not None else None
-    spec = _spec_of(va, vb, problem, vo.dtype, vbias, activation, read_scale(scale), store, added)
+    spec = _spec_of(va, vb, problem, vo.dtype, functions, store)
     if config is None:
         config = _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
-    kernel = compiled(spec, config, chip)
-    return kernel.bind(a, b, out, bias=bias, scale=scale, residual=residual, beta=beta, device=device)
+    return compiled(spec, config, chip).bind(a, b, out, **extras)
 
 
 def _spec_of(
-    a: ArrayView,
-    b: ArrayView,
-    problem: MatmulProblem,
-    out_dtype: DType,
-    bias: ArrayView | None,
-    activation: Activation | None,
-    scale: float | ArrayView | None,
-    store: str,
-    residual: DType | None = None,
+    a: ArrayView, b: ArrayView, problem: MatmulProblem, out_dtype: DType, functions: ElementwiseSpec, store: str
 ) -> MatmulSpec:
     return MatmulSpec(
         a_dtype=a.dtype,
@@ -283,20 +288,29 @@ def _spec_of(
         a_major=problem.a.major,
         b_major=problem.b.major,
         batched=problem.batched,
-        functions=ElementwiseSpec(
-            scale=scale_kind(scale),
-            bias=bias.dtype if bias is not None else None,
-            activation=activation,
-            residual=residual,
-        ),
+        functions=functions,
         store=store,
     )
+
+
+def _read(a: ArrayView, b: ArrayView) -> MatmulProblem:
+    """Check two operands against each other: what a matmul takes, or a gemv, which reads any alignment."""
+    try:
+        return read_problem(a, b)
+    except ArgumentError:
+        if len(a.shape) != 2 or not 1 <= a.shape[0] <= MOST_TOKENS:
+            raise
+        try:
+            return read_gemv(a, b)
+        except ArgumentError:
+            pass
+        raise
 
 
 def _outputs(a: Any, b: Any, out_dtype: Any) -> NewArrays:
     """How the output of a call that passes none is made."""
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-    problem = read_problem(va, vb)
+    problem = _read(va, vb)
     require_same_place([("a", va), ("b", vb)])
     dtype = _output_type(va, out_dtype)
     MatmulSpec(va.dtype, vb.dtype, dtype, problem.a.major, problem.b.major)  # raises for types no kernel takes

@@ -43,7 +43,7 @@ def driver(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     stand_in = Driver()
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: stand_in))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
-    monkeypatch.setattr(api, "_place", lambda _a, _target: (SM_90A, None))
+    monkeypatch.setattr(api, "place", lambda _a, _target: (SM_90A, None))
     monkeypatch.setattr(api, "_ready", ready.ReadyLaunches())
     return stand_in
 
