@@ -50,6 +50,10 @@ DTYPES: dict[tuple[str, int], type[np.generic]] = {
 """NumPy type of each representation: (``u`` unsigned, ``s`` signed, ``f`` floating, ``b`` predicate; bits)."""
 
 
+_OWN_ORDER = ("bar", "barrier", "ldmatrix", "stmatrix")
+"""``.aligned`` instructions that order memory themselves, or access it."""
+
+
 def representation(kind: str) -> tuple[str, int]:
     """Tag and width of a PTX type; bit types, packed types and bf16 are handled as unsigned patterns."""
     if kind == "pred":
@@ -118,7 +122,7 @@ class BlockCompiler:
         self._check_written()
         self.decoded.form.emit(self, self.decoded)
         self._note_written()
-        if self.decoded.aligned and self.decoded.form.opcode not in ("bar", "barrier"):
+        if self.decoded.aligned and self.decoded.form.opcode not in _OWN_ORDER:
             self.emit(f"{self.helper(came_together)}(w)")
         self.lines += self.before
         if test and self.body:

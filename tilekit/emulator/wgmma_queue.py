@@ -238,9 +238,10 @@ def wait_wgmma(warp: Warp, keep: int) -> bool:
     for mask in queue.masks:
         in_flight |= mask
     warp.in_flight = in_flight
-    if queue.groups is not None:
+    hb = warp.cta.launch.order
+    if queue.groups is not None and hb is not None:
         queue.groups.wait(keep)
-        warp.cta.launch.order.collective(warp.agent, group.latest)
+        hb.collective(warp.agent, group.latest)
     return True
 
 
