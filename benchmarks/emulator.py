@@ -1,6 +1,6 @@
 """What the emulator costs: processor time of whole launches, by kernel, size and level of checking.
 
-    python -m benchmarks.emulator                     # the table of docs/emulator.md
+    python -m benchmarks.emulator                     # the table of docs/emulator.md, in two minutes
     python -m benchmarks.emulator add matmul-1024     # some of it
 
 Run from the repository's root. A time is the best of several launches in one process, compilation of the kernel's
@@ -47,15 +47,14 @@ class Case:
     prepare: Callable[[Check], Prepared]
 
 
-def matmul(size: int) -> Case:
+def matmul(m: int, n: int, k: int) -> Case:
     """tilekit's own kernel for sm_90a, as its picker chooses it."""
 
     def prepare(check: Check) -> Prepared:
         rng = np.random.default_rng(0)
-        a, b = (rng.integers(-4, 5, (size, size)).astype(ml_dtypes.bfloat16) for _ in range(2))
+        a, b = (rng.integers(-4, 5, (rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
         spec = tilekit.MatmulSpec()
-        config = pick(spec, SM_90A, m=size, n=size, k=size)
-        launch = tilekit.compile(spec, config=config).bind(a, b.T, check=check)
+        launch: Any = tilekit.compile(spec, config=pick(spec, SM_90A, m=m, n=n, k=k)).bind(a, b.T, check=check)
 
         def run() -> int:
             with tilekit.settings.override(emulator_limit=float("inf")):
@@ -65,7 +64,8 @@ def matmul(size: int) -> Case:
 
         return run
 
-    return Case(f"matmul-{size}", "matmul bf16, sm_90a, tilekit", f"{size}³", prepare)
+    size, name = (f"{m}³", f"matmul-{m}") if m == n == k else (f"{m}x{n}x{k}", f"matmul-{m}x{n}x{k}")
+    return Case(name, "matmul bf16, sm_90a, tilekit", size, prepare)
 
 
 def elementwise(name: str, kernel: str, path: Path, entry: str, ctas: int, threads: int, count: int) -> Case:
@@ -105,14 +105,15 @@ TRITON_ADD, NVCC_ADD = CORPUS / "triton/add.sm_90a.ptx", HERE / "ptx/scale_add.s
 CASES = {
     case.name: case
     for case in (
-        *(matmul(size) for size in (512, 1024, 2048)),
+        *(matmul(size, size, size) for size in (512, 1024, 2048)),
+        *(matmul(512, 512, k) for k in (4096, 8192, 16384)),
         tcgen05_roles(512),
         elementwise("add", "x + y, Triton", TRITON_ADD, "add", 4096, 128, 1 << 20),
         elementwise("add-256", "2x + y, nvcc", NVCC_ADD, "scale_add", 4096, 256, 1 << 20),
         elementwise("add-128", "2x + y, nvcc", NVCC_ADD, "scale_add", 8192, 128, 1 << 20),
     )
 }
-LONG = {"matmul-4096": matmul(4096)}
+LONG = {"matmul-4096": matmul(4096, 4096, 4096)}
 """Run when named."""
 
 
@@ -129,12 +130,12 @@ def best_seconds(prepared: Prepared) -> tuple[float, int]:
 
 def rows(cases: Sequence[Case]) -> Iterator[str]:
     """The lines of a Markdown table."""
-    yield "| kernel | size | warp instructions | full, s | off, s | `python -m benchmarks.emulator` |"
-    yield "|---|---|--:|--:|--:|---|"
+    yield "| kernel | size | warp instructions | full, s | µs an instruction | off, s | name |"
+    yield "|---|---|--:|--:|--:|--:|---|"
     for case in cases:
-        measured = [best_seconds(case.prepare(check)) for check in CHECKS]
-        seconds = " | ".join(f"{taken:.2f}" for taken, _ in measured)
-        yield f"| {case.kernel} | {case.size} | {measured[0][1]:,} | {seconds} | `{case.name}` |"
+        (full, steps), (off, _) = (best_seconds(case.prepare(check)) for check in CHECKS)
+        times = f"{full:.2g} | {1e6 * full / steps:.2g} | {off:.2g}"
+        yield f"| {case.kernel} | {case.size} | {steps:,} | {times} | `{case.name}` |"
 
 
 def main(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chip:
     """One target.
 
@@ -31,7 +32,7 @@ class Chip:
     registers_per_thread: int = 255
     warps_per_sm: int = 64
 
-    @property
+    @cached_property
     def number(self) -> int:
         """Architecture as a number: 90 for ``sm_90a``."""
         return int("".join(c for c in self.name if c.isdigit()))

@@ -131,6 +131,7 @@ class Launch:
         self.observers = tuple(observers)
         self.gang = gang
         self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit]
+        self._names: dict[int, str] = {}
         self.positions = positions(program, block, symbols)
         self.machine = Machine(self, program, schedule, seed, step_budget)
         self._shadowed: list[Allocation] = []
@@ -182,8 +183,12 @@ class Launch:
 
     def shared_name(self, offset: int) -> str:
         """What the kernel's author calls a byte of a CTA's shared memory; empty when it has no name."""
-        layout = self.program.layout
-        return self.symbols.name(offset - layout.dynamic_base) or layout.static_name(offset)
+        name = self._names.get(offset)
+        if name is None:
+            layout = self.program.layout
+            name = self.symbols.name(offset - layout.dynamic_base) or layout.static_name(offset)
+            self._names[offset] = name
+        return name
 
     # -- life of clusters and warps ----------------------------------------------------------------------------------
 

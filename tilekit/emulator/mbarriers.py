@@ -86,9 +86,11 @@ def _require_initialised(warp: Warp, barrier: Mbarrier) -> None:
 
 def barrier_at(warp: Warp, address: int) -> Mbarrier:
     """The live mbarrier at an address of the cluster's shared window, for the instruction that a warp is at."""
-    name = warp.cta.launch.shared_name(address & OFFSET_MASK)
-    table, instruction = warp.cta.cluster.mbarriers, warp.program.instruction(warp.at)
-    barrier = table.at(address, by=warp.actor, instruction=instruction, name=name)
+    table = warp.cta.cluster.mbarriers
+    barrier = table.get(address)
+    if barrier is None:
+        name = warp.cta.launch.shared_name(address & OFFSET_MASK)
+        barrier = table.at(address, by=warp.actor, instruction=warp.program.instruction(warp.at), name=name)
     _require_initialised(warp, barrier)
     return barrier
 

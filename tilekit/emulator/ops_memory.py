@@ -107,7 +107,7 @@ def load(g: BlockCompiler, i: Decoded) -> None:
         if g.condition is not None:
             zero = "0" if len(parts) == 1 else f"[0] * {len(parts)}"
             call = f"{call} if count_nonzero({g.condition}) else {zero}"
-        g.emit(f"{name} = {call}")
+        g.emit(f"{name} = {_parameter(g, a, width, len(parts)) or call}")
         for index, part in enumerate(parts):
             if not isinstance(part, Sink):
                 value = name if len(parts) == 1 else f"{name}[{index}]"
@@ -123,6 +123,19 @@ def load(g: BlockCompiler, i: Decoded) -> None:
     for index, part in enumerate(parts):
         if not isinstance(part, Sink):
             _write_lanes(g, part, kind, name if len(parts) == 1 else f"{name}[{index}]")
+
+
+def _parameter(g: BlockCompiler, operand: Operand, width: int, count: int) -> str:
+    """Expression of a load from a place in the parameter block that is known, and legal; otherwise empty."""
+    base = operand.base if isinstance(operand, AddressOperand) else operand
+    if not isinstance(base, SymbolOperand) or base.variable.space != "param":
+        return ""
+    last = g.program.function.parameters[-1]
+    offset = base.variable.offset + base.addend + (operand.addend if isinstance(operand, AddressOperand) else 0)
+    if not 0 <= offset <= last.offset + last.size - width * count or offset % (width * count):
+        return ""
+    view, first = f"w.cta.launch.parameters.views[{width}]", offset // width
+    return f"{view}.item({first})" if count == 1 else f"{view}[{first}:{first + count}].tolist()"
 
 
 @form(

@@ -330,7 +330,7 @@ def _block(tensor_map: TensorMap, plan: _Plan, coords: Sequence[int], stores: bo
     """Return the part of a tiled box that lies inside the tensor, or None if nothing does."""
     starts = (_check_coords(tensor_map, coords, stores), *coords[1:])
     if min(starts) >= 0 and all(map(le, starts, plan.last_whole)):
-        return plan.whole._replace(offset=sum(map(mul, starts, plan.strides)))
+        return _Block(sum(map(mul, starts, plan.strides)), *plan.whole[1:])
     extents = plan.written_extents if stores else plan.extents
     offset = 0
     whole = True
