@@ -227,7 +227,7 @@ def compile(  # noqa: A001  the field's name for it
         Listing every rule the config violates, each with the nearest legal value.
     """
     chip = target_named(target)
-    return compiled(spec, config or default_config(chip), chip)
+    return compiled(spec, config or default_config(spec, chip), chip)
 
 
 _ready = ReadyLaunches()

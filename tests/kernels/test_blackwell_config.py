@@ -49,7 +49,10 @@ RULES = [
     ({"clc_stages": 9}, {}, "clc_stages=9", "clc_stages", 4),
     ({"output_buffers": 0}, {}, "output_buffers=0: 1 to 8", "output_buffers", 1),
     ({"split_k": 0}, {}, "split_k=0: 1 to 64", "split_k", 1),
+    ({}, {"groups": "ends"}, "claims of tiles: groups of rows have a static schedule", "clc_stages", 0),
+    ({"split_k": 2, "clc_stages": 0}, {"groups": "counts"}, "of groups of rows, each sum has one CTA", "split_k", 1),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
+    ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
     ({"tile": (100, 128)}, {}, "tile M=100: a CTA has 64 or 128 rows", "tile", (128, 128)),
     ({"tile": (256, 128)}, {}, "tile M=256", "tile", (128, 128)),
@@ -138,6 +141,7 @@ def test_the_default_takes_every_spec() -> None:
     default = tilekit.compile(MatmulSpec(), target="sm_100a").config
     assert default == BlackwellConfig()
     assert not [spec.name for spec in all_specs(SM_100A) if default.problems(SM_100A, spec)]
+    assert tilekit.compile(MatmulSpec(groups="ends"), target="sm_100a").config == BlackwellConfig(clc_stages=0)
 
 
 CONFIGS = st.builds(

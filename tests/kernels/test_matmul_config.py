@@ -56,7 +56,9 @@ RULES = [
     ({"output_buffers": 0}, {}, "output_buffers=0: 1 to 8", "output_buffers", 1),
     ({"output_buffers": 99}, {}, "output_buffers=99", "output_buffers", None),
     ({"in_flight": 2}, {}, "in_flight=2: 0 or 1", "in_flight", 1),
+    ({"split_k": 2}, {"groups": "counts"}, "of groups of rows, each sum has one CTA", "split_k", 1),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
+    ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
     ({"tile": (256, 192), "output_buffers": 8}, {}, "the output slabs are the largest", "tile", None),
     (

@@ -28,7 +28,7 @@ def test_every_spec_has_candidates(chip: Target) -> None:
         assert {config.cluster_size for config in found} >= {1, 2}, spec.name
         assert len(set(found)) == len(found) >= 12
         assert not any(config.problems(chip, spec) for config in found)
-        assert not default_config(chip).problems(chip, spec)
+        assert not default_config(spec, chip).problems(chip, spec)
 
 
 def test_every_candidate_is_legal_somewhere() -> None:

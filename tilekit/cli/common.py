@@ -166,7 +166,7 @@ def config_of(
     if cluster is not None:
         wishes["cluster"] = pair(cluster, "--cluster")
     if cta_group is not None:
-        if not hasattr(default_config(chip), "cta_group"):
+        if not hasattr(default_config(spec, chip), "cta_group"):
             raise ArgumentError.of(
                 "--cta-group", cta_group, legal=f"for sm_100a only: {target} has no CTA pairs", code="TK-CLI-009"
             )

@@ -38,30 +38,6 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     k_blocks = w.parameter("k_blocks", U32)
     tile_m, tile_n = config.tile
     shared = config.split_k > 1
-    scheduler: TileScheduler
-    if plan.scheduler is None:
-        scheduler = static_schedule(
-            w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, k_blocks=k_blocks, shared=shared
-        )
-    else:
-        order = RasterOrder(
-            w,
-            tile_m=tile_m,
-            tile_n=tile_n,
-            cluster=cluster,
-            k_blocks=k_blocks,
-            batched=spec.batched,
-            shared=shared,
-        )
-        scheduler = ClcScheduler(
-            w,
-            order,
-            cluster=cluster,
-            stages=config.clc_stages,
-            scheduler=plan.scheduler,
-            load=plan.load,
-            readers=plan.roles,
-        )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
     output = Output.of(
@@ -92,6 +68,30 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )
+    scheduler: TileScheduler
+    if plan.scheduler is None:
+        scheduler = static_schedule(
+            w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, k_blocks=k_blocks, shared=shared
+        )
+    else:
+        order = RasterOrder(
+            w,
+            tile_m=tile_m,
+            tile_n=tile_n,
+            cluster=cluster,
+            k_blocks=k_blocks,
+            batched=spec.batched,
+            shared=shared,
+        )
+        scheduler = ClcScheduler(
+            w,
+            order,
+            cluster=cluster,
+            stages=config.clc_stages,
+            scheduler=plan.scheduler,
+            load=plan.load,
+            readers=plan.roles,
+        )
     kernel = WarpSpecialized(
         warps=plan,
         cluster=cluster,

@@ -72,8 +72,10 @@ MORE_WAVES = (2, 2)
 """Accumulators and claims in flight: where one wave does everything, nothing follows that could overlap or be claimed.
 Larger clusters are for problems of more waves."""
 
-DEFAULT = BlackwellConfig()
-"""What suits large outputs."""
+
+def default(spec: MatmulSpec) -> BlackwellConfig:
+    """What suits large outputs; groups of rows have a schedule of their own."""
+    return BlackwellConfig(clc_stages=0) if spec.groups is not None else BlackwellConfig()
 
 
 @lru_cache(maxsize=256)

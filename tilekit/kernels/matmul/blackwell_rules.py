@@ -14,6 +14,8 @@ from tilekit.kernels.matmul.rules import (
     Violation,
     cluster_rule,
     common_values,
+    grouped_rule,
+    profile_rule,
     raster_rule,
     shared_memory_rule,
     slice_rule,
@@ -96,7 +98,7 @@ RULES = RuleBook(
     phases=(
         (
             *(CTA_GROUP, cluster_rule, K_GROUP, ACCUMULATOR_STAGES, CLC_STAGES),
-            *(OUTPUT_BUFFERS, SPLIT_K, raster_rule, L2_PROMOTION),
+            *(OUTPUT_BUFFERS, SPLIT_K, raster_rule, L2_PROMOTION, profile_rule, grouped_rule),
         ),
         (_tile, _pairs),
         (slice_rule, _tensor_memory),

@@ -66,8 +66,10 @@ The three wide ones have room for three stages only, so no stage is held back; t
 tensor cores fed.
 """
 
-DEFAULT = MatmulConfig()
-"""What suits large outputs."""
+
+def default(spec: MatmulSpec) -> MatmulConfig:
+    """What suits large outputs."""
+    return MatmulConfig()
 
 
 def plain(wishes: Mapping[str, Any]) -> MatmulConfig:

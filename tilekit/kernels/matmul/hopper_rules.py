@@ -14,6 +14,8 @@ from tilekit.kernels.matmul.rules import (
     Violation,
     cluster_rule,
     common_values,
+    grouped_rule,
+    profile_rule,
     raster_rule,
     shared_memory_rule,
     slice_rule,
@@ -96,7 +98,18 @@ def _least(config: MatmulConfig) -> str:
 RULES = RuleBook(
     target="sm_90a",
     phases=(
-        (CONSUMERS, cluster_rule, OUTPUT_BUFFERS, IN_FLIGHT, SPLIT_K, raster_rule, L2_PROMOTION, _tile),
+        (
+            CONSUMERS,
+            cluster_rule,
+            OUTPUT_BUFFERS,
+            IN_FLIGHT,
+            SPLIT_K,
+            raster_rule,
+            L2_PROMOTION,
+            profile_rule,
+            grouped_rule,
+            _tile,
+        ),
         (slice_rule,),
         (_registers, shared_memory_rule),
     ),

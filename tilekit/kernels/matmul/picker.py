@@ -15,7 +15,8 @@ from tilekit.targets import Target
 class _Model(Protocol):
     """What the module of a chip's model has."""
 
-    DEFAULT: KernelConfig
+    def default(self, spec: MatmulSpec) -> KernelConfig:
+        """What suits large outputs."""
 
     def plain(self, wishes: Mapping[str, Any]) -> KernelConfig:
         """A config for wishes that no candidate meets: what goes with the tile, without a cluster beyond a pair."""
@@ -33,9 +34,9 @@ class _Model(Protocol):
 _MODELS = cast("dict[str, _Model]", {"sm_90a": hopper_model, "sm_100a": blackwell_model})
 
 
-def default_config(target: Target) -> KernelConfig:
-    """The config that suits large outputs on `target`, whatever the spec."""
-    return _MODELS[target.name].DEFAULT
+def default_config(spec: MatmulSpec, target: Target) -> KernelConfig:
+    """The config that suits large outputs on `target`; legal for every spec."""
+    return _MODELS[target.name].default(spec)
 
 
 def candidates(spec: MatmulSpec, target: Target) -> list[KernelConfig]:

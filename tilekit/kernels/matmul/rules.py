@@ -168,6 +168,21 @@ def cluster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
         yield Violation("cluster", "cluster", f"cluster={config.cluster}: 1 to {chip.max_cluster} CTAs in all")
 
 
+def profile_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Times are noted of some tiles, or of none."""
+    if config.profile_tiles < 0:
+        yield Violation("profile_tiles", "profile_tiles", f"profile_tiles={config.profile_tiles}: at least 0")
+
+
+def grouped_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Groups of rows have a schedule of their own, made from their bounds, which shares no sums and claims nothing."""
+    if spec.groups is not None and config.split_k in SPLIT_K.values[1:]:
+        text = f"split_k={config.split_k}: of groups of rows, each sum has one CTA"
+        yield Violation("grouped sums", "split_k", text)
+    if spec.groups is not None and config.claims_tiles:
+        yield Violation("grouped claims", "clc_stages", "claims of tiles: groups of rows have a static schedule")
+
+
 def raster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """At least one cluster row is walked at a time."""
     if config.raster_group is not None and config.raster_group < 1:
@@ -217,7 +232,9 @@ def common_values(field: str, config: KernelConfig, chip: Target, spec: MatmulSp
     """Values to suggest of the fields that these rules are about."""
     if field == "cluster":
         return [(m, n) for m in range(1, chip.max_cluster + 1) for n in range(1, chip.max_cluster // m + 1)]
-    return range(1, config.stage_budget(chip, spec) + 1) if field == "stages" else [1]
+    if field == "stages":
+        return range(1, config.stage_budget(chip, spec) + 1)
+    return {"raster_group": [1], "profile_tiles": [0]}[field]
 
 
 def stored_columns(spec: MatmulSpec) -> int:
