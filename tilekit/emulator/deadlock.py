@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilekit.emulator.errors import Actor, Deadlock, InstructionLike, describe
 from tilekit.emulator.mbarrier import Arrival, Mbarrier
@@ -163,18 +164,31 @@ def _analyse(
 
 
 def _table(rows: Sequence[_Row], cycle: Sequence[str], symbols: SymbolMap) -> str:
-    lines: list[str] = []
-    place: tuple[int, int] | None = None
+    # What the CTAs wait for, each as text; CTAs that wait for the same share it.
+    waits: dict[tuple[int, int], dict[str, list[_Row]]] = {}
     for row in rows:
-        if (row.cluster, row.cta) != place:
-            place = row.cluster, row.cta
-            lines.append(f"cluster {row.cluster}, CTA {row.cta}")
-        lines.append(f"  {row.title} waits for {_wanted(row)}")
-        lines.append(f"      at {describe(row.blocked.instruction)}")
-        lines += [f"      {line}" for line in _state(row, symbols)]
+        lines = [f"waits for {_wanted(row)}", f"    at {describe(row.blocked.instruction)}"]
+        text = "\n".join([*lines, *(f"    {line}" for line in _state(row, symbols))])
+        waits.setdefault((row.cluster, row.cta), {}).setdefault(f"{row.role}\n{text}", []).append(row)
+    places: dict[str, list[str]] = {}
+    for (cluster, cta), texts in waits.items():
+        lines = []
+        for text, alike in texts.items():
+            joined = replace(alike[0], warps=[warp for row in alike for warp in row.warps])
+            first, *others = text.partition("\n")[2].splitlines()
+            if joined.title.startswith("warps"):
+                first = first.replace("waits", "wait", 1)
+            lines += [f"  {joined.title} {first}", *(f"  {line}" for line in others)]
+        places.setdefault("\n".join(lines), []).append(f"cluster {cluster}, CTA {cta}")
+    found = [f"{'; the same in '.join(_few(alike))}\n{text}" for text, alike in places.items()]
     if cycle:
-        lines.append("cycle: " + " -> ".join(cycle))
-    return "\n".join(lines)
+        found.append("cycle: " + " -> ".join(cycle))
+    return "\n".join(found)
+
+
+def _few(places: list[str]) -> list[str]:
+    """A list of places, shortened."""
+    return places if len(places) <= 3 else [places[0], f"{len(places) - 1} more CTAs"]
 
 
 def _wanted(row: _Row) -> str:
@@ -191,7 +205,8 @@ def _wanted(row: _Row) -> str:
 def _state(row: _Row, symbols: SymbolMap) -> list[str]:
     wait = row.blocked.wait
     if isinstance(wait, Meeting):
-        return [f"arrived: {', '.join(dict.fromkeys(map(str, wait.present)))}"] if wait.present else []
+        present = sorted({(actor.role, actor.warp, str(actor)) for actor in wait.present})
+        return [f"arrived: {', '.join(name for *_, name in present)}"] if present else []
     if not isinstance(wait, MbarrierWait):
         return []
     barrier = wait.barrier
@@ -216,14 +231,17 @@ def _state(row: _Row, symbols: SymbolMap) -> list[str]:
 
 
 def _arrived(arrivals: Sequence[Arrival]) -> str:
-    who: dict[str, list[str]] = {}
+    expected: Counter[str] = Counter()
+    brought: Counter[str] = Counter()
     for arrival in arrivals:
-        parts = who.setdefault(str(arrival.actor) if arrival.actor is not None else "somebody", [])
-        if arrival.expected:
-            parts.append(f"expects {arrival.expected} B")
-        if arrival.completed:
-            parts.append(f"brought {arrival.completed} B")
-    return ", ".join(f"{name} ({', '.join(parts)})" if parts else name for name, parts in who.items())
+        name = str(arrival.actor) if arrival.actor is not None else "somebody"
+        expected[name] += arrival.expected
+        brought[name] += arrival.completed
+    said = []
+    for name in sorted(expected, key=lambda name: [int(part) if part.isdigit() else part for part in name.split()]):
+        parts = [f"{verb} {n} B" for verb, n in (("expects", expected[name]), ("brought", brought[name])) if n]
+        said.append(f"{name} ({', '.join(parts)})" if parts else name)
+    return ", ".join(said)
 
 
 def _arrivers(barrier: Mbarrier, symbols: SymbolMap) -> set[str]:
@@ -346,14 +364,21 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
         who = ", ".join(sorted(here))
         arrived = barrier.expected - barrier.pending
         return [
-            f"{barrier.name} expects {barrier.expected} arrivals a phase, but everybody who arrives on it has "
-            f"({who}: {arrived}): its count is too high, or somebody arrives too few times"
+            f"{barrier.name} expects {barrier.expected} arrivals a phase{_initialised(barrier)}, but everybody who "
+            f"arrives on it has ({who}: {arrived}): initialise it with {arrived}, or let the other "
+            f"{barrier.expected - arrived} arrive too"
         ]
     if late <= gone:
         return [f"{', '.join(sorted(late))} exited and can no longer arrive on {barrier.name}"]
     if barrier.pending and late == {row.node}:
         return [f"{row.title} waits on {barrier.name} for its own arrival"]
     return []
+
+
+def _initialised(barrier: Mbarrier) -> str:
+    """Where a barrier's count comes from."""
+    instruction = barrier.initialised_by.instruction
+    return f" (mbarrier.init in line {instruction.line})" if instruction is not None else ""
 
 
 def _meeting_hints(row: _Row, meeting: Meeting, exited: Sequence[Actor]) -> list[str]:

@@ -155,6 +155,11 @@ class EmulatorError(Exception):
         Further lines that belong under the message, such as who waits for whom.
     details
         The same facts by name, for programs.
+
+    Attributes
+    ----------
+    besides
+        What else was found, line by line: printed last.
     """
 
     title = "fault"
@@ -174,6 +179,7 @@ class EmulatorError(Exception):
         self.hint = hint
         self.table = table
         self.details: dict[str, Any] = dict(details) if details else {}
+        self.besides: list[str] = []
 
     def at(self, where: Where) -> Self:
         """Add what `where` knows and this error does not; returns the error, to be raised."""
@@ -231,6 +237,7 @@ class EmulatorError(Exception):
         lines += [f"  {line}" for line in self.table.splitlines()]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
+        lines += [f"  {line}" for text in self.besides for line in text.splitlines()]
         return "\n".join(lines)
 
 

@@ -133,16 +133,22 @@ class Findings:
 
     def attach(self, error: EmulatorError) -> None:
         """Add what was found so far to the fault that ends the launch: a race is often its cause."""
-        found = [str(finding) for finding in self]
+        found = self._without_echoes()
         if found:
-            error.details["findings"] = list(self)
-            found.insert(0, "found before that:")
-        error.table = "\n".join(filter(None, [error.table, *self._waits_not_repeated(), *found]))
+            error.details["findings"] = found
+            error.besides = ["found before that:", *map(str, found)]
+        error.table = "\n".join(filter(None, [error.table, *self._waits_not_repeated()]))
 
     def _waits_not_repeated(self) -> list[str]:
         """The waits that gave up and were not repeated, one a site."""
         lines = {id(wait.instruction): str(wait) for wait in self.unheeded.values() if wait.went_on()}
         return list(lines.values())
+
+    def _without_echoes(self) -> list[Finding]:
+        """The findings, without races between lanes where warps race as well: one barrier is missing for both."""
+        races = [finding.race for finding in self if finding.race is not None]
+        warps = {_lines_of(race) for race in races if race.lanes is None}
+        return [f for f in self if f.race is None or f.race.lanes is None or _lines_of(f.race) not in warps]
 
     def raise_races(self) -> None:
         """Raise the races found, if there are any.
@@ -150,20 +156,28 @@ class Findings:
         Raises
         ------
         RaceError
-            For the first race; what else was found is listed under it and in its details.
+            For the first race, between warps if there is one; what else was found is listed under it and in its
+            details.
         """
-        races = [finding for finding in self if finding.kind == "race"]
+        found = self._without_echoes()
+        races = [finding for finding in found if finding.kind == "race"]
         if races:
-            first = races[0]
-            rest = [finding for finding in self if finding is not first]
-            others = [str(finding) for finding in rest]
-            raise RaceError(
+            first = min(races, key=lambda finding: finding.race is not None and finding.race.lanes is not None)
+            rest = [finding for finding in found if finding is not first]
+            error = RaceError(
                 first.message,
                 where=first.where,
                 hint=first.hint,
-                table="\n".join([*first.lines, *self._waits_not_repeated(), *others]),
+                table="\n".join([*first.lines, *self._waits_not_repeated()]),
                 details={"findings": [first, *rest]},
             )
+            error.besides = ["found besides:", *map(str, rest)] if rest else []
+            raise error
+
+
+def _lines_of(race: Race) -> frozenset[int]:
+    """The two instructions of a race."""
+    return frozenset((id(race.earlier.instruction), id(race.later.instruction)))
 
 
 def explain(race: Race, symbols: SymbolMap, dynamic_base: int = 0, kernel: str = "") -> Finding:
@@ -240,11 +254,14 @@ def _speaking_alone(race: Race) -> tuple[str, str] | None:
 
 def _missing_fence(race: Race) -> tuple[str, str]:
     writer = race.earlier.party
+    write, use = (
+        f" (line {i.line})" if i is not None else "" for i in (race.earlier.instruction, race.later.instruction)
+    )
     return (
         f"no fence.proxy.async by {writer.actor} between its generic write and the release that orders it before the "
         f"{_unit(race.later)}",
-        "every warp that writes with st or stmatrix must execute fence.proxy.async.shared::cta after its writes and "
-        "before the barrier or the issue of the asynchronous operation",
+        f"every warp that writes with st or stmatrix must execute fence.proxy.async.shared::cta after its writes{write}"
+        f" and before the barrier that leads to the {_unit(race.later)}{use}, or before its issue",
     )
 
 
