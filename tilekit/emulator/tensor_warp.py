@@ -276,7 +276,7 @@ def issue_load(warp: Warp, shape: RegisterShape, address: int, rows: Rows, bits:
         if not memory.written[region.first : region.last, region.left : region.right].any():
             raise MemoryFault(
                 f"tcgen05.ld of {region}, of which nothing was ever written",
-                hint="wait for the mma's tcgen05.commit first; check the column and the lane",
+                hint=f"wait for {_announcing(warp)}the mma's tcgen05.commit first; check the column and the lane",
             )
     unit = tensor_unit(warp)
     operation = unit.transfer(unit.ld, "tcgen05.ld", warp.program.instruction(warp.at))
@@ -284,6 +284,18 @@ def issue_load(warp: Warp, shape: RegisterShape, address: int, rows: Rows, bits:
     warp.tile[rows if isinstance(rows, slice) else list(rows)] = load_registers(memory, shape, lane, column)
     if warp.program.fences_tensor_memory:
         warp.in_flight |= bits
+
+
+def _announcing(warp: Warp) -> str:
+    """The barriers that tell this warp's role of matrix instructions, where the text declares them."""
+    multiplies = {
+        d.instruction.provenance.partition(" ")[0]
+        for d in warp.program.code
+        if d.instruction.opcode == "tcgen05" and "mma" in d.instruction.modifiers
+    }
+    symbols, role = warp.cta.launch.symbols, warp.actor.role
+    names = dict.fromkeys(s.name for other in sorted(multiplies) for s in symbols.barriers_between(other, role))
+    return f"{' or '.join(names)}, for " if names else ""
 
 
 def issue_store(warp: Warp, shape: RegisterShape, address: int, values: tuple[npt.NDArray[np.uint32], ...]) -> None:
