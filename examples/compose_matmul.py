@@ -71,8 +71,8 @@ def compose() -> Writer:
 
     # What is computed, which tile is next, and where it goes.
     op = Wgmma(a, b, warpgroups=2)
-    k_blocks, columns = w.parameter("k_blocks", U32), w.parameter("columns", U32)
-    scheduler = StaticScheduler(RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, k_blocks=k_blocks))
+    depth, columns = w.parameter("depth", U32), w.parameter("columns", U32)
+    scheduler = StaticScheduler(RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=depth))
     functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
     epilogue = StagedEpilogue(w, op.layout, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
 
@@ -86,7 +86,7 @@ def compose() -> Writer:
         producer, operands = inputs.producer(w), loader.bind(w)
         for tile in scheduler.tiles(w, LOAD):
             copies = operands.at(w, tile)
-            for k in w.range(k_blocks * payload.k, step=payload.k, name="k"):
+            for k in w.range(depth, step=payload.k, name="k"):
                 with producer.acquire() as stage:  # waits until it is free; what is loaded completes it
                     copies.load(w, stage, k)
 
@@ -97,7 +97,7 @@ def compose() -> Writer:
         storer = epilogue.bind(w, group)
         accumulators = RegisterAccumulators(op).producer(w, MMA)
         for tile in scheduler.tiles(w, MMA):
-            for k in w.range(k_blocks, name="k"):
+            for k in w.range(depth, step=payload.k, name="k"):
                 with consumer.acquire() as stage:  # waits until it is full; released when its reads are done
                     multiplier.multiply(w, accumulators, stage, accumulate=k != 0)
             consumer.finish()
@@ -136,7 +136,7 @@ def arguments(
     raster = Raster.plan(
         m=m, n=n, batches=1, cluster_rows=TILE * CLUSTER, cluster_columns=TILE, resident=clusters, group=None
     )
-    numbers = {"k_blocks": -(-k // 64), "columns": n}
+    numbers = {"depth": k, "columns": n}
     numbers |= dict(zip(RasterOrder.PARAMETERS, RasterOrder.arguments(raster), strict=True))
     maps = {"a_map": map_of(a, TILE), "b_map": map_of(b, TILE // CLUSTER), "d_map": map_of(d, 64)}
     shape = LaunchConfig(

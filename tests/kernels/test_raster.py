@@ -102,7 +102,7 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, int], cluster: tu
     w = k.w
     position = ClusterPosition.read(w, cluster_m, cluster_n)
     scheduler = StaticScheduler(
-        RasterOrder(w, tile_m=64, tile_n=32, cluster=position, k_blocks=w.constant(U32, 1), batched=batched)
+        RasterOrder(w, tile_m=64, tile_n=32, cluster=position, depth=w.constant(U32, 64), batched=batched)
     )
     clusters = raster.clusters(problem["resident"])
     index = w.variable(U32, w.ptx.cluster.cluster_index(), "index")

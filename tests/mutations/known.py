@@ -139,7 +139,7 @@ UNNOTICED = (
         "a K-major operand whose rows are one swizzle span has no leading byte offset (PTX ISA, wgmma, strides)",
     ),
     Unnoticed(
-        r"host: k_blocks: one more",
+        r"host: depth: one more",
         EVERYWHERE,
         True,
         "the copy engine fills what lies beyond K with zeros",

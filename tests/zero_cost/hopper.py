@@ -24,14 +24,14 @@ PARTS = (LOAD_K, LOAD_WAIT, LOAD_TILE, MMA_REGISTERS, MMA_K, MMA_WAIT, MMA_TILE,
 
 EXTRAS = (
     Extra(
-        LOAD_TILE,
-        {ARITHMETIC: 1},
-        "`WarpSpecialized._load` turns the end of K into elements for each tile, as it may be the end of a share",
-    ),
-    Extra(
         ONCE,
         {ARITHMETIC: 3},
         "`Writer.role` asks of every warp whether it is in a role, of the second role too, where only one is left",
+    ),
+    Extra(
+        ONCE,
+        {ARITHMETIC: 2},
+        "`Warpgroup.of` reads the thread's index again, from which the warp's was taken, and the role its CTA's rank",
     ),
 )
 

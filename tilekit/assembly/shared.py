@@ -47,9 +47,9 @@ class SharedArray:
         """Bytes the array takes."""
         return self.stride * self.count
 
-    def at(self, w: Writer, index: Value) -> Value:
-        """Address of element `index`."""
-        return w.shared_base + index * self.stride + self.offset
+    def at(self, w: Writer, index: Value, base: Value | None = None) -> Value:
+        """Address of element `index`; of another CTA's, whose shared memory begins at `base`."""
+        return (w.shared_base if base is None else base) + index * self.stride + self.offset
 
 
 @dataclass

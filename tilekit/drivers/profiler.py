@@ -44,7 +44,9 @@ class TileProfiler:
         self.tiles = tiles
         self._address = w.parameter("profile", GMEM)
 
-    def clock(self, w: Writer, activity: str, *, group: Value | None = None, thread: Value | None = None) -> TileClock:
+    def clock(
+        self, w: Writer, activity: str, *, group: Value | int | None = None, thread: Value | None = None
+    ) -> TileClock:
         """Prepare a role's records; `group` and `thread` of several threads that work together, the first writes."""
         first = self.lanes.index(Lane(activity, 0))
         lane = w.constant(U32, first) if group is None else group + first

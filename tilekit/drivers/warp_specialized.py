@@ -238,10 +238,16 @@ def _launch_registers(groups: int, registers: int) -> int:
 @contextmanager
 def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
     """Enter with one thread of the role's first warp; the warp reconverges at the end, other warps jump over."""
-    with w.when(warp == role.warps.start):
-        with w.when(w.ptx.warp.elect()):
-            yield
-        w.ptx.barrier.warp_sync()
+    with w.when(warp == role.warps.start), _elected(w):
+        yield
+
+
+@contextmanager
+def _elected(w: Writer) -> Iterator[None]:
+    """Enter with one thread of each warp, which reconverges at the end."""
+    with w.when(w.ptx.warp.elect()):
+        yield
+    w.ptx.barrier.warp_sync()
 
 
 @dataclass(frozen=True)
@@ -254,8 +260,8 @@ class WarpSpecialized:
         The role plan and this CTA's place in its cluster.
     inputs, loader, op, accumulators, scheduler, epilogue
         The components.
-    k_blocks
-        K-blocks of the problem, u32.
+    depth
+        K of the problem, u32.
     in_flight
         Groups of matrix instructions kept running while the next stage is awaited.
     reduction
@@ -274,7 +280,7 @@ class WarpSpecialized:
     accumulators: Accumulators
     scheduler: TileScheduler
     epilogue: Epilogue
-    k_blocks: Value
+    depth: Value
     in_flight: int
     reduction: Turnstile | None = None
     source: TileSource | None = None
@@ -302,12 +308,11 @@ class WarpSpecialized:
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role):
             producer, loader = self.inputs.producer(w), self.loader.bind(w)
-            step = self.inputs.payload.k
             clock = self._clock(w, "load")
             for tile in self.scheduler.tiles(w, role):
                 with timed(clock, tile):
                     copies = loader.at(w, tile)
-                    for k in w.range(tile.k_end * step, start=tile.k_first * step, step=step, name="k"):
+                    for k in self._k_blocks(w, tile):
                         with producer.acquire() as stage:
                             copies.load(w, stage, k)
             if not self.scheduler.yields_early:
@@ -324,14 +329,18 @@ class WarpSpecialized:
             clock = self._clock(w, "mma", group)
             for tile in self.scheduler.tiles(w, role):
                 with timed(clock, tile), accumulators.acquire() as target:
-                    for k_block in w.range(tile.k_end, start=tile.k_first, name="k_block"):
+                    for k in self._k_blocks(w, tile):
                         with consumer.acquire() as stage:
-                            op.multiply(w, target, stage, accumulate=k_block != tile.k_first)
+                            op.multiply(w, target, stage, accumulate=k != tile.k_first)
                     consumer.finish()
                 if store is not None:
                     store.tile(target, tile)
             if store is not None:
                 store.finish()
+
+    def _k_blocks(self, w: Writer, tile: Tile) -> Iterator[Value]:
+        """Device loop over a tile's k-blocks: the first element of each."""
+        return w.range(tile.k_end, start=tile.k_first, step=self.inputs.payload.k, name="k")
 
     def _store(self, w: Writer, warp: Value, role: Role) -> None:
         group = Warpgroup.of(w, warp, role)
@@ -345,7 +354,7 @@ class WarpSpecialized:
     def _storing(self, w: Writer, group: Warpgroup) -> _Storing:
         epilogue = self.epilogue.bind(w, group)
         reduction = self.reduction.bind(w, group) if self.reduction is not None else None
-        return _Storing(w, epilogue, reduction, self.k_blocks, self._clock(w, "epilogue", group))
+        return _Storing(w, epilogue, reduction, self.depth, self._clock(w, "epilogue", group))
 
     def _clock(self, w: Writer, activity: str, group: Warpgroup | None = None) -> TileClock | None:
         if self.profiler is None:
@@ -397,8 +406,8 @@ class WarpSpecialized:
         if not role.one_thread:
             yield
             return
-        with one_thread(w, warp, role):
-            if role.leaders_only and self.cluster.group > 1:
+        with _elected(w) if len(role.warps) == 1 else one_thread(w, warp, role):
+            if role.leaders_only and self.cluster.leads is not None:
                 with w.when(self.cluster.leads):
                     yield
             else:
@@ -419,7 +428,7 @@ class _Storing:
     w: Writer
     epilogue: BoundEpilogue
     reduction: BoundTurnstile | None
-    k_blocks: Value
+    depth: Value
     clock: TileClock | None
 
     def tile(self, finished: AccumulatorTile, tile: Tile) -> None:
@@ -431,7 +440,7 @@ class _Storing:
         w = self.w
         # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
         # wgmma (C7515).
-        with w.when(self.k_blocks == 0):
+        with w.when(self.depth == 0):
             finished.clear(w)
         if self.reduction is None or tile.share is None:
             self.epilogue.store(w, finished, tile)

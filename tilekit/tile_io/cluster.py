@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
-from tilekit.assembly.values import Value
+from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Role, Writer
 
 
@@ -40,6 +41,9 @@ class ClusterPosition:
         This CTA's, u32.
     group
         CTAs that one matrix instruction spans: 2 for CTA pairs, whose ranks differ in bit 0 (so `m` is even).
+    half, leads
+        With pairs: which CTA of its pair this one is (u32), and whether it is the one that issues the pair's matrix
+        instructions (the first; a predicate).
     """
 
     m: int
@@ -48,6 +52,8 @@ class ClusterPosition:
     row: Value
     column: Value
     group: int = 1
+    half: Value | None = None
+    leads: Value | None = None
 
     @classmethod
     def read(cls, w: Writer, m: int, n: int, *, group: int = 1) -> ClusterPosition:
@@ -56,7 +62,10 @@ class ClusterPosition:
         nought = w.constant(U32, 0)
         row = nought if m == 1 else rank if n == 1 else rank % m
         column = nought if n == 1 else rank // m
-        return cls(m, n, rank, row, column, group)
+        if group == 1:
+            return cls(m, n, rank, row, column)
+        half = row if m == 2 else row & 1
+        return cls(m, n, rank, row, column, group, half, half == 0)
 
     def index(self, w: Writer) -> Value:
         """Return the cluster's number in the (one-dimensional) grid."""
@@ -92,30 +101,18 @@ class ClusterPosition:
             return None
         ranks = sum(1 << row for row in range(0, self.m, self.group))
         first = self.column * self.m
-        if self.group > 1:
+        if self.half is not None:
             first = first + self.half
-        part = self.row // self.group if self.group > 1 else self.row
-        return Multicast(self.share_b_count, part, self._mask(w, ranks, first))
-
-    @property
-    def half(self) -> Value:
-        """Which CTA of its pair this one is: 0 leads."""
-        return self.row & 1
-
-    @property
-    def leads(self) -> Value:
-        """Whether this CTA issues its pair's matrix instructions, a predicate."""
-        return self.half == 0
+        return Multicast(self.share_b_count, self.row // self.group, self._mask(w, ranks, first))
 
     def pair_mask(self, w: Writer) -> Value:
         """The CTAs of this pair, a bit a rank, b16."""
-        return self._mask(w, (1 << self.group) - 1, self.rank - self.half)
+        return self._mask(w, (1 << self.group) - 1, self._pair(self.rank))
 
     def senders_mask(self, w: Writer) -> Value:
         """The CTAs whose loads fill a stage of this CTA's group, a bit a rank, b16: its rows and its column."""
         rows = sum(((1 << self.group) - 1) << (self.m * column) for column in range(self.n))
-        first = self.row - self.half if self.group > 1 else self.row
-        mask = w.constant(U32, rows) << first
+        mask = w.constant(U32, rows) << self._pair(self.row)
         if self.m > self.group:
             mask = mask | (w.constant(U32, (1 << self.m) - 1) << (self.column * self.m))
         result: Value = w.ptx.convert.narrow_u16(wide=mask)
@@ -152,7 +149,18 @@ class ClusterPosition:
             return rank < self.size
         return (rank < self.size) & ((rank % self.m == self.row) | (rank // self.m == self.column))
 
-    def _mask(self, w: Writer, ranks: int, shift: Value) -> Value:
+    def map(self, w: Writer, array: SharedArray, rank: int) -> Value:
+        """Address of the first element of `array` in the CTA of `rank`; this CTA's own address where it is alone."""
+        local = w.shared_base + array.offset
+        return w.ptx.cluster.map_address(address=local, rank=rank) if self.size > 1 else local
+
+    def _pair(self, place: Value) -> Operand:
+        """Row or rank of the first CTA of this pair (this CTA's own without pairs)."""
+        if self.half is None:
+            return place
+        return 0 if self.size == self.group else place - self.half
+
+    def _mask(self, w: Writer, ranks: int, shift: Operand) -> Value:
         mask = w.constant(U32, ranks) << shift
         result: Value = w.ptx.convert.narrow_u16(wide=mask)
         return result

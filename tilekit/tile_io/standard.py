@@ -50,12 +50,11 @@ class StandardLoader:
 
     def bind(self, w: Writer) -> BoundStandardLoader:
         """Prepare the addresses of this CTA's share of a stage; once a role."""
-        # Each CTA of a pair holds one half of B.
-        paired = self._cluster.group > 1
+        half = self._cluster.half  # of B, which the CTAs of a pair divide
         return BoundStandardLoader(
             a=self.a.bind(w, self._tiles[self.a.tile.name], self._share_a),
             b=self.b.bind(w, self._tiles[self.b.tile.name], self._share_b),
-            first_column=self._cluster.half * self.b.tile.rows if paired else 0,
+            first_column=half * self.b.tile.rows if half is not None else 0,
             batch_steps=self._steps,
         )
 

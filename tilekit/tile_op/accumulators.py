@@ -22,19 +22,20 @@ class Warpgroup:
     Attributes
     ----------
     index
-        Its warpgroup in the role.
+        Its warpgroup in the role; the number 0 where there is only one.
     thread
         The thread in its warpgroup, 0 to 127.
     """
 
-    index: Value
+    index: Value | int
     thread: Value
 
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
         thread = w.ptx.special.thread_index() & (32 * WARPS_PER_GROUP - 1)
-        return cls(index=(warp - role.warps.start) >> 2, thread=thread)
+        index = (warp - role.warps.start) >> 2 if len(role.warps) > WARPS_PER_GROUP else 0
+        return cls(index=index, thread=thread)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ class TensorMemoryProducer:
         self._memory = memory
         self._address = address
         self._position = RingPosition(w, memory.stages, fills=True)
+        self._pair = memory._cluster.pair_mask(w) if memory._cluster.group > 1 else None
 
     @contextmanager
     def acquire(self) -> Iterator[Value]:
@@ -141,11 +142,11 @@ class TensorMemoryProducer:
         w.ptx.mbarrier.wait_parity(bar=memory._empty.at(w, position.stage), parity=position.phase)
         w.ptx.tcgen05.fence_after()
         yield self._address + position.stage * memory.layout.columns
-        full, cluster = memory._full.at(w, position.stage), memory._cluster
-        if cluster.group == 1:
+        full = memory._full.at(w, position.stage)
+        if self._pair is None:
             w.ptx.tcgen05.commit(bar=full, group=1)
         else:
-            w.ptx.tcgen05.commit_multicast(bar=full, mask=cluster.pair_mask(w), group=cluster.group)
+            w.ptx.tcgen05.commit_multicast(bar=full, mask=self._pair, group=2)
         position.advance()
 
 
@@ -159,6 +160,7 @@ class TensorMemoryConsumer:
         # Warp w of the epilogue may touch lanes 32 w to 32 w + 31 (PTX ISA, tcgen05.ld, access restrictions).
         self._lanes = address + ((w.ptx.special.thread_index() >> 5) << 21)
         self._first_lane = w.ptx.special.lane_index() == 0
+        self._leader = (w.shared_base & LEADER_MASK).retyped(DSMEM) if memory._cluster.group > 1 else None
         self._position = RingPosition(w, memory.stages)
         self._columns = self._lanes
 
@@ -198,11 +200,11 @@ class TensorMemoryConsumer:
         """Let the mma role overwrite the stage: one arrival a warp, with pairs on the leader's barrier."""
         w.ptx.tcgen05.fence_before()
         w.ptx.barrier.warp_sync()
-        empty = self._memory._empty.at(w, self._position.stage)
-        if self._memory._cluster.group == 1:
+        empty = self._memory._empty.at(w, self._position.stage, base=self._leader)
+        if self._leader is None:
             w.ptx.mbarrier.arrive(bar=empty, active=self._first_lane)
         else:
-            w.ptx.mbarrier.arrive_remote(bar=(empty & LEADER_MASK).retyped(DSMEM), active=self._first_lane)
+            w.ptx.mbarrier.arrive_remote(bar=empty, active=self._first_lane)
 
 
 def _powers(count: int, largest: int) -> Iterator[tuple[int, int]]:

@@ -119,7 +119,7 @@ class RegisterAccumulators:
 class BoundWgmma:
     """A `Wgmma` in a role: descriptors at hand, ready to multiply stages."""
 
-    def __init__(self, w: Writer, op: Wgmma, tiles: dict[str, SharedArray], warpgroup: Value) -> None:
+    def __init__(self, w: Writer, op: Wgmma, tiles: dict[str, SharedArray], warpgroup: Value | int) -> None:
         self._op = op
         a, b = tiles[op.a.name], tiles[op.b.name]
         self._a_stride, self._b_stride = a.stride >> 4, b.stride >> 4

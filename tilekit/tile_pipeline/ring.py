@@ -93,12 +93,12 @@ class Producer(RingPosition):
 
     def __init__(self, w: Writer, ring: TilePipeline) -> None:
         super().__init__(w, ring.stages, fills=True)
-        self._ring = ring
+        self._filler = ring.sync.filler(w)
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
         """Wait for the next stage to be free; on exit go on to the one after it."""
-        full = self._ring.sync.producer_acquire(self._w, self.stage, self.phase)
+        full = self._filler.acquire(self._w, self.stage, self.phase)
         yield Stage(self.stage, full)
         self.advance()
 

@@ -18,17 +18,24 @@ class Releaser(Protocol):
         """Signal that `stage` may be filled again once the reads issued before are done with it."""
 
 
+class Filler(Protocol):
+    """A producer role's way of taking stages."""
+
+    def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` may be filled, announce its bytes, and return the barrier they count on.
+
+        `phase` is 1 on the first lap: there is nothing to wait for.
+        """
+
+
 class SyncStrategy(Protocol):
     """What a ring asks of its synchronisation."""
 
     def initialise(self, w: Writer) -> None:
         """Prepare the barriers; one thread of the CTA runs this before anybody waits."""
 
-    def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
-        """Wait until `stage` may be filled, announce its bytes, and return the barrier they count on.
-
-        `phase` is 1 on the first lap: there is nothing to wait for.
-        """
+    def filler(self, w: Writer) -> Filler:
+        """Prepare a producer role's fills; once a role."""
 
     def consumer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` is full, and return the barrier its bytes counted on."""
@@ -75,7 +82,7 @@ class MbarrierSync:
     ) -> None:
         self.stage_bytes = stage_bytes
         self.stages = stages
-        self._cluster = cluster
+        self.cluster = cluster
         loads, reads = tuple(r.name for r in producers), tuple(r.name for r in consumers)
         self.full = w.shared.allocate(
             f"{name}.full",
@@ -105,12 +112,9 @@ class MbarrierSync:
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
         w.ptx.mbarrier.fence_init()
 
-    def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
-        """Wait until `stage` has been released (at once on the first lap), then expect its bytes."""
-        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase)
-        full = self.full.at(w, stage)
-        w.ptx.mbarrier.arrive_expect(bar=full, bytes=self.stage_bytes)
-        return full
+    def filler(self, w: Writer) -> Filler:
+        """One arrival on `full` that expects the stage's bytes."""
+        return MbarrierFiller(self)
 
     def consumer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until the bytes of `stage` have landed."""
@@ -120,7 +124,7 @@ class MbarrierSync:
 
     def releaser(self, w: Writer) -> Releaser:
         """One arrival a warp on the `empty` barrier of every sender: lane i serves the CTA of rank i."""
-        return MbarrierReleaser(w, self.empty, self._cluster)
+        return MbarrierReleaser(w, self.empty, self.cluster)
 
 
 class CommitSync(MbarrierSync):
@@ -131,25 +135,53 @@ class CommitSync(MbarrierSync):
     with ``.cta_group::2``).
     """
 
-    def producer_acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
-        """Wait until `stage` has been released, have the leader expect the pair's bytes, and return its barrier."""
-        w.ptx.mbarrier.wait_parity(bar=self.empty.at(w, stage), parity=phase)
-        full = self.full.at(w, stage)
-        if self._cluster.group == 1:
-            w.ptx.mbarrier.arrive_expect(bar=full, bytes=self.stage_bytes)
-            return full
-        with w.when(self._cluster.leads):
-            w.ptx.mbarrier.arrive_expect(bar=full, bytes=self._cluster.group * self.stage_bytes)
-        # A shared address carries its CTA's rank from bit 24 up; clearing that bit names the leader's barrier.
-        return full & LEADER_MASK
+    def filler(self, w: Writer) -> Filler:
+        """One arrival on `full`: with CTA pairs the leader's, which expects the bytes of both."""
+        return MbarrierFiller(self) if self.cluster.leads is None else PairFiller(w, self, self.cluster.leads)
 
     def releaser(self, w: Writer) -> Releaser:
         """The commits of the one thread that issues matrix instructions."""
-        return CommitReleaser(w, self.empty, self._cluster)
+        return CommitReleaser(w, self.empty, self.cluster)
+
+
+class MbarrierFiller:
+    """Takes stages of an `MbarrierSync`."""
+
+    def __init__(self, sync: MbarrierSync) -> None:
+        self._sync = sync
+
+    def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` has been released, then expect its bytes."""
+        sync = self._sync
+        w.ptx.mbarrier.wait_parity(bar=sync.empty.at(w, stage), parity=phase)
+        full = sync.full.at(w, stage)
+        w.ptx.mbarrier.arrive_expect(bar=full, bytes=sync.stage_bytes)
+        return full
 
 
 LEADER_MASK = 0xFEFF_FFFF
-"""Clears the lowest bit of the CTA rank in a shared address (CUTLASS, Sm100MmaPeerBitMask)."""
+"""Clears the lowest bit of the CTA rank, which a shared address carries from bit 24 up: the pair's leader has it clear.
+
+(CUTLASS, Sm100MmaPeerBitMask.)
+"""
+
+
+class PairFiller:
+    """Takes stages of a CTA pair's `CommitSync`: the bytes of both CTAs count on the leader's barrier."""
+
+    def __init__(self, w: Writer, sync: CommitSync, leads: Value) -> None:
+        self._sync = sync
+        self._leads = leads
+        self._leader = w.shared_base & LEADER_MASK
+
+    def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` has been released, have the leader expect the pair's bytes, and return its barrier."""
+        sync = self._sync
+        w.ptx.mbarrier.wait_parity(bar=sync.empty.at(w, stage), parity=phase)
+        full = sync.full.at(w, stage, base=self._leader)
+        with w.when(self._leads):
+            w.ptx.mbarrier.arrive_expect(bar=full, bytes=2 * sync.stage_bytes)
+        return full
 
 
 class CommitReleaser:

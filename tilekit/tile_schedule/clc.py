@@ -95,15 +95,48 @@ class ClcScheduler:
 
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles: its own first, then those it is given."""
-        index = w.variable(U32, self._cluster.index(w), "tile")
-        position = RingPosition(w, self._stages)
-        throttle = _Throttle(w, self, self._stages) if role is self._load else None
-        reader = _Reader(w, role, self._empty, self._cluster)
-        order = self._order.bind()
-        for turn in w.repeat("tile", uniform=not role.one_thread):
-            if throttle is not None:
-                throttle.begin(w)
+        order, position = self._order.bind(), RingPosition(w, self._stages)
+        throttled = self._cluster.rank == 0 if role is self._load else None
+        for index in self._claims(w, role, position):
+            if throttled is not None:
+                with w.when(throttled):
+                    self._begin(w, position, throttled)
             yield order.tile(w, index)
+
+    def ask(self, w: Writer) -> None:
+        """The scheduler role's whole work: a request for each tile, until nothing is left to claim."""
+        position = RingPosition(w, self._stages)
+        always = w.constant(PRED, True)
+        everywhere = [self._cluster.map(w, self._full, rank) for rank in range(self._cluster.size)]
+        for _ in self._claims(w, self._scheduler, position):
+            stage = position.stage
+            w.ptx.mbarrier.wait_parity(bar=self._began.at(w, stage), parity=position.phase)
+            w.ptx.mbarrier.arrive(bar=self._asked.at(w, stage), active=always)
+            w.ptx.mbarrier.wait_parity(bar=self._empty.at(w, stage), parity=position.phase ^ 1)
+            full, response = self._full.at(w, stage), self._responses.at(w, stage)
+            if self._cluster.size == 1:
+                w.ptx.mbarrier.arrive_expect(bar=full, bytes=RESPONSE_BYTES)
+                w.ptx.clc.try_cancel(dst=response, bar=full)
+            else:
+                for first in everywhere:
+                    bar = first + stage * self._full.stride
+                    w.ptx.mbarrier.arrive_expect_remote(bar=bar, bytes=RESPONSE_BYTES, active=always)
+                w.ptx.clc.try_cancel_multicast(dst=response, bar=full)
+
+    def _begin(self, w: Writer, position: RingPosition, active: Value) -> None:
+        """The load role's side of the throttle: tell the scheduler that a tile begins."""
+        w.ptx.mbarrier.wait_parity(bar=self._asked.at(w, position.stage), parity=position.phase ^ 1)
+        w.ptx.mbarrier.arrive(bar=self._began.at(w, position.stage), active=active)
+
+    def _claims(self, w: Writer, role: Role, position: RingPosition) -> Iterator[Value]:
+        """Device loop over the numbers of this CTA's cluster tiles.
+
+        All rings turn once a tile, so one position serves them: who fills waits for the other parity.
+        """
+        index = w.variable(U32, self._cluster.index(w), "tile")
+        reader = _Reader(w, role, self._empty, self._cluster)
+        for turn in w.repeat("tile", uniform=not role.one_thread):
+            yield index
             w.ptx.mbarrier.wait_parity(bar=self._full.at(w, position.stage), parity=position.phase)
             claimed, first = w.ptx.clc.response(src=self._responses.at(w, position.stage))
             # The next response is written through the asynchronous proxy, after these reads through the generic one.
@@ -113,51 +146,14 @@ class ClcScheduler:
             index.assign(first // self._cluster.size)
             turn.again = claimed
 
-    def ask(self, w: Writer) -> None:
-        """The scheduler role's whole work: a request for each tile, until nothing is left to claim."""
-        slot = RingPosition(w, self._stages, fills=True)
-        throttle = RingPosition(w, self._stages)
-        always = w.constant(PRED, True)
-        for _ in self.tiles(w, self._scheduler):
-            w.ptx.mbarrier.wait_parity(bar=self._began.at(w, throttle.stage), parity=throttle.phase)
-            w.ptx.mbarrier.arrive(bar=self._asked.at(w, throttle.stage), active=always)
-            throttle.advance()
-            w.ptx.mbarrier.wait_parity(bar=self._empty.at(w, slot.stage), parity=slot.phase)
-            full, response = self._full.at(w, slot.stage), self._responses.at(w, slot.stage)
-            if self._cluster.size == 1:
-                w.ptx.mbarrier.arrive_expect(bar=full, bytes=RESPONSE_BYTES)
-                w.ptx.clc.try_cancel(dst=response, bar=full)
-            else:
-                for rank in range(self._cluster.size):
-                    remote = w.ptx.cluster.map_address(address=full, rank=rank)
-                    w.ptx.mbarrier.arrive_expect_remote(bar=remote, bytes=RESPONSE_BYTES, active=always)
-                w.ptx.clc.try_cancel_multicast(dst=response, bar=full)
-            slot.advance()
-
-
-class _Throttle:
-    """The load role's side: in the first CTA of the cluster, tell the scheduler of every tile begun."""
-
-    def __init__(self, w: Writer, scheduler: ClcScheduler, stages: int) -> None:
-        self._scheduler = scheduler
-        self._position = RingPosition(w, stages, fills=True)
-        self._first = scheduler._cluster.rank == 0
-
-    def begin(self, w: Writer) -> None:
-        """Say that a tile begins."""
-        position = self._position
-        with w.when(self._first):
-            w.ptx.mbarrier.wait_parity(bar=self._scheduler._asked.at(w, position.stage), parity=position.phase)
-            w.ptx.mbarrier.arrive(bar=self._scheduler._began.at(w, position.stage), active=self._first)
-        position.advance()
-
 
 class _Reader:
     """A role that reads responses: how it gives them back to the first CTA of the cluster."""
 
     def __init__(self, w: Writer, role: Role, empty: SharedArray, cluster: ClusterPosition) -> None:
-        self._empty = empty
         self._remote = cluster.size > 1
+        self._first = cluster.map(w, empty, 0)
+        self._stride = empty.stride
         self._one_thread = role.one_thread
         self._active = w.constant(PRED, True) if role.one_thread else w.ptx.special.lane_index() == 0
 
@@ -165,9 +161,8 @@ class _Reader:
         """Arrive once a thread that works alone, else once a warp."""
         if not self._one_thread:
             w.ptx.barrier.warp_sync()
-        bar = self._empty.at(w, stage)
+        bar = self._first + stage * self._stride
         if self._remote:
-            remote = w.ptx.cluster.map_address(address=bar, rank=0)
-            w.ptx.mbarrier.arrive_remote(bar=remote, active=self._active)
+            w.ptx.mbarrier.arrive_remote(bar=bar, active=self._active)
         else:
             w.ptx.mbarrier.arrive(bar=bar, active=self._active)

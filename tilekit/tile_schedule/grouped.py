@@ -29,8 +29,8 @@ class GroupedScheduler:
         The CTA tile.
     cluster
         This CTA's place in its cluster.
-    k_blocks
-        K-blocks of the problem, u32.
+    depth
+        K of the problem, u32.
     counted
         Whether the bounds count the rows of groups that begin every ``group_rows`` rows; else they are the ends of
         groups that lie behind each other.
@@ -45,13 +45,13 @@ class GroupedScheduler:
         tile_m: int,
         tile_n: int,
         cluster: ClusterPosition,
-        k_blocks: Value,
+        depth: Value,
         rows: Value,
         counted: bool,
     ) -> None:
         self._tile_m, self._tile_n = tile_m, tile_n
         self._cluster = cluster
-        self._k_blocks = k_blocks
+        self._depth = depth
         self._rows = rows
         self._counted = counted
         self._bounds = w.parameter("group_bounds", GMEM)
@@ -87,7 +87,7 @@ class GroupedScheduler:
                     column=(column * cluster.n + cluster.column) * self._tile_n,
                     batch=group,
                     k_first=0,
-                    k_end=self._k_blocks,
+                    k_end=self._depth,
                     row_end=end,
                 )
             index.assign(index + stride)

@@ -38,7 +38,7 @@ class Tile:
     row, column, batch
         Its first row and column in elements, and its batch index.
     k_first, k_end
-        Its k-blocks.
+        Its elements of K; `k_end` need not be a whole number of k-blocks away.
     share
         Where the sum is shared.
     row_end
@@ -119,12 +119,12 @@ class RasterOrder:
         The CTA tile.
     cluster
         This CTA's place in its cluster.
-    k_blocks
-        K-blocks of the problem, u32.
+    depth
+        K of the problem, u32.
     batched
         Whether tiles have a batch index.
     shared
-        Whether several share a tile's sum; ``share_tiles`` and ``share_k_blocks`` become parameters. The shares of one
+        Whether several share a tile's sum; ``share_tiles`` and ``share_depth`` become parameters. The shares of one
         range of K come one behind the other, those of the next range behind all of them: whoever waits for a turn
         waits for somebody with a lower number, who never waits for a higher one.
     """
@@ -138,7 +138,7 @@ class RasterOrder:
         tile_m: int,
         tile_n: int,
         cluster: ClusterPosition,
-        k_blocks: Value,
+        depth: Value,
         batched: bool = False,
         shared: bool = False,
     ) -> None:
@@ -146,8 +146,8 @@ class RasterOrder:
         self.tile_m, self.tile_n = tile_m, tile_n
         self.cluster = cluster
         self.batched = batched
-        self.k_blocks = k_blocks
-        self.shares = (w.parameter("share_tiles", U32), w.parameter("share_k_blocks", U32)) if shared else None
+        self.depth = depth
+        self.shares = (w.parameter("share_tiles", U32), w.parameter("share_depth", U32)) if shared else None
 
     @staticmethod
     def arguments(raster: Raster) -> tuple[int, int, int, int]:
@@ -171,7 +171,7 @@ class BoundRasterOrder:
         """Return this CTA's part of cluster tile `index`."""
         o = self._order
         k_first: Operand = 0
-        k_end = o.k_blocks
+        k_end = o.depth
         share = None
         if o.shares is not None:
             tiles, length = o.shares

@@ -101,9 +101,9 @@ def launch_arguments(
         profile = scratch("profile", records * RECORD_BYTES)
     size = out.dtype.bytes
     values: dict[str, runtime.Parameter] = {
-        "k_blocks": runtime.U32(k_blocks),
+        "depth": runtime.U32(_fits("K", problem.k)),
         "share_tiles": runtime.U32(tiles),
-        "share_k_blocks": runtime.U32(share),
+        "share_depth": runtime.U32(_fits("a share of K", share * config.k_block(problem.a.dtype))),
         "turns": runtime.Pointer(turns),
         "workspace": runtime.Pointer(workspace),
         "profile": runtime.Pointer(profile),

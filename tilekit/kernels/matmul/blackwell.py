@@ -35,7 +35,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     load_a = TmaLoader(w, a, batched=spec.indexed, sharers=cluster.share_a_count, paired=paired)
     load_b = TmaLoader(w, b, batched=spec.indexed, sharers=cluster.share_b_count, paired=paired)
     tiles = payload.allocate(w.shared, "inputs", stages)
-    k_blocks = w.parameter("k_blocks", U32)
+    depth = w.parameter("depth", U32)
     tile_m, tile_n = config.tile
     shared = config.split_k > 1
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
@@ -70,16 +70,14 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     )
     scheduler: TileScheduler
     if plan.scheduler is None:
-        scheduler = static_schedule(
-            w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, k_blocks=k_blocks, shared=shared
-        )
+        scheduler = static_schedule(w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, depth=depth, shared=shared)
     else:
         order = RasterOrder(
             w,
             tile_m=tile_m,
             tile_n=tile_n,
             cluster=cluster,
-            k_blocks=k_blocks,
+            depth=depth,
             batched=spec.batched,
             shared=shared,
         )
@@ -101,7 +99,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         accumulators=accumulators,
         scheduler=scheduler,
         epilogue=output.epilogue,
-        k_blocks=k_blocks,
+        depth=depth,
         in_flight=0,
         reduction=output.reduction,
         source=output.residual,

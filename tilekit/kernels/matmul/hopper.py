@@ -34,9 +34,9 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     load_a = TmaLoader(w, a, batched=spec.indexed, sharers=cluster.share_a_count)
     load_b = TmaLoader(w, b, batched=spec.indexed, sharers=cluster.share_b_count)
     tiles = payload.allocate(w.shared, "inputs", stages)
-    k_blocks = w.parameter("k_blocks", U32)
+    depth = w.parameter("depth", U32)
     scheduler = static_schedule(
-        w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, k_blocks=k_blocks, shared=config.split_k > 1
+        w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, depth=depth, shared=config.split_k > 1
     )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
@@ -68,7 +68,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         accumulators=RegisterAccumulators(op),
         scheduler=scheduler,
         epilogue=output.epilogue,
-        k_blocks=k_blocks,
+        depth=depth,
         in_flight=config.in_flight,
         reduction=output.reduction,
         source=output.residual,

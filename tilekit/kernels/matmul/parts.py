@@ -128,7 +128,7 @@ def static_schedule(
     tile_m: int,
     tile_n: int,
     cluster: ClusterPosition,
-    k_blocks: Value,
+    depth: Value,
     shared: bool,
 ) -> StaticScheduler | GroupedScheduler:
     """Declare the schedule of a kernel in which nobody asks for tiles: a raster, or groups of rows."""
@@ -139,7 +139,7 @@ def static_schedule(
             tile_m=tile_m,
             tile_n=tile_n,
             cluster=cluster,
-            k_blocks=k_blocks,
+            depth=depth,
             rows=rows,
             counted=spec.groups == "counts",
         )
@@ -149,7 +149,7 @@ def static_schedule(
             tile_m=tile_m,
             tile_n=tile_n,
             cluster=cluster,
-            k_blocks=k_blocks,
+            depth=depth,
             batched=spec.batched,
             shared=shared,
         )
