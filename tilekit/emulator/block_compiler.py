@@ -97,7 +97,9 @@ class BlockCompiler:
         if not self.returned:
             self.store_changed()
             self.line(f"return {self.block.index + 1}")
-        header = ["def block(w, m):", "    V = w.arrays; U = w.uniforms; TU = w.tile_u32; TF = w.tile_f32"]
+        header = ["def block(w, m):", "    V = w.arrays; U = w.uniforms"]
+        if any("TU[" in line or "TF[" in line for line in self.lines):
+            header.append("    TU, TF = w.tile_rows or w.open_tile()")
         source = "\n".join(header + ["    " + line for line in self.lines])
         name = f"<{self.program.name} block {self.block.index}{' masked' if self.masked else ''}>"
         return source, compile(source, name, "exec")

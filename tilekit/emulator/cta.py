@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .agents import Sync
 from .errors import Actor
@@ -84,11 +85,11 @@ class Barriers(dict[int, Rendezvous]):
 class Warpgroup:
     """Four warps that execute wgmma together."""
 
-    __slots__ = ("executed", "identity", "issued", "latest", "tile", "waiters", "warps")
+    __slots__ = ("_rows", "_tile", "executed", "identity", "issued", "latest", "waiters", "warps")
 
-    def __init__(self, tile: np.ndarray[Any, np.dtype[np.uint32]]) -> None:
-        self.tile = tile
-        """Tile file of the four warps: row by register, column by thread."""
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._tile: npt.NDArray[np.uint32] | None = None
         self.warps: list[Warp] = []
         self.issued: list[Any] = []
         """Every wgmma of the warpgroup so far that has not been executed, and those after ``executed``."""
@@ -97,6 +98,13 @@ class Warpgroup:
         self.latest: list[Any] = []
         """The race check's operations, one a warp, of the latest wgmma that was executed."""
         self.waiters: list[tuple[Warp, Fragment]] = []
+
+    @property
+    def tile(self) -> npt.NDArray[np.uint32]:
+        """Tile file of the four warps, row by register, column by thread: made when it is first used."""
+        if self._tile is None:
+            self._tile = np.full((self._rows, 128), 0xFFFFFFFF, np.uint32)
+        return self._tile
 
 
 class Cta:
@@ -131,16 +139,13 @@ class Cta:
         self.tensor_memory: Any = None
         self.launch_refused: set[int] = set()
         """Warps that have seen cluster launch control find no cluster."""
-        rows = program.tile_row_count
         self.warpgroups: list[Warpgroup] = []
         self.warps: list[Warp] = []
         for position in launch.positions:
             if position.index % 4 == 0:
-                self.warpgroups.append(Warpgroup(np.full((rows, 128), 0xFFFFFFFF, np.uint32)))
+                self.warpgroups.append(Warpgroup(program.tile_row_count))
             group = self.warpgroups[-1]
-            lane = position.index % 4 * 32
-            warp = Warp(program, self, position, group.tile[:, lane : lane + 32])
-            warp.warpgroup = group
+            warp = Warp(program, self, position, group)
             group.warps.append(warp)
             self.warps.append(warp)
         self.live_warps = len(self.warps)

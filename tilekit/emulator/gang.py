@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from .program import Program
     from .warp import Mask
 
-GANG_WARPS = 128
-"""Warps of a gang, unless a CTA has more; about as many as the arrays of a few registers still fit into a cache."""
+GANG_WARPS = 512
+"""Most warps of a gang: so many that NumPy's cost of a call no longer counts, and that a few registers fit a cache."""
 
 FEWEST_WARPS = 64
 """Launches with fewer warps run them one by one: a gang's code has to be made first."""
 
 
-def gang_ctas(warps: int) -> int:
-    """CTAs of so many warps that run as one gang."""
-    return max(1, GANG_WARPS // warps)
+def gang_ctas(ctas: int, warps: int) -> int:
+    """How many CTAs of so many warps run as one gang, in a launch of ``ctas``: a power of two where those are few."""
+    return min(max(1, GANG_WARPS // warps), 1 << (ctas - 1).bit_length())
 
 
 class Formation:
@@ -114,8 +114,6 @@ class Gang(Lanes):
         "program",
         "steps",
         "tid",
-        "tile_f32",
-        "tile_u32",
         "uniforms",
         "warpid",
     )
@@ -139,8 +137,6 @@ class Gang(Lanes):
         self.numbers: Numbers = np.arange(before + 1, before + 1 + program.lanes, dtype=np.int32)
         self.arrays: list[Any] = program.poison.copy()
         self.uniforms: list[Any] = [0] * len(program.homes)
-        self.tile_u32: list[Any] = []
-        self.tile_f32: list[Any] = []
         self.carry: Mask = np.zeros(program.lanes, np.bool_)
         self.local: Any = None
         self.at = 0

@@ -346,7 +346,7 @@ def _value(warp: Warp, register: Register) -> Array:
     row = program.tile_rows.get(register.number)
     value: Array
     if row is not None:
-        value = warp.tile_u32[row].copy()
+        value = warp.tile[row].copy()
     elif program.is_uniform(register):
         # A parameter's address moved into a 32-bit register is kept whole.
         pattern = warp.uniforms[register.number] & ((1 << register.bits) - 1)

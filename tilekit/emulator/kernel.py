@@ -349,10 +349,10 @@ class Kernel:
 
     def _gang(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3) -> Program | None:
         """The kernel analysed for many warps at once, where they are many and independent."""
-        warps = -(-math.prod(block) // 32)
-        if not program.independent or cluster != (1, 1, 1) or math.prod(grid) * warps < gangs.FEWEST_WARPS:
+        ctas, warps = math.prod(grid), -(-math.prod(block) // 32)
+        if not program.independent or cluster != (1, 1, 1) or ctas * warps < gangs.FEWEST_WARPS:
             return None
-        return self.module.program(self.name, aligned_warps=False, warps=warps * gangs.gang_ctas(warps))
+        return self.module.program(self.name, aligned_warps=False, warps=warps * gangs.gang_ctas(ctas, warps))
 
     # -- shape -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from .errors import Actor
 
 if TYPE_CHECKING:
-    from .cta import Cta
+    from .cta import Cta, Warpgroup
     from .program import Program
     from .symbols import SymbolMap
 
@@ -277,8 +277,8 @@ class Lanes:
 class Warp(Lanes):
     """One warp of a CTA.
 
-    The short attribute names are those of the generated code: ``arrays`` and ``uniforms`` by register number, rows of
-    the tile file in two types, and ``at``, the instruction that is running.
+    The short attribute names are those of generated code: ``arrays`` and ``uniforms`` by register number, and ``at``,
+    the instruction that is running.
     """
 
     __slots__ = (
@@ -303,16 +303,14 @@ class Warp(Lanes):
         "stack_top",
         "tensor",
         "tid",
-        "tile",
-        "tile_f32",
-        "tile_u32",
+        "tile_rows",
         "unfenced",
         "uniforms",
         "warpgroup",
         "wgmma",
     )
 
-    def __init__(self, program: Program, cta: Cta, position: Position, tile: npt.NDArray[np.uint32]) -> None:
+    def __init__(self, program: Program, cta: Cta, position: Position, group: Warpgroup) -> None:
         super().__init__(program, position.live, position.mask)
         self.program = program
         self.cta = cta
@@ -321,9 +319,8 @@ class Warp(Lanes):
         self.tid = position.tid
         self.arrays: list[Any] = program.poison.copy()
         self.uniforms: list[Any] = [0] * len(program.homes)
-        self.tile = tile
-        self.tile_u32 = list(tile)
-        self.tile_f32 = list(tile.view(np.float32))
+        self.warpgroup = group
+        self.tile_rows: tuple[list[Any], list[Any]] | None = None
         self.at = 0
         self.in_flight = 0
         self.carry = _NOBODY
@@ -338,7 +335,6 @@ class Warp(Lanes):
         self.copies: Any = None
         self.wgmma: Any = None
         self.tensor: Any = None
-        self.warpgroup: Any = None
         self.register_count = 0
         self.gatherings: dict[int, Any] = {}
         self._actor: Actor | None = None
@@ -349,6 +345,18 @@ class Warp(Lanes):
         if self._actor is None:
             self._actor = Actor(self.cta.rank, self.index, self.role, self.cta.cluster.number)
         return self._actor
+
+    @property
+    def tile(self) -> npt.NDArray[np.uint32]:
+        """The warp's part of the tile file: row by register, column by lane."""
+        lane = self.index % 4 * 32
+        return self.warpgroup.tile[:, lane : lane + 32]
+
+    def open_tile(self) -> tuple[list[Any], list[Any]]:
+        """Rows of the tile file as unsigned integers and as floats, kept as ``tile_rows``."""
+        tile = self.tile
+        self.tile_rows = list(tile), list(tile.view(np.float32))
+        return self.tile_rows
 
     def clock(self) -> int:
         """A clock that advances with the launch."""
