@@ -15,6 +15,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit run matmul --m 4096 --bias`: another shape, and a fused bias
 
+- `tilekit run matmul --target sm_100a`: the same on Blackwell: tensor memory, CTA pairs, claimed tiles
+
 - `tilekit dump matmul --what ptx`: the kernel's text, each line tagged with its role and Python line
 
 - `tilekit bench matmul`: against cuBLAS on this GPU
