@@ -211,4 +211,5 @@ def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int)
         return BlackwellConfig(tile=(128, 128), cta_group=1, cluster=(1, 1), clc_stages=0)
     if rows <= 64:
         return MatmulConfig(tile=(64, 128), cluster=(1, 1), consumers=1)
-    return MatmulConfig(tile=(128, 256) if rows > 128 or spec.out_dtype.bits > 16 else (128, 128), cluster=(1, 1))
+    wide = 256 if spec.out_dtype.bits <= 16 else 192
+    return MatmulConfig(tile=(128, wide if rows > 128 else 128), cluster=(1, 1))

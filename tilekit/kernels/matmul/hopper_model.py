@@ -12,8 +12,9 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
 
-# The constants below were fitted to squares of 512 to 16384 on an H200 (2026-11; benchmarks/NOTES.md has the figures).
-# At these sizes the chip runs at its power limit, where a byte moved costs clock.
+# The constants below were fitted to 14 shapes from 1536^3 to 12288^3 and 512 x 7168 x 16384 on an H200 (2026-11;
+# benchmarks/NOTES.md has the figures). What counts is waves times columns: two tiles that need the same number of
+# tensor-core clocks are within 2 % of each other, whatever their shape.
 
 L2_BYTES_PER_CLOCK = 8000
 """What the whole chip's L2 feeds to shared memory."""
@@ -24,21 +25,24 @@ SHARED_BYTES_PER_CLOCK = 128
 LAUNCH_CLOCKS = 6500
 """From launch to launch in a stream, without any k-block: 3.3 us."""
 
-CLUSTER_CLOCKS = 3500
+CLUSTER_CLOCKS = 1000
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
+
+CLUSTER_COST = 0.012
+"""Time lost to CTAs that wait for each other at every stage."""
 
 REFERENCE_L2_RATE = 32
 """Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
 
-L2_RATE_COST = 0.0013
-"""Time lost per byte and clock fetched from L2 above the reference."""
+WAIT_COST = 0.01
+"""Time lost where each k-block's instructions are waited for before the next one's are issued."""
 
-SHARED_RATE_COST = 0.002
+L2_RATE_COST = 0.0015
+"""Time lost per byte and clock fetched from L2 above the reference, once the SMs are at different places of K."""
+
+SHARED_RATE_COST = 0.0004
 """Time lost per byte and clock through shared memory above the reference (operand reads, and writes of the copy
 engine)."""
-
-TWO_ATOMS_GAIN = 0.03
-"""Time won where a warpgroup has two instructions of 64 rows in turn, each on accumulators of its own."""
 
 STORE_BYTES_PER_CLOCK = 32
 """How fast an SM's accumulators leave where another tile follows."""
@@ -47,23 +51,15 @@ LAST_STORE_BYTES_PER_CLOCK = 12
 """The same for the last tile, whose stores nothing hides."""
 
 CANDIDATES = (
-    MatmulConfig(tile=(256, 192), consumers=2, in_flight=0),
-    MatmulConfig(tile=(256, 176), consumers=2, in_flight=0),
-    MatmulConfig(tile=(256, 160), consumers=2, in_flight=0),
-    MatmulConfig(tile=(128, 256), consumers=2),
-    MatmulConfig(tile=(256, 128), consumers=2),
-    MatmulConfig(tile=(128, 192), consumers=2),
-    MatmulConfig(tile=(192, 128), consumers=3),
-    MatmulConfig(tile=(128, 128), consumers=2),
-    MatmulConfig(tile=(128, 64), consumers=2),
-    MatmulConfig(tile=(64, 256), consumers=1),
-    MatmulConfig(tile=(64, 128), consumers=1),
-    MatmulConfig(tile=(64, 64), consumers=1),
+    *(MatmulConfig(tile=(128, n), consumers=2) for n in range(256, 48, -16)),
+    *(MatmulConfig(tile=(256, n), consumers=2) for n in (128, 112, 96)),
+    *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
+    *(MatmulConfig(tile=(192, n), consumers=3) for n in (128, 112, 96)),
+    *(MatmulConfig(tile=(64, n), consumers=1) for n in (256, 192, 128, 96, 64)),
 )
 """Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N.
 
-The three wide ones have room for three stages only, so no stage is held back; two instructions in turn keep the
-tensor cores fed.
+The three with more than 128 accumulators a thread have room for three stages only, so no stage is held back.
 """
 
 
@@ -108,9 +104,10 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
     l2 = fetched * grid.active / L2_BYTES_PER_CLOCK
     factor = (
         1
-        + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE)
+        + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * (1 - 1 / max(grid.waves, 1))
         + SHARED_RATE_COST * (moved / tensor - SHARED_BYTES_PER_CLOCK)
-        - (TWO_ATOMS_GAIN if tile_m >= 128 * config.consumers else 0)
+        + (CLUSTER_COST if config.cluster_size > 1 else 0)
+        + (WAIT_COST if config.in_flight == 0 else 0)
     )
     k_block = max(tensor, l2) * factor
     latency = 1.0 if config.consumers > 1 else 1.15  # one consumer cannot hide the turn from tile to tile
