@@ -41,6 +41,12 @@ DIRECT_HEADROOM = 64
 BIAS_HEADROOM = 96
 """The same with a bias, whose loads ptxas moves up: 136 of 232 fits; 160 of 255, 144 of 232 and 96 of 160 may spill."""
 
+SHARE_HEADROOM = 16
+"""Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias."""
+
+GROUPED_F32_ACCUMULATORS = 96
+"""What a thread may hold where f32 slabs may also be stored row by row: 112 of 232 and 128 of 255 spill."""
+
 INSTRUCTION_HEADROOM = 24
 """Registers left at launch beside one instruction's accumulators: with 128 at launch ptxas refuses n = 256 (C7602)."""
 
@@ -69,6 +75,9 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
     share = plan.mma.registers or launch
     headroom = DIRECT_HEADROOM if spec.store == "direct" else STAGED_HEADROOM
     limit = share - (BIAS_HEADROOM if spec.functions.bias is not None else headroom)
+    limit -= SHARE_HEADROOM if config.split_k > 1 and spec.store == "direct" else 0
+    if spec.groups is not None and spec.out_dtype.bits == 32:
+        limit = min(limit, GROUPED_F32_ACCUMULATORS)
     if columns // 2 > launch - INSTRUCTION_HEADROOM:
         yield Violation(
             "launch registers",
