@@ -118,10 +118,13 @@ class Sync:
             clock: Clock = {}
             fenced: Clock = {}
             for snapshot in self.releases.values():
-                join(clock, snapshot.clock)
+                if not clock:
+                    clock, fenced = snapshot.clock.copy(), snapshot.fenced.copy()
+                elif clock.get(snapshot.origin, 0) < snapshot.origin_epoch:
+                    join(clock, snapshot.clock)
+                    join(fenced, snapshot.fenced)
                 if clock.get(snapshot.identity, 0) < snapshot.epoch:
                     clock[snapshot.identity] = snapshot.epoch
-                join(fenced, snapshot.fenced)
             self._merged, self._fenced = clock, fenced
         return self._merged, self._fenced
 

@@ -141,8 +141,8 @@ class HappensBefore:
         input).
         """
         known = agent.clock
-        told = (Snapshot(o.agent.identity, o.issued, o.clock, o.fenced) for o in operations)
-        _learn(agent, [snapshot for snapshot in told if known.get(snapshot.identity, 0) < snapshot.epoch])
+        news = [operation for operation in operations if known.get(operation.agent.identity, 0) < operation.issued]
+        _learn(agent, [Snapshot(o.agent.identity, o.issued, o.clock, o.fenced) for o in news])
 
     def fence(self, agent: Agent) -> None:
         """Execute a thread fence (`fence.acq_rel`, `fence.sc`, `membar`).

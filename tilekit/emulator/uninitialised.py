@@ -31,7 +31,7 @@ def check_read(warp: Warp, memory: Allocation, offset: int, values: Array, width
         hits = values == (POISON if width == 4 else POISON << 32 | POISON)
     else:
         return
-    if hits.any():
+    if np.count_nonzero(hits):
         report(warp, memory, offset, warp.program.instruction(warp.at), "a load")
 
 
@@ -40,7 +40,7 @@ def check_operand(warp: Warp, memory: Allocation, extents: Array, instruction: I
     for low, high in extents.tolist():
         words = memory.data[low:high].view(np.uint32)
         hits = words == POISON
-        if hits.any():
+        if np.count_nonzero(hits):
             report(warp, memory, low + 4 * int(np.argmax(hits)), instruction, unit)
             return
 
