@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilekit.assembly.types import GMEM, U32
-from tilekit.assembly.values import Value
+from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F32, DType
-from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.functions import ColumnPair, Elementwise
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
 
@@ -31,6 +33,8 @@ class DirectEpilogue:
         N.
     batched
         Whether tiles have a batch index.
+    transposed
+        Whether the accumulators hold the transpose of the output.
     """
 
     def __init__(
@@ -42,8 +46,10 @@ class DirectEpilogue:
         out: DType,
         columns: Value,
         batched: bool,
+        transposed: bool = False,
     ) -> None:
         self._layout = layout
+        self._transposed = transposed
         self._functions = functions
         self._out = out
         self._columns = columns
@@ -84,42 +90,74 @@ class BoundDirectEpilogue:
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
         e, layout = self._e, self._e._layout
-        origin = _matrix(w, e._address, tile, e._batch_pitch, e._out)
-        source = None
-        if e._residual is not None:
-            source = _matrix(w, e._residual_address, tile, e._residual_batch_pitch, e._residual)
+        matrix = _Matrix(w, e, tile)
+        kind = _AsColumns if e._transposed else _AsRows
         lefts = range(0, layout.columns, COLUMNS_AT_ONCE)
         for block in range(layout.blocks):
-            places = [self._rows_of(w, tile, origin, source, block, part) for part in range(layout.fragments)]
+            held: list[_AsColumns | _AsRows] = []
+            for part in range(layout.fragments):
+                first = block * layout.rows + part * FRAGMENT_ROWS
+                held.append(kind(w, matrix, [tile.row + self._row + (first + 8 * half) for half in range(2)]))
             for left in lefts:
                 columns = min(COLUMNS_AT_ONCE, layout.columns - left)
                 fragments = accumulators.read(w, block, left, columns)
                 if block == layout.blocks - 1 and left == lefts[-1]:
                     accumulators.done(w)
-                for (starts, sources, inside), registers in zip(places, fragments, strict=True):
+                for rows, registers in zip(held, fragments, strict=True):
                     for eighth in range(columns // 8):
                         column = tile.column + (left + 8 * eighth) + self._column
-                        pair = e._functions.columns(w, column)
-                        for index, value in enumerate(registers[4 * eighth : 4 * eighth + 4]):
-                            here = column + index % 2
-                            address = starts[index // 2] + w.widen_multiply(here, e._out.bytes)
-                            valid = inside[index // 2] & (here < e._columns)
-                            old = self._load(w, sources[index // 2], here, valid) if sources else None
-                            value = e._functions.apply(w, value, pair, index % 2, old)
-                            self._store(w, address.retyped(GMEM), value, valid)
+                        rows.store(w, registers[4 * eighth : 4 * eighth + 4], column)
 
-    def _rows_of(
-        self, w: Writer, tile: Tile, origin: Value, source: Value | None, block: int, part: int
-    ) -> tuple[list[Value], list[Value], list[Value]]:
-        """Where this thread's two rows of a fragment begin, those of the residual, and whether they are inside."""
+    def finish(self, w: Writer) -> None:
+        """Nothing in flight: the stores are the threads' own."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A row of the output in a thread's hands.
+
+    Attributes
+    ----------
+    start, residual
+        Where it begins, and where the residual's begins.
+    inside
+        Whether the output has it.
+    """
+
+    start: Value
+    residual: Value | None
+    inside: Value
+
+
+class _Matrix:
+    """The output's matrix of a tile, and the residual's."""
+
+    def __init__(self, w: Writer, epilogue: DirectEpilogue, tile: Tile) -> None:
+        self._e = e = epilogue
+        self.functions = e._functions
+        self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
+        self._residual = None
+        if e._residual is not None:
+            self._residual = _start(w, e._residual_address, tile, e._residual_batch_pitch, e._residual)
+
+    def lines(self, w: Writer, rows: list[Value]) -> list[_Line]:
+        """Find rows of it."""
         e = self._e
-        first = block * e._layout.rows + part * FRAGMENT_ROWS
-        rows = [tile.row + self._row + (first + 8 * half) for half in range(2)]
-        starts = [origin + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
-        sources = []
-        if source is not None and e._residual is not None:
-            sources = [source + w.widen_multiply(row, e._residual_pitch) * e._residual.bytes for row in rows]
-        return starts, sources, [row < e._rows for row in rows]
+        starts = [self._start + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
+        residuals: list[Value | None] = [None for _ in rows]
+        if self._residual is not None and e._residual is not None:
+            size = e._residual.bytes
+            residuals = [self._residual + w.widen_multiply(row, e._residual_pitch) * size for row in rows]
+        inside = [row < e._rows for row in rows]
+        return [_Line(*line) for line in zip(starts, residuals, inside, strict=True)]
+
+    def store(self, w: Writer, value: Value, pair: ColumnPair, which: int, line: _Line, column: Value) -> None:
+        """Apply the functions to the accumulator of `column`, which is `which` of `pair`, and store it."""
+        e = self._e
+        address = line.start + w.widen_multiply(column, e._out.bytes)
+        valid = line.inside & (column < e._columns)
+        old = self._load(w, line.residual, column, valid) if line.residual is not None else None
+        self._store(w, address.retyped(GMEM), self.functions.apply(w, value, pair, which, old), valid)
 
     def _load(self, w: Writer, row: Value, column: Value, valid: Value) -> Value:
         """Load an element of the residual, 0 where `valid` does not hold."""
@@ -132,9 +170,6 @@ class BoundDirectEpilogue:
         widen = w.ptx.convert.widen_bf16 if residual == BF16 else w.ptx.convert.widen_f16
         return widen(narrow=narrow)  # type: ignore[no-any-return]
 
-    def finish(self, w: Writer) -> None:
-        """Nothing in flight: the stores are the threads' own."""
-
     def _store(self, w: Writer, address: Value, value: Value, valid: Value) -> None:
         if self._e._out == F32:
             w.ptx.memory.store_global_f32(address=address, value=value, valid=valid)
@@ -144,7 +179,38 @@ class BoundDirectEpilogue:
         w.ptx.memory.store_global_b16(address=address, value=narrow, valid=valid)
 
 
-def _matrix(w: Writer, address: Value, tile: Tile, batch_pitch: Value | None, dtype: DType) -> Value:
+class _AsRows:
+    """A thread's two accumulator rows of a fragment, 8 apart: rows of the output."""
+
+    def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value]) -> None:
+        self._matrix = matrix
+        self._lines = matrix.lines(w, rows)
+
+    def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
+        """Store the accumulators of `column` and the one after it."""
+        pair = self._matrix.functions.columns(w, column)
+        for index, value in enumerate(four):
+            half, odd = divmod(index, 2)
+            self._matrix.store(w, value, pair, odd, self._lines[half], column + odd)
+
+
+class _AsColumns:
+    """The same as columns of the output, of which the accumulators hold the transpose."""
+
+    def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value]) -> None:
+        self._matrix = matrix
+        self._columns = rows
+        self._pair = matrix.functions.columns(w, rows[0], apart=8)
+
+    def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
+        """Store the accumulators of `column` and the one after it, which are rows of the output."""
+        lines = self._matrix.lines(w, [column, column + 1])
+        for index, value in enumerate(four):
+            half, odd = divmod(index, 2)
+            self._matrix.store(w, value, self._pair, half, lines[odd], self._columns[half])
+
+
+def _start(w: Writer, address: Value, tile: Tile, batch_pitch: Value | None, dtype: DType) -> Value:
     """Address of the tile's matrix in a batch of them."""
     if batch_pitch is None or not isinstance(tile.batch, Value):
         return address

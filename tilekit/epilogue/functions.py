@@ -41,7 +41,7 @@ class ElementwiseSpec:
 
 @dataclass(frozen=True)
 class ColumnPair:
-    """What two neighbouring columns need: their bias values."""
+    """What two columns need: their bias values."""
 
     bias: tuple[Value, Value] | None
 
@@ -88,11 +88,11 @@ class Elementwise:
         if self._spec.scale == "pointer":
             self._scale = w.ptx.memory.load_global_scalar(address=self._scale_address)
 
-    def columns(self, w: Writer, column: Value) -> ColumnPair:
-        """Fetch what columns `column` and ``column + 1`` need (zeros beyond N)."""
+    def columns(self, w: Writer, column: Value, *, apart: int = 1) -> ColumnPair:
+        """Fetch what columns `column` and ``column + apart`` need (zeros beyond N)."""
         if self._bias is None:
             return ColumnPair(None)
-        return ColumnPair((self._load_bias(w, column), self._load_bias(w, column + 1)))
+        return ColumnPair((self._load_bias(w, column), self._load_bias(w, column + apart)))
 
     def apply(self, w: Writer, value: Value, columns: ColumnPair, which: int, residual: Value | None = None) -> Value:
         """Return the output value of an accumulator in column `which` (0 or 1) of the pair."""

@@ -6,7 +6,7 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.slabs import SLAB_BYTES, SlabAccess, slab_access, slab_columns
+from tilekit.epilogue.slabs import SlabAccess, SlabPlan
 from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
 from tilekit.tile_pipeline.ring import RingPosition
@@ -29,11 +29,13 @@ class ResidualRing:
     dtype
         Type of C.
     stages
-        Slabs in flight, a warpgroup.
+        Pieces in flight, a warpgroup.
     loads, reads
         The role that fills the ring, and the one that runs the epilogue.
     batched
         Whether tiles have a batch index; ``residual_batch_step`` (0 or 1) then becomes a parameter.
+    transposed
+        Whether the accumulators hold the transpose of the output.
     """
 
     def __init__(
@@ -46,15 +48,18 @@ class ResidualRing:
         loads: Role,
         reads: Role,
         batched: bool,
+        transposed: bool = False,
     ) -> None:
-        self.layout = layout
-        self.dtype = dtype
+        self.plan = plan = SlabPlan(layout, dtype, transposed)
         self.stages = stages
         self.warpgroups = len(reads.warps) // WARPS_PER_GROUP
-        self.slab_bytes = layout.rows * SLAB_BYTES
         self.batch_step = w.parameter("residual_batch_step", U32) if batched else None
         self.slabs = w.shared.allocate(
-            "residual.slab", size=self.slab_bytes, count=self.warpgroups * stages, alignment=SLAB_ALIGNMENT, kind="tile"
+            "residual.slab",
+            size=plan.buffer_bytes,
+            count=self.warpgroups * stages,
+            alignment=SLAB_ALIGNMENT,
+            kind="tile",
         )
         self.full, self.empty = (
             w.shared.allocate(
@@ -72,25 +77,17 @@ class ResidualRing:
                 ("empty", reads, loads, WARPS_PER_GROUP),
             )
         )
-        wide = slab_columns(dtype)
-        self.lefts = range(0, layout.columns, wide)
-        widths = {min(wide, layout.columns - left) for left in self.lefts}
-        self.loaders = {
-            columns: TmaBoxLoader(
-                w,
-                name="c" if columns == wide else "c_tail",
-                columns=columns,
-                rows=layout.parts[0].rows,
-                batched=batched,
-            )
-            for columns in sorted(widths, reverse=True)
-        }
+        self.loaders: dict[int, TmaBoxLoader] = {}
+        for width in plan.widths:
+            columns, rows = plan.extents(width)
+            name = "c" if width == plan.columns else "c_tail"
+            self.loaders[width] = TmaBoxLoader(w, name=name, columns=columns, rows=rows, batched=batched)
 
     @staticmethod
-    def shared_bytes(*, warpgroups: int, stages: int, rows: int) -> int:
-        """Shared memory of slabs of so many rows, and of the barriers, up to where more slabs may follow."""
+    def shared_bytes(plan: SlabPlan, *, warpgroups: int, stages: int) -> int:
+        """Shared memory of the slabs, and of the barriers, up to where more slabs may follow."""
         barriers = -(-16 * warpgroups * stages // SLAB_ALIGNMENT) * SLAB_ALIGNMENT
-        return warpgroups * stages * rows * SLAB_BYTES + barriers
+        return warpgroups * stages * plan.buffer_bytes + barriers
 
     def prefetch(self, w: Writer) -> None:
         """Bring C's tensor maps close."""
@@ -128,26 +125,24 @@ class ResidualProducer:
                 self._load(w, tile)
 
     def _load(self, w: Writer, tile: Tile) -> None:
-        ring, layout, position = self._ring, self._ring.layout, self._position
+        ring, plan, position = self._ring, self._ring.plan, self._position
+        layout, boxes = plan.layout, list(plan.boxes)
         batch = tile.batch * ring.batch_step if isinstance(tile.batch, Value) and ring.batch_step is not None else 0
         for block in range(layout.blocks):
-            for left in ring.lefts:
-                columns = min(slab_columns(ring.dtype), layout.columns - left)
+            for left, columns in plan.cuts:
                 loader = ring.loaders[columns]
                 for group in range(ring.warpgroups):
                     place = position.stage + group * ring.stages
                     full, slab = ring.full.at(w, place), ring.slabs.at(w, place)
                     w.ptx.mbarrier.wait_parity(bar=ring.empty.at(w, place), parity=position.phase)
-                    w.ptx.mbarrier.arrive_expect(bar=full, bytes=len(layout.parts) * loader.bytes(ring.dtype))
-                    for part in layout.parts:
-                        loader.load(
-                            w,
-                            slab + part.first * SLAB_BYTES,
-                            full,
-                            column=tile.column + (left + part.column),
-                            row=tile.row + (group * layout.tile_rows + block * layout.rows + part.row),
-                            batch=batch,
+                    w.ptx.mbarrier.arrive_expect(bar=full, bytes=len(boxes) * loader.bytes(plan.dtype))
+                    for box in boxes:
+                        target = slab + box.offset
+                        at = plan.place(
+                            column=tile.column + (left + box.column),
+                            row=tile.row + (group * layout.tile_rows + block * layout.rows + box.row),
                         )
+                        loader.load(w, target, full, batch=batch, **at)
                 position.advance()
 
 
@@ -160,13 +155,13 @@ class ResidualConsumer:
         self._position = RingPosition(w, ring.stages)
         self._signals = w.ptx.special.lane_index() == 0
         slabs = w.shared_base + ring.slabs.offset
-        self.access: SlabAccess = slab_access(w, ring.layout, ring.dtype, thread=group.thread, slabs=slabs)
+        self.access: SlabAccess = ring.plan.access(thread=group.thread, slabs=slabs)
 
     def acquire(self, w: Writer) -> Value:
         """Wait for the next slab; return its offset from the first, in bytes."""
         place = self._first + self._position.stage
         w.ptx.mbarrier.wait_parity(bar=self._ring.full.at(w, place), parity=self._position.phase)
-        return place * self._ring.slab_bytes
+        return place * self._ring.plan.buffer_bytes
 
     def release(self, w: Writer) -> None:
         """Give the slab back; one arrival a warp."""

@@ -1,50 +1,152 @@
 """Slabs: parts of the output in shared memory, and how a thread reaches the elements of its fragments there.
 
-A slab is the rows of a block by 128 bytes, swizzled over 128 bytes, as the copy engine stores and loads them.
+A slab is some rows of the output by 128 bytes, swizzled over 128 bytes, as the copy engine stores and loads them.
+Upright, the rows are those of the accumulators. Transposed, where the kernel computed the transpose of its output, they
+are the accumulators' columns, and neighbours in a row come from neighbouring accumulator rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
+from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, F32, DType
-from tilekit.tile_op.accumulators import AccumulatorLayout
+from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
 
 SLAB_BYTES = 128
 """Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
 
+STMATRIX_COLUMNS = 16
+"""Accumulator columns that one stmatrix.x4 of a warp stores."""
 
 UNIT_BYTES = 32
-"""Bytes of a row that 16-bit and 32-bit elements are reached by together."""
+"""Bytes of a row that 16-bit and 32-bit elements are reached by together, upright."""
+
+FRAGMENT_BYTES = FRAGMENT_ROWS * SLAB_BYTES
+"""Bytes from a fragment to the next one of the warp, upright."""
+
+
+@dataclass(frozen=True)
+class SlabBox:
+    """What one copy moves: a slab's place in its buffer, and its first row and column among the accumulators.
+
+    Attributes
+    ----------
+    offset
+        Bytes from the start of the buffer.
+    row, column
+        Relative to the piece's first row and column in the tile.
+    """
+
+    offset: int
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class SlabPlan:
+    """How a warpgroup's accumulators are cut into pieces, and a piece into slabs.
+
+    A piece is all rows of a block by up to `columns` columns, and fills one buffer. Upright it is one slab, of which
+    parts of the block may lie apart in the output. Transposed it is a row of slabs, each `columns` accumulator rows
+    wide.
+
+    Attributes
+    ----------
+    layout
+        How a warpgroup holds the accumulators.
+    dtype
+        Element type in the slabs.
+    transposed
+        Whether the accumulators' columns are the output's rows.
+    """
+
+    layout: AccumulatorLayout
+    dtype: DType
+    transposed: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Accumulator columns of a piece; transposed also accumulator rows of a slab, all of one part."""
+        span = SLAB_BYTES // self.dtype.bytes
+        return min(span, self.layout.parts[0].rows) if self.transposed else span
+
+    @property
+    def cuts(self) -> list[tuple[int, int]]:
+        """First column and columns of each piece of a block."""
+        return [
+            (left, min(self.columns, self.layout.columns - left))
+            for left in range(0, self.layout.columns, self.columns)
+        ]
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of a piece in shared memory."""
+        if not self.transposed:
+            return self.layout.rows * SLAB_BYTES
+        return self.layout.rows // self.columns * self.slab_bytes
+
+    @property
+    def slab_bytes(self) -> int:
+        """Bytes from a slab to the next one of the piece."""
+        rows = min(self.columns, self.layout.columns) if self.transposed else self.layout.rows
+        return rows * SLAB_BYTES
+
+    @property
+    def widths(self) -> list[int]:
+        """How many columns a piece may have, widest first."""
+        return sorted({columns for _, columns in self.cuts}, reverse=True)
+
+    def extents(self, columns: int) -> tuple[int, int]:
+        """Columns and rows, in the output, of each slab of a piece of so many columns."""
+        return (self.columns, columns) if self.transposed else (columns, self.layout.parts[0].rows)
+
+    @property
+    def boxes(self) -> Iterator[SlabBox]:
+        """The slabs of a piece, or the parts of its one slab."""
+        for part in self.layout.parts:
+            if not self.transposed:
+                yield SlabBox(part.first * SLAB_BYTES, part.row, part.column)
+                continue
+            for within in range(0, part.rows, self.columns):
+                offset = (part.first + within) // self.columns * self.slab_bytes
+                yield SlabBox(offset, part.row + within, part.column)
+
+    def place(self, *, column: Value, row: Value) -> dict[str, Value]:
+        """Row and column in the output of the accumulator at `row` and `column`."""
+        return {"row": column, "column": row} if self.transposed else {"row": row, "column": column}
+
+    def access(self, *, thread: Value, slabs: Value) -> SlabAccess:
+        """Prepare a thread's addresses in buffers from `slabs` on."""
+        if self.transposed:
+            if self.dtype == F32:
+                return _TransposedWords(self, thread, slabs)
+            return (_TransposedHalves if self.dtype.bits == 16 else _TransposedBytes)(self, thread, slabs)
+        if self.dtype == F32:
+            return _Words(self.layout, thread, slabs)
+        kind = _Halves if self.dtype.bits == 16 else _Bytes
+        return kind(self.dtype, self.layout, thread, slabs)
 
 
 class SlabAccess(Protocol):
-    """How a thread reaches its elements, `columns` at a time.
+    """How a thread reaches its elements, up to `columns` columns at a time.
 
     Their order is that of the accumulator fragment: of 8 columns, two in row r and the same two in row r + 8.
     """
 
     columns: int
+    fragment_bytes: int
+    """What a fragment adds to the offset of the one before it."""
 
-    def write(self, w: Writer, unit: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         """Round the f32 `values` of unit `unit` of the fragment at `offset` bytes and store them."""
 
-    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
-        """Load the elements of unit `unit` of the fragment at `offset` bytes, as f32."""
-
-
-def slab_columns(dtype: DType) -> int:
-    """Columns of a slab."""
-    return SLAB_BYTES // dtype.bytes
-
-
-def slab_access(w: Writer, layout: AccumulatorLayout, dtype: DType, *, thread: Value, slabs: Value) -> SlabAccess:
-    """Prepare a thread's addresses in slabs at `slabs`."""
-    if dtype == F32:
-        return _Words(layout, thread, slabs)
-    return _Halves(dtype, layout, thread, slabs) if dtype.bits == 16 else _Bytes(dtype, layout, thread, slabs)
+    def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
+        """Load the `count` elements of unit `unit` of the fragment at `offset` bytes, as f32."""
 
 
 def _swizzled(first: Value) -> list[Value]:
@@ -59,7 +161,8 @@ def _swizzled(first: Value) -> list[Value]:
 class _Halves:
     """16-bit elements, by stmatrix and ldmatrix: 16 columns of a warp's 16 rows together."""
 
-    columns = 16
+    columns = STMATRIX_COLUMNS
+    fragment_bytes = FRAGMENT_BYTES
 
     def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
         self._bf16 = dtype == BF16
@@ -68,21 +171,20 @@ class _Halves:
         chunk = ((thread >> 4) & 1) ^ (thread & 7)
         self._units = _swizzled(slabs + row * SLAB_BYTES + (chunk << 4))
 
-    def write(self, w: Writer, unit: int, offset: int, values: list[Value]) -> None:
-        pack = w.ptx.convert.pack_bf16 if self._bf16 else w.ptx.convert.pack_f16
-        packed = [pack(low=values[i], high=values[i + 1]) for i in range(0, 8, 2)]
-        w.ptx.stmatrix.store_x4(address=self._units[unit] + offset, values=RegisterTile(packed))
+    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+        packed = RegisterTile(_packed(w, values, bf16=self._bf16))
+        w.ptx.stmatrix.store_x4(address=self._units[unit] + offset, values=packed)
 
-    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
-        widen = w.ptx.convert.widen_bf16 if self._bf16 else w.ptx.convert.widen_f16
+    def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
         packed = w.ptx.ldmatrix.load_x4(address=self._units[unit] + offset)
-        return [widen(narrow=narrow) for pair in packed for narrow in w.ptx.convert.unpack(packed=pair)]
+        return _widened(w, packed, bf16=self._bf16)
 
 
 class _Words:
     """32-bit elements, two at a time."""
 
     columns = 8
+    fragment_bytes = FRAGMENT_BYTES
 
     def __init__(self, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
         # Thread (row r, column pair c) of the accumulator layout; the swizzle flips the 16-byte chunk by the row.
@@ -90,12 +192,12 @@ class _Words:
         chunk = ((thread & 3) >> 1) ^ (row & 7)
         self._units = _swizzled(slabs + row * SLAB_BYTES + (thread & 1) * 8 + (chunk << 4))
 
-    def write(self, w: Writer, unit: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         address = self._units[unit] + offset
         w.ptx.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
         w.ptx.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
 
-    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
+    def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
         address = self._units[unit] + offset
         upper = w.ptx.memory.load_shared_f32x2(address=address)
         return [*upper, *w.ptx.memory.load_shared_f32x2(address=address + 8 * SLAB_BYTES)]
@@ -105,20 +207,132 @@ class _Bytes:
     """8-bit elements, two at a time."""
 
     columns = 8
+    fragment_bytes = FRAGMENT_BYTES
 
     def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
         self._e4m3 = dtype == E4M3
         row = layout.first_row(thread) + ((thread >> 2) & 7)
-        self._row_address = slabs + row * SLAB_BYTES + (thread & 3) * 2
-        self._swizzle = (row & 7) << 4
+        first = slabs + row * SLAB_BYTES + (thread & 3) * 2 + ((row & 7) << 4)
+        self._chunks = [first, *(first ^ chunk for chunk in range(16, SLAB_BYTES, 16))]
 
-    def write(self, w: Writer, unit: int, offset: int, values: list[Value]) -> None:
+    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         pack = w.ptx.convert.pack_e4m3 if self._e4m3 else w.ptx.convert.pack_e5m2
         chunk, half = divmod(unit, 2)
-        address = self._row_address + ((self._swizzle ^ (chunk << 4)) + (8 * half + offset))
+        address = self._chunks[chunk] + (8 * half + offset)
         for row in range(2):
             value = pack(low=values[2 * row], high=values[2 * row + 1])
             w.ptx.memory.store_shared_b16(address=address + row * 8 * SLAB_BYTES, value=value)
 
-    def read(self, w: Writer, unit: int, offset: Operand) -> list[Value]:
+    def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
         raise AssertionError("no kernel reads 8-bit slabs: a residual has 16 or 32 bits")
+
+
+class _TransposedHalves:
+    """16-bit elements, by transposing stmatrix and ldmatrix: 16 rows of the output, or 8, by a warp's 16 columns."""
+
+    columns = STMATRIX_COLUMNS
+    fragment_bytes = 0
+
+    def __init__(self, plan: SlabPlan, thread: Value, slabs: Value) -> None:
+        self._bf16 = plan.dtype == BF16
+        # Matrices come as the accumulators hold them: rows 0 and 8 of columns 0, then of columns 8. Lane l names
+        # column l % 8 of matrix l / 8, which is a row of the slab.
+        slab, chunk = _slab_and_chunk(plan, thread)
+        row = ((thread >> 4) & 1) * 8 + (thread & 7)
+        chunk = (chunk + ((thread >> 3) & 1)) ^ (thread & 7)
+        first = slabs + slab * plan.slab_bytes + row * SLAB_BYTES + (chunk << 4)
+        self._fragments = [first, *(first ^ (fragment << 5) for fragment in range(1, plan.layout.fragments))]
+
+    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+        packed = RegisterTile(_packed(w, values, bf16=self._bf16))
+        store = w.ptx.stmatrix.store_x4_trans if len(packed) == 4 else w.ptx.stmatrix.store_x2_trans
+        store(address=self._place(unit, fragment, offset), values=packed)
+
+    def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
+        load = w.ptx.ldmatrix.load_x4_trans if count == 8 else w.ptx.ldmatrix.load_x2_trans
+        return _widened(w, load(address=self._place(unit, fragment, offset)), bf16=self._bf16)
+
+    def _place(self, unit: int, fragment: int, offset: Operand) -> Value:
+        return self._fragments[fragment] + (offset + unit * self.columns * SLAB_BYTES)
+
+
+class _TransposedWords:
+    """32-bit elements, one at a time: a warp stores 8 columns of 4 rows of the output, in 32 different banks."""
+
+    columns = 8
+    fragment_bytes = 0
+
+    def __init__(self, plan: SlabPlan, thread: Value, slabs: Value) -> None:
+        slab, chunk = _slab_and_chunk(plan, thread)
+        row = (thread & 3) * 2
+        chunk = (chunk + ((thread >> 4) & 1)) ^ row
+        first = slabs + slab * plan.slab_bytes + row * SLAB_BYTES + (chunk << 4) + ((thread >> 2) & 3) * 4
+        # The next column is the next row of the slab and so one chunk over; 8 and 16 rows are 2 and 4 chunks.
+        self._fragments = [
+            [first ^ (fragment << 6 | corner << 4) if fragment or corner else first for corner in range(4)]
+            for fragment in range(plan.layout.fragments)
+        ]
+
+    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+        for index, value in enumerate(values):
+            w.ptx.memory.store_shared_f32(address=self._place(index, unit, fragment, offset), value=value)
+
+    def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
+        load = w.ptx.memory.load_shared_f32
+        return [load(address=self._place(index, unit, fragment, offset)) for index in range(count)]
+
+    def _place(self, index: int, unit: int, fragment: int, offset: Operand) -> Value:
+        half, odd = divmod(index, 2)
+        within = (unit * self.columns + odd) * SLAB_BYTES
+        return self._fragments[fragment][2 * half + odd] + (offset + within)
+
+
+class _TransposedBytes:
+    """8-bit elements, two at a time: neighbouring lanes, which hold neighbouring rows, swap one of two columns."""
+
+    columns = 8
+    fragment_bytes = 0
+
+    def __init__(self, plan: SlabPlan, thread: Value, slabs: Value) -> None:
+        self._e4m3 = plan.dtype == E4M3
+        slab, chunk = _slab_and_chunk(plan, thread)
+        upper = (thread >> 2) & 1
+        row = (thread & 3) * 2 + upper
+        address = slabs + slab * plan.slab_bytes + row * SLAB_BYTES
+        first = address + ((chunk ^ row) << 4) + ((thread >> 2) & 6)
+        self._fragments = [first, *(first ^ (fragment << 4) for fragment in range(1, plan.layout.fragments))]
+        self._upper = upper == 1
+
+    def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
+        pack = w.ptx.convert.pack_e4m3 if self._e4m3 else w.ptx.convert.pack_e5m2
+        for half in range(2):
+            left, right = values[2 * half], values[2 * half + 1]
+            # The lane with the upper row of two takes the right column of both, its neighbour the left one.
+            given = w.select(self._upper, left, right, F32_REGISTER)
+            taken = w.ptx.warp.shuffle_xor_f32(value=given, mask=4)
+            packed = pack(
+                low=w.select(self._upper, taken, left, F32_REGISTER),
+                high=w.select(self._upper, right, taken, F32_REGISTER),
+            )
+            place = self._fragments[fragment] + (offset + unit * self.columns * SLAB_BYTES + 8 * half)
+            w.ptx.memory.store_shared_b16(address=place, value=packed)
+
+    def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
+        raise AssertionError("no kernel reads 8-bit slabs: a residual has 16 or 32 bits")
+
+
+def _slab_and_chunk(plan: SlabPlan, thread: Value) -> tuple[Value, Value]:
+    """Slab and 16-byte chunk of its rows in which the rows of this thread's warp begin, transposed."""
+    row, span = plan.layout.first_row(thread), plan.columns
+    chunk_rows = 16 // plan.dtype.bytes
+    return row >> (span.bit_length() - 1), (row & (span - 1)) >> (chunk_rows.bit_length() - 1)
+
+
+def _packed(w: Writer, values: list[Value], *, bf16: bool) -> list[Value]:
+    pack = w.ptx.convert.pack_bf16 if bf16 else w.ptx.convert.pack_f16
+    return [pack(low=values[i], high=values[i + 1]) for i in range(0, len(values), 2)]
+
+
+def _widened(w: Writer, packed: RegisterTile, *, bf16: bool) -> list[Value]:
+    widen = w.ptx.convert.widen_bf16 if bf16 else w.ptx.convert.widen_f16
+    return [widen(narrow=narrow) for pair in packed for narrow in w.ptx.convert.unpack(packed=pair)]

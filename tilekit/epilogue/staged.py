@@ -7,23 +7,20 @@ from contextlib import nullcontext
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.functions import ColumnPair, Elementwise
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
-from tilekit.epilogue.slabs import SLAB_BYTES, slab_access, slab_columns
+from tilekit.epilogue.slabs import SlabPlan
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
 
-STMATRIX_COLUMNS = 16
-"""Columns that one stmatrix.x4 of a warp stores."""
-
 
 class StagedEpilogue:
-    """Each warpgroup stores its own rows, a block's rows by 128 bytes (a slab) at a time, through `buffers` buffers.
+    """Each warpgroup stores its own part of the tile, a piece of the accumulators at a time, through `buffers` buffers.
 
-    A slab's buffer is written again once the store that used it has *read* it (``wait_group.read``), so stores of one
-    tile overlap the main loop of the next; only the drain at the end waits for completion.
+    A buffer is written again once the store that used it has *read* it (``wait_group.read``), so stores of one tile
+    overlap the main loop of the next; only the drain at the end waits for completion.
 
     Parameters
     ----------
@@ -38,11 +35,13 @@ class StagedEpilogue:
     role
         The role that runs the epilogue (its warpgroups).
     buffers
-        Slabs in flight per warpgroup.
+        Pieces in flight per warpgroup.
     residual
         Where the functions add a residual: the ring that brings it.
     rows
         Where tiles may end above somebody else's rows: stores the slabs that do.
+    transposed
+        Whether the accumulators hold the transpose of the output.
     """
 
     def __init__(
@@ -58,43 +57,33 @@ class StagedEpilogue:
         first_barrier: int,
         residual: ResidualRing | None = None,
         rows: RowStores | None = None,
+        transposed: bool = False,
     ) -> None:
-        self._layout = layout
+        self._plan = plan = SlabPlan(layout, out, transposed)
         self.residual = residual
         self._rows = rows
-        self._slab_bytes = layout.rows * SLAB_BYTES
         self._functions = functions
-        self._out = out
         self._buffers = buffers
         self._first_barrier = first_barrier
-        self._slab_columns = slab_columns(out)
         self._slabs = w.shared.allocate(
             "output.slab",
-            size=buffers * self._slab_bytes,
+            size=buffers * plan.buffer_bytes,
             count=len(role.warps) // 4,
             alignment=1024,
             kind="tile",
         )
-        widths = {
-            min(self._slab_columns, layout.columns - left) for left in range(0, layout.columns, self._slab_columns)
-        }
-        # A last slab that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
+        # A last piece that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
         # all the same.
-        self.storers = {
-            columns: TmaStorer(
-                w,
-                name="d" if columns == self._slab_columns else "d_tail",
-                columns=columns,
-                rows=layout.parts[0].rows,
-                batched=batched,
-            )
-            for columns in sorted(widths, reverse=True)
-        }
+        self.storers: dict[int, TmaStorer] = {}
+        for width in plan.widths:
+            columns, down = plan.extents(width)
+            name = "d" if width == plan.columns else "d_tail"
+            self.storers[width] = TmaStorer(w, name=name, columns=columns, rows=down, batched=batched)
 
     @staticmethod
-    def shared_bytes(*, warpgroups: int, buffers: int, rows: int) -> int:
-        """Shared memory the epilogue takes with slabs of so many rows."""
-        return warpgroups * buffers * rows * SLAB_BYTES
+    def shared_bytes(plan: SlabPlan, *, warpgroups: int, buffers: int) -> int:
+        """Shared memory the epilogue takes."""
+        return warpgroups * buffers * plan.buffer_bytes
 
     def prefetch(self, w: Writer) -> None:
         """Bring the output's tensor maps close."""
@@ -119,81 +108,87 @@ class BoundStagedEpilogue:
     def __init__(self, w: Writer, epilogue: StagedEpilogue, group: Warpgroup) -> None:
         self._e = epilogue
         epilogue._functions.bind(w)
-        thread, layout = group.thread, epilogue._layout
+        thread, plan = group.thread, epilogue._plan
+        layout = plan.layout
         self._warpgroup = group.index
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
         self._stores = thread == 0
         slabs = w.shared_base + group.index * epilogue._slabs.stride + epilogue._slabs.offset
         self._slab = slabs
-        self._slabs_per_tile = layout.blocks * -(-layout.columns // epilogue._slab_columns)
-        self._lane_column = (thread & 3) * 2
-        if len(layout.parts) > 1:
-            self._lane_column = self._lane_column + layout.place(w, thread)[1]
+        self._pieces_per_tile = layout.blocks * len(plan.cuts)
+        if plan.transposed:
+            self._lane_row = layout.place(w, thread)[0] + ((thread >> 2) & 7)
+        else:
+            self._lane_column = (thread & 3) * 2
+            if len(layout.parts) > 1:
+                self._lane_column = self._lane_column + layout.place(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
-        self._access = slab_access(w, layout, epilogue._out, thread=thread, slabs=slabs)
+        self._access = plan.access(thread=thread, slabs=slabs)
         self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this warpgroup's part of `tile`."""
-        e, layout = self._e, self._e._layout
+        e, plan = self._e, self._e._plan
+        layout = plan.layout
         first_row = tile.row + self._warpgroup * layout.tile_rows
         index = 0
         for block in range(layout.blocks):
             row = first_row + block * layout.rows
-            for left in range(0, layout.columns, e._slab_columns):
-                buffer = index % e._buffers
-                columns = min(e._slab_columns, layout.columns - left)
+            pairs = self._pairs(w, row)
+            for left, columns in plan.cuts:
+                start = index % e._buffers * plan.buffer_bytes
                 fragments = accumulators.read(w, block, left, columns)
                 if index == 0:
                     with w.when(self._stores):
                         self._claim(w, 0)
                 index += 1
-                if index == self._slabs_per_tile:
+                if index == self._pieces_per_tile:
                     accumulators.done(w)
                 w.ptx.barrier.sync(id=self._barrier, threads=128)
                 column = tile.column + left
                 old = self._residual.acquire(w) if self._residual is not None else None
-                for part, registers in enumerate(fragments):
-                    within = part * FRAGMENT_ROWS * SLAB_BYTES
+                for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
+                    within = fragment * self._access.fragment_bytes
                     source = old + within if old is not None else None
-                    self._write(w, registers, column, buffer * e._slab_bytes + within, source)
+                    self._write(w, registers, fragment, column, pair, start + within, source)
                 if self._residual is not None:
                     self._residual.release(w)
                 w.ptx.tma.fence_shared()
                 w.ptx.barrier.sync(id=self._barrier, threads=128)
-                whole = self._store_rows(w, tile, row, column, buffer, columns)
+                whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
-                    for run in layout.parts:
-                        source = self._slab + (buffer * e._slab_bytes + run.first * SLAB_BYTES)
-                        here, below = column + run.column, row + run.row
-                        with w.when(whole[run.first]) if whole is not None else nullcontext():
-                            self._storers[columns].store(w, source, column=here, row=below, batch=tile.batch)
+                    for box in plan.boxes:
+                        source = self._slab + (start + box.offset)
+                        place = plan.place(column=column + box.column, row=row + box.row)
+                        with w.when(whole[box.offset]) if whole is not None else nullcontext():
+                            self._storers[columns].store(w, source, batch=tile.batch, **place)
                     w.ptx.tma.commit_stores()
-                    if index < self._slabs_per_tile:
+                    if index < self._pieces_per_tile:
                         self._claim(w, index)
 
     def _store_rows(
-        self, w: Writer, tile: Tile, row: Value, column: Value, buffer: int, columns: int
+        self, w: Writer, tile: Tile, row: Value, column: Value, start: int, columns: int
     ) -> dict[int, Value] | None:
         """Store the parts of a slab below which rows are not the tile's; say of each part whether all rows are."""
         e = self._e
         if e._rows is None or tile.row_end is None:
             return None
         whole = {}
-        for run in e._layout.parts:
-            first = row + run.row
-            whole[run.first] = first + run.rows <= tile.row_end
-            with w.when(~whole[run.first]):
-                slab = self._slab + (buffer * e._slab_bytes + run.first * SLAB_BYTES)
+        rows = e._plan.layout.parts[0].rows
+        for box in e._plan.boxes:
+            first = row + box.row
+            whole[box.offset] = first + rows <= tile.row_end
+            with w.when(~whole[box.offset]):
+                slab = self._slab + (start + box.offset)
                 e._rows.store(
                     w,
                     slab,
                     thread=self._thread,
-                    rows=run.rows,
+                    rows=rows,
                     row=first,
                     end=tile.row_end,
-                    column=column + run.column,
+                    column=column + box.column,
                     columns=columns,
                 )
         return whole
@@ -205,40 +200,62 @@ class BoundStagedEpilogue:
         w.ptx.barrier.warp_sync()
 
     def _claim(self, w: Writer, index: int) -> None:
-        """Wait in the storing thread until the store that last used the buffer of slab `index` has read it.
+        """Wait in the storing thread until the store that last used the buffer of piece `index` has read it.
 
-        Every tile starts with buffer 0 again, so where the slabs of a tile are no multiple of the buffers, the last
-        use of a tile's first buffers is not `buffers` stores ago. (With a constant wait a tile of one slab raced; the
+        Every tile starts with buffer 0 again, so where the pieces of a tile are no multiple of the buffers, the last
+        use of a tile's first buffers is not `buffers` stores ago. (With a constant wait a tile of one piece raced; the
         emulator found it.)
         """
         e = self._e
-        slabs = self._slabs_per_tile
+        pieces = self._pieces_per_tile
         last_use = (
             index - e._buffers
             if index >= e._buffers
-            else (slabs - 1 - index) // e._buffers * e._buffers + index - slabs
+            else (pieces - 1 - index) // e._buffers * e._buffers + index - pieces
         )
         w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
 
-    def _write(self, w: Writer, registers: RegisterTile, column: Value, offset: int, residual: Value | None) -> None:
-        """Apply the functions to a fragment and store it to the slab at `offset`; its residual lies at `residual`."""
+    def _pairs(self, w: Writer, row: Value) -> list[ColumnPair | None]:
+        """What the rows of each fragment need as columns of the output; upright columns are asked for one by one."""
+        plan = self._e._plan
+        firsts = range(0, plan.layout.fragments * FRAGMENT_ROWS, FRAGMENT_ROWS)
+        if not plan.transposed:
+            return [None for _ in firsts]
+        return [self._e._functions.columns(w, row + self._lane_row + first, apart=8) for first in firsts]
+
+    def _write(
+        self,
+        w: Writer,
+        registers: RegisterTile,
+        fragment: int,
+        column: Value,
+        pair: ColumnPair | None,
+        offset: int,
+        residual: Value | None,
+    ) -> None:
+        """Apply the functions to a fragment and store it to the slabs at `offset`; its residual lies at `residual`."""
         access = self._access
         count = access.columns // 2
-        for unit in range(len(registers) // count):
+        for unit, first in enumerate(range(0, len(registers), count)):
+            part = registers[first : first + count]
             values = []
             old = None
             if self._residual is not None and residual is not None:
-                old = self._residual.access.read(w, unit, residual)
-            for eighth in range(access.columns // 8):
-                first = unit * count + 4 * eighth
-                more = old[4 * eighth : 4 * eighth + 4] if old is not None else None
-                values += self._apply(w, registers[first : first + 4], column + 2 * first, more)
-            access.write(w, unit, offset, values)
+                old = self._residual.access.read(w, unit, fragment, residual, len(part))
+            for four in range(0, len(part), 4):
+                more = old[four : four + 4] if old is not None else None
+                values += self._apply(w, part[four : four + 4], column + 2 * (first + four), pair, more)
+            access.write(w, unit, fragment, offset, values)
 
-    def _apply(self, w: Writer, four: RegisterTile, column: Value, residual: list[Value] | None) -> list[Value]:
+    def _apply(
+        self, w: Writer, four: RegisterTile, column: Value, pair: ColumnPair | None, residual: list[Value] | None
+    ) -> list[Value]:
         """Apply the functions to a thread's 2 x 2 block: two columns, rows r and r + 8."""
-        columns = self._e._functions.columns(w, column + self._lane_column)
+        functions = self._e._functions
+        upright = pair is None
+        if pair is None:
+            pair = functions.columns(w, column + self._lane_column)
         return [
-            self._e._functions.apply(w, value, columns, index % 2, residual[index] if residual else None)
+            functions.apply(w, value, pair, index % 2 if upright else index // 2, residual[index] if residual else None)
             for index, value in enumerate(four)
         ]

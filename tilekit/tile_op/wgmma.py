@@ -21,6 +21,11 @@ MAX_N = 256
 """Columns of N that one instruction computes at most."""
 
 
+def atom_layout(columns: int, *, atoms: int = 1) -> AccumulatorLayout:
+    """How a warpgroup holds the accumulators of so many instructions, one below the other: each is a block."""
+    return AccumulatorLayout(atoms, ATOM_ROWS, columns, (Part(0, ATOM_ROWS, 0, 0),))
+
+
 class Wgmma:
     """Multiplies the tiles of a stage into accumulators.
 
@@ -55,7 +60,7 @@ class Wgmma:
     @property
     def layout(self) -> AccumulatorLayout:
         """How a warpgroup holds its accumulators: one block an atom."""
-        return AccumulatorLayout(self.atoms, ATOM_ROWS, self.columns, (Part(0, ATOM_ROWS, 0, 0),))
+        return atom_layout(self.columns, atoms=self.atoms)
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
         """Prepare the descriptors of a warpgroup; once a role."""

@@ -58,7 +58,8 @@ def launch_arguments(
         "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(call.scale),
     }
     parameters = tuple(values[p.name] for p in text.parameters)
-    return MatmulLaunch(-(-tiles // rounds) * config.cluster, parameters)
+    groups = -(-problem.n // config.tile[1])
+    return MatmulLaunch(-(-tiles // rounds) * config.cluster, parameters, groups * -(-problem.k // block))
 
 
 def _fits(what: str, value: int, bits: int) -> int:

@@ -41,10 +41,21 @@ class Addresses:
 
 @dataclass(frozen=True)
 class MatmulLaunch:
-    """Everything one launch needs: the grid in CTAs and the parameters in order."""
+    """Everything one launch needs.
+
+    Attributes
+    ----------
+    grid
+        CTAs.
+    parameters
+        In order.
+    k_blocks
+        K-blocks in all, of every CTA tile.
+    """
 
     grid: int
     parameters: tuple[runtime.Parameter, ...]
+    k_blocks: int
 
 
 def launch_arguments(
@@ -73,10 +84,14 @@ def launch_arguments(
         ``TK-MM-015`` where a tensor is too large for a tensor map or an index.
     """
     problem, out, residual = call.problem, call.out, call.residual
+    # What the instructions multiply: with swapped operands, the transposes in the other order.
+    product, a, b = problem, addresses.a, addresses.b
+    if config.swap_ab:
+        product, a, b = problem.transposed, b, a
     (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
     raster = Raster.plan(
-        m=problem.m,
-        n=problem.n,
+        m=product.m,
+        n=product.n,
         batches=problem.batches,
         cluster_rows=tile_m * cluster_m,
         cluster_columns=tile_n * cluster_n,
@@ -115,8 +130,8 @@ def launch_arguments(
         "group_bounds": runtime.Pointer(addresses.groups),
         "group_count": runtime.U32(call.groups),
         "group_rows": runtime.U32(call.group_rows),
-        "a_batch_step": runtime.U32(int(problem.a.batches > 1)),
-        "b_batch_step": runtime.U32(int(problem.b.batches > 1)),
+        "a_batch_step": runtime.U32(int(product.a.batches > 1)),
+        "b_batch_step": runtime.U32(int(product.b.batches > 1)),
         "bias": runtime.Pointer(addresses.bias),
         "residual": runtime.Pointer(addresses.residual),
         "beta": runtime.F32(call.beta),
@@ -131,8 +146,8 @@ def launch_arguments(
     }
     somewhere = addresses.out // TMA_ALIGNMENT * TMA_ALIGNMENT
     matrices = {
-        "a_map": (problem.a, addresses.a if problem.k else somewhere),
-        "b_map": (problem.b, addresses.b if problem.k else somewhere),
+        "a_map": (product.a, a if problem.k else somewhere),
+        "b_map": (product.b, b if problem.k else somewhere),
         "d_map": (out, addresses.out),
         "d_tail_map": (out, addresses.out),
         **({"c_map": (residual, addresses.residual), "c_tail_map": (residual, addresses.residual)} if residual else {}),
@@ -143,7 +158,7 @@ def launch_arguments(
         else values[p.name]
         for p in text.parameters
     )
-    return MatmulLaunch(clusters * config.cluster_size, parameters)
+    return MatmulLaunch(clusters * config.cluster_size, parameters, tiles * config.cluster_size * k_blocks)
 
 
 def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: KernelConfig | None) -> TensorMap:

@@ -49,6 +49,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         loads=plan.epilogue_load,
         buffers=config.output_buffers,
         shared=shared,
+        transposed=config.swap_ab,
     )
     sync = CommitSync(
         w,

@@ -29,6 +29,9 @@ class BlackwellConfig(KernelConfig):
         CTAs of a cluster along M and N; pairs lie along M.
     cta_group
         CTAs that a matrix instruction spans: 1, or 2 for CTA pairs.
+    swap_ab
+        Compute the transpose of the output, b being the instruction's A: rows of the tile and of the cluster are then
+        along N, columns along M. For a small M, since an instruction has 64 rows or more, but may have 8 columns.
     k_group
         128-byte slices of K in a stage: more of them mean fewer barriers.
     stages
@@ -55,6 +58,7 @@ class BlackwellConfig(KernelConfig):
     tile: tuple[int, int] = (128, 256)
     cluster: tuple[int, int] = (2, 1)
     cta_group: int = 2
+    swap_ab: bool = False
     k_group: int = 1
     stages: int | None = None
     accumulator_stages: int = 2
@@ -87,9 +91,10 @@ class BlackwellConfig(KernelConfig):
 
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
         """A and B of a stage, as one CTA holds them."""
+        (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
         return (
-            OperandTile("a", spec.a_dtype, self.tile[0], spec.a_major, self.k_group),
-            OperandTile("b", spec.b_dtype, self.tile[1] // self.cta_group, spec.b_major, self.k_group),
+            OperandTile("a", a, self.tile[0], a_major, self.k_group),
+            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self.k_group),
         )
 
     def instruction(self, spec: MatmulSpec) -> Tcgen05:
@@ -98,8 +103,8 @@ class BlackwellConfig(KernelConfig):
 
     def output_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of the epilogue."""
-        rows = self.instruction(spec).layout.rows
-        return Output.shared_bytes(spec, warpgroups=1, buffers=self.output_buffers, rows=rows)
+        layout = self.instruction(spec).layout
+        return Output.shared_bytes(spec, layout, warpgroups=1, buffers=self.output_buffers, transposed=self.swap_ab)
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
@@ -114,7 +119,9 @@ class BlackwellConfig(KernelConfig):
         stages = "auto" if self.stages is None else self.stages
         schedule = f"{self.clc_stages} claims" if self.claims_tiles else "static"
         return (
-            f"tile {self.tile[0]}x{self.tile[1]}, cluster {self.cluster[0]}x{self.cluster[1]}, "
+            f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
+            f"cluster {self.cluster[0]}x{self.cluster[1]}, "
             f"{'CTA pairs' if self.cta_group == 2 else 'single CTAs'}, {stages} stages of {self.k_group}, "
             f"{self.accumulator_stages} accumulators, {schedule}"
+            + (f", split k {self.split_k}" if self.split_k > 1 else "")
         )

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.kernels.matmul.rules import (
+    K_GROUP,
     L2_PROMOTION,
     OUTPUT_BUFFERS,
     SPLIT_K,
+    SWAP_AB,
     Choice,
     RuleBook,
     Violation,
@@ -34,7 +36,6 @@ MAX_N = 256
 """Columns of one instruction."""
 
 CTA_GROUP = Choice("cta_group", (1, 2), "a matrix instruction spans 1 CTA or a pair of 2")
-K_GROUP = Choice("k_group", (1, 2, 4), "1, 2 or 4 slices of 128 bytes in a stage")
 ACCUMULATOR_STAGES = Choice("accumulator_stages", (1, 2, 3, 4), "1 to 4 accumulators in tensor memory")
 CLC_STAGES = Choice("clc_stages", (0, 2, 3, 4), "2 to 4 claims in flight, or 0 for a static schedule")
 
@@ -43,9 +44,10 @@ def column_steps(config: BlackwellConfig, spec: MatmulSpec) -> list[tuple[int, s
     """What the columns of a tile must be multiples of, and why (PTX ISA, tcgen05.mma, Shape and Data-type tables)."""
     rows, paired = config.tile[0], config.cta_group == 2
     steps = [(16 if paired or rows == 128 else 8, "one tcgen05.mma")]
-    if spec.b_dtype.bits == 8 and spec.b_major == "mn":
+    _, (b_dtype, b_major) = spec.operands(swapped=config.swap_ab)
+    if b_dtype.bits == 8 and b_major == "mn":
         steps.append((32 if paired else 16, "8-bit B with N contiguous"))
-    stored = stored_columns(spec)
+    stored = stored_columns(config, spec)
     if paired and rows == 64:
         steps.append((2 * stored, f"the epilogue stores {stored} columns of either half at once"))
     else:
@@ -97,7 +99,7 @@ RULES = RuleBook(
     target="sm_100a",
     phases=(
         (
-            *(CTA_GROUP, cluster_rule, K_GROUP, ACCUMULATOR_STAGES, CLC_STAGES),
+            *(CTA_GROUP, cluster_rule, SWAP_AB, K_GROUP, ACCUMULATOR_STAGES, CLC_STAGES),
             *(OUTPUT_BUFFERS, SPLIT_K, raster_rule, L2_PROMOTION, profile_rule, grouped_rule),
         ),
         (_tile, _pairs),

@@ -16,7 +16,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.operand import SPAN, OperandTile
-from tilekit.tile_op.wgmma import ATOM_ROWS
+from tilekit.tile_op.wgmma import atom_layout
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.sync import MbarrierSync
 
@@ -32,7 +32,7 @@ class KernelConfig(ABC):
         CTAs of a cluster along M and N.
     stages
         Stages of the input ring; ``None`` takes what shared memory allows.
-    output_buffers, split_k, raster_group, l2_promotion, profile_tiles
+    output_buffers, swap_ab, split_k, raster_group, l2_promotion, profile_tiles
         See the chips' configs.
     k_group
         128-byte slices of K in a stage.
@@ -46,6 +46,7 @@ class KernelConfig(ABC):
     cluster: tuple[int, int]
     stages: int | None
     output_buffers: int
+    swap_ab: bool
     split_k: int
     raster_group: int | None
     l2_promotion: str | None
@@ -149,10 +150,15 @@ class MatmulConfig(KernelConfig):
         CTAs of a cluster along M and N; those along M share B by multicast, those along N share A.
     consumers
         Warpgroups that share the tile along M.
+    swap_ab
+        Compute the transpose of the output, b being the instruction's A: rows of the tile and of the cluster are then
+        along N, columns along M. For a small M, since an instruction has 64 rows or more, but may have 8 columns.
+    k_group
+        128-byte slices of K in a stage: more of them mean fewer barriers.
     stages
         Stages of the input ring; ``None`` takes what shared memory allows.
     output_buffers
-        Slabs of 64 rows by 128 bytes in flight per warpgroup, on their way out.
+        Slabs of 128 bytes by 64 rows (with `swap_ab` by up to 64) in flight per warpgroup, on their way out.
     in_flight
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
@@ -167,11 +173,12 @@ class MatmulConfig(KernelConfig):
 
     RULES = hopper_rules.RULES
     MAX_STAGES = 12
-    k_group = 1
 
     tile: tuple[int, int] = (128, 256)
     cluster: tuple[int, int] = (2, 1)
     consumers: int = 2
+    swap_ab: bool = False
+    k_group: int = 1
     stages: int | None = None
     output_buffers: int = 2
     in_flight: int = 1
@@ -206,15 +213,22 @@ class MatmulConfig(KernelConfig):
         return self.tile[0] * self.tile[1] // (128 * max(self.consumers, 1))
 
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
-        """A and B of a stage."""
+        """A and B of a stage, as the instruction takes them."""
+        (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
         return (
-            OperandTile("a", spec.a_dtype, self.tile[0], spec.a_major),
-            OperandTile("b", spec.b_dtype, self.tile[1], spec.b_major),
+            OperandTile("a", a, self.tile[0], a_major, self.k_group),
+            OperandTile("b", b, self.tile[1], b_major, self.k_group),
         )
 
     def output_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of the epilogue."""
-        return Output.shared_bytes(spec, warpgroups=self.consumers, buffers=self.output_buffers, rows=ATOM_ROWS)
+        return Output.shared_bytes(
+            spec,
+            atom_layout(self.tile[1]),
+            warpgroups=self.consumers,
+            buffers=self.output_buffers,
+            transposed=self.swap_ab,
+        )
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
@@ -231,7 +245,11 @@ class MatmulConfig(KernelConfig):
 
     def __str__(self) -> str:
         stages = "auto" if self.stages is None else self.stages
+        if self.k_group > 1:
+            stages = f"{stages} x {self.k_group}"
         return (
-            f"tile {self.tile[0]}x{self.tile[1]}, cluster {self.cluster[0]}x{self.cluster[1]}, "
+            f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
+            f"cluster {self.cluster[0]}x{self.cluster[1]}, "
             f"{self.consumers} consumers, {stages} stages, in flight {self.in_flight}"
+            + (f", split k {self.split_k}" if self.split_k > 1 else "")
         )

@@ -32,6 +32,8 @@ class Grid:
     def of(cls, config: KernelConfig, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: int) -> Grid:
         """Lay the tiles of `config` over a problem; the chip holds `resident` CTAs at once."""
         (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
+        if config.swap_ab:
+            m, n = n, m
         rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
         tiles = rows * columns * batches * config.cluster_size
         return cls(tiles, -(-tiles // resident), min(tiles, resident), -(-k // config.k_block(spec.a_dtype)))

@@ -11,7 +11,6 @@ from tilekit.kernels.matmul.parts import Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
@@ -22,13 +21,11 @@ from tilekit.tile_pipeline.sync import MbarrierSync
 
 def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
     """Declare the kernel's parameters and shared memory, and return its components."""
-    tile_m, tile_n = config.tile
     plan = config.warps(target, spec)
     stages = config.resolved_stages(target, spec)
     cluster = ClusterPosition.read(w, *config.cluster)
 
-    a = OperandTile("a", spec.a_dtype, tile_m, spec.a_major)
-    b = OperandTile("b", spec.b_dtype, tile_n, spec.b_major)
+    a, b = config.operands(spec)
     payload = StandardPayload(a, b)
     op = Wgmma(a, b, warpgroups=config.consumers)
     load_a = TmaLoader(w, a, batched=spec.indexed, sharers=cluster.share_a_count)
@@ -36,7 +33,13 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     tiles = payload.allocate(w.shared, "inputs", stages)
     depth = w.parameter("depth", U32)
     scheduler = static_schedule(
-        w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, depth=depth, shared=config.split_k > 1
+        w,
+        spec,
+        tile_m=config.tile[0],
+        tile_n=config.tile[1],
+        cluster=cluster,
+        depth=depth,
+        shared=config.split_k > 1,
     )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
@@ -49,6 +52,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         loads=plan.epilogue_load,
         buffers=config.output_buffers,
         shared=config.split_k > 1,
+        transposed=config.swap_ab,
     )
     sync = MbarrierSync(
         w,

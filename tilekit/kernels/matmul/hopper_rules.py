@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.kernels.matmul.rules import (
+    K_GROUP,
     L2_PROMOTION,
     OUTPUT_BUFFERS,
     SPLIT_K,
+    SWAP_AB,
     Choice,
     RuleBook,
     Violation,
@@ -62,7 +64,7 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
             "tile",
             f"tile M={rows}: each of {config.consumers} consumer warpgroups takes a multiple of {ATOM_ROWS} rows",
         )
-    step = stored_columns(spec)
+    step = stored_columns(config, spec)
     if not 0 < columns <= MAX_N or columns % step:
         reason = f", and stmatrix stores {step} columns of {spec.out_dtype}" if step > 8 else ""
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
@@ -108,16 +110,8 @@ RULES = RuleBook(
     target="sm_90a",
     phases=(
         (
-            CONSUMERS,
-            cluster_rule,
-            OUTPUT_BUFFERS,
-            IN_FLIGHT,
-            SPLIT_K,
-            raster_rule,
-            L2_PROMOTION,
-            profile_rule,
-            grouped_rule,
-            _tile,
+            *(CONSUMERS, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT),
+            *(SPLIT_K, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _tile),
         ),
         (slice_rule,),
         (_registers, shared_memory_rule),

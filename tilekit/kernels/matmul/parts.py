@@ -12,6 +12,7 @@ from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
+from tilekit.epilogue.slabs import SlabPlan
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -46,13 +47,16 @@ class Output:
     boxes: Boxes
 
     @staticmethod
-    def shared_bytes(spec: MatmulSpec, *, warpgroups: int, buffers: int, rows: int) -> int:
-        """Shared memory of the components, with slabs of so many rows."""
+    def shared_bytes(
+        spec: MatmulSpec, layout: AccumulatorLayout, *, warpgroups: int, buffers: int, transposed: bool
+    ) -> int:
+        """Shared memory of the components."""
         if spec.store == "direct":
             return 0
-        size = StagedEpilogue.shared_bytes(warpgroups=warpgroups, buffers=buffers, rows=rows)
+        plan = SlabPlan(layout, spec.out_dtype, transposed)
+        size = StagedEpilogue.shared_bytes(plan, warpgroups=warpgroups, buffers=buffers)
         if spec.loads_residual:
-            size += ResidualRing.shared_bytes(warpgroups=warpgroups, stages=buffers, rows=rows)
+            size += ResidualRing.shared_bytes(plan, warpgroups=warpgroups, stages=buffers)
         return size
 
     @classmethod
@@ -67,6 +71,7 @@ class Output:
         loads: Role | None,
         buffers: int,
         shared: bool,
+        transposed: bool,
     ) -> Output:
         """Declare parameters and shared memory.
 
@@ -82,13 +87,23 @@ class Output:
             Slabs in flight, a warpgroup.
         shared
             Whether several CTAs share a tile's sum.
+        transposed
+            Whether the accumulators hold the transpose of the output.
         """
         functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
         boxes: Boxes = {}
         epilogue: StagedEpilogue | DirectEpilogue
         residual = None
         if spec.store == "direct":
-            epilogue = DirectEpilogue(w, layout, functions, out=spec.out_dtype, columns=columns, batched=spec.batched)
+            epilogue = DirectEpilogue(
+                w,
+                layout,
+                functions,
+                out=spec.out_dtype,
+                columns=columns,
+                batched=spec.batched,
+                transposed=transposed,
+            )
         else:
             if spec.functions.residual is not None and loads is not None:
                 residual = ResidualRing(
@@ -99,6 +114,7 @@ class Output:
                     loads=loads,
                     reads=stores,
                     batched=spec.batched,
+                    transposed=transposed,
                 )
                 boxes |= {loader.map_name: loader.box for loader in residual.loaders.values()}
             epilogue = StagedEpilogue(
@@ -112,6 +128,7 @@ class Output:
                 first_barrier=FIRST_NAMED_BARRIER,
                 residual=residual,
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
+                transposed=transposed,
             )
             boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
         reduction = None

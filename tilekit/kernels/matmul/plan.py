@@ -189,8 +189,6 @@ class EmulatedPlan(HostPlan):
         kernel, problem = self._kernel, self._call.problem
         staging = EmulatedStaging(Device(kernel.target.name, **self._emulator))
         launch = self._arguments(staging, max(1, staging.device.chip.sms // kernel.text.cluster))
-        k_blocks = -(-problem.k // kernel.k_block)
-        tiles = -(-problem.m // kernel.config.tile[0]) * -(-problem.n // kernel.config.tile[1]) * problem.batches
         prepared = (
             EmulatedModule(staging.device, kernel.ptx)
             .kernel(kernel.name)
@@ -198,7 +196,7 @@ class EmulatedPlan(HostPlan):
                 kernel.launch_config(launch.grid),
                 launch.parameters,
                 description=str(kernel.config),
-                work=Work(flops=problem.flops, tiles=tiles * k_blocks),
+                work=Work(flops=problem.flops, tiles=launch.k_blocks),
             )
         )
         prepared()

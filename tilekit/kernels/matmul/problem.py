@@ -66,6 +66,11 @@ class MatmulProblem:
         """Shape of the result."""
         return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)
 
+    @property
+    def transposed(self) -> MatmulProblem:
+        """The same product read the other way: ``D^T = B^T A^T``."""
+        return replace(self, m=self.n, n=self.m, a=self.b, b=self.a)
+
 
 @dataclass(frozen=True)
 class MatmulCall:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tilekit.epilogue.staged import STMATRIX_COLUMNS
+from tilekit.epilogue.slabs import STMATRIX_COLUMNS
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 
@@ -159,6 +159,8 @@ def _size(value: Any) -> int:
 
 OUTPUT_BUFFERS = Choice("output_buffers", tuple(range(1, 9)), "1 to 8")
 L2_PROMOTION = Choice("l2_promotion", (None, "256B", "128B", "64B"), "None, '64B', '128B' or '256B'")
+K_GROUP = Choice("k_group", (1, 2, 4), "1, 2 or 4 slices of 128 bytes in a stage")
+SWAP_AB = Choice("swap_ab", (False, True), "True or False")
 SPLIT_K = Choice("split_k", tuple(range(1, MAX_SPLIT + 1)), f"1 to {MAX_SPLIT}")
 
 
@@ -176,6 +178,8 @@ def profile_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
 
 def grouped_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Groups of rows have a schedule of their own, made from their bounds, which shares no sums and claims nothing."""
+    if spec.groups is not None and config.swap_ab:
+        yield Violation("grouped operands", "swap_ab", "swap_ab=True: groups end between the rows of a tile")
     if spec.groups is not None and config.split_k in SPLIT_K.values[1:]:
         text = f"split_k={config.split_k}: of groups of rows, each sum has one CTA"
         yield Violation("grouped sums", "split_k", text)
@@ -237,6 +241,6 @@ def common_values(field: str, config: KernelConfig, chip: Target, spec: MatmulSp
     return {"raster_group": [1], "profile_tiles": [0]}[field]
 
 
-def stored_columns(spec: MatmulSpec) -> int:
-    """Columns that the epilogue stores at once."""
-    return STMATRIX_COLUMNS if spec.store == "tma" and spec.out_dtype.bits == 16 else 8
+def stored_columns(config: KernelConfig, spec: MatmulSpec) -> int:
+    """Columns that the epilogue stores at once; transposed, stmatrix stores 8 as well as 16."""
+    return STMATRIX_COLUMNS if spec.store == "tma" and spec.out_dtype.bits == 16 and not config.swap_ab else 8

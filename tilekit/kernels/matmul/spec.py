@@ -107,6 +107,11 @@ class MatmulSpec:
                     code="TK-MM-004",
                 )
 
+    def operands(self, *, swapped: bool) -> tuple[tuple[DType, Major], tuple[DType, Major]]:
+        """Type and major of what the instruction takes as A and as B; swapped, A is what the caller calls b."""
+        a, b = (self.a_dtype, self.a_major), (self.b_dtype, self.b_major)
+        return (b, a) if swapped else (a, b)
+
     @property
     def indexed(self) -> bool:
         """Whether operands have a leading dimension: batches, or one matrix a group."""
