@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
     from tilekit.kernels.matmul.config import MatmulConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
+    from tilekit.tuning.tuner import tune
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ __all__ = [
     "grouped_matmul",
     "matmul",
     "settings",
+    "tune",
 ]
 
 _HOMES = {
@@ -46,6 +48,7 @@ _HOMES = {
     "compile": "tilekit.api",
     "grouped_matmul": "tilekit.kernels.grouped.matmul",
     "matmul": "tilekit.api",
+    "tune": "tilekit.tuning.tuner",
 }
 
 

@@ -40,6 +40,7 @@ from tilekit.kernels.ready import ReadyLaunches
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
 from tilekit.targets import target as target_named
+from tilekit.tuning.tuner import tuned
 
 
 def matmul(
@@ -273,6 +274,9 @@ def _bind(
         vres = read_residual(residual, vo)
         store = "tma" if {store, store_kind(vres.address, output_matrix(vres, "residual"))} == {"tma"} else "direct"
     spec = _spec_of(va, vb, problem, vo.dtype, functions, store)
+    if config is None and va.device != "cpu":
+        name = driver.devices()[va.device[1]].name
+        config = tuned(spec, chip, name, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
     if config is None:
         config = _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
     return compiled(spec, config, chip).bind(a, b, out, **extras)

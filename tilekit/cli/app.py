@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run, trace
+from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run, trace, tune
 
 __all__ = ["app", "main"]
 
@@ -27,6 +27,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit lint kernel.ptx`: what is wrong with it without running it
 
+- `tilekit tune matmul --shape 4096x4096x4096`: measure configs here, and use the quickest from now on
+
 - `tilekit doctor`: what is installed, what it can do, what is missing
 
 Exit codes: 0 all well, 1 a wrong result or a finding, 2 bad usage, 3 the machine lacks something.
@@ -45,6 +47,7 @@ app.command("trace")(trace.trace)
 app.command("emulate")(emulate.emulate)
 app.command("lint")(lint.lint)
 app.command("bench")(bench.bench)
+app.command("tune")(tune.tune)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.list_kernels)
 

@@ -1,0 +1,135 @@
+"""Tuning without a GPU: a candidate that hangs or crashes is recorded, the table survives whatever is in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilekit
+from tilekit.bench.workload import MatmulWorkload
+from tilekit.dtypes import F32
+from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.errors import ArgumentError, DriverError
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.runtime import driver
+from tilekit.targets import SM_90A
+from tilekit.tuning import tuner
+from tilekit.tuning.table import Measurement, Problem, TunedTable, config_of
+
+CONFIGS = [MatmulConfig(tile=(128, n), stages=3) for n in (64, 96, 128, 160)]
+SPEC = MatmulSpec()
+SHAPE = {"m": 256, "n": 512, "k": 128, "batches": 1}
+PROBLEM = Problem.of(SPEC, **SHAPE)
+
+FAKE = """
+import json, sys, time
+request = json.load(sys.stdin)
+for index, config in enumerate(request["configs"]):
+    n = config["tile"][1]
+    if n == 96: time.sleep(60)
+    if n == 128: sys.exit(7)
+    print("noise from a library")
+    print(json.dumps({"index": index, "seconds": n * 1e-6} if n < 160 else {"index": index, "failure": "no"}), flush=True)
+"""
+
+
+def _fake(_command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", FAKE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def test_candidates_that_hang_crash_or_fail_do_not_stop_the_others() -> None:
+    """Each is recorded with what happened to it, and a new process goes on with the next one."""
+    workload = MatmulWorkload(256, 512, 128)
+    found = list(tuner.measure(workload, SM_90A, CONFIGS, patience=0.5, start=_fake))
+    assert [m.config for m in found] == CONFIGS
+    assert found[0].seconds == pytest.approx(64e-6)
+    assert "stopped" in found[1].failure
+    assert "code 7" in found[2].failure
+    assert (found[3].seconds, found[3].failure) == (None, "no")
+
+
+def test_the_table_is_read_again(tmp_path: Path) -> None:
+    """The quickest of a problem is found by another process's table, tiles and clusters as tuples again."""
+    TunedTable("NVIDIA H200", SM_90A, tmp_path).add(
+        PROBLEM, [Measurement(CONFIGS[0], 3e-6), Measurement(CONFIGS[1], 2e-6), Measurement(CONFIGS[2], None, "hung")]
+    )
+    again = TunedTable("NVIDIA H200", SM_90A, tmp_path)
+    assert again.best(PROBLEM) == CONFIGS[1]
+    assert again.best(Problem.of(SPEC, **{**SHAPE, "m": 257})) is None
+    assert again.path.name == "nvidia-h200.jsonl"
+    assert Problem.of(MatmulSpec(functions=ElementwiseSpec(bias=F32, activation="gelu")), **SHAPE) == PROBLEM
+
+
+def test_lines_of_another_device_or_version_are_passed_over(tmp_path: Path) -> None:
+    """They, and what is no line at all, are counted and ignored."""
+    table = TunedTable("NVIDIA H200", SM_90A, tmp_path)
+    table.add(PROBLEM, [Measurement(CONFIGS[0], 3e-6)])
+    line = json.loads(table.path.read_text())
+    others = [{**line, "version": "0.0.1", "seconds": 1e-9}, {**line, "device": "NVIDIA H100", "seconds": 1e-9}]
+    bad = ["{", "[]", json.dumps({**line, "config": {"tile": [1, 2], "nonsense": 3}})]
+    with table.path.open("a") as file:
+        file.write("\n".join([*map(json.dumps, others), *bad]) + "\n")
+    again = TunedTable("NVIDIA H200", SM_90A, tmp_path)
+    assert again.passed_over == 5
+    assert again.best(PROBLEM) == CONFIGS[0]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """A warning says so, and the measurements count in this process."""
+    (tmp_path / "file").write_text("")
+    table = TunedTable("NVIDIA H200", SM_90A, tmp_path / "file")
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        table.add(PROBLEM, [Measurement(CONFIGS[0], 3e-6)])
+    assert table.best(PROBLEM) == CONFIGS[0]
+
+
+def test_a_config_that_this_spec_cannot_have_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was tuned without a bias is taken with one only where it can be built."""
+    table = TunedTable("x", SM_90A, tmp_path)
+    wide = MatmulConfig(tile=(256, 192), cluster=(1, 2), in_flight=0)
+    table.add(PROBLEM, [Measurement(wide, 3e-6)])
+    monkeypatch.setattr(tuner, "table_of", lambda _device, _chip: table)
+    assert tuner.tuned(SPEC, SM_90A, "x", **SHAPE) == wide
+    assert tuner.tuned(MatmulSpec(functions=ElementwiseSpec(bias=F32)), SM_90A, "x", **SHAPE) is None
+
+
+def test_configs_survive_json() -> None:
+    """Every field comes back as it was."""
+    config = MatmulConfig(tile=(192, 128), cluster=(1, 2), consumers=3, split_k=2, raster_group=4)
+    fields: Any = {name: getattr(config, name) for name in config.__dataclass_fields__}
+    assert config_of(json.loads(json.dumps(fields)), SM_90A) == config
+
+
+def test_wrong_arguments() -> None:
+    """No candidates, and no GPU, are named."""
+    with pytest.raises(ArgumentError, match="candidates"):
+        tilekit.tune(64, 64, 64, candidates=0)
+    if driver.why_unavailable() is not None:
+        with pytest.raises(DriverError, match="tuning needs a GPU"):
+            tilekit.tune(64, 64, 64)
+
+
+@pytest.mark.gpu
+def test_tuning_on_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real candidates, measured in a process apart; the quickest is what matmul takes."""
+    if driver.why_unavailable() or driver.devices()[0].compute_capability != (9, 0):
+        pytest.skip("needs a GPU of capability 9.0")
+    table = TunedTable(driver.devices()[0].name, SM_90A, tmp_path)
+    monkeypatch.setattr(tuner, "table_of", lambda _device, _chip: table)
+    result = tilekit.tune(512, 1024, 512, candidates=4)
+    assert len(result.measurements) == 4
+    assert all(m.seconds is not None for m in result.measurements), str(result)
+    assert result.gain >= 1
+    assert tuner.tuned(SPEC, SM_90A, driver.devices()[0].name, m=512, n=1024, k=512, batches=1) == result.best.config

@@ -1,0 +1,233 @@
+"""`tilekit.tune`: measure the configs that the model likes best, a process apart, and remember the times."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from tilekit.bench.workload import MatmulWorkload
+from tilekit.dtypes import BF16, as_dtype
+from tilekit.errors import ArgumentError, DriverError
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.picker import pick, ranked
+from tilekit.kernels.matmul.place import chip_of
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.runtime import driver
+from tilekit.targets import Target
+from tilekit.tuning.table import Measurement, Problem, TunedTable
+
+PATIENCE = 20.0
+"""Seconds that a candidate may take before it counts as hanging, from its predecessor's answer to its own."""
+
+Started = Callable[[list[str]], "subprocess.Popen[str]"]
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What tuning found.
+
+    Attributes
+    ----------
+    problem
+        What was measured.
+    measurements
+        Every candidate, quickest first; those that failed last.
+    picked
+        The model's choice, which is among them.
+    path
+        Where the table is.
+    """
+
+    problem: Problem
+    measurements: tuple[Measurement, ...]
+    picked: KernelConfig
+    path: str
+
+    @property
+    def best(self) -> Measurement:
+        """The quickest."""
+        return self.measurements[0]
+
+    @property
+    def gain(self) -> float:
+        """How many times quicker than the model's choice the quickest is; 1 where that failed."""
+        picked = next(m for m in self.measurements if m.config == self.picked)
+        if picked.seconds is None or self.best.seconds is None:
+            return 1.0
+        return picked.seconds / self.best.seconds
+
+    def __str__(self) -> str:
+        lines = []
+        for m in self.measurements:
+            time = f"{m.seconds * 1e6:10.2f} us" if m.seconds is not None else f"{m.failure[:60]:>13}"
+            lines.append(f"{time}  {m.config}{'  (the model picks it)' if m.config == self.picked else ''}")
+        return "\n".join([*lines, f"quickest {self.gain:.3f} times as fast as the model's choice; kept in {self.path}"])
+
+
+def tune(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    batch: int | None = None,
+    dtype: Any = BF16,
+    out_dtype: Any = None,
+    a_major: str = "k",
+    b_major: str = "k",
+    candidates: int = 12,
+    progress: Callable[[Measurement], None] | None = None,
+) -> TuneResult:
+    """Measure the best candidates for a matmul on this machine's GPU, and use the quickest from now on.
+
+    Parameters
+    ----------
+    m, n, k, batch
+        The shape.
+    dtype, out_dtype
+        Of the operands and of the result (by default that of the operands, bf16 for 8-bit ones).
+    a_major, b_major
+        ``"k"`` or ``"mn"``: the contiguous dimension.
+    candidates
+        How many of the model's ranking are measured.
+    progress
+        Called with each measurement.
+
+    Returns
+    -------
+    TuneResult
+        `tilekit.matmul` takes its best config for this shape, in this and in later processes, until tilekit's version
+        changes.
+
+    Raises
+    ------
+    DriverError
+        Without a GPU that tilekit builds kernels for.
+    ArgumentError
+        For a shape or type that no kernel takes.
+    """
+    if candidates < 1:
+        raise ArgumentError.of("candidates", candidates, legal="a whole number from 1 on", nearest=1)
+    operand = as_dtype(dtype)
+    result = as_dtype(out_dtype) if out_dtype is not None else operand if operand.bits > 8 else BF16
+    workload = MatmulWorkload(m, n, k, batch, operand, operand, result, a_major, b_major)  # type: ignore[arg-type]
+    reason = driver.why_unavailable()
+    if reason is not None:
+        raise DriverError(f"tuning needs a GPU: {reason}", code="TK-TUNE-001")
+    device = driver.devices()[0]
+    chip = chip_of(device, None)
+    spec = MatmulSpec(operand, operand, result, workload.a_major, workload.b_major, batched=batch is not None)
+    shape = {"m": m, "n": n, "k": k, "batches": batch or 1}
+    order = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)]
+    measured = list(measure(workload, chip, order[:candidates], progress=progress))
+    problem = Problem.of(spec, **shape)
+    table = table_of(device.name, chip)
+    table.add(problem, measured)
+    ordered = sorted(measured, key=lambda m: (m.seconds is None, m.seconds or 0.0))
+    return TuneResult(problem, tuple(ordered), pick(spec, chip, sms=device.sms, **shape), str(table.path))
+
+
+@cache
+def table_of(device: str, chip: Target) -> TunedTable:
+    """The table of a device, read once a process."""
+    return TunedTable(device, chip)
+
+
+def tuned(spec: MatmulSpec, chip: Target, device: str, *, m: int, n: int, k: int, batches: int) -> KernelConfig | None:
+    """The config that tuning found for a problem on a device, if it can be built for this spec."""
+    found = table_of(device, chip).best(Problem.of(spec, m=m, n=n, k=k, batches=batches))
+    return found if found is not None and found.legal(chip, spec) else None
+
+
+def measure(
+    workload: MatmulWorkload,
+    chip: Target,
+    configs: Sequence[KernelConfig],
+    *,
+    patience: float = PATIENCE,
+    progress: Callable[[Measurement], None] | None = None,
+    start: Started | None = None,
+) -> Iterator[Measurement]:
+    """Measure configs in a process of their own; one that hangs or crashes ends that process, and another goes on.
+
+    Parameters
+    ----------
+    workload, chip, configs
+        What is measured.
+    patience
+        Seconds until a candidate counts as hanging; the first of a process may take three times as long.
+    progress
+        Called with each measurement.
+    start
+        Starts the process; for tests.
+    """
+    left = list(configs)
+    while left:
+        answers = _Answers(workload, chip, left, start or _start)
+        done = 0
+        for config in left:
+            measurement = answers.next(config, patience * (3 if done == 0 else 1))
+            done += 1
+            if progress is not None:
+                progress(measurement)
+            yield measurement
+            if not answers.alive:
+                break
+        answers.close()
+        left = left[done:]
+
+
+class _Answers:
+    """A worker process and the lines it writes."""
+
+    def __init__(self, workload: MatmulWorkload, chip: Target, configs: Sequence[KernelConfig], start: Started) -> None:
+        self.alive = True
+        self._process = start([sys.executable, "-m", "tilekit.tuning.worker"])
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        fields = {name: getattr(workload, name) for name in workload.__dataclass_fields__}
+        fields |= {name: fields[name].name for name in ("a_dtype", "b_dtype", "out_dtype")}
+        request = {"workload": fields, "target": chip.name, "configs": [asdict(c) for c in configs]}  # type: ignore[call-overload]
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request))
+        self._process.stdin.close()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def next(self, config: KernelConfig, patience: float) -> Measurement:
+        """Wait for the answer about `config`."""
+        try:
+            line = self._lines.get(timeout=patience)
+        except queue.Empty:
+            self.alive = False
+            return Measurement(config, None, f"took more than {patience:.0f} s and was stopped")
+        if line is None:
+            self.alive = False
+            return Measurement(config, None, f"its process ended with code {self._process.wait()}")
+        answer = json.loads(line)
+        return Measurement(config, answer.get("seconds"), answer.get("failure", ""))
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                self._lines.put(line)
+        self._lines.put(None)
+
+
+def _start(command: list[str]) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
