@@ -35,7 +35,8 @@ for index, config in enumerate(request["configs"]):
     if n == 96: time.sleep(60)
     if n == 128: sys.exit(7)
     print("noise from a library")
-    print(json.dumps({"index": index, "seconds": n * 1e-6} if n < 160 else {"index": index, "failure": "no"}), flush=True)
+    answer = {"index": index, "seconds": n * 1e-6} if n < 160 else {"index": index, "failure": "no"}
+    print(json.dumps(answer), flush=True)
 """
 
 
