@@ -1,0 +1,183 @@
+"""Bugs of the way out: slabs and copies, the residual, sums that several CTAs share."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import instead
+from tests.mutations.statements import Program
+
+from .broken import Broken, Edits, behind, every, half, hoisted, one, operand, removed, spelled, waits_removed, without
+from .reports import at, phase, unwaited
+
+LOADS, STORES, EXPECTS = "cp.async.bulk.tensor", "cp.async.bulk.tensor", "mbarrier.arrive.expect_tx"
+
+
+def _no_fence_before_store(program: Program) -> Edits:
+    store = one(program, "epilogue", STORES)
+    return without([s for s in every(program, "epilogue", "fence.proxy.async") if s.index < store.index][-1])
+
+
+def _no_barrier_before_store(program: Program) -> Edits:
+    store = one(program, "epilogue", STORES)
+    return without([s for s in every(program, "epilogue", "bar.sync") if s.index < store.index][-1])
+
+
+def _coordinates_swapped(program: Program) -> Edits:
+    s = one(program, "epilogue_load", LOADS)
+    tensor, coordinates = s.operands[1].strip("[]").split(",", 1)
+    first, second = (c.strip() for c in coordinates.strip(" {}").split(","))
+    return instead(s, s.with_operand(1, f"[{tensor}, {{{second}, {first}}}]"))
+
+
+def _slab_released_before_read(program: Program) -> Edits:
+    wait = one(program, "epilogue", "mbarrier.try_wait", "residual.full")
+    arrive = one(program, "epilogue", "mbarrier.arrive", "residual.empty")
+    meet = [s for s in every(program, "epilogue", "bar.warp.sync") if s.index < arrive.index][-1]
+    return hoisted(program, (meet, arrive), behind(program, wait, "ldmatrix"))
+
+
+def _turn_not_awaited(program: Program) -> Edits:
+    compare = behind(program, one(program, "epilogue", "ld.acquire"), "setp.ne")
+    return instead(compare, f"setp.ne.u32 {compare.operands[0]}, 0, 0;")
+
+
+def _turn_of_one_thread(program: Program) -> Edits:
+    return without(behind(program, one(program, "epilogue", "ld.acquire"), "bar.sync"))
+
+
+def _passed_too_early(program: Program) -> Edits:
+    passes = one(program, "epilogue", "st.release")
+    return without([s for s in every(program, "epilogue", "bar.sync") if s.index < passes.index][-1])
+
+
+BUGS_OUTPUT: tuple[Broken, ...] = (
+    # The way out.
+    Broken(
+        "no fence before the copy out",
+        "one CTA",
+        _no_fence_before_store,
+        "race",
+        "race: output.slab",
+        "missing edge: no fence.proxy.async by role epilogue",
+    ),
+    Broken(
+        "a slab copied out before it is written",
+        "one CTA",
+        _no_barrier_before_store,
+        "race",
+        "race: output.slab",
+        "missing edge: nothing orders role epilogue .* after the write",
+    ),
+    Broken(
+        "a slab written while it is copied out",
+        "one CTA",
+        removed("epilogue", "cp.async.bulk.wait_group.read"),
+        "race",
+        "race: output.slab",
+        "missing edge: .* no cp.async.bulk.wait_group.read that covers it before role epilogue",
+    ),
+    Broken(
+        "the end before the last copy out",
+        "one CTA",
+        removed("epilogue", "cp.async.bulk.wait_group", number=-1),
+        "protocol",
+        "a warp exits with 1 bulk store whose source may still be read",
+        at("epilogue"),
+    ),
+    # The residual.
+    Broken(
+        "rows and columns of the residual swapped",
+        "residual",
+        _coordinates_swapped,
+        "wrong result",
+        "elements are wrong",
+    ),
+    Broken(
+        "a slab of the residual given back before it is read",
+        "residual",
+        _slab_released_before_read,
+        "race",
+        r"race: residual\.slab\[\d\]",
+        r"residual\.empty\[\d\] phase \d by role epilogue_load",
+    ),
+    Broken(
+        "a slab of the residual not awaited",
+        "residual",
+        waits_removed("epilogue", "residual.full"),
+        "race",
+        r"race: residual\.slab\[\d\]",
+        unwaited("epilogue", "residual.full"),
+    ),
+    Broken(
+        "a slab of the residual filled again too early",
+        "residual",
+        waits_removed("epilogue_load", "residual.empty"),
+        "barrier",
+        phase("residual.full", "an arrival too many: all 1 of phase 0 are in"),
+        at("epilogue_load"),
+    ),
+    Broken(
+        "half a slab of the residual expected",
+        "residual",
+        operand("epilogue_load", EXPECTS, 2, half),
+        "barrier",
+        phase("residual.full", "all arrivals of phase 0 are in, but 16384 bytes arrived and only 8192 were expected"),
+        at("epilogue_load"),
+    ),
+    # The shared sum.
+    Broken(
+        "a turn passed before all have added",
+        "shared sum",
+        _passed_too_early,
+        "race",
+        "race: workspace",
+        "write by role epilogue .* st.global",
+        "missing edge: ",
+    ),
+    Broken(
+        "a turn not awaited",
+        "shared sum",
+        _turn_not_awaited,
+        "race",
+        "race: workspace",
+        "missing edge: .* by role epilogue",
+    ),
+    Broken(
+        "a turn awaited by one thread only",
+        "shared sum",
+        _turn_of_one_thread,
+        "race",
+        "race: workspace",
+        "missing edge: .* by role epilogue",
+    ),
+    Broken(
+        "a turn passed without release",
+        "shared sum",
+        spelled("epilogue", "st.release", "release", "relaxed"),
+        "race",
+        "race: workspace",
+        "missing edge: ",
+    ),
+    Broken(
+        "a turn awaited without acquire",
+        "shared sum",
+        spelled("epilogue", "ld.acquire", "acquire", "relaxed"),
+        "race",
+        "race: workspace",
+        "missing edge: ",
+    ),
+    Broken(
+        "a turn never passed",
+        "shared sum",
+        removed("epilogue", "st.release", number=0),
+        "livelock",
+        "without the launch coming to an end",
+        r"role epilogue \(warp 0\)\n  at line \d+: ld.acquire",
+    ),
+    Broken(
+        "the counter not set back",
+        "shared sum",
+        removed("epilogue", "st.release", number=-1),
+        "wrong result",
+        "the launch leaves a turn that the next one would wait for",
+    ),
+)

@@ -1,0 +1,91 @@
+"""There is one driver: the kernels of both chips are traced by the same role loops."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import tilekit
+from tilekit import BlackwellConfig, MatmulConfig, MatmulSpec
+from tilekit.assembly.writer import Writer
+from tilekit.drivers.warp_specialized import WarpSpecialized
+from tilekit.kernels.matmul import blackwell, hopper
+from tilekit.targets import SM_90A, SM_100A
+
+ROOT = Path(tilekit.__file__).parent
+DRIVER = "tilekit.drivers.warp_specialized"
+
+
+@cache
+def tree(module: str) -> ast.Module | None:
+    """A module of tilekit, parsed; None for a name that is none."""
+    path = ROOT.joinpath(*module.split(".")[1:])
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return ast.parse(file.read_text())
+    return None
+
+
+def imported(module: str) -> set[str]:
+    """The modules of tilekit that a module imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree(module) or ast.Module([], [])):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tilekit."):
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names if alias.name.startswith("tilekit.")}
+    return {name for name in names if tree(name) is not None}
+
+
+def reached(module: str) -> set[str]:
+    """All that a module needs."""
+    found, left = {module}, [module]
+    while left:
+        new = imported(left.pop()) - found
+        found |= new
+        left += new
+    return found
+
+
+def enters_roles(module: str) -> bool:
+    """Whether a module has a role's instructions emitted: ``with w.role(...)``."""
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "role"
+        for node in ast.walk(tree(module) or ast.Module([], []))
+    )
+
+
+def test_both_chips_compose_the_same_driver() -> None:
+    """What a spec and a config select is handed to `WarpSpecialized`, on either chip."""
+    spec = MatmulSpec()
+    for compose, config, target in (
+        (hopper.compose, MatmulConfig(), SM_90A),
+        (blackwell.compose, BlackwellConfig(), SM_100A),
+    ):
+        threads = config.warps(target, spec).threads
+        w = Writer("kernel", target=target.name, threads=threads, cluster=config.cluster_size)
+        kernel, _ = compose(w, spec, config, target)  # type: ignore[operator]
+        assert type(kernel) is WarpSpecialized
+
+
+def test_nothing_else_that_they_need_traces_roles() -> None:
+    """Of all modules that the two chips' kernels import, directly or not, only the driver opens roles."""
+    for chip in ("hopper", "blackwell"):
+        needed = reached(f"tilekit.kernels.matmul.{chip}")
+        assert DRIVER in needed
+        assert len(needed) > 20
+        assert {module for module in needed if enters_roles(module)} == {DRIVER}
+
+
+def test_nothing_else_loops_over_tiles() -> None:
+    """No kernel module of theirs loops over a scheduler's tiles, multiplies a stage or prepares barriers itself."""
+    calls = {"tiles", "multiply", "initialise"}
+    for module in reached("tilekit.kernels.matmul.kernel"):
+        if module.startswith("tilekit.kernels."):
+            used = {
+                node.func.attr
+                for node in ast.walk(tree(module) or ast.Module([], []))
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            }
+            assert not used & calls, module
