@@ -13,6 +13,14 @@ from tilekit.targets import SM_90A
 from .pair import ARITHMETIC, ONCE, Extra, Pair
 from .sass import Loop, Program
 
+TARGET = "sm_90a"
+ABOUT = """\
+[matmul_sm90a.ptx](../tests/zero_cost/matmul_sm90a.ptx) is the algorithm of the default bf16 matmul: tile 128x256,
+cluster 2x1, two consumer warpgroups, one group of wgmma in flight, TMA stores. `UTMALDG` is the load role's, `HGMMA`
+the mma role's, `UTMASTG` its epilogue's. 171 instructions of the mma role's tile loop, in both kernels, are zeros for
+an empty sum (K = 0), jumped over by everybody else.
+"""
+
 LOAD_K = "load: k-loop"
 LOAD_WAIT = "load: retry of the wait for a free stage"
 LOAD_TILE = "load: tile loop"
@@ -61,6 +69,9 @@ def pair() -> Pair:
         by_hand=Path(__file__).parent / "matmul_sm90a.ptx",
         entry="matmul_by_hand",
         shared_bytes=229440,
+        about=ABOUT,
+        shown=(MMA_K, LOAD_K),
         name_loops=name_loops,
+        parts=PARTS,
         extras=EXTRAS,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -68,17 +68,24 @@ class Pair:
         The file of the other, and its entry.
     shared_bytes
         Dynamic shared memory that the one written by hand needs.
+    about, shown
+        What the page says of the pair, and the parts whose instructions it lists.
     name_loops
         Finds every loop by what is done in it.
+    parts
+        The loops' names and `ONCE`.
     extras
-        The differences there are.
+        The differences there are; a part that none is about is the same, opcode by opcode.
     """
 
     kernel: MatmulKernel
     by_hand: Path
     entry: str
     shared_bytes: int
+    about: str
+    shown: tuple[str, ...]
     name_loops: Callable[[Program], dict[str, Loop]]
+    parts: tuple[str, ...]
     extras: tuple[Extra, ...]
 
     @cached_property
@@ -114,6 +121,17 @@ class Pair:
             if extra.part == part:
                 total.update(extra.work)
         return total
+
+
+def in_order(names: Sequence[str], loops: Sequence[Loop]) -> dict[str, Loop]:
+    """Name loops by where they begin.
+
+    Raises
+    ------
+    ValueError
+        Where there are not as many as names.
+    """
+    return dict(zip(names, sorted(loops, key=lambda loop: min(loop.blocks)), strict=True))
 
 
 def difference(traced: list[Instruction], written: list[Instruction]) -> dict[str, int]:

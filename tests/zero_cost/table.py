@@ -7,47 +7,46 @@ from pathlib import Path
 
 from tilekit.runtime.toolchain import find_ptxas
 
-from .hopper import LOAD_K, MMA_K, pair
-from .pair import ARITHMETIC, Pair, difference
+from . import blackwell, hopper
+from .pair import ARITHMETIC, Pair, difference, exact_difference
 from .sass import histogram, is_arithmetic
 
+PAIRS = (hopper.pair, blackwell.pair)
 PAGE = Path(__file__).parents[2] / "docs" / "zero-cost.md"
 
 HEAD = """\
 # What the abstraction costs
 
 Composing a kernel from Python objects should cost nothing on the device: what is traced should become the machine code
-of a kernel written by hand. This page compares it with one:
-[matmul_sm90a.ptx](../tests/zero_cost/matmul_sm90a.ptx) is the algorithm of the default bf16 matmul (tile 128x256,
-cluster 2x1, two consumer warpgroups, one group of wgmma in flight, TMA stores), flat, from top to bottom. It takes the
-same launch, and its results are checked exactly, on the emulator and with `pytest -m gpu` on a device.
+of a kernel written by hand. This page compares two kernels with such ones, flat, from top to bottom. They take the same
+launches, and their results are checked exactly, on the emulator and, for sm_90a, with `pytest -m gpu` on a device.
 
-`tests/zero_cost` assembles both with the same ptxas, disassembles them, finds every loop on the control flow graph,
-tells by its instructions whose it is (`UTMALDG`: the load role; `HGMMA`: the mma role; `UTMASTG`: its epilogue), and
-compares. Matrix instructions, copies, barriers, shared memory, conversions and branches are compared opcode by opcode;
-address and counting arithmetic by number, since ptxas takes an `IMAD` for an `IADD3` or a `LEA` as the pipes are free.
-The k-loop of the mma role and the retries of both waits are compared opcode by opcode altogether.
+`tests/zero_cost` assembles both of a pair with the same ptxas, disassembles them, finds every loop on the control flow
+graph, tells by its instructions whose it is, and compares. Matrix instructions, copies, barriers, shared memory,
+conversions and branches are compared opcode by opcode; address and counting arithmetic by number, since ptxas takes an
+`IMAD` for an `IADD3` or a `LEA` as the pipes are free. Parts marked = are the same opcode by opcode altogether.
 
 Every difference there is stands below with its reason. The tests fail when there is another one, and when one of these
-is gone. An instruction of a loop counts in its row and in no outer loop's; 171 of those in the mma role's tile loop, in
-both kernels, are zeros for an empty sum (K = 0), jumped over by everybody else.
+is gone. An instruction of a loop counts in its row and in no outer loop's.
 """
 
 
 def page() -> Iterator[str]:
     """The page, line by line."""
-    both = pair()
     yield HEAD
-    yield f"Assembled by ptxas {version()} for {both.kernel.target.name}.\n"
-    yield from summary(both)
-    yield "\n## The differences, and why\n"
-    yield "| where | traced, more | why |"
-    yield "|---|---:|---|"
-    for extra in both.extras:
-        yield f"| {extra.part} | {_listed(extra.work)} | {extra.why} |"
-    for name in (MMA_K, LOAD_K):
-        yield f"\n## The {name.partition(': ')[2]} of the {name.partition(':')[0]} role\n"
-        yield from opcodes(both, name)
+    yield f"Assembled by ptxas {version()}."
+    for make in PAIRS:
+        both = make()
+        yield f"\n## {both.kernel.target.name}\n"
+        yield both.about
+        yield from summary(both)
+        yield "\n| where | traced, more | why |"
+        yield "|---|---:|---|"
+        for extra in both.extras:
+            yield f"| {extra.part} | {_listed(extra.work)} | {extra.why} |"
+        for name in both.shown:
+            yield f"\nThe {name.partition(': ')[2]} of the {name.partition(':')[0]} role:\n"
+            yield from opcodes(both, name)
     yield "\n---\n\n`python -m tests.zero_cost.table` writes this page."
 
 
@@ -61,10 +60,11 @@ def summary(both: Pair) -> Iterator[str]:
     traced, written = both.traced, both.written
     yield "| | traced | by hand | difference |"
     yield "|---|---:|---:|---|"
-    for part in written.parts:
+    for part in both.parts:
         ours, theirs = traced.parts[part], written.parts[part]
         found = difference(ours, theirs)
-        yield f"| {part}, instructions | {len(ours)} | {len(theirs)} | {_listed(found) or 'none'} |"
+        same = "none" if exact_difference(ours, theirs) else "="
+        yield f"| {part}, instructions | {len(ours)} | {len(theirs)} | {_listed(found) or same} |"
     used, needed = traced.resources, written.resources
     rows = [
         ("registers of a thread at launch", used.registers, needed.registers),

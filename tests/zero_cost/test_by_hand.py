@@ -1,7 +1,8 @@
-"""The matmul written by hand is right: exact products, ragged edges, on the emulator and with `pytest -m gpu`."""
+"""The matmuls written by hand are right: exact products, ragged edges, on the emulator and with `pytest -m gpu`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +20,8 @@ from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.launch import CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 
-from .hopper import pair
+from . import blackwell, hopper
+from .pair import Pair
 
 Array = NDArray[Any]
 
@@ -32,13 +34,16 @@ CASES = (
     (520, 1032, 456, 1),
     (129, 2312, 136, 3),
 )
-"""M, N, K, and how many clusters share the tiles; the ring wraps where a cluster has several."""
+"""M, N, K, and how many clusters run at once; rings wrap where a cluster has several tiles."""
+
+each_pair = pytest.mark.parametrize("make", [pytest.param(c.pair, id=c.TARGET) for c in (hopper, blackwell)])
 
 
 class Problem:
     """Operands of small integers, and an output full of NaN inside a frame of numbers that must stay."""
 
-    def __init__(self, m: int, n: int, k: int) -> None:
+    def __init__(self, both: Pair, m: int, n: int, k: int) -> None:
+        self.both = both
         rng = np.random.default_rng((m, n, k))
         self.a = rng.integers(-3, 4, (m, k)).astype(ml_dtypes.bfloat16)
         self.b = rng.integers(-3, 4, (n, k)).astype(ml_dtypes.bfloat16)
@@ -51,7 +56,7 @@ class Problem:
         views = {"a": view_of(self.a), "b": view_of(self.b.T), "out": view_of(self.out)}
         addresses = Addresses(**{name: memory.upload(view) for name, view in views.items()})
         call = MatmulCall(read_problem(views["a"], views["b"]), output_matrix(views["out"]))
-        return pair().kernel.arguments(call, addresses, clusters, memory.scratch)
+        return self.both.kernel.arguments(call, addresses, clusters, memory.scratch)
 
     def check(self, memory: Staging) -> None:
         """Fetch the output: each element is the exact product, rounded once, and the frame is as it was."""
@@ -59,43 +64,60 @@ class Problem:
         exact = self.a.astype(np.float32) @ self.b.astype(np.float32).T
         assert np.array_equal(self.out, exact.astype(ml_dtypes.bfloat16))
         self.out[...] = np.nan
-        untouched = Problem(self.a.shape[0], self.b.shape[0], self.a.shape[1]).frame
+        untouched = Problem(self.both, self.a.shape[0], self.b.shape[0], self.a.shape[1]).frame
         assert np.array_equal(self.frame.view(np.uint16), untouched.view(np.uint16))
 
+    def shape(self, launch: MatmulLaunch) -> LaunchConfig:
+        """The launch of the traced kernel, with the shared memory that the other one says it needs."""
+        config = self.both.kernel.launch_config(launch.grid)
+        return LaunchConfig(config.grid, config.block, config.cluster, self.both.shared_bytes, config.pdl)
 
-def shape(launch: MatmulLaunch) -> LaunchConfig:
-    """The launch of the traced kernel, with the shared memory that the other one says it needs."""
-    config = pair().kernel.launch_config(launch.grid)
-    return LaunchConfig(config.grid, config.block, config.cluster, pair().shared_bytes, config.pdl)
+
+def emulate(problem: Problem, clusters: int, seed: int) -> int:
+    """Launch where so many clusters run at once, and check; return how many were launched."""
+    both = problem.both
+    device = Device(both.kernel.target.name, seed=seed, multiprocessors=2 * clusters)
+    memory = EmulatedStaging(device)
+    launch = problem.arguments(memory, clusters)
+    module = EmulatedModule(device, both.by_hand.read_text("utf-8"))
+    prepared = module.kernel(both.entry).prepare(problem.shape(launch), launch.parameters)
+    prepared()
+    assert prepared.report is not None
+    assert prepared.report.clean, str(prepared.report)
+    problem.check(memory)
+    return launch.grid // 2
 
 
+@each_pair
 @pytest.mark.parametrize(("m", "n", "k", "clusters"), CASES)
-def test_emulated(m: int, n: int, k: int, clusters: int) -> None:
+def test_emulated(make: Callable[[], Pair], m: int, n: int, k: int, clusters: int) -> None:
     """On the emulator, under three schedules, every product is exact and nothing is found."""
     for seed in range(3):
-        problem = Problem(m, n, k)
-        device = Device("sm_90a", seed=seed)
-        memory = EmulatedStaging(device)
-        launch = problem.arguments(memory, clusters)
-        module = EmulatedModule(device, pair().by_hand.read_text("utf-8"))
-        prepared = module.kernel(pair().entry).prepare(shape(launch), launch.parameters)
-        prepared()
-        assert prepared.report is not None
-        assert prepared.report.clean, str(prepared.report)
-        problem.check(memory)
+        emulate(Problem(make(), m, n, k), clusters, seed)
+
+
+@pytest.mark.parametrize("seed", range(3, 11))
+def test_tiles_are_claimed(seed: int) -> None:
+    """Under more schedules, three clusters of CTA pairs share the tiles of fifteen, and none is left out."""
+    assert emulate(Problem(blackwell.pair(), 1200, 696, 136), 3, seed) == 15
 
 
 @pytest.mark.gpu
+@each_pair
 @pytest.mark.parametrize(("m", "n", "k", "clusters"), [*CASES, (4096, 4096, 1024, 66), (2056, 3080, 4104, 66)])
-def test_on_gpu(m: int, n: int, k: int, clusters: int) -> None:
+def test_on_gpu(make: Callable[[], Pair], m: int, n: int, k: int, clusters: int) -> None:
     """On a GPU every product is exact, launch after launch."""
+    both = make()
+    target = both.kernel.target
     if (reason := driver.why_unavailable()) is not None:
         pytest.skip(reason)
-    module = CudaModule.from_ptx(pair().by_hand.read_text("utf-8"), "sm_90a", kernel_name=pair().entry)
+    if driver.devices()[0].compute_capability != target.compute_capability:
+        pytest.skip(f"{driver.devices()[0].name} is not a {target.product}")
+    module = CudaModule.from_ptx(both.by_hand.read_text("utf-8"), target.name, kernel_name=both.entry)
     with CudaStaging() as memory:
-        problem = Problem(m, n, k)
+        problem = Problem(both, m, n, k)
         launch = problem.arguments(memory, clusters)
-        prepared = module.kernel(pair().entry).prepare(shape(launch), launch.parameters, ordinal=memory.ordinal)
+        prepared = module.kernel(both.entry).prepare(problem.shape(launch), launch.parameters, ordinal=memory.ordinal)
         for _ in range(3):
             prepared()
         problem.check(memory)

@@ -344,7 +344,7 @@ class WarpSpecialized:
 
     def _store(self, w: Writer, warp: Value, role: Role) -> None:
         group = Warpgroup.of(w, warp, role)
-        accumulators = self.accumulators.consumer(w)
+        accumulators = self.accumulators.consumer(w, group)
         store = self._storing(w, group)
         for tile in self.scheduler.tiles(w, role):
             with accumulators.acquire() as finished:

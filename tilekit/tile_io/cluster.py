@@ -150,9 +150,9 @@ class ClusterPosition:
         return (rank < self.size) & ((rank % self.m == self.row) | (rank // self.m == self.column))
 
     def map(self, w: Writer, array: SharedArray, rank: int) -> Value:
-        """Address of the first element of `array` in the CTA of `rank`; this CTA's own address where it is alone."""
-        local = w.shared_base + array.offset
-        return w.ptx.cluster.map_address(address=local, rank=rank) if self.size > 1 else local
+        """Address of the first element of `array` in the CTA of `rank`."""
+        remote: Value = w.ptx.cluster.map_address(address=w.shared_base + array.offset, rank=rank)
+        return remote
 
     def _pair(self, place: Value) -> Operand:
         """Row or rank of the first CTA of this pair (this CTA's own without pairs)."""

@@ -23,19 +23,22 @@ class Warpgroup:
     ----------
     index
         Its warpgroup in the role; the number 0 where there is only one.
-    thread
-        The thread in its warpgroup, 0 to 127.
+    warp, thread
+        The warp and the thread in its warpgroup, 0 to 3 and 0 to 127.
     """
 
     index: Value | int
+    warp: Value
     thread: Value
 
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
         thread = w.ptx.special.thread_index() & (32 * WARPS_PER_GROUP - 1)
-        index = (warp - role.warps.start) >> 2 if len(role.warps) > WARPS_PER_GROUP else 0
-        return cls(index=index, thread=thread)
+        place = warp - role.warps.start
+        if len(role.warps) == WARPS_PER_GROUP:
+            return cls(index=0, warp=place, thread=thread)
+        return cls(index=place >> 2, warp=place & (WARPS_PER_GROUP - 1), thread=thread)
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Accumulators(Protocol):
     def producer(self, w: Writer, role: Role) -> AccumulatorProducer:
         """Prepare the mma role; by all of its threads, once."""
 
-    def consumer(self, w: Writer) -> AccumulatorConsumer:
+    def consumer(self, w: Writer, group: Warpgroup) -> AccumulatorConsumer:
         """Prepare the epilogue role; by all of its threads, once."""
 
     def free(self, w: Writer, warp: Value) -> None:

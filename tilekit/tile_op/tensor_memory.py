@@ -9,7 +9,7 @@ from tilekit.assembly.types import DSMEM, F32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
+from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_pipeline.sync import LEADER_MASK
@@ -107,9 +107,9 @@ class TensorMemory:
         w.ptx.tcgen05.relinquish(group=group)
         return TensorMemoryProducer(w, self, self._meet(w))
 
-    def consumer(self, w: Writer) -> TensorMemoryConsumer:
+    def consumer(self, w: Writer, group: Warpgroup) -> TensorMemoryConsumer:
         """Learn the address; by all of the epilogue role's threads."""
-        return TensorMemoryConsumer(w, self, self._meet(w))
+        return TensorMemoryConsumer(w, self, self._meet(w), group)
 
     def free(self, w: Writer, warp: Value) -> None:
         """Deallocate; by the warp that allocated, after everybody is done (a barrier of the CTA, or of the cluster)."""
@@ -153,12 +153,12 @@ class TensorMemoryProducer:
 class TensorMemoryConsumer:
     """What the epilogue role may do with the accumulators: read the next complete stage, and give it back."""
 
-    def __init__(self, w: Writer, memory: TensorMemory, address: Value) -> None:
+    def __init__(self, w: Writer, memory: TensorMemory, address: Value, group: Warpgroup) -> None:
         self._w = w
         self._memory = memory
         self.layout = memory.layout
         # Warp w of the epilogue may touch lanes 32 w to 32 w + 31 (PTX ISA, tcgen05.ld, access restrictions).
-        self._lanes = address + ((w.ptx.special.thread_index() >> 5) << 21)
+        self._lanes = address + group.warp * (32 * LANE)
         self._first_lane = w.ptx.special.lane_index() == 0
         self._leader = (w.shared_base & LEADER_MASK).retyped(DSMEM) if memory._cluster.group > 1 else None
         self._position = RingPosition(w, memory.stages)

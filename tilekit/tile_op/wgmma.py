@@ -95,7 +95,7 @@ class RegisterAccumulators:
         self._tiles = [w.tile(F32, layout.columns // 2, "acc") for _ in range(layout.blocks)]
         return self
 
-    def consumer(self, w: Writer) -> RegisterAccumulators:
+    def consumer(self, w: Writer, group: Warpgroup) -> RegisterAccumulators:
         """The same registers."""
         return self
 

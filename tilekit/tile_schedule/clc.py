@@ -107,21 +107,21 @@ class ClcScheduler:
         """The scheduler role's whole work: a request for each tile, until nothing is left to claim."""
         position = RingPosition(w, self._stages)
         always = w.constant(PRED, True)
-        everywhere = [self._cluster.map(w, self._full, rank) for rank in range(self._cluster.size)]
+        others = [self._cluster.map(w, self._full, rank) for rank in range(1, self._cluster.size)]
         for _ in self._claims(w, self._scheduler, position):
             stage = position.stage
             w.ptx.mbarrier.wait_parity(bar=self._began.at(w, stage), parity=position.phase)
             w.ptx.mbarrier.arrive(bar=self._asked.at(w, stage), active=always)
             w.ptx.mbarrier.wait_parity(bar=self._empty.at(w, stage), parity=position.phase ^ 1)
             full, response = self._full.at(w, stage), self._responses.at(w, stage)
-            if self._cluster.size == 1:
-                w.ptx.mbarrier.arrive_expect(bar=full, bytes=RESPONSE_BYTES)
-                w.ptx.clc.try_cancel(dst=response, bar=full)
-            else:
-                for first in everywhere:
-                    bar = first + stage * self._full.stride
-                    w.ptx.mbarrier.arrive_expect_remote(bar=bar, bytes=RESPONSE_BYTES, active=always)
+            w.ptx.mbarrier.arrive_expect(bar=full, bytes=RESPONSE_BYTES)
+            for first in others:
+                bar = first + stage * self._full.stride
+                w.ptx.mbarrier.arrive_expect_remote(bar=bar, bytes=RESPONSE_BYTES, active=always)
+            if others:
                 w.ptx.clc.try_cancel_multicast(dst=response, bar=full)
+            else:
+                w.ptx.clc.try_cancel(dst=response, bar=full)
 
     def _begin(self, w: Writer, position: RingPosition, active: Value) -> None:
         """The load role's side of the throttle: tell the scheduler that a tile begins."""
@@ -134,7 +134,8 @@ class ClcScheduler:
         All rings turn once a tile, so one position serves them: who fills waits for the other parity.
         """
         index = w.variable(U32, self._cluster.index(w), "tile")
-        reader = _Reader(w, role, self._empty, self._cluster)
+        everywhere = role is not self._scheduler and self._cluster.crews(role) > 1
+        reader = _Reader(w, role, self._empty, self._cluster if everywhere else None)
         for turn in w.repeat("tile", uniform=not role.one_thread):
             yield index
             w.ptx.mbarrier.wait_parity(bar=self._full.at(w, position.stage), parity=position.phase)
@@ -148,11 +149,11 @@ class ClcScheduler:
 
 
 class _Reader:
-    """A role that reads responses: how it gives them back to the first CTA of the cluster."""
+    """A role that reads responses: how it gives them back to the first CTA of `cluster`; None where it works there."""
 
-    def __init__(self, w: Writer, role: Role, empty: SharedArray, cluster: ClusterPosition) -> None:
-        self._remote = cluster.size > 1
-        self._first = cluster.map(w, empty, 0)
+    def __init__(self, w: Writer, role: Role, empty: SharedArray, cluster: ClusterPosition | None) -> None:
+        self._remote = cluster is not None
+        self._first = w.shared_base + empty.offset if cluster is None else cluster.map(w, empty, 0)
         self._stride = empty.stride
         self._one_thread = role.one_thread
         self._active = w.constant(PRED, True) if role.one_thread else w.ptx.special.lane_index() == 0
