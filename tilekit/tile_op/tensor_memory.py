@@ -158,7 +158,7 @@ class TensorMemoryConsumer:
         self._memory = memory
         self.layout = memory.layout
         # Warp w of the epilogue may touch lanes 32 w to 32 w + 31 (PTX ISA, tcgen05.ld, access restrictions).
-        self._lanes = address + group.warp * (32 * LANE)
+        self._lanes = address + (group.warp << 21)
         self._first_lane = w.ptx.special.lane_index() == 0
         self._leader = (w.shared_base & LEADER_MASK).retyped(DSMEM) if memory._cluster.group > 1 else None
         self._position = RingPosition(w, memory.stages)
