@@ -16,17 +16,21 @@ class Grid:
     Attributes
     ----------
     tiles
-        Tiles in all, those beyond the edges that a cluster computes in vain included.
-    waves, active
-        Rounds of tiles, and CTAs that work at once in a full one.
+        Tiles in all, each share of one counted, those beyond the edges that a cluster computes in vain included.
+    waves, active, last
+        Rounds of tiles, CTAs that work at once in a full one, and in the last one.
     k_blocks
-        K-blocks of a tile.
+        K-blocks of a tile, or of its share.
+    bytes
+        Of both operands.
     """
 
     tiles: int
     waves: int
     active: int
+    last: int
     k_blocks: int
+    bytes: int
 
     @classmethod
     def of(cls, config: KernelConfig, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: int) -> Grid:
@@ -35,8 +39,18 @@ class Grid:
         if config.swap_ab:
             m, n = n, m
         rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
-        tiles = rows * columns * batches * config.cluster_size
-        return cls(tiles, -(-tiles // resident), min(tiles, resident), -(-k // config.k_block(spec.a_dtype)))
+        k_blocks = -(-k // config.k_block(spec.a_dtype))
+        share = -(-k_blocks // config.split_k)
+        tiles = rows * columns * batches * config.cluster_size * max(1, -(-k_blocks // max(share, 1)))
+        waves = -(-tiles // resident)
+        return cls(
+            tiles=tiles,
+            waves=waves,
+            active=min(tiles, resident),
+            last=tiles - (waves - 1) * resident if tiles else 0,
+            k_blocks=share,
+            bytes=(m + n) * k * batches * spec.a_dtype.bytes,
+        )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from tilekit.kernels.matmul.config import MatmulConfig
@@ -50,14 +51,36 @@ STORE_BYTES_PER_CLOCK = 32
 LAST_STORE_BYTES_PER_CLOCK = 12
 """The same for the last tile, whose stores nothing hides."""
 
+DRAM_BYTES_PER_CLOCK = 2250
+"""What DRAM delivers to the whole chip: 4.45 TB/s."""
+
+TURN_CLOCKS = 250
+"""From one k-block of 128 bytes to the next, however few columns there are: the barrier, the instructions' latency."""
+
+SHARE_CLOCKS = 2500
+"""What a share of a sum waits for the one before it, and tells the next."""
+
+SHARE_BYTES_PER_CLOCK = 20
+"""How fast a CTA adds its part to the workspace, reads and writes."""
+
+_SWAPPED = (
+    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
+    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(80, 144, 16)),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in range(16, 144, 16)),
+    *(MatmulConfig(tile=(192, n), consumers=3, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
+)
+"""For few rows: N takes the 64 rows of an instruction, and M its columns."""
+
 CANDIDATES = (
+    *_SWAPPED,
     *(MatmulConfig(tile=(128, n), consumers=2) for n in range(256, 48, -16)),
     *(MatmulConfig(tile=(256, n), consumers=2) for n in (128, 112, 96)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(192, n), consumers=3) for n in (128, 112, 96)),
     *(MatmulConfig(tile=(64, n), consumers=1) for n in (256, 192, 128, 96, 64)),
 )
-"""Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N.
+"""Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N, and small
+ones with up to four shares of K.
 
 The three with more than 128 accumulators a thread have room for three stages only, so no stage is held back.
 """
@@ -74,13 +97,32 @@ def plain(wishes: Mapping[str, Any]) -> MatmulConfig:
     return MatmulConfig(tile=tile, cluster=(1, 1), consumers=1 if tile[0] < 128 else 2)
 
 
-def candidates(spec: MatmulSpec, target: Target) -> Iterator[MatmulConfig]:
+SHARES = (1, 2, 3, 4)
+LARGEST_SHARED_TILE = 128 * 144
+"""Elements of a tile beyond which sums are not shared: adding them would take longer than it saves."""
+
+
+@lru_cache(maxsize=64)
+def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Every legal candidate for `spec` on `target`."""
+    return tuple(config for config in _every(spec) if config.legal(target, spec))
+
+
+def _every(spec: MatmulSpec) -> Iterator[MatmulConfig]:
     for base in CANDIDATES:
-        for cluster in ((1, 1), (2, 1), (1, 2)):
-            config = replace(base, cluster=cluster)
-            if config.legal(target, spec):
-                yield config
+        for shares in SHARES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE and not spec.groups else (1,):
+            for cluster in ((1, 1), (2, 1), (1, 2)):
+                if not (base.swap_ab and spec.groups):
+                    yield replace(base, cluster=cluster, split_k=shares)
+
+
+def _all_waves(grid: Grid, wave: float) -> float:
+    """Clocks of all waves, each of which takes `wave` if its operands come in time.
+
+    Where there are several, DRAM has little to do during about half of the last one.
+    """
+    alone = wave / 2 if grid.waves > 1 else 0.0
+    return max(grid.waves * wave, grid.bytes / DRAM_BYTES_PER_CLOCK + alone)
 
 
 def resident(config: MatmulConfig, sms: int) -> int:
@@ -93,13 +135,13 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
     (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
     # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's k32
     # likewise).
-    issues = 4 * tile_m // 64
+    issues = 4 * config.k_group * tile_m // 64
     tensor = issues * tile_n / 2
     # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major, whole
     # chunks come.
     loaded_n = config.operands(spec)[1].image_rows
-    fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN
-    moved = issues * (64 + tile_n) * 32 + (tile_m + loaded_n) * SPAN
+    fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN * config.k_group
+    moved = issues * (64 + tile_n) * 32 + (tile_m + loaded_n) * SPAN * config.k_group
     shared = moved / SHARED_BYTES_PER_CLOCK
     l2 = fetched * grid.active / L2_BYTES_PER_CLOCK
     factor = (
@@ -109,11 +151,13 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         + (CLUSTER_COST if config.cluster_size > 1 else 0)
         + (WAIT_COST if config.in_flight == 0 else 0)
     )
-    k_block = max(tensor, l2) * factor
+    k_block = max(max(tensor, l2) * factor, TURN_CLOCKS * config.k_group)
     latency = 1.0 if config.consumers > 1 else 1.15  # one consumer cannot hide the turn from tile to tile
     output = tile_m * tile_n * spec.out_dtype.bytes
+    shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)
     total = (
-        grid.waves * grid.k_blocks * k_block * latency
+        _all_waves(grid, grid.k_blocks * k_block * latency)
+        + shares
         + (grid.waves - 1) * output / STORE_BYTES_PER_CLOCK
         + output / LAST_STORE_BYTES_PER_CLOCK
         + LAUNCH_CLOCKS
