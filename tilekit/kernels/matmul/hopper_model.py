@@ -157,7 +157,7 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
     shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)
     total = (
         _all_waves(grid, grid.k_blocks * k_block * latency)
-        + shares
+        + shares * grid.waves
         + (grid.waves - 1) * output / STORE_BYTES_PER_CLOCK
         + output / LAST_STORE_BYTES_PER_CLOCK
         + LAUNCH_CLOCKS
