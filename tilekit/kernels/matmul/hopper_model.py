@@ -17,7 +17,7 @@ from tilekit.tile_io.operand import SPAN
 # benchmarks/NOTES.md has the figures). What counts is waves times columns: two tiles that need the same number of
 # tensor-core clocks are within 2 % of each other, whatever their shape.
 
-L2_BYTES_PER_CLOCK = 8000
+L2_BYTES_PER_CLOCK = 9000
 """What the whole chip's L2 feeds to shared memory."""
 
 SHARED_BYTES_PER_CLOCK = 128
@@ -26,7 +26,7 @@ SHARED_BYTES_PER_CLOCK = 128
 LAUNCH_CLOCKS = 6500
 """From launch to launch in a stream, without any k-block: 3.3 us."""
 
-CLUSTER_CLOCKS = 1000
+CLUSTER_CLOCKS = 2500
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
 CLUSTER_COST = 0.012
@@ -66,8 +66,7 @@ SHARE_BYTES_PER_CLOCK = 20
 _SWAPPED = (
     *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
     *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(80, 144, 16)),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in range(16, 144, 16)),
-    *(MatmulConfig(tile=(192, n), consumers=3, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (32, 48, 64)),
 )
 """For few rows: N takes the 64 rows of an instruction, and M its columns."""
 
@@ -77,7 +76,7 @@ CANDIDATES = (
     *(MatmulConfig(tile=(256, n), consumers=2) for n in (128, 112, 96)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(192, n), consumers=3) for n in (128, 112, 96)),
-    *(MatmulConfig(tile=(64, n), consumers=1) for n in (256, 192, 128, 96, 64)),
+    *(MatmulConfig(tile=(64, n), consumers=1) for n in (256, 224, 192, 160, 128, 112, 96, 80, 64)),
 )
 """Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N, and small
 ones with up to four shares of K.
