@@ -27,9 +27,11 @@ MMA_K = "mma: k-loop"
 MMA_TILE = "mma: tile loop"
 EPILOGUE_TILE = "epilogue: tile loop"
 CLAIM = "scheduler: tile loop"
+DRAIN = "load: wait for the last stages"
 ALLOCATION = "mma: search for tensor memory"
 LOAD_WAITS = ("load: retry of the wait to begin a tile", "load: retry of the wait for the next tile")
 LOAD_K_WAITS = ("load: retry of the wait for a free stage",)
+DRAIN_WAITS = ("load: retry of the wait for a last stage",)
 MMA_WAITS = ("mma: retry of the wait for a free accumulator", "mma: retry of the wait for the next tile")
 MMA_K_WAITS = ("mma: retry of the wait for a full stage",)
 EPILOGUE_WAITS = ("epilogue: retry of the wait for the sums", "epilogue: retry of the wait for the next tile")
@@ -44,13 +46,14 @@ ALLOCATION_WAITS = ("mma: retry of the pair's first wait in an allocation", "mma
 RETRIES = (
     *LOAD_WAITS,
     *LOAD_K_WAITS,
+    *DRAIN_WAITS,
     *MMA_WAITS,
     *MMA_K_WAITS,
     *EPILOGUE_WAITS,
     *CLAIM_WAITS,
     *ALLOCATION_WAITS,
 )
-PARTS = (LOAD_K, LOAD_TILE, MMA_K, MMA_TILE, EPILOGUE_TILE, CLAIM, ALLOCATION, *RETRIES, ONCE)
+PARTS = (LOAD_K, LOAD_TILE, DRAIN, MMA_K, MMA_TILE, EPILOGUE_TILE, CLAIM, ALLOCATION, *RETRIES, ONCE)
 
 EXTRAS = (
     Extra(
@@ -113,9 +116,13 @@ def name_loops(program: Program) -> dict[str, Loop]:
         ALLOCATION: allocation,
     }
     alone = [loop for loop in program.loops if loop.parent is None and loop not in named.values()]
+    (drain,) = (loop for loop in alone if loop.inner)
+    named[DRAIN] = drain
+    alone.remove(drain)
     for names, loops in (
         (LOAD_WAITS, [loop for loop in load.parent.inner if loop is not load]),
         (LOAD_K_WAITS, load.inner),
+        (DRAIN_WAITS, drain.inner),
         (MMA_WAITS, [loop for loop in mma.parent.inner if loop is not mma]),
         (MMA_K_WAITS, mma.inner),
         (EPILOGUE_WAITS, epilogue.inner),

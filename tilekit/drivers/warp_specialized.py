@@ -317,6 +317,7 @@ class WarpSpecialized:
                             copies.load(w, stage, k)
             if not self.scheduler.yields_early:
                 w.ptx.grid.launch_dependents()
+            producer.finish()
 
     def _multiply(self, w: Writer, warp: Value, role: Role) -> None:
         stores = self.warps.epilogue is None

@@ -312,18 +312,41 @@ class Commit(InFlight):
         return False
 
     def execute(self, run: Sequence[Commit]) -> None:
-        """Arrive once on each barrier."""
+        """Arrive once on each barrier: here now, in other CTAs whenever the message gets there."""
         for cta, barrier in self.barriers:
-            if cta.live_warps == 0:
-                raise ProtocolError(
-                    f"CTA {cta.rank} exited before a tcgen05.commit arrived on its mbarrier",
-                    hint="wait for the mbarrier, or meet at a cluster barrier, before the CTA ends",
-                )
-            phase = barrier.phase
-            if self.snapshot is not None:
-                barrier.arriving.add(self.snapshot)
-            barrier.arrive(1, by=self.where.actor, instruction=self.where.instruction)
-            changed(self.cluster, barrier, phase)
+            arrival = Arrival(self, cta, barrier)
+            if cta is self.warp.cta:
+                arrival.land()
+            else:
+                self.cluster.launch.machine.submit(arrival)
+
+
+class Arrival(InFlight):
+    """The arrival of a ``tcgen05.commit`` on one mbarrier."""
+
+    __slots__ = ("barrier", "snapshot", "target")
+
+    def __init__(self, commit: Commit, cta: Cta, barrier: Any) -> None:
+        super().__init__(commit.warp)
+        self.where = commit.where
+        self.target = cta
+        self.barrier = barrier
+        self.snapshot = commit.snapshot
+
+    def land(self) -> bool:
+        """Arrive."""
+        if self.target.live_warps == 0:
+            raise ProtocolError(
+                f"CTA {self.target.rank} exited before a tcgen05.commit arrived on its mbarrier",
+                hint="wait for the mbarrier, or meet at a cluster barrier, before the CTA ends",
+            )
+        phase = self.barrier.phase
+        if self.snapshot is not None:
+            self.barrier.arriving.add(self.snapshot)
+        self.barrier.arrive(1, by=self.where.actor, instruction=self.where.instruction)
+        changed(self.cluster, self.barrier, phase)
+        self.finish()
+        return True
 
 
 def issue_commit(

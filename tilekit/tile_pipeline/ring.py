@@ -94,6 +94,7 @@ class Producer(RingPosition):
     def __init__(self, w: Writer, ring: TilePipeline) -> None:
         super().__init__(w, ring.stages, fills=True)
         self._filler = ring.sync.filler(w)
+        self._drains = ring.sync.releases_late
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
@@ -101,6 +102,13 @@ class Producer(RingPosition):
         full = self._filler.acquire(self._w, self.stage, self.phase)
         yield Stage(self.stage, full)
         self.advance()
+
+    def finish(self) -> None:
+        """Wait until every stage has been given back, where that may come late: a CTA must not end before."""
+        if self._drains:
+            for _ in self._w.range(self._stages, name="drain"):
+                self._filler.wait(self._w, self.stage, self.phase)
+                self.advance()
 
 
 class Consumer(RingPosition):

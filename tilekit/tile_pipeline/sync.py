@@ -21,6 +21,9 @@ class Releaser(Protocol):
 class Filler(Protocol):
     """A producer role's way of taking stages."""
 
+    def wait(self, w: Writer, stage: Value, phase: Value) -> None:
+        """Wait until `stage` may be filled."""
+
     def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` may be filled, announce its bytes, and return the barrier they count on.
 
@@ -30,6 +33,10 @@ class Filler(Protocol):
 
 class SyncStrategy(Protocol):
     """What a ring asks of its synchronisation."""
+
+    @property
+    def releases_late(self) -> bool:
+        """Whether a stage's release may still be on its way here when whoever released it is done."""
 
     def initialise(self, w: Writer) -> None:
         """Prepare the barriers; one thread of the CTA runs this before anybody waits."""
@@ -105,6 +112,11 @@ class MbarrierSync:
             arrivals=sum(role.arrivals for role in consumers) * cluster.senders,
         )
 
+    @property
+    def releases_late(self) -> bool:
+        """Never: a warp releases what it has read, and that is ordered before its end."""
+        return False
+
     def initialise(self, w: Writer) -> None:
         """Initialise every barrier with its derived count and publish them; run by one thread."""
         for array in (self.full, self.empty):
@@ -135,6 +147,11 @@ class CommitSync(MbarrierSync):
     with ``.cta_group::2``).
     """
 
+    @property
+    def releases_late(self) -> bool:
+        """In a cluster: the thread that commits does not wait for the arrivals in other CTAs."""
+        return self.cluster.size > 1
+
     def filler(self, w: Writer) -> Filler:
         """One arrival on `full`: with CTA pairs the leader's, which expects the bytes of both."""
         return MbarrierFiller(self) if self.cluster.leads is None else PairFiller(w, self, self.cluster.leads)
@@ -150,10 +167,14 @@ class MbarrierFiller:
     def __init__(self, sync: MbarrierSync) -> None:
         self._sync = sync
 
+    def wait(self, w: Writer, stage: Value, phase: Value) -> None:
+        """Wait until `stage` has been released."""
+        w.ptx.mbarrier.wait_parity(bar=self._sync.empty.at(w, stage), parity=phase)
+
     def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` has been released, then expect its bytes."""
         sync = self._sync
-        w.ptx.mbarrier.wait_parity(bar=sync.empty.at(w, stage), parity=phase)
+        self.wait(w, stage, phase)
         full = sync.full.at(w, stage)
         w.ptx.mbarrier.arrive_expect(bar=full, bytes=sync.stage_bytes)
         return full
@@ -166,18 +187,18 @@ LEADER_MASK = 0xFEFF_FFFF
 """
 
 
-class PairFiller:
+class PairFiller(MbarrierFiller):
     """Takes stages of a CTA pair's `CommitSync`: the bytes of both CTAs count on the leader's barrier."""
 
     def __init__(self, w: Writer, sync: CommitSync, leads: Value) -> None:
-        self._sync = sync
+        super().__init__(sync)
         self._leads = leads
         self._leader = w.shared_base & LEADER_MASK
 
     def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` has been released, have the leader expect the pair's bytes, and return its barrier."""
         sync = self._sync
-        w.ptx.mbarrier.wait_parity(bar=sync.empty.at(w, stage), parity=phase)
+        self.wait(w, stage, phase)
         full = sync.full.at(w, stage, base=self._leader)
         with w.when(self._leads):
             w.ptx.mbarrier.arrive_expect(bar=full, bytes=2 * sync.stage_bytes)

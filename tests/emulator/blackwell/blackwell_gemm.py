@@ -150,6 +150,21 @@ WAIT_EMPTY:
   @%p0 xor.b32 %phase, %phase, 1;
   setp.lt.u32 %p0, %i, %steps;
   @%p0 bra LOAD_NEXT;
+  mov.u32 %i, 0;
+DRAIN:
+  mad.lo.u32 %empty, %stage, 8, %smem;
+  add.u32 %empty, %empty, 64;
+  xor.b32 %fill, %phase, 1;
+WAIT_LAST:
+  mbarrier.try_wait.parity.shared::cta.b64 %p0, [%empty], %fill;
+  @!%p0 bra WAIT_LAST;
+  add.u32 %stage, %stage, 1;
+  setp.eq.u32 %p0, %stage, {stages};
+  @%p0 mov.u32 %stage, 0;
+  @%p0 xor.b32 %phase, %phase, 1;
+  add.u32 %i, %i, 1;
+  setp.lt.u32 %p0, %i, {stages};
+  @%p0 bra DRAIN;
   bra DONE;
 
 MMA:

@@ -166,3 +166,17 @@ def test_mutation(mutation: Mutation, group: int) -> None:
     except EmulatorError as error:
         said = str(error)
     assert re.search(mutation.message, said), said or "nothing was found"
+
+
+def test_a_commit_still_on_its_way() -> None:
+    """A commit reaches another CTA when it likes: one that ends without having waited for it is found."""
+    drain = SOURCE[SOURCE.index("  mov.u32 %i, 0;\nDRAIN:") : SOURCE.index("  @%p0 bra DRAIN;\n")]
+    text = mutant(Mutation("no drain", f"{drain}  @%p0 bra DRAIN;\n", "", ""), 2)
+    said = []
+    for seed in range(8):
+        try:
+            launch(text, 2, seed=seed)
+        except EmulatorError as error:
+            said.append(str(error))
+    assert said
+    assert all("CTA 1 exited before a tcgen05.commit arrived on its mbarrier" in message for message in said)
