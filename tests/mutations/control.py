@@ -35,13 +35,14 @@ def advances(program: Program, s: Statement) -> Changes:
 def loops(program: Program, s: Statement) -> Changes:
     """A counted loop's condition, just before its backward branch."""
     d, a, b = s.operands[:3]
+    steps = [p.operands[2] for p in program.before(s) if p.is_a("add") and p.operands[:2] == (a, a)]
     for branch in program.after(s):
         if not (s.is_a("setp.lt") and branch.is_a("bra") and branch.guard == d and program.jumps_back(branch)):
             continue
         yield "one iteration more", instead(s, s.written(s.opcode.replace(".lt", ".le")))
         yield (
             "one iteration fewer",
-            scoped(s, "b32", f"add.u32 {SCRATCH}, {a}, 1;", s.written(operands=(d, SCRATCH, b))),
+            scoped(s, "b32", f"add.u32 {SCRATCH}, {a}, {(steps or ['1'])[0]};", s.written(operands=(d, SCRATCH, b))),
         )
 
 

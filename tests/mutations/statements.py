@@ -118,6 +118,10 @@ class Program:
         """The next statements in the text."""
         return self.statements[statement.index + 1 : statement.index + 1 + count]
 
+    def before(self, statement: Statement, count: int = 1) -> tuple[Statement, ...]:
+        """The statements in the text that come before."""
+        return self.statements[max(0, statement.index - count) : statement.index]
+
     def jumps_back(self, statement: Statement) -> bool:
         """Whether a branch goes to an earlier statement."""
         places = self.labels.get(statement.operands[-1], [])

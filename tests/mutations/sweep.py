@@ -6,6 +6,7 @@ have all of them instead.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -55,7 +56,8 @@ def excerpt(verdict: Verdict) -> str:
         return ""
     said = [lines[0]]
     if verdict.caught == "deadlock":
-        said = [line for line in lines if line.startswith(("hint:", "cycle:"))][-1:] or said
+        own = itertools.takewhile(lambda line: not line.startswith("found "), lines)
+        said = [line for line in own if line.startswith(("hint:", "cycle:"))][-1:] or said
     said += [line for line in lines if line.startswith("missing edge:")][:1]
     return " … ".join(said).replace("|", "\\|")
 

@@ -16,6 +16,7 @@ from .warp import Fragment, Warp
 if TYPE_CHECKING:
     from .launch import Launch
     from .program import Program
+    from .syntax import Instruction
 
 Index = tuple[int, int, int]
 
@@ -27,8 +28,8 @@ class Rendezvous:
     ----------
     arrived, expected
         Threads that have come in this generation, and the number it needs (0 until somebody says).
-    present
-        Who came, for messages.
+    present, last
+        Who came to this generation and to the one before, and at which instruction, for messages.
     sync
         What the threads of this generation learn from each other.
     whole
@@ -41,6 +42,7 @@ class Rendezvous:
         "arrived",
         "expected",
         "generation",
+        "last",
         "name",
         "present",
         "reduction",
@@ -56,7 +58,8 @@ class Rendezvous:
         self.arrived = 0
         self.expected = 0
         self.whole = False
-        self.present: list[Actor] = []
+        self.present: list[tuple[Actor, Instruction]] = []
+        self.last: list[tuple[Actor, Instruction]] = []
         self.sync = Sync(name)
         self.reduction = (0, True, False)
         self.results: dict[int, tuple[int, bool, bool]] = {}
@@ -68,7 +71,7 @@ class Rendezvous:
         self.results = {self.generation: self.reduction}
         self.generation += 1
         self.arrived = self.expected = 0
-        self.present = []
+        self.last, self.present = self.present, []
         self.sync = Sync(self.name)
         self.reduction = (0, True, False)
         return finished

@@ -13,6 +13,9 @@ from tilekit.emulator.symbols import SymbolMap
 __all__ = ["Blocked", "GroupWait", "MbarrierWait", "Meeting", "deadlock", "waiting_table"]
 
 
+_NEVER = "nobody has ever arrived on"
+
+
 @dataclass(frozen=True, slots=True)
 class MbarrierWait:
     """A wait for the phase of an mbarrier that has this parity.
@@ -43,6 +46,8 @@ class Meeting:
         Equal for waits at the same barrier, such as (cta, number).
     present
         Who has arrived.
+    last
+        Who arrived the time before, and at which instruction.
     """
 
     name: str
@@ -50,6 +55,7 @@ class Meeting:
     expected: int
     arrived: int
     present: tuple[Actor, ...] = ()
+    last: tuple[tuple[Actor, InstructionLike], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +87,7 @@ class _Row:
 
     @property
     def title(self) -> str:
-        first, last = min(self.warps), max(self.warps)
-        warps = f"warp {first}" if first == last else f"warps {first}-{last}"
-        if len(self.warps) != last - first + 1:
-            warps = f"warps {', '.join(map(str, sorted(self.warps)))}"
+        warps = f"warp{'s' if len(self.warps) > 1 else ''} {_ranges(self.warps)}"
         return f"role {self.role} ({warps})" if self.role else warps
 
     @property
@@ -158,6 +161,14 @@ def _analyse(
         for hint in _row_hints(row, rows, exited, symbols):
             if hint not in hints:
                 hints.append(hint)
+    never = [hint.removeprefix(f"{_NEVER} ") for hint in hints if hint.startswith(_NEVER)]
+    if never:
+        shown = never if len(never) <= 3 else [*never[:2], f"{len(never) - 2} more"]
+        hints = [hint for hint in hints if not hint.startswith(_NEVER)]
+        hints.append(
+            f"{_NEVER} {', '.join(shown)}: the mbarrier.arrive, or the commit or copy that arrives, is missing, was "
+            "not executed, or goes to another address"
+        )
     if cycle and not hints:
         hints = [_cycle_hint(rows, cycle)]
     return rows, hints, cycle
@@ -305,6 +316,10 @@ def _label(row: _Row, across: bool) -> str:
 
 
 def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
+    for row in rows:
+        wait = row.blocked.wait
+        if isinstance(wait, Meeting) and wait.name in cycle and wait.arrived < wait.expected:
+            return _absent(rows, row, wait)
     barriers = [
         row.blocked.wait.barrier
         for row in rows
@@ -323,6 +338,38 @@ def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
             "arrival missing, or the number of stages wrong?"
         )
     return "each waits for the next: one of them must arrive before it waits"
+
+
+def _absent(rows: Sequence[_Row], row: _Row, meeting: Meeting) -> str:
+    """Who came to a named barrier the last time and not now."""
+    absent: dict[str, list[int]] = {}
+    for actor, instruction in meeting.last:
+        if actor not in meeting.present:
+            absent.setdefault(f"line {instruction.line}", []).append(actor.warp)
+    missing = f"{meeting.expected - meeting.arrived} of its {meeting.expected} threads"
+    if not absent:
+        return (
+            f"{meeting.name} waits for {missing}, and nobody but those who wait at it has ever come: is an arrive on "
+            "it missing, or its number another one there?"
+        )
+    came = "; ".join(
+        f"warp{'s' if len(warps) > 1 else ''} {_ranges(warps)} in {line}" for line, warps in absent.items()
+    )
+    return (
+        f"{meeting.name} waits for {missing}; the last time these came, which wait elsewhere now: {came}. One of the "
+        "two must arrive before it waits: is an arrive missing, or a number wrong?"
+    )
+
+
+def _ranges(warps: Iterable[int]) -> str:
+    """Numbers, such as ``0-3, 7``."""
+    runs: list[list[int]] = []
+    for warp in sorted(set(warps)):
+        if runs and runs[-1][1] == warp - 1:
+            runs[-1][1] = warp
+        else:
+            runs.append([warp, warp])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
 def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols: SymbolMap) -> list[str]:
@@ -354,7 +401,7 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
         ]
     expected = _arrivers(barrier, symbols)
     if not expected:
-        return [] if barrier.tx else [f"nobody has ever arrived on {barrier.name}: who should?"]
+        return [] if barrier.tx else [f"{_NEVER} {barrier.name}{_initialised(barrier)}"]
     present = {arrival.actor for arrival in barrier.arrivals if arrival.arrivals and arrival.actor is not None}
     here = {actor.role or f"warp {actor.warp}" for actor in present}
     late = expected - here

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .agents import Sync
 from .cta import Rendezvous
 from .deadlock import Meeting
-from .errors import BarrierFault
+from .errors import BarrierFault, describe
 
 if TYPE_CHECKING:
     from .warp import Warp
@@ -42,7 +42,8 @@ class Ticket:
     def describe(self) -> Meeting:
         """For the deadlock report."""
         barrier = self.barrier
-        return Meeting(barrier.name, self.identity, barrier.expected, barrier.arrived, tuple(barrier.present))
+        present = tuple(actor for actor, _ in barrier.present)
+        return Meeting(barrier.name, self.identity, barrier.expected, barrier.arrived, present, tuple(barrier.last))
 
 
 def _threads(warp: Warp, aligned: bool) -> int:
@@ -69,11 +70,11 @@ def _arrive(warp: Warp, number: int, threads: int, aligned: bool, what: str) -> 
             f"{what}: barrier {number} is used with {expected} threads here, but with {barrier.expected} by those who "
             "arrived before",
             hint="all who meet at a barrier must give the same count",
-            table="\n".join(f"arrived: {actor}" for actor in barrier.present),
+            table="\n".join(f"arrived: {actor} at {describe(instruction)}" for actor, instruction in barrier.present),
         )
     barrier.expected, barrier.whole = expected, whole
     barrier.arrived += _threads(warp, aligned)
-    barrier.present.append(warp.actor)
+    barrier.present.append((warp.actor, warp.program.instruction(warp.at)))
     hb = cta.launch.order
     if hb is not None:
         hb.release(warp.agent, barrier.sync)
@@ -85,7 +86,7 @@ def _complete_if_full(warp: Warp, barrier: Rendezvous) -> None:
         raise BarrierFault(
             f"{barrier.name}: {barrier.arrived} threads arrived, {barrier.expected} expected",
             hint="give a count that includes all who sync and all who arrive",
-            table="\n".join(f"arrived: {actor}" for actor in barrier.present),
+            table="\n".join(f"arrived: {actor} at {describe(instruction)}" for actor, instruction in barrier.present),
         )
     warp.cta.launch.machine.events += 1
     if barrier.arrived == barrier.expected:
@@ -168,7 +169,7 @@ def cluster_arrive(warp: Warp, release: bool) -> None:
     if hb is not None:
         hb.release(warp.agent, barrier.sync, relaxed=not release)
     barrier.arrived += fragment.lanes
-    barrier.present.append(warp.actor)
+    barrier.present.append((warp.actor, warp.program.instruction(warp.at)))
     fragment.cluster_ticket = ticket
     warp.cta.launch.machine.events += 1
     _complete_cluster(warp)

@@ -186,6 +186,31 @@ def test_nobody_arrives_at_all() -> None:
     assert "nobody has ever arrived on lonely" in error.hint
 
 
+def test_named_barriers_that_wait_for_each_other() -> None:
+    """Of two named barriers in a cycle the report says who came the last time, where, and does not now."""
+    sync, arrive = Line(20, "bar.sync 1, 64;"), Line(30, "bar.arrive 1, 64;")
+    one, other = Actor(0, 0), Actor(0, 1)
+    first = Meeting("bar 1", 1, 64, 32, (one,), ((one, sync), (other, arrive)))
+    second = Meeting("bar 2", 2, 64, 32, (other,))
+    error = deadlock([Blocked(one, sync, first), Blocked(other, Line(40, "bar.sync 2, 64;"), second)])
+    assert error.hint.startswith("bar 1 waits for 32 of its 64 threads; the last time these came, which wait elsewhere")
+    assert "now: warp 1 in line 30. One of the two must arrive before it waits" in error.hint
+    swapped = deadlock([Blocked(other, sync, second), Blocked(one, sync, Meeting("bar 1", 1, 64, 32, (one,)))])
+    assert "nobody but those who wait at it has ever come" in swapped.hint
+
+
+def test_barriers_that_nobody_arrived_on_are_one_hint() -> None:
+    """Several silent barriers are named together, and where they were initialised."""
+    init = Line(12, "mbarrier.init.shared::cta.b64 [%r1], 1;")
+    barriers = [Mbarrier(0x400 + 8 * i, 1, instruction=init) for i in range(5)]
+    error = deadlock([waits(Actor(0, i), barrier) for i, barrier in enumerate(barriers[:2])])
+    assert error.hint.startswith(
+        "nobody has ever arrived on the mbarrier at 0x400 (mbarrier.init in line 12), the mbarrier at 0x408"
+    )
+    many = deadlock([waits(Actor(0, i), barrier) for i, barrier in enumerate(barriers)])
+    assert ", 3 more: the mbarrier.arrive, or the commit or copy that arrives, is missing" in many.hint
+
+
 def test_other_waits_are_said_in_words() -> None:
     """Waits that are not barriers appear with their own text; warps that are not neighbours are listed."""
     blocked = [Blocked(Actor(0, w), Line(5, "setmaxnreg.inc;"), GroupWait("232 registers")) for w in (1, 3)]
