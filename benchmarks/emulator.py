@@ -82,6 +82,20 @@ def elementwise(name: str, kernel: str, path: Path, entry: str, ctas: int, threa
     return Case(name, kernel, f"2²⁰ in {ctas} CTAs of {threads}", prepare)
 
 
+def softmax(rows: int) -> Case:
+    """Rows of 1024 numbers, one a CTA: shuffles, shared memory and barriers."""
+
+    def prepare(check: Check) -> Prepared:
+        device = Device("sm_90a", check=check)
+        loaded = device.load((CORPUS / "triton/softmax.sm_90a.ptx").read_text())["softmax"]
+        x = device.buffer(np.random.default_rng(0).standard_normal((rows, 1024), np.float32))
+        out = device.buffer(np.zeros((rows, 1024), np.float32))
+        arguments = [x, out, np.int32(1024), np.int32(1024), None, None]
+        return lambda: loaded.launch(rows, 128, arguments, shared_bytes=16).steps
+
+    return Case("softmax", "softmax of rows, Triton", f"{rows}x1024", prepare)
+
+
 def tcgen05_roles(size: int) -> Case:
     """A warp-specialised matmul for sm_100a by Gluon: warps that load, multiply and store."""
 
@@ -111,6 +125,7 @@ CASES = {
         elementwise("add", "x + y, Triton", TRITON_ADD, "add", 4096, 128, 1 << 20),
         elementwise("add-256", "2x + y, nvcc", NVCC_ADD, "scale_add", 4096, 256, 1 << 20),
         elementwise("add-128", "2x + y, nvcc", NVCC_ADD, "scale_add", 8192, 128, 1 << 20),
+        softmax(4096),
     )
 }
 LONG = {"matmul-4096": matmul(4096, 4096, 4096)}

@@ -1,12 +1,12 @@
-"""Many warps at once: launches whose warps cannot tell what the others do.
+"""Many warps at once: launches whose CTAs cannot tell what the others do, and whose warps meet at barriers only.
 
-NumPy takes little longer for a thousand lanes than for 32. Where warps do not communicate (see `independent`) whole
-CTAs run together as one gang, instruction by instruction, which is as good an order as any other: the results are
-those of every order, or there is a race.
+NumPy takes little longer for some thousand lanes than for 32. Where CTAs do not communicate (see `independent`) many of
+them run together as one gang, instruction by instruction. That is as good an order as any other: the results are those
+of every order, or there is a race.
 
-A gang passes no judgement. When anything is out of the ordinary - a fault, threads that touch the same bytes, too many
-steps - memory is put back as it was and the launch starts over warp by warp, in the order of its seed, and finds what
-it finds.
+A gang passes no judgement. When anything is out of the ordinary - a fault, a barrier that a CTA comes to in part,
+threads that touch the same bytes unordered, too many steps - memory is put back as it was and the launch starts over
+warp by warp, in the order of its seed, and finds what it finds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import EmulatorError
-from .gang_memory import GangMemory, Numbers, Unsure
+from .gang_memory import GangMemory, SharedMemories, Unsure, Who
+from .independent import has_barriers
+from .memory import RESERVED_SHARED
 from .warp import SPLIT, Lanes
 
 if TYPE_CHECKING:
@@ -35,9 +37,14 @@ FEWEST_WARPS = 64
 """Launches with fewer warps run them one by one: a gang's code has to be made first."""
 
 
-def gang_ctas(ctas: int, warps: int) -> int:
+MOST_SHARED = 1 << 22
+"""Bytes of shared memory that the CTAs of a gang have together, unless one has more."""
+
+
+def gang_ctas(ctas: int, warps: int, shared_bytes: int) -> int:
     """How many CTAs of so many warps run as one gang, in a launch of ``ctas``: a power of two where those are few."""
-    return min(max(1, GANG_WARPS // warps), 1 << (ctas - 1).bit_length())
+    most = min(GANG_WARPS // warps, MOST_SHARED // (RESERVED_SHARED + shared_bytes))
+    return min(max(1, most), 1 << (ctas - 1).bit_length())
 
 
 class Formation:
@@ -45,8 +52,10 @@ class Formation:
 
     Attributes
     ----------
-    ctas, warps
-        CTAs of a gang, and warps of a CTA.
+    ctas, warps, threads
+        CTAs of a gang; warps and threads of a CTA.
+    barriers
+        Whether the warps of a CTA meet.
     tid, warpid
         Special registers of each lane.
     live
@@ -61,8 +70,10 @@ class Formation:
         positions = launch.positions
         self.launch = launch
         self.program = program
-        self.memory = GangMemory(launch)
+        self.barriers = has_barriers(program.code)
+        self.memory = GangMemory(launch, self.barriers)
         self.warps = len(positions)
+        self.threads = math.prod(launch.block)
         self.ctas = program.warps // self.warps
         parts = [np.concatenate([position.tid[axis] for position in positions]) for axis in range(3)]
         self.tid = tuple(np.tile(part, self.ctas) for part in parts)
@@ -71,6 +82,13 @@ class Formation:
         self.counts = np.zeros((len(program.flow.blocks) + 1, self.warps), np.int64)
         self.steps = 0
         self._multiples: dict[int, npt.NDArray[np.int64]] = {}
+
+    def shared(self) -> SharedMemories:
+        """Fresh shared memory for the CTAs of a gang."""
+        size = RESERVED_SHARED + self.launch.total_shared_bytes
+        pitch = -(-size // 16) * 16
+        rows = np.repeat(np.arange(self.ctas, dtype=np.int64) * pitch, 32 * self.warps)
+        return SharedMemories(rows, RESERVED_SHARED, size, self.launch)
 
     def multiples(self, size: int) -> npt.NDArray[np.int64]:
         """``size`` times the lane's number."""
@@ -97,11 +115,12 @@ class Gang(Lanes):
     ----------
     ctaid
         Index of each lane's CTA.
-    numbers
-        Number of each lane's thread in the launch, from 1.
+    who
+        The threads, as memory knows them.
     """
 
     __slots__ = (
+        "_shared",
         "arrays",
         "at",
         "carry",
@@ -110,12 +129,12 @@ class Gang(Lanes):
         "formation",
         "local",
         "memory",
-        "numbers",
         "program",
         "steps",
         "tid",
         "uniforms",
         "warpid",
+        "who",
     )
 
     def __init__(self, formation: Formation, first: int) -> None:
@@ -128,18 +147,25 @@ class Gang(Lanes):
         self.memory = formation.memory
         self.steps = formation.multiples
         self.program = program
-        self.cta = SimpleNamespace(launch=launch)
+        self.cta = SimpleNamespace(launch=launch, shared_base=0)
         index = ctas % width, ctas // width % height, ctas // (width * height)
         self.ctaid = tuple(np.repeat(part.astype(np.uint32), 32 * formation.warps) for part in index)
         self.tid = formation.tid
         self.warpid = formation.warpid
-        before = first * formation.warps * 32
-        self.numbers: Numbers = np.arange(before + 1, before + 1 + program.lanes, dtype=np.int32)
+        self.who = Who.of(first, formation.ctas, 32 * formation.warps, barriers=formation.barriers)
+        self._shared: SharedMemories | None = None
         self.arrays: list[Any] = program.poison.copy()
         self.uniforms: list[Any] = [0] * len(program.homes)
         self.carry: Mask = np.zeros(program.lanes, np.bool_)
         self.local: Any = None
         self.at = 0
+
+    @property
+    def shared(self) -> SharedMemories:
+        """Shared memory of its CTAs, made when it is first used."""
+        if self._shared is None:
+            self._shared = self.formation.shared()
+        return self._shared
 
     def run(self) -> None:
         """Run to the end, lowest block first where lanes have parted."""

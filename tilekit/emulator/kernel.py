@@ -255,7 +255,7 @@ class Kernel:
 
             program = InstrumentedProgram(program, observers)
         else:
-            gang = self._gang(program, shape, threads, clusters)
+            gang = self._gang(program, shape, threads, clusters, shared_bytes)
         launch = Launch(
             program,
             self.module.chip,
@@ -347,12 +347,13 @@ class Kernel:
 
         return Debugger(self, stop, grid, block, args, seed, schedule, options)
 
-    def _gang(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3) -> Program | None:
+    def _gang(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3, shared_bytes: int) -> Program | None:
         """The kernel analysed for many warps at once, where they are many and independent."""
         ctas, warps = math.prod(grid), -(-math.prod(block) // 32)
         if not program.independent or cluster != (1, 1, 1) or ctas * warps < gangs.FEWEST_WARPS:
             return None
-        return self.module.program(self.name, aligned_warps=False, warps=warps * gangs.gang_ctas(ctas, warps))
+        together = gangs.gang_ctas(ctas, warps, program.layout.total_bytes(shared_bytes))
+        return self.module.program(self.name, aligned_warps=False, warps=warps * together)
 
     # -- shape -------------------------------------------------------------------------------------------------------
 

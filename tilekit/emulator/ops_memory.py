@@ -7,6 +7,7 @@ from collections.abc import Callable
 from . import access
 from .block_compiler import BlockCompiler
 from .forms import Decoded, all_sources, form, never
+from .independent import differs_between_warps
 from .syntax import (
     TYPE_BYTES,
     AddressOperand,
@@ -101,7 +102,7 @@ def load(g: BlockCompiler, i: Decoded) -> None:
     if space == "local":
         address = array_address(g, a)
         g.emit(f"{name} = {g.helper(access.load_local)}(w, {address}, {width}, {len(parts)}, {g.mask()})")
-    elif g.is_uniform(a):
+    elif g.is_uniform(a) and (g.program.warps == 1 or not differs_between_warps(i)):
         address = scalar_address(g, a)
         call = f"{g.helper(access.load_uniform)}(w, {space!r}, {address}, {width}, {len(parts)}, {g.mask()}, {order!r})"
         if g.condition is not None:

@@ -14,7 +14,7 @@ from .convergence import require_members
 from .deadlock import GroupWait
 from .errors import ProtocolError
 from .forms import Decoded, always, form, never
-from .lanes import LANES, ONE_LANE, Array, ballot, lane_mask
+from .lanes import ONE_LANE, Array, ballot, lane_mask
 from .syntax import Immediate, Operand, PairOperand, Sink
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def shuffle(g: BlockCompiler, i: Decoded) -> None:
     a, b, c = i.operands[1:4]
     _members(g, i, 4)
     if g.is_uniform(b) and g.is_uniform(c):
-        plan = f"{g.helper(shuffle_plan)}({i['mode']!r}, {g.scalar(b, 'u32')}, {g.scalar(c, 'u32')})"
+        plan = f"{g.helper(shuffle_plan)}({i['mode']!r}, {g.scalar(b, 'u32')}, {g.scalar(c, 'u32')}, {g.program.lanes})"
     else:
         plan = f"{g.helper(shuffle_lanes)}({i['mode']!r}, {g.array(b, 'u32')}, {g.array(c, 'u32')})"
     name = g.temporary()
@@ -59,15 +59,16 @@ def shuffle(g: BlockCompiler, i: Decoded) -> None:
         g.write(p, "pred", f"{name}[1]")
 
 
-@lru_cache(1024)
-def shuffle_plan(mode: str, b: int, c: int) -> tuple[Array, Mask]:
-    """Source lane and in-range predicate of each lane, for uniform operands."""
-    return shuffle_lanes(mode, np.full(32, b, np.uint32), np.full(32, c, np.uint32))
+@lru_cache(256)
+def shuffle_plan(mode: str, b: int, c: int, lanes: int) -> tuple[Array, Mask]:
+    """Source and in-range predicate of each lane, for uniform operands."""
+    return shuffle_lanes(mode, np.full(lanes, b, np.uint32), np.full(lanes, c, np.uint32))
 
 
 def shuffle_lanes(mode: str, b: Array, c: Array) -> tuple[Array, Mask]:
-    """Source lane and in-range predicate of each lane (PTX ISA, ``shfl.sync``)."""
-    lane = LANES.astype(np.int64)
+    """Source and in-range predicate of each lane, of one warp or of many (PTX ISA, ``shfl.sync``)."""
+    place = np.arange(b.size)
+    lane = place & 31
     b, c = (b & 31).astype(np.int64), c.astype(np.int64)
     clamp, segment = c & 31, (c >> 8) & 31
     highest = (lane & segment) | (clamp & ~segment)
@@ -77,7 +78,7 @@ def shuffle_lanes(mode: str, b: Array, c: Array) -> tuple[Array, Mask]:
     else:
         source = {"down": lane + b, "bfly": lane ^ b, "idx": (lane & segment) | (b & ~segment)}[mode]
         inside = source <= highest
-    return np.where(inside, source, lane), inside
+    return np.where(inside, source, lane) + (place - lane), inside
 
 
 # -- votes -----------------------------------------------------------------------------------------------------------

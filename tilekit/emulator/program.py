@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import gang_memory, lanes
+from . import gang_memory, gang_warps, lanes
 from .block_compiler import BlockCompiler, representation
 from .control_flow import build_control_flow
 from .convergence import require_together
@@ -26,6 +26,17 @@ from .wgmma_queue import touch_in_flight
 
 if TYPE_CHECKING:
     from .chips import Chip
+
+
+_OF_A_GANG = (
+    gang_memory.load_uniform,
+    gang_memory.load_lanes,
+    gang_memory.store_lanes,
+    gang_warps.bar_sync,
+    gang_warps.require_members,
+    gang_warps.require_together,
+)
+"""What generated code calls instead of the functions of these names, where many warps run together."""
 
 
 def base_namespace(warps: int) -> dict[str, Any]:
@@ -47,11 +58,10 @@ def base_namespace(warps: int) -> dict[str, Any]:
         names[kind] = getattr(np, kind)
     for function in ("where", "copyto", "minimum", "maximum", "abs", "fmin", "fmax", "rint", "array", "count_nonzero"):
         names[function] = getattr(np, function)
-    if warps > 1:
-        for helper in (gang_memory.load_uniform, gang_memory.load_lanes, gang_memory.store_lanes):
-            names[helper.__name__] = helper
     names.update(WAIT=WAIT, SPLIT=SPLIT, YIELD=YIELD, np=np)
     names.update(touch_in_flight=touch_in_flight, require_together=require_together)
+    if warps > 1:
+        names |= {helper.__name__: helper for helper in _OF_A_GANG}
     return names
 
 
@@ -110,6 +120,7 @@ class Program:
             self.special_registers,
             aligned_warps=aligned_warps and warps == 1,
             varying=self._procedure_registers(),
+            gang=warps > 1,
         )
         self.namespace = base_namespace(warps)
         self.tile_rows: dict[int, int] = {}
