@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from .availability import Dialect
 from .errors import UnsupportedInstruction
 from .syntax import (
     AddressOperand,
@@ -77,8 +78,6 @@ class Form:
     emit: Emitter
     uniform: Uniform
     flow: Flow
-    since: int = 0
-    """The first architecture that has it, such as 100; 0 for all."""
     refusal: str = ""
     """Why the emulator does not execute it; empty when it does."""
 
@@ -161,13 +160,12 @@ def form(
     *,
     uniform: Uniform = all_sources,
     flow: Flow = "next",
-    since: int = 0,
 ) -> Callable[[Emitter], Emitter]:
     """Register the decorated emitter for a form of each opcode (space separated)."""
 
     def register(emit: Emitter) -> Emitter:
         for opcode in opcodes.split():
-            row = Form(opcode, notation, _parse_groups(notation), tuple(operands.split()), emit, uniform, flow, since)
+            row = Form(opcode, notation, _parse_groups(notation), tuple(operands.split()), emit, uniform, flow)
             TABLE.setdefault(opcode, []).append(row)
         return emit
 
@@ -178,7 +176,7 @@ ANYTHING = "*"
 """Notation of a refusal for whatever modifiers and operands."""
 
 
-def refuse(opcodes: str, notation: str, operands: str, reason: str, *, since: int = 0) -> None:
+def refuse(opcodes: str, notation: str, operands: str, reason: str) -> None:
     """Register a form that is known but not executed: loading it is an error that gives the reason.
 
     The notation may be `ANYTHING`.
@@ -190,7 +188,7 @@ def refuse(opcodes: str, notation: str, operands: str, reason: str, *, since: in
     for opcode in opcodes.split():
         parts = tuple(operands.split())
         groups = () if notation == ANYTHING else _parse_groups(notation)
-        row = Form(opcode, notation, groups, parts, emit, never, "next", since, reason)
+        row = Form(opcode, notation, groups, parts, emit, never, "next", reason)
         TABLE.setdefault(opcode, []).append(row)
 
 
@@ -272,8 +270,8 @@ def _registers(operand: Operand) -> list[Register]:
     return []
 
 
-def decode(instruction: Instruction, index: int, architecture: int = 0) -> Decoded:
-    """Match an instruction with the table; an architecture such as 90 excludes the forms of later ones.
+def decode(instruction: Instruction, index: int, dialect: Dialect | None = None) -> Decoded:
+    """Match an instruction with the table; an instruction that a dialect does not have is refused.
 
     Raises
     ------
@@ -299,7 +297,7 @@ def decode(instruction: Instruction, index: int, architecture: int = 0) -> Decod
         else:
             score = len(fields)
         if problem is None:
-            _check_available(instruction, row, architecture)
+            _check_available(instruction, row, dialect)
             decoded = Decoded(instruction, row, fields, index, instruction.operands, instruction.guard)
             collect_registers(decoded)
             return decoded
@@ -315,11 +313,8 @@ def decode(instruction: Instruction, index: int, architecture: int = 0) -> Decod
     )
 
 
-def _check_available(instruction: Instruction, row: Form, architecture: int) -> None:
-    problem = row.refusal
-    if architecture and row.since > architecture:
-        problem = f"needs sm_{row.since} or later, the device is sm_{architecture}"
-    if problem:
+def _check_available(instruction: Instruction, row: Form, dialect: Dialect | None) -> None:
+    if problem := (dialect.lacks(instruction) if dialect else "") or row.refusal:
         raise UnsupportedInstruction(
             f"{instruction.name}: {problem}, in: {instruction.text}",
             line=instruction.line,

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .chips import CHIPS, Chip
+from .availability import Dialect, dialect
 from .control_flow import ControlFlow, build_control_flow
 from .errors import EmulatorError, PtxSyntaxError, UnsupportedInstruction, describe
 from .forms import Decoded, decode
@@ -80,7 +80,7 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
     text
         PTX.
     target
-        Chip whose instructions are allowed; None for the text's ``.target``.
+        Target whose instructions are allowed; None for the text's ``.target``.
 
     Returns
     -------
@@ -89,9 +89,10 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
     """
     try:
         module = parse_module(text)
+        written_in = dialect(module.version, module.target, module.header_line)
     except PtxSyntaxError as error:
         return [Remark("syntax", "", error.line or 1, error.message, error.hint)]
-    chip = CHIPS.get(target or module.target)
+    spoken = written_in if target is None else written_in.on(target)
     found: dict[tuple[str, int, str], Remark] = {}
     for entry in module.functions.values():
         if not entry.is_entry or not entry.has_body:
@@ -101,19 +102,19 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
         except EmulatorError as error:
             remarks = [Remark("unsupported", entry.name, error.line or entry.line, error.message, error.hint)]
         else:
-            remarks = list(_check(function, entry, chip))
+            remarks = list(_check(function, entry, spoken))
         for remark in remarks:  # code inlined twice is wrong once
             found.setdefault((remark.rule, remark.line, remark.message), remark)
     return sorted(found.values(), key=lambda remark: (remark.line, remark.rule))
 
 
-def _check(function: Function, written: Function, chip: Chip | None) -> Iterator[Remark]:
+def _check(function: Function, written: Function, spoken: Dialect) -> Iterator[Remark]:
     """Remarks on one kernel; ``written`` is the function before its calls were inlined."""
     code: list[Decoded] = []
     complete = True
     for position, instruction in enumerate(function.instructions):
         try:
-            code.append(decode(instruction, position, chip.number if chip else 0))
+            code.append(decode(instruction, position, spoken))
         except UnsupportedInstruction as error:
             complete = False
             yield Remark("unsupported", function.name, instruction.line, error.message, error.hint)

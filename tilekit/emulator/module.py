@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .availability import dialect, target
 from .call_graph import CallGraph
 from .chips import Chip
 from .errors import LaunchError, PtxSyntaxError, nearest
@@ -46,13 +47,17 @@ class _DecodedText:
 def _decode_text(text: str, chip: Chip) -> _DecodedText:
     """Parse a text and match every instruction of its kernels with the table."""
     parsed = parse_module(text)
-    if not parsed.target:
-        raise PtxSyntaxError("the module has no .target directive", line=1, column=1)
+    written_in = dialect(parsed.version, parsed.target, parsed.header_line)
+    if not target(chip.name).runs(written_in.target):
+        raise LaunchError(
+            f"the module is for {parsed.target}, the device is {chip.name}",
+            hint=f"write a .target that {chip.name} runs, or give Device(...) one that runs {parsed.target}",
+        )
     code: dict[str, list[Decoded]] = {}
     for name, entry in parsed.functions.items():
         if entry.is_entry and entry.has_body:
             function = parsed.functions[name] = inline_calls(entry, parsed)
-            code[name] = [decode(ins, n, chip.number) for n, ins in enumerate(function.instructions)]
+            code[name] = [decode(ins, n, written_in) for n, ins in enumerate(function.instructions)]
             _check_cta_groups(code[name])
             place_parameters(function)
     return _DecodedText(parsed, code, {})

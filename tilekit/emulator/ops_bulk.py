@@ -42,8 +42,6 @@ def _tensor(g: BlockCompiler, operand: Operand) -> tuple[str, str]:
 
 def group_of(g: BlockCompiler, i: Decoded) -> int:
     """CTAs whose mbarriers a load may signal: 1, or 2 with ``.cta_group::2``."""
-    if i.has("group") and g.program.chip.number < 100:
-        raise g.fail(f".{i['group']} needs sm_100 or later")
     return int(i.get("group", "cta_group::1")[-1])
 
 
@@ -95,7 +93,7 @@ def tensor_load(g: BlockCompiler, i: Decoded) -> None:
 
 
 @form("cp", f"async bulk tensor dim=2d dst=shared::cluster|shared::cta src=global mode=tile::gather4 {_COMPLETE} "
-      f"{_GROUP} {_HINT}", "[a] [t] [a] a? a?", since=100)  # fmt: skip
+      f"{_GROUP} {_HINT}", "[a] [t] [a] a? a?")  # fmt: skip
 def gather(g: BlockCompiler, i: Decoded) -> None:
     """``cp.async.bulk.tensor`` with ``.tile::gather4``."""
     destination, tensor, barrier = i.operands[:3]
@@ -112,7 +110,7 @@ def gather(g: BlockCompiler, i: Decoded) -> None:
 
 
 @form("cp", f"async bulk tensor dim=2d dst=global src=shared::cta mode=tile::scatter4 complete=bulk_group {_HINT}",
-      "[t] [a] a?", since=100)  # fmt: skip
+      "[t] [a] a?")  # fmt: skip
 def scatter(g: BlockCompiler, i: Decoded) -> None:
     """``cp.async.bulk.tensor`` with ``.tile::scatter4``."""
     tensor, source = i.operands[:2]
@@ -141,15 +139,14 @@ def tensor_store(g: BlockCompiler, i: Decoded) -> None:
 
 @form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode=tile? {_HINT}", "[t] a?")
 @form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode=im2col {_HINT}", "[t] {a} a?")
-@form("cp", f"async bulk prefetch tensor dim=2d level=L2 src=global mode=tile::gather4 {_HINT}", "[t] a?", since=100)
-@form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode={_WIDE} {_HINT}", "[t] {a} a?", since=100)
+@form("cp", f"async bulk prefetch tensor dim=2d level=L2 src=global mode=tile::gather4 {_HINT}", "[t] a?")
+@form("cp", f"async bulk prefetch tensor {_DIM} level=L2 src=global mode={_WIDE} {_HINT}", "[t] {a} a?")
 @form("cp", f"async bulk prefetch level=L2 src=global {_HINT}", "[a] a a?")
 def prefetch(g: BlockCompiler, i: Decoded) -> None:
     """Prefetches to L2 change no result."""
 
 
-@form("cp", f"async bulk tensor {_LOAD} mode={_WIDE} {_COMPLETE} {_GROUP} {_HINT}", "[a] [t] [a] {a} a? a?",
-      since=100)  # fmt: skip
+@form("cp", f"async bulk tensor {_LOAD} mode={_WIDE} {_COMPLETE} {_GROUP} {_HINT}", "[a] [t] [a] {a} a? a?")
 def tensor_load_wide(g: BlockCompiler, i: Decoded) -> None:
     """``cp.async.bulk.tensor`` with ``.im2col::w`` and ``.im2col::w::128``."""
     destination, tensor, barrier, vector = i.operands[:4]
@@ -200,7 +197,7 @@ def bulk_load(g: BlockCompiler, i: Decoded) -> None:
 
 
 @form("cp", f"async bulk dst=global src=shared::cta complete=bulk_group {_HINT}", "[a] [a] a a?")
-@form("cp", f"async bulk dst=global src=shared::cta complete=bulk_group {_HINT} cp_mask", "[a] [a] a a a?", since=100)
+@form("cp", f"async bulk dst=global src=shared::cta complete=bulk_group {_HINT} cp_mask", "[a] [a] a a a?")
 @form(
     "cp",
     f"reduce async bulk dst=global src=shared::cta complete=bulk_group {_HINT} op=add|min|max|inc|dec|and|or|xor "

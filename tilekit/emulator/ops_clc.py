@@ -11,7 +11,7 @@ from .syntax import Sink, VectorOperand
 _CANCEL = "op=try_cancel async space=shared::cta? complete=mbarrier::complete_tx::bytes"
 
 
-@form("clusterlaunchcontrol", f"{_CANCEL} multicast=multicast::cluster::all? type=b128", "[a] [a]", since=100)
+@form("clusterlaunchcontrol", f"{_CANCEL} multicast=multicast::cluster::all? type=b128", "[a] [a]")
 def try_cancel(g: BlockCompiler, i: Decoded) -> None:
     """``clusterlaunchcontrol.try_cancel``."""
     destination, barrier = i.operands
@@ -23,7 +23,7 @@ def try_cancel(g: BlockCompiler, i: Decoded) -> None:
     )
 
 
-@form("clusterlaunchcontrol", "op=query_cancel what=is_canceled dtype=pred type=b128", "d a", uniform=never, since=100)
+@form("clusterlaunchcontrol", "op=query_cancel what=is_canceled dtype=pred type=b128", "d a", uniform=never)
 def is_canceled(g: BlockCompiler, i: Decoded) -> None:
     """``query_cancel.is_canceled``."""
     d, a = i.operands
@@ -33,10 +33,8 @@ def is_canceled(g: BlockCompiler, i: Decoded) -> None:
 _AXES = {"get_first_ctaid::x": 0, "get_first_ctaid::y": 1, "get_first_ctaid::z": 2}
 
 
-@form("clusterlaunchcontrol", f"op=query_cancel what={'|'.join(_AXES)} dtype=b32 type=b128", "d a", uniform=never,
-      since=100)  # fmt: skip
-@form("clusterlaunchcontrol", "op=query_cancel what=get_first_ctaid vec=v4 dtype=b32 type=b128", "{d} a", uniform=never,
-      since=100)  # fmt: skip
+@form("clusterlaunchcontrol", f"op=query_cancel what={'|'.join(_AXES)} dtype=b32 type=b128", "d a", uniform=never)
+@form("clusterlaunchcontrol", "op=query_cancel what=get_first_ctaid vec=v4 dtype=b32 type=b128", "{d} a", uniform=never)
 def first_cta(g: BlockCompiler, i: Decoded) -> None:
     """``query_cancel.get_first_ctaid``: meaningless when no cluster was obtained."""
     d, a = i.operands

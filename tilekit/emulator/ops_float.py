@@ -102,8 +102,6 @@ def _multiply_add_oob(g: BlockCompiler, i: Decoded, kind: str, text: str) -> Non
 @form("fma", "rnd=rn|rz|rm|rp ftz? type=f32x2", "d a b c", uniform=never)
 def packed(g: BlockCompiler, i: Decoded) -> None:
     """``add``, ``sub``, ``mul`` and ``fma`` of two f32 in a 64-bit register."""
-    if g.program.chip.number < 100:
-        raise g.fail(f"{i.form.opcode}.f32x2 needs sm_100 or later")
     parts = [f"{g.helper(floating.halves)}({g.array(x, 'b64')})" for x in i.operands[1:]]
     if i.has("ftz"):
         parts = [f"{g.helper(floating.flush)}({part})" for part in parts]
@@ -125,8 +123,6 @@ def packed(g: BlockCompiler, i: Decoded) -> None:
 def mixed(g: BlockCompiler, i: Decoded) -> None:
     """``add``, ``sub`` and ``fma`` in f32 of sources of 16 bits and an f32 last one."""
     opcode = i.form.opcode
-    if g.program.chip.number < 100:
-        raise g.fail(f"{opcode}.f32.{i['atype']} needs sm_100 or later")
     *narrow, last = i.operands[1:]
     parts = [*(value(g, x, i["atype"]) for x in narrow), value(g, last, "f32")]
     direction = i.get("rnd", "rn")
@@ -165,13 +161,12 @@ def approximate(g: BlockCompiler, i: Decoded) -> None:
         result(g, i, kind, f"{g.helper(floating.approximate)}({i.form.opcode!r}, {a})")
 
 
-@form("min max", "ftz? nan=NaN? xorsign=xorsign? abs? type=f32|f64|f16|bf16|f16x2|bf16x2", "d a b c?", uniform=never)
+@form("min max", "ftz? nan=NaN? xorsign=xorsign? abs? type=f32|f64|f16|bf16|f16x2|bf16x2", "d a b", uniform=never)
+@form("min max", "ftz? nan=NaN? abs? type=f32", "d a b c", uniform=never)
 def extremum(g: BlockCompiler, i: Decoded) -> None:
     """``min`` and ``max``: the number where one operand is a NaN, or NaN with ``.NaN``."""
     kind = i["type"]
     values = [value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:]]
-    if len(values) == 3 and g.program.chip.number < 100:
-        raise g.fail(f"{i.form.opcode} of three operands needs sm_100 or later")
     function = floating.extremum_xor_sign if i.has("xorsign") else floating.extremum
     text = values[0]
     for other in values[1:]:

@@ -129,11 +129,11 @@ def ldmatrix(g: BlockCompiler, i: Decoded) -> None:
 
 
 @form("ldmatrix", "sync aligned shape=m16n16 count=x1|x2 trans space=shared|shared::cta? type=b8", "{d} [a]",
-      uniform=never, since=100)  # fmt: skip
+      uniform=never)  # fmt: skip
 @form("ldmatrix", "sync aligned shape=m16n16 count=x1|x2 trans space=shared|shared::cta? to=b8x16 "
-      "type=b4x16_p64|b6x16_p32", "{d} [a]", uniform=never, since=100)  # fmt: skip
+      "type=b4x16_p64|b6x16_p32", "{d} [a]", uniform=never)  # fmt: skip
 @form("ldmatrix", "sync aligned shape=m8n16 count=x1|x2|x4 space=shared|shared::cta? to=b8x16 "
-      "type=b4x16_p64|b6x16_p32", "{d} [a]", uniform=never, since=100)  # fmt: skip
+      "type=b4x16_p64|b6x16_p32", "{d} [a]", uniform=never)  # fmt: skip
 def ldmatrix_bytes(g: BlockCompiler, i: Decoded) -> None:
     """``ldmatrix`` of 8-bit, 6-bit and 4-bit elements."""
     d, a = i.operands
@@ -147,8 +147,7 @@ def ldmatrix_bytes(g: BlockCompiler, i: Decoded) -> None:
         g.write(item, "u32", f"{name}[{index}]")
 
 
-@form("stmatrix", "sync aligned shape=m16n8 count=x1|x2|x4 trans space=shared|shared::cta? type=b8", "[a] {a}",
-      since=100)  # fmt: skip
+@form("stmatrix", "sync aligned shape=m16n8 count=x1|x2|x4 trans space=shared|shared::cta? type=b8", "[a] {a}")
 def stmatrix_bytes(g: BlockCompiler, i: Decoded) -> None:
     """``stmatrix`` of 8-bit elements."""
     a, source = i.operands

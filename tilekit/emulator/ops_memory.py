@@ -185,8 +185,8 @@ def _check_vector(g: BlockCompiler, i: Decoded, parts: tuple[Operand, ...]) -> N
     if len(parts) != wanted:
         raise g.fail(f"the operand has {len(parts)} elements, the instruction {wanted}")
     limit = 32 if wanted == 8 or (wanted == 4 and TYPE_BYTES[i["type"]] == 8) else 16
-    if wanted * TYPE_BYTES[i["type"]] > limit or (limit == 32 and g.program.chip.number < 100):
-        raise g.fail("a vector access moves at most 16 bytes")
+    if wanted * TYPE_BYTES[i["type"]] > limit:
+        raise g.fail(f"a vector access of {wanted} elements moves at most {limit} bytes")
 
 
 def _write_scalar(g: BlockCompiler, part: Operand, kind: str, value: str) -> None:

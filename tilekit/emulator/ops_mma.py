@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .warp import Warp
 
 _TYPES = "f16|bf16|tf32|e4m3|e5m2|s8|u8|s4|u4"
-_ABSENT = "it belongs to sm_120, which the emulator does not have"
+_ABSENT = "it belongs to sm_120a, which the emulator does not have"
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
@@ -169,11 +169,11 @@ _NARROW = "e4m3|e5m2|e3m2|e2m3|e2m1"
 _SCALED = "kind=kind::mxf8f6f4|kind::mxf4|kind::mxf4nvf4 block_scale scale=scale_vec::1X|scale_vec::2X|scale_vec::4X?"
 _RC = "rows=row columns=col"
 refuse("mma", f"sync aligned shape=m16n8k32 {_RC} kind=kind::f8f6f4 dtype=f16|f32 atype={_NARROW} btype={_NARROW} "
-       "ctype=f16|f32", "dv av av av", _ABSENT, since=120)  # fmt: skip
+       "ctype=f16|f32", "dv av av av", _ABSENT)  # fmt: skip
 refuse("mma", f"sync aligned shape=m16n8k32|m16n8k64 {_RC} {_SCALED} dtype=f32 atype={_NARROW} btype={_NARROW} "
-       "ctype=f32 stype=ue8m0|ue4m3", "dv av av av a {a} a {a}", _ABSENT, since=120)  # fmt: skip
+       "ctype=f32 stype=ue8m0|ue4m3", "dv av av av a {a} a {a}", _ABSENT)  # fmt: skip
 refuse("mma", f"sp=sp::ordered_metadata sync aligned shape=m16n8k64 {_RC} kind=kind::f8f6f4 dtype=f16|f32 "
-       f"atype={_NARROW} btype={_NARROW} ctype=f16|f32", "dv av av av a #", _ABSENT, since=120)  # fmt: skip
+       f"atype={_NARROW} btype={_NARROW} ctype=f16|f32", "dv av av av a #", _ABSENT)  # fmt: skip
 refuse("mma", f"sp=sp::ordered_metadata sync aligned shape=m16n8k64|m16n8k128 {_RC} {_SCALED} dtype=f32 "
-       f"atype={_NARROW} btype={_NARROW} ctype=f32 stype=ue8m0|ue4m3", "dv av av av a # a {a} a {a}", _ABSENT,
-       since=120)  # fmt: skip
+       f"atype={_NARROW} btype={_NARROW} ctype=f32 stype=ue8m0|ue4m3", "dv av av av a # a {a} a {a}",
+       _ABSENT)  # fmt: skip

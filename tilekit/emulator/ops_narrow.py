@@ -8,7 +8,6 @@ from . import formats
 from .block_compiler import BlockCompiler
 from .forms import Decoded, form, never, refuse
 from .lanes import Array
-from .ops_float import result, value
 from .syntax import VectorOperand
 
 _NARROW = "e2m1x2|e2m3x2|e3m2x2"
@@ -44,8 +43,8 @@ def widen_pair(pattern: Array, kind: str) -> tuple[Array, Array]:
     return formats.decode(upper.astype(np.uint16), kind), formats.decode(lower.astype(np.uint16), kind)
 
 
-@form("cvt", f"rnd=rn satfinite relu? dtype={_NARROW} type=f32", "d a b", uniform=never, since=100)
-@form("cvt", "rnd=rz|rp satfinite? dtype=ue8m0x2 type=f32", "d a b", uniform=never, since=100)
+@form("cvt", f"rnd=rn satfinite relu? dtype={_NARROW} type=f32", "d a b", uniform=never)
+@form("cvt", "rnd=rz|rp satfinite? dtype=ue8m0x2 type=f32", "d a b", uniform=never)
 def to_narrow(g: BlockCompiler, i: Decoded) -> None:
     """``cvt`` of two f32 to a packed pair; the first goes to the upper part."""
     d, upper, lower = i.operands
@@ -54,9 +53,9 @@ def to_narrow(g: BlockCompiler, i: Decoded) -> None:
     g.write(d, _register(to), f"{g.helper(encode_pair)}({g.array(upper, 'f32')}, {g.array(lower, 'f32')}, {flags})")
 
 
-@form("cvt", f"rnd=rn satfinite relu? dtype={_NARROW} type=f16x2|bf16x2", "d a", uniform=never, since=100)
-@form("cvt", f"rnd=rn satfinite relu? dtype={_WIDER} type=bf16x2", "d a", uniform=never, since=100)
-@form("cvt", "rnd=rz|rp satfinite? dtype=ue8m0x2 type=bf16x2", "d a", uniform=never, since=100)
+@form("cvt", f"rnd=rn satfinite relu? dtype={_NARROW} type=f16x2|bf16x2", "d a", uniform=never)
+@form("cvt", f"rnd=rn satfinite relu? dtype={_WIDER} type=bf16x2", "d a", uniform=never)
+@form("cvt", "rnd=rz|rp satfinite? dtype=ue8m0x2 type=bf16x2", "d a", uniform=never)
 def pair_to_narrow(g: BlockCompiler, i: Decoded) -> None:
     """``cvt`` of two halves in a register to a packed pair."""
     d, a = i.operands
@@ -66,9 +65,9 @@ def pair_to_narrow(g: BlockCompiler, i: Decoded) -> None:
     g.write(d, _register(to), f"{g.helper(encode_pair)}({wide}, {flags})")
 
 
-@form("cvt", f"rnd=rn relu? dtype=f16x2|bf16x2 type={_NARROW}", "d a", uniform=never, since=100)
-@form("cvt", f"rnd=rn relu? dtype=bf16x2 type={_WIDER}", "d a", uniform=never, since=100)
-@form("cvt", "rnd=rn dtype=bf16x2 type=ue8m0x2", "d a", uniform=never, since=100)
+@form("cvt", f"rnd=rn relu? dtype=f16x2|bf16x2 type={_NARROW}", "d a", uniform=never)
+@form("cvt", f"rnd=rn relu? dtype=bf16x2 type={_WIDER}", "d a", uniform=never)
+@form("cvt", "rnd=rn dtype=bf16x2 type=ue8m0x2", "d a", uniform=never)
 def from_narrow(g: BlockCompiler, i: Decoded) -> None:
     """``cvt`` of a packed pair to two halves, exactly."""
     d, a = i.operands
@@ -81,9 +80,9 @@ def from_narrow(g: BlockCompiler, i: Decoded) -> None:
 # -- rounding by random bits -----------------------------------------------------------------------------------------
 
 
-@form("cvt", "rnd=rs relu? satfinite? dtype=f16x2|bf16x2 type=f32", "d a b c", uniform=never, since=100)
+@form("cvt", "rnd=rs relu? satfinite? dtype=f16x2|bf16x2 type=f32", "d a b c", uniform=never)
 @form("cvt", f"rnd=rs relu? satfinite dtype={_NARROW.replace('x2', 'x4')}|{_WIDER.replace('x2', 'x4')} type=f32",
-      "d {a} a", uniform=never, since=100)  # fmt: skip
+      "d {a} a", uniform=never)  # fmt: skip
 def to_random(g: BlockCompiler, i: Decoded) -> None:
     """``cvt.rs``: two or four f32, the first to the uppermost part, rounded by random bits."""
     d, *sources, bits = i.operands
@@ -128,29 +127,10 @@ refuse(
     "rnd=rn satfinite? relu? scale=scaled::n2::ue8m0? dtype=s2f6x2 type=f32|bf16x2|f16x2",
     "d a a? a?",
     "the fixed-point format s2f6 is not modelled",
-    since=100,
 )
 refuse(
     "cvt",
     "rnd=rn relu? scale=scaled::n2::ue8m0? dtype=bf16x2 type=s2f6x2",
     "d a a?",
     "the fixed-point format s2f6 is not modelled",
-    since=100,
 )
-
-
-@form("add sub", "rnd=rn|rz|rm|rp? sat? dtype=f32 type=f16|bf16", "d a c", uniform=never, since=100)
-@form("fma", "rnd=rn|rz|rm|rp sat? dtype=f32 type=f16|bf16", "d a b c", uniform=never, since=100)
-def mixed(g: BlockCompiler, i: Decoded) -> None:
-    """``add``, ``sub`` and ``fma`` of 16-bit operands with an f32 one, in f32."""
-    kind = i["type"]
-    *halves, last = i.operands[1:]
-    parts = [f"{value(g, x, kind)}.astype(float64)" for x in halves]
-    addend = f"{g.array(last, 'f32')}.astype(float64)"
-    sign = "-" if i.form.opcode == "sub" else "+"
-    text = f"{' * '.join(parts)} {sign} {addend}"
-    if i.get("rnd", "rn") != "rn":
-        text = f"{g.helper(formats.encode)}({text}, 'f32', {i['rnd']!r}).view(float32)"
-    else:
-        text = f"({text}).astype(float32)"
-    result(g, i, "f32", text)

@@ -76,7 +76,7 @@ def reduce_async(g: BlockCompiler, i: Decoded) -> None:
     g.effect(f"{g.helper(issue_stores)}(w, {_space(i)!r}, {what})")
 
 
-@form("st", f"async mmio? order=release scope=gpu|sys space=global? type={_STORED}", "[a] av", since=100)
+@form("st", f"async mmio? order=release scope=gpu|sys space=global? type={_STORED}", "[a] av")
 def store_async_release(g: BlockCompiler, i: Decoded) -> None:
     """``st.async.release``: nothing tells when it is done, so it may be done at once."""
     store(g, i)
@@ -86,7 +86,6 @@ def store_async_release(g: BlockCompiler, i: Decoded) -> None:
     "red",
     "async mmio? order=release scope=cluster|gpu|sys space=global? op=add type=u32|s32|u64|s64",
     "[a] a",
-    since=100,
 )
 def reduce_async_release(g: BlockCompiler, i: Decoded) -> None:
     """``red.async.release``: nothing tells when it is done, so it may be done at once."""
@@ -123,7 +122,7 @@ def _no_source(operation: Any) -> None:
     """Its data comes from registers."""
 
 
-@form("st", "bulk order=weak? space=shared::cta?", "[a] a #", since=100)
+@form("st", "bulk order=weak? space=shared::cta?", "[a] a #")
 def store_bulk(g: BlockCompiler, i: Decoded) -> None:
     """``st.bulk``: set shared memory to zero."""
     target, size, initial = i.operands

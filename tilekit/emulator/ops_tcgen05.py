@@ -44,7 +44,7 @@ def _check_address(g: BlockCompiler, operand: AddressOperand) -> None:
 # -- allocation ------------------------------------------------------------------------------------------------------
 
 
-@form("tcgen05", f"op=alloc {_GROUP} sync aligned space=shared|shared::cta? type=b32", "[a] a", flow="wait", since=100)
+@form("tcgen05", f"op=alloc {_GROUP} sync aligned space=shared|shared::cta? type=b32", "[a] a", flow="wait")
 def alloc(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.alloc``."""
     destination, count = i.operands
@@ -61,7 +61,7 @@ def alloc(g: BlockCompiler, i: Decoded) -> None:
     g.emit(f"if not {call}(w, {_group(i)}, {space!r}, {address}, {_one_value(g, count)}): return WAIT")
 
 
-@form("tcgen05", f"op=dealloc {_GROUP} sync aligned type=b32", "a a", since=100)
+@form("tcgen05", f"op=dealloc {_GROUP} sync aligned type=b32", "a a")
 def dealloc(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.dealloc``."""
     address, count = i.operands
@@ -69,7 +69,7 @@ def dealloc(g: BlockCompiler, i: Decoded) -> None:
     g.effect(f"{g.helper(tensor_warp.deallocate)}(w, {_group(i)}, {_one_value(g, address)}, {_one_value(g, count)})")
 
 
-@form("tcgen05", f"op=relinquish_alloc_permit {_GROUP} sync aligned", "", since=100)
+@form("tcgen05", f"op=relinquish_alloc_permit {_GROUP} sync aligned", "")
 def relinquish(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.relinquish_alloc_permit``."""
     g.place()
@@ -87,24 +87,22 @@ _SCALED = "kind=kind::mxf8f6f4|kind::mxf4|kind::mxf4nvf4"
 _VECTOR = "vector=scale_vec::1X|scale_vec::2X|scale_vec::4X|block16|block32?"
 
 
-@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] av a a a a? a?", since=100)
-@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a a a a? a?", since=100)
-@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] a a a {a} a a?", since=100)
-@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a a {a} a a?", since=100)
-@form("tcgen05", f"op=mma {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] a a a [a] [a] a", since=100)
-@form("tcgen05", f"op=mma {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] [a] a a [a] [a] a", since=100)
-@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] a a [a] a a a?", since=100)
-@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a [a] a a a?", since=100)
-@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] a a [a] a {a} a a?", since=100)
-@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a [a] a {a} a a?", since=100)
-@form("tcgen05", f"op=mma sp {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] a a [a] a [a] [a] a",
-      since=100)  # fmt: skip
-@form("tcgen05", f"op=mma sp {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] [a] a [a] a [a] [a] a",
-      since=100)  # fmt: skip
-@form("tcgen05", f"op=mma ws group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] a a a a a?", since=100)
-@form("tcgen05", f"op=mma ws group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] [a] a a a a?", since=100)
-@form("tcgen05", f"op=mma ws sp group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] a a [a] a a a?", since=100)
-@form("tcgen05", f"op=mma ws sp group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] [a] a [a] a a a?", since=100)
+@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] av a a a a? a?")
+@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a a a a? a?")
+@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] a a a {a} a a?")
+@form("tcgen05", f"op=mma {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a a {a} a a?")
+@form("tcgen05", f"op=mma {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] a a a [a] [a] a")
+@form("tcgen05", f"op=mma {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] [a] a a [a] [a] a")
+@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] a a [a] a a a?")
+@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a [a] a a a?")
+@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] a a [a] a {a} a a?")
+@form("tcgen05", f"op=mma sp {_GROUP} {_DENSE} ashift? {_COLLECT_A}?", "[a] [a] a [a] a {a} a a?")
+@form("tcgen05", f"op=mma sp {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] a a [a] a [a] [a] a")
+@form("tcgen05", f"op=mma sp {_GROUP} {_SCALED} block_scale {_VECTOR} {_COLLECT_A}?", "[a] [a] a [a] a [a] [a] a")
+@form("tcgen05", f"op=mma ws group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] a a a a a?")
+@form("tcgen05", f"op=mma ws group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] [a] a a a a?")
+@form("tcgen05", f"op=mma ws sp group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] a a [a] a a a?")
+@form("tcgen05", f"op=mma ws sp group=cta_group::1 {_DENSE} {_COLLECT_B}?", "[a] [a] a [a] a a a?")
 def mma(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.mma``; collector hints change no result."""
     rest = list(i.operands)
@@ -206,7 +204,6 @@ _COPIES = {
     f"op=cp {_GROUP} shape=128x256b|4x256b|128x128b|64x128b|32x128b multicast=warpx2::02_13|warpx2::01_23|warpx4? "
     "to=b8x16? from=b4x16_p64|b6x16_p32?",
     "[a] a",
-    since=100,
 )
 def copy(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.cp``."""
@@ -226,7 +223,7 @@ def copy(g: BlockCompiler, i: Decoded) -> None:
     )
 
 
-@form("tcgen05", f"op=shift {_GROUP} direction=down", "[a]", since=100)
+@form("tcgen05", f"op=shift {_GROUP} direction=down", "[a]")
 def shift(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.shift``."""
     g.place()
@@ -237,7 +234,6 @@ def shift(g: BlockCompiler, i: Decoded) -> None:
     "tcgen05",
     f"op=commit {_GROUP} how=mbarrier::arrive::one space=shared::cluster? multicast=multicast::cluster? type=b64",
     "[a] a?",
-    since=100,
 )
 def commit(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.commit``."""
@@ -273,7 +269,7 @@ def _register_shape(g: BlockCompiler, i: Decoded, split: Operand | None, vector:
     return shape
 
 
-@form("tcgen05", f"op=ld sync aligned {_SHAPES} pack=pack::16b? type=b32", "{d} [a] #?", uniform=never, since=100)
+@form("tcgen05", f"op=ld sync aligned {_SHAPES} pack=pack::16b? type=b32", "{d} [a] #?", uniform=never)
 def load(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.ld``."""
     d, address = i.operands[:2]
@@ -287,8 +283,8 @@ def load(g: BlockCompiler, i: Decoded) -> None:
     )
 
 
-@form("tcgen05", f"op=st sync aligned {_SHAPES} pack=unpack::16b? type=b32", "[a] {a}", since=100)
-@form("tcgen05", f"op=st sync aligned {_SHAPES} pack=unpack::16b? type=b32", "[a] # {a}", since=100)
+@form("tcgen05", f"op=st sync aligned {_SHAPES} pack=unpack::16b? type=b32", "[a] {a}")
+@form("tcgen05", f"op=st sync aligned {_SHAPES} pack=unpack::16b? type=b32", "[a] # {a}")
 def store(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.st``."""
     address, source = i.operands[0], i.operands[-1]
@@ -299,27 +295,27 @@ def store(g: BlockCompiler, i: Decoded) -> None:
     g.effect(f"{g.helper(tensor_warp.issue_store)}(w, {g.constant(shape)}, {_address(g, address)}, ({registers}))")
 
 
-@form("tcgen05", "op=wait::ld sync aligned", "", since=100)
+@form("tcgen05", "op=wait::ld sync aligned", "")
 def wait_load(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.wait::ld``."""
     g.place()
     g.effect(f"{g.helper(tensor_warp.wait_loads)}(w)")
 
 
-@form("tcgen05", "op=wait::st sync aligned", "", since=100)
+@form("tcgen05", "op=wait::st sync aligned", "")
 def wait_store(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.wait::st``."""
     g.place()
     g.effect(f"{g.helper(tensor_warp.wait_stores)}(w)")
 
 
-@form("tcgen05", "op=fence::before_thread_sync", "", since=100)
+@form("tcgen05", "op=fence::before_thread_sync", "")
 def fence_before(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.fence::before_thread_sync``."""
     g.effect(f"{g.helper(tensor_order.fence_before)}(w)")
 
 
-@form("tcgen05", "op=fence::after_thread_sync", "", since=100)
+@form("tcgen05", "op=fence::after_thread_sync", "")
 def fence_after(g: BlockCompiler, i: Decoded) -> None:
     """``tcgen05.fence::after_thread_sync``."""
     g.effect(f"{g.helper(tensor_order.fence_after)}(w)")

@@ -180,8 +180,6 @@ def reduce(g: BlockCompiler, i: Decoded) -> None:
     """``redux``."""
     value = g.array(i.operands[1], i["type"])
     if i["type"] == "f32":
-        if g.program.chip.number < 100:
-            raise g.fail("redux on floating point needs sm_100a or later")
         flags = f"{i['op']!r}, {i.has('abs')}, {i.has('nan')}"
         call = f"{g.helper(reduce_floats)}(w, {flags}, {value}, {_members(g, i, 2)})"
         g.write(i.operands[0], "u32" if g.results_uniform() else "f32", call, scalar=True)

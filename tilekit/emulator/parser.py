@@ -97,7 +97,7 @@ class _Parser(TokenReader):
             self.result.version = self.next().text
         elif token.text == ".target":
             self.at += 1
-            self.result.target = self.next().text
+            self.result.target, self.result.header_line = self.next().text, token.line
             while self.accept(","):
                 self.next()
         elif token.text == ".address_size":

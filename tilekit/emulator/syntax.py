@@ -223,5 +223,7 @@ class PtxModule:
     version: str
     target: str
     text: str
+    header_line: int = 1
+    """Line of the ``.target`` directive."""
     functions: dict[str, Function] = field(default_factory=dict)
     variables: dict[str, Variable] = field(default_factory=dict)

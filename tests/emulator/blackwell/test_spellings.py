@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tilekit.emulator import UnsupportedInstruction, coverage
+from tilekit.emulator.availability import dialect
 from tilekit.emulator.forms import decode, refusals
 from tilekit.emulator.parser import parse_module
 from tilekit.emulator.syntax import Instruction
@@ -26,7 +27,7 @@ def instructions() -> Iterator[Instruction]:
 def refusal(instruction: Instruction) -> UnsupportedInstruction | None:
     """Why an instruction is not executed, or None."""
     try:
-        decode(instruction, 0, 100)
+        decode(instruction, 0, dialect("9.2", "sm_100a"))
     except UnsupportedInstruction as error:
         return error
     return None
@@ -44,7 +45,7 @@ def test_nothing_of_sm_100_runs_on_sm_90() -> None:
     for index, instruction in enumerate(instructions()):
         if instruction.opcode in ("tcgen05", "clusterlaunchcontrol") or "tile::gather4" in instruction.modifiers:
             with pytest.raises(UnsupportedInstruction, match="needs sm_100"):
-                decode(instruction, index, 90)
+                decode(instruction, index, dialect("9.2", "sm_90a"))
 
 
 def test_coverage_leaves_refusals_out() -> None:
