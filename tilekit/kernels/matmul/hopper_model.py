@@ -151,11 +151,11 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         + (WAIT_COST if config.in_flight == 0 else 0)
     )
     k_block = max(max(tensor, l2) * factor, TURN_CLOCKS * config.k_group)
-    latency = 1.0 if config.consumers > 1 else 1.15  # one consumer cannot hide the turn from tile to tile
+    alone = config.consumers == 1 and grid.waves > 1  # one consumer cannot hide the turn from tile to tile
     output = tile_m * tile_n * spec.out_dtype.bytes
     shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)
     total = (
-        _all_waves(grid, grid.k_blocks * k_block * latency)
+        _all_waves(grid, grid.k_blocks * k_block * (1.15 if alone else 1.0))
         + shares * grid.waves
         + (grid.waves - 1) * output / STORE_BYTES_PER_CLOCK
         + output / LAST_STORE_BYTES_PER_CLOCK
