@@ -66,15 +66,12 @@ def test_any_shape_gets_a_config(chip: Target, m: int, n: int, k: int, batches: 
 @ON_BOTH
 @given(m=EXTENT, n=EXTENT, k=EXTENT, grown=st.sampled_from(["m", "n", "k", "batches"]))
 def test_more_work_never_takes_less_time(chip: Target, m: int, n: int, k: int, grown: str) -> None:
-    """The model grows with every extent, but for what a fuller last wave, or one more share of K, may save."""
+    """The time of the best config grows with every extent, but for a few percent at the edges of tiles."""
     shape = {"m": m, "n": n, "k": k, "batches": 1}
     larger = {**shape, grown: shape[grown] * 2 + 1}
-    for config in candidates(MatmulSpec(), chip)[::3]:
-        before, after = (estimate(config, MatmulSpec(), chip, sms=chip.multiprocessors, **s) for s in (shape, larger))
-        if config.split_k == 1:
-            assert after.waves >= before.waves
-        if m and n and k:  # an empty problem still pays for the last tile's stores
-            assert after.total >= before.total * 0.97
+    before, after = (ranked(MatmulSpec(), chip, **s)[0].total for s in (shape, larger))
+    if m and n and k:  # an empty problem still pays for the last tile's stores
+        assert after >= before * 0.97
 
 
 @ON_BOTH
