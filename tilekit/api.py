@@ -182,7 +182,7 @@ def result_of(
         dtype = matrix_view(out, "out").dtype
     vbias = read_bias(bias, problem.n) if bias is not None else None
     factor = scale_view(scale) if isinstance(scale, ArrayView) else read_scale(scale)
-    there = va.device == "cpu" or driver.why_unavailable() is None
+    there = va.device == "cpu" or (driver.why_unavailable() is None and va.device[1] < len(driver.devices()))
     # Of memory on a GPU that is not here nobody knows the chip.
     chip = place(va, None)[0] if there else SM_90A
     functions = ElementwiseSpec(

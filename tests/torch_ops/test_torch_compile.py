@@ -12,6 +12,8 @@ from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 
 import tilekit.torch  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # Inductor's own import
+
 
 @pytest.fixture(autouse=True)
 def fresh_compiler() -> Iterator[None]:
