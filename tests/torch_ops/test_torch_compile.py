@@ -12,7 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 
 import tilekit.torch  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # Inductor's own import
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # its import
 
 
 @pytest.fixture(autouse=True)
