@@ -386,8 +386,9 @@ def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> 
     party = race.earlier.party
     since = party.issued if isinstance(party, Operation) else race.earlier.epoch
     roles = first.actor.role, second.actor.role
-    declared = symbols.barriers_between(*roles)
-    heard = [release for release in _releases_since(party, since) if _may_wait(roles[1], release[1], symbols)]
+    together = first.actor.cluster == second.actor.cluster
+    declared = symbols.barriers_between(*roles) if together else []
+    heard = [release for release in _releases_since(party, since) if _may_wait(second, first, release[1], symbols)]
     released = _preferred(heard, tuple(s.name for s in declared))
     verb = "write" if race.earlier.write else "read"
     if released:
@@ -408,6 +409,13 @@ def _unacquired(race: Race, first: Agent, second: Agent, symbols: SymbolMap) -> 
             f"{first.actor} has not arrived on {names} since its {verb}, and {second.actor} did not wait for it",
             f"{second.actor} must wait on {names}, on which {first.actor} must arrive after its {verb}",
         )
+    if not together:
+        return (
+            f"nothing orders {second.actor} of cluster {second.actor.cluster} after the {verb}: {first.actor} of "
+            f"cluster {first.actor.cluster} has released nothing since that another cluster could acquire",
+            f"after its {verb} (and, for other warps of its CTA, behind a bar.sync) {first.actor} must st.release.gpu "
+            f"or red.release.gpu what {second.actor} reads with ld.acquire.gpu before it touches this memory",
+        )
     return (
         f"nothing orders {second.actor} after the {verb}: {first.actor} has arrived on no barrier since",
         "put a barrier between them: bar.sync, or an mbarrier that the one arrives on and the other waits for",
@@ -421,10 +429,15 @@ def _releases_since(party: Agent | Operation, epoch: int) -> list[tuple[int, Syn
     return [(then, sync) for _, then, sync in party.releases if then >= epoch]
 
 
-def _may_wait(role: str, sync: Sync, symbols: SymbolMap) -> bool:
-    """Whether nothing declares that a role does not wait for an object."""
-    symbol = symbols.barrier(sync.name.partition(" phase ")[0])
-    return symbol is None or not symbol.wait or role in symbol.wait
+def _may_wait(waits: Agent, releases: Agent, sync: Sync, symbols: SymbolMap) -> bool:
+    """Whether one could wait for what the other released to: it is in reach, and nothing declares that it does not."""
+    name = sync.name.partition(" phase ")[0]
+    symbol, (there, here) = symbols.barrier(name), (releases.actor, waits.actor)
+    if there.cluster != here.cluster:
+        return symbol is None and not name.startswith(("bar ", "the cluster barrier", "the mbarrier", "tcgen05.alloc"))
+    if there.cta != here.cta and name.startswith("bar "):
+        return False
+    return symbol is None or not symbol.wait or here.role in symbol.wait
 
 
 def _preferred(releases: list[tuple[int, Sync]], prefer: tuple[str, ...]) -> str:
