@@ -16,6 +16,7 @@ from .broken import (
     masked,
     moved,
     no_throttle,
+    not_waiting,
     one,
     operand,
     removed,
@@ -32,6 +33,10 @@ LOADS, EXPECTS = "cp.async.bulk.tensor", "mbarrier.arrive.expect_tx"
 def _expected_by_both(program: Program) -> Edits:
     expect = one(program, "load", EXPECTS)
     return without([s for s in branches(program, "load") if s.index < expect.index][-1])
+
+
+def _end_too_early(program: Program) -> Edits:
+    return not_waiting(every(program, "load", "mbarrier.try_wait", "inputs.empty")[-1])
 
 
 def _released_before_last_mma(program: Program) -> Edits:
@@ -138,6 +143,15 @@ BUGS_RINGS: tuple[Broken, ...] = (
         "barrier",
         phase("inputs.full", "an arrival too many: all 1 of phase 0 are in"),
         at("load"),
+    ),
+    Broken(
+        "the end before the last stages have been given back",
+        "cluster 2x1",
+        _end_too_early,
+        "protocol",
+        r"CTA \d exited before a tcgen05.commit arrived on its mbarrier",
+        at("mma"),
+        "wait for the mbarrier, or meet",
     ),
     Broken(
         "a stage given back before its last instruction",
