@@ -35,7 +35,7 @@ from tilekit.kernels.matmul.picker import default_config, pick
 from tilekit.kernels.matmul.place import place
 from tilekit.kernels.matmul.plan import MatmulPlan
 from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
-from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec, Precision
 from tilekit.kernels.ready import ReadyLaunches
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
@@ -54,6 +54,7 @@ def matmul(
     residual: Any = None,
     beta: float = 1.0,
     out_dtype: Any = None,
+    precision: Precision | None = None,
     stream: Any = None,
     config: KernelConfig | None = None,
     target: str | None = None,
@@ -65,8 +66,8 @@ def matmul(
     a, b
         Matrices (M, K) and (K, N), or batches (B, M, K) and (B, K, N) of which one may have B = 1: CuPy, torch or
         NumPy arrays (bf16 and fp8 through ml_dtypes), or anything with DLPack or ``__cuda_array_interface__``. Both
-        bf16, both f16, or any of e4m3 and e5m2. Either of the last two dimensions may be the contiguous one (``.T``
-        costs nothing); on sm_90a fp8 needs K contiguous.
+        bf16, both f16, any of e4m3 and e5m2, or both f32 with `precision`. Either of the last two dimensions may be the
+        contiguous one (``.T`` costs nothing); f32, and on sm_90a fp8, need K contiguous.
     out
         Where to write; made new, in the library of `a`, if None.
     bias
@@ -78,7 +79,11 @@ def matmul(
     residual, beta
         An array like the result, and its factor, a number. It may be `out` itself.
     out_dtype
-        bf16, f16 or f32: by default that of `out`, else that of `a`, else bf16 for fp8.
+        bf16, f16, f32, e4m3 or e5m2: by default that of `out`, else that of `a`, else bf16 for fp8. What is too large
+        for an 8-bit type becomes its largest number.
+    precision
+        ``"tf32"`` to multiply f32 operands with the 10 bits of mantissa that tensor cores read of them (the others are
+        cut off, not rounded); without it they are refused.
     stream
         A stream object or handle; by default the current stream of the arrays' library. The call does not wait for
         the device.
@@ -118,6 +123,7 @@ def matmul(
             None if scale is None else fingerprint(scale),
             None if residual is None else (fingerprint(residual), beta),
             out_dtype,
+            precision,
             config,
             target,
         )
@@ -135,9 +141,9 @@ def matmul(
         ready.launch(ready.current_stream() if stream is None else resolve_stream(stream, view_of(result)))
         return result
     if out is None and new is None:
-        new = _outputs(a, b, out_dtype)
+        new = _outputs(a, b, out_dtype, precision)
         result = new(None if stream is None else resolve_stream(stream, view_of(a)))
-    plan = _bind(a, b, result, bias, activation, scale, residual, beta, out_dtype, config, target)
+    plan = _bind(a, b, result, bias, activation, scale, residual, beta, out_dtype, precision, config, target)
     plan(stream)
     if plan.ready is not None and key is not None:
         if new is not None:
@@ -156,12 +162,13 @@ def result_of(
     activation: Activation | None = None,
     scale: Any = None,
     out_dtype: Any = None,
+    precision: Precision | None = None,
 ) -> tuple[tuple[int, ...], DType]:
     """Return shape and element type of what `matmul` would return, after the same checks, and without an address.
 
     Parameters
     ----------
-    a, b, out, bias, activation, scale, out_dtype
+    a, b, out, bias, activation, scale, out_dtype, precision
         As for `matmul`; arrays may be views (`tilekit.arrays.ArrayView`) of memory that does not exist, and their
         extents may be symbols that compare like numbers.
 
@@ -188,7 +195,7 @@ def result_of(
     functions = ElementwiseSpec(
         scale=scale_kind(factor), bias=vbias.dtype if vbias is not None else None, activation=activation
     )
-    _spec_of(va, vb, problem, dtype, functions, "tma").check(chip)
+    _spec_of(va, vb, problem, dtype, functions, "tma", precision).check(chip)
     if vbias is not None:
         named.append(("bias", vbias))
     if isinstance(factor, ArrayView) and factor.device != "cpu":
@@ -247,6 +254,7 @@ def _bind(
     residual: Any,
     beta: float,
     out_dtype: Any,
+    precision: Precision | None,
     config: KernelConfig | None,
     target: str | None,
 ) -> MatmulPlan:
@@ -265,7 +273,7 @@ def _bind(
         residual=vo.dtype if residual is not None else None,
     )
     extras = {"bias": bias, "scale": scale, "residual": residual, "beta": beta, "device": device}
-    gemv = offer(va, vb, vo, functions, chip) if config is None else None
+    gemv = offer(va, vb, vo, functions, chip) if config is None and precision is None else None
     if gemv is not None:
         return gemv.bind(a, b, out, **extras)
     problem = read_problem(va, vb)
@@ -273,7 +281,7 @@ def _bind(
     if residual is not None:
         vres = read_residual(residual, vo)
         store = "tma" if {store, store_kind(vres.address, output_matrix(vres, "residual"))} == {"tma"} else "direct"
-    spec = _spec_of(va, vb, problem, vo.dtype, functions, store)
+    spec = _spec_of(va, vb, problem, vo.dtype, functions, store, precision)
     if config is None and va.device != "cpu":
         name = driver.devices()[va.device[1]].name
         config = tuned(spec, chip, name, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
@@ -283,7 +291,13 @@ def _bind(
 
 
 def _spec_of(
-    a: ArrayView, b: ArrayView, problem: MatmulProblem, out_dtype: DType, functions: ElementwiseSpec, store: str
+    a: ArrayView,
+    b: ArrayView,
+    problem: MatmulProblem,
+    out_dtype: DType,
+    functions: ElementwiseSpec,
+    store: str,
+    precision: Precision | None,
 ) -> MatmulSpec:
     return MatmulSpec(
         a_dtype=a.dtype,
@@ -294,6 +308,7 @@ def _spec_of(
         batched=problem.batched,
         functions=functions,
         store=store,
+        precision=precision,
     )
 
 
@@ -311,13 +326,14 @@ def _read(a: ArrayView, b: ArrayView) -> MatmulProblem:
         raise
 
 
-def _outputs(a: Any, b: Any, out_dtype: Any) -> NewArrays:
+def _outputs(a: Any, b: Any, out_dtype: Any, precision: Precision | None) -> NewArrays:
     """How the output of a call that passes none is made."""
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
     problem = _read(va, vb)
     require_same_place([("a", va), ("b", vb)])
     dtype = _output_type(va, out_dtype)
-    MatmulSpec(va.dtype, vb.dtype, dtype, problem.a.major, problem.b.major)  # raises for types no kernel takes
+    majors = (problem.a.major, problem.b.major)
+    MatmulSpec(va.dtype, vb.dtype, dtype, *majors, precision=precision)  # raises for types no kernel takes
     return new_arrays(va, problem.out_shape, dtype)
 
 

@@ -66,7 +66,7 @@ def matmul(
     scale : float or torch.Tensor, optional
         A number, or one f32, which stays on the device.
     out_dtype : torch.dtype or whatever `tilekit.dtypes.as_dtype` takes, optional
-        bf16, f16 or f32: by default that of `out`, else that of `a`, else bf16 for fp8.
+        bf16, f16, f32, e4m3 or e5m2: by default that of `out`, else that of `a`, else bf16 for fp8.
 
     Returns
     -------

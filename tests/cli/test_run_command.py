@@ -159,7 +159,7 @@ def test_asking_for_a_gpu_that_is_not_there_exits_with_3(invoke: Any, kernels: A
         (("matmul", "--dtype", "f16,f16,f16"), "one type, or two"),
         (("matmul", "--dtype", "bf16,f16"), "TK-MM-001"),
         (("matmul", "--dtype", "e4m3", "--a-major", "mn"), "TK-MM-004"),
-        (("matmul", "--out-dtype", "e4m3"), "TK-MM-002"),
+        (("matmul", "--dtype", "f32"), "TK-MM-001"),
         (("matmul", "--m", 0), "m: given 0"),
         (("matmul", "--a-major", "m"), "'k' or 'mn'"),
         (("matmul", "--activation", "tanh"), "TK-MM-005"),

@@ -12,6 +12,7 @@ from matmul_machine import aligned
 
 from tilekit import ElementwiseSpec
 from tilekit.arrays import view_of
+from tilekit.dtypes import E4M3
 from tilekit.errors import ArgumentError, ConfigError
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
@@ -78,7 +79,8 @@ def test_a_config_that_cannot_be_built_lists_its_problems() -> None:
         ({"a_access": 1}, "TK-GV-002"),
         ({"b_access": 32}, "TK-GV-002"),
         ({"b_dtype": "f16"}, "TK-MM-001"),
-        ({"out_dtype": "e4m3"}, "TK-MM-002"),
+        ({"out_dtype": "e4m3", "functions": ElementwiseSpec(residual=E4M3)}, "TK-MM-002"),
+        ({"a_dtype": "f32", "b_dtype": "f32"}, "TK-MM-001"),
         ({"a_dtype": "e4m3", "b_dtype": "e4m3", "b_major": "mn"}, "TK-GV-004"),
     ],
 )

@@ -43,6 +43,11 @@ RULES = [
     ({"tile": (128, 100), "cluster": (1, 1)}, {"out_dtype": F32}, "a multiple of", "tile", None),
     ({"tile": (128, 36), "cluster": (1, 1)}, {"out_dtype": F32, "b_major": "mn"}, "a multiple of 8", "tile", (128, 40)),
     ({"tile": (128, 100)}, {"store": "direct"}, "tile N=100: a multiple of 8", "tile", (128, 96)),
+    ({"tile": (128, 136), "cluster": (1, 1)}, {"out_dtype": E4M3}, "a multiple of 16", "tile", (128, 144)),
+    ({"tile": (128, 20), "swap_ab": True, "cluster": (1, 1)}, {}, "tile N=20: a multiple of 8", "tile", (128, 24)),
+    ({"tile": (128, 8), "swap_ab": True}, {}, "B's 8 rows are fetched in 2 slices", "tile", (128, 16)),
+    ({"k_group": 3, "tile": (128, 64)}, {}, "k_group=3: 1, 2 or 4 slices", "k_group", 4),
+    ({"swap_ab": True}, {"groups": "ends"}, "swap_ab=True: groups end between", "swap_ab", False),
     ({"cluster": (0, 1)}, {}, "cluster=(0, 1): 1 to 8 CTAs", "cluster", (1, 1)),
     ({"cluster": (4, 4)}, {}, "cluster=(4, 4)", "cluster", (2, 4)),
     ({"tile": (128, 64)}, {"b_major": "mn"}, "B's 64 rows are fetched in 2 slices of whole 64-row", "tile", (128, 80)),
@@ -117,11 +122,13 @@ CONFIGS = st.builds(
     stages=st.none() | st.integers(-1, 20),
     output_buffers=st.integers(-1, 12),
     in_flight=st.integers(-1, 3),
+    swap_ab=st.booleans(),
+    k_group=st.integers(0, 5),
     raster_group=st.none() | st.integers(-2, 30),
 )
 SPECS = st.builds(
     MatmulSpec,
-    out_dtype=st.sampled_from([BF16, F16, F32]),
+    out_dtype=st.sampled_from([BF16, F16, F32, E4M3]),
     a_major=st.sampled_from(["k", "mn"]),
     b_major=st.sampled_from(["k", "mn"]),
     functions=st.sampled_from([ElementwiseSpec(), ElementwiseSpec("value", BF16, "gelu")]),
@@ -172,8 +179,12 @@ def test_target_by_name() -> None:
     [
         ({"a_dtype": "bf16", "b_dtype": "f16"}, "TK-MM-001", "a is bf16 and b is f16"),
         ({"a_dtype": "e4m3", "b_dtype": "bf16"}, "TK-MM-001", "b to e4m3"),
-        ({"a_dtype": "f32", "b_dtype": "f32"}, "TK-MM-001", "both to bf16"),
-        ({"out_dtype": "e4m3"}, "TK-MM-002", "bf16, f16 or f32"),
+        ({"a_dtype": "f32", "b_dtype": "f32"}, "TK-MM-001", "precision='tf32'"),
+        ({"a_dtype": "f32", "b_dtype": "bf16"}, "TK-MM-001", "both to bf16"),
+        ({"a_dtype": "f32", "b_dtype": "f32", "precision": "f32"}, "TK-MM-023", "'tf32'"),
+        ({"precision": "tf32"}, "TK-MM-023", "leave it out"),
+        ({"out_dtype": "e4m3", "functions": ElementwiseSpec(residual=E4M3)}, "TK-MM-002", "with a residual"),
+        ({"out_dtype": "e5m2", "groups": "ends"}, "TK-MM-002", "with groups"),
         ({"a_major": "m"}, "TK-MM-003", "a_major='m'"),
         ({"b_major": "row"}, "TK-MM-003", "b_major='row'"),
         ({"functions": ElementwiseSpec(activation="tanh")}, "TK-MM-005", "relu, gelu, silu"),  # type: ignore[arg-type]
@@ -192,7 +203,14 @@ def test_illegal_specs(options: dict[str, Any], code: str, words: str) -> None:
     [({"a_major": "mn"}, "contiguous rows of K"), ({"b_major": "mn"}, ".T of an (N, K)")],
 )
 def test_majors_that_a_chip_does_not_read(options: dict[str, Any], words: str) -> None:
-    """8-bit operands whose M or N is contiguous are refused for sm_90a, wherever one asks, and taken on sm_100a."""
+    """8-bit operands whose M or N is contiguous are refused for sm_90a, wherever one asks, and taken on sm_100a.
+
+    f32 ones are refused on both.
+    """
+    spec = MatmulSpec("f32", "f32", precision="tf32", **options)
+    for target in ("sm_90a", "sm_100a"):
+        with pytest.raises(ArgumentError, match=r"is f32 and not contiguous along K.*TK-MM-004"):
+            tilekit.compile(spec, target=target)
     spec = MatmulSpec("e4m3", "e5m2", **options)
     for call in (lambda: tilekit.compile(spec), lambda: pick(spec, SM_90A, m=64, n=64, k=64)):
         with pytest.raises(ArgumentError, match="TK-MM-004") as caught:
@@ -212,6 +230,8 @@ def test_specs_name_themselves() -> None:
         {"b_major": "mn"},
         {"batched": True},
         {"store": "direct"},
+        {"out_dtype": E4M3},
+        {"a_dtype": F32, "b_dtype": F32, "precision": "tf32"},
         *({"functions": ElementwiseSpec(scale=kind)} for kind in ("value", "pointer")),
         {"functions": ElementwiseSpec(bias=BF16)},
         {"functions": ElementwiseSpec(bias=F32)},

@@ -9,6 +9,7 @@ from typing import Literal
 from tilekit import ElementwiseSpec, MatmulSpec
 from tilekit.dtypes import DType, as_dtype
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.spec import Precision
 from tilekit.targets import SM_90A, target
 
 Data = Literal["integers", "coded_a", "coded_b", "normal"]
@@ -34,7 +35,7 @@ class Kernel:
     Attributes
     ----------
     a, b, out
-        Element types by tilekit's name.
+        Element types by tilekit's name. f32 operands are multiplied as tf32.
     majors
         ``"kk"``, ``"kn"``, ``"mk"`` or ``"mn"``: the contiguous dimension of A and that of B.
     batched
@@ -61,6 +62,11 @@ class Kernel:
     direct: bool = False
     config: KernelConfig | None = None
     target: str = SM_90A.name
+
+    @property
+    def precision(self) -> Precision | None:
+        """What to ask for."""
+        return "tf32" if self.a == "f32" else None
 
     def __str__(self) -> str:
         functions = ".".join(
@@ -172,9 +178,8 @@ class Case:
         """Roughly how long the emulator takes, in seconds, if the picker chooses tiles of 128 by 128."""
         config = self.kernel.config or MatmulConfig(tile=(128, 128), cluster=(1, 1))
         spans = [config.tile[0] * config.cluster[0], config.tile[1] * config.cluster[1]]
-        clusters = (
-            -(-self.m // spans[0]) * -(-self.n // spans[1]) * (self.out_shape[0] if len(self.out_shape) == 3 else 1)
-        )
+        m, n = (self.n, self.m) if config.swap_ab else (self.m, self.n)
+        clusters = -(-m // spans[0]) * -(-n // spans[1]) * (self.out_shape[0] if len(self.out_shape) == 3 else 1)
         k_blocks = max(1, -(-self.k * self.a_dtype.bytes // 128))
         area = config.tile[0] * config.tile[1] / 4096 * (2 if self.kernel.activation else 1)
         stage = k_blocks * max(1, config.tile[0] / 128)
@@ -200,6 +205,7 @@ def legal(kernel: Kernel) -> bool:
                 batched=kernel.batched,
                 functions=functions,
                 store=store,
+                precision=kernel.precision,
             ),
         )
         for store in (("tma", "direct") if kernel.direct else ("tma",))  # a direct output may be aligned by chance
@@ -225,7 +231,7 @@ def _short(config: KernelConfig) -> str:
     always = {"consumers": "w", "cta_group": "p"}
     others = {
         "stages": "s", "output_buffers": "o", "in_flight": "f", "raster_group": "g", "l2_promotion": "L",
-        "k_group": "k", "accumulator_stages": "a", "clc_stages": "q", "split_k": "z",
+        "k_group": "k", "swap_ab": "x", "accumulator_stages": "a", "clc_stages": "q", "split_k": "z",
     }  # fmt: skip
     words = [letter + "x".join(map(str, getattr(config, name))) for name, letter in shapes.items()]
     words += [f"{letter}{getattr(config, name)}" for name, letter in always.items() if hasattr(config, name)]

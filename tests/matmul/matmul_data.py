@@ -10,7 +10,7 @@ import numpy as np
 from matmul_case import Case
 from numpy.typing import NDArray
 
-from tilekit.dtypes import DType, as_dtype
+from tilekit.dtypes import F32, DType, as_dtype
 
 Array = NDArray[Any]
 
@@ -107,7 +107,10 @@ def distinct_values(dtype: DType, out: DType, *, positive: bool = False) -> Arra
 
     Activations need positive ones: they make one value of many negative ones.
     """
-    bits = np.arange(1 << dtype.bits, dtype=np.uint8 if dtype.bits == 8 else np.uint16)
+    if dtype == F32:
+        bits: Array = np.arange(1 << 19, dtype=np.uint32) << 13  # those of tf32
+    else:
+        bits = np.arange(1 << dtype.bits, dtype=np.uint8 if dtype.bits == 8 else np.uint16)
     values = bits.view(dtype.numpy)
     with np.errstate(over="ignore", invalid="ignore"):
         wide = values.astype(np.float32)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from matmul_case import Case
 from matmul_data import Inputs
@@ -37,7 +38,7 @@ class Expected:
 
 def expected_of(case: Case, inputs: Inputs, machine: Any) -> Expected:
     """Compute what `case` must give; `machine` says where (`wide` and `narrow`)."""
-    a, b = machine.wide(inputs.a), machine.wide(inputs.b)
+    a, b = (machine.wide(as_multiplied(operand)) for operand in (inputs.a, inputs.b))
     x, slack = machine.narrow(a @ b), np.zeros(())
     if not case.exact and case.data == "normal":
         slack = machine.narrow(accumulation_bound(a, b, bits=case.a_dtype.bits))
@@ -46,20 +47,29 @@ def expected_of(case: Case, inputs: Inputs, machine: Any) -> Expected:
     if inputs.bias is not None:
         x = x + inputs.bias.astype(np.float64)
     y = activate(x, case.kernel.activation)
+    if case.out_dtype.bits == 8:
+        most = float(ml_dtypes.finfo(case.out_dtype.numpy).max)
+        y = np.clip(y, -most, most)
     if case.exact:
         return Expected(y, None, case.out_dtype)
     return Expected(y, _bound(case, x, y, slack), case.out_dtype)
 
 
+def as_multiplied(operand: Array) -> Array:
+    """What a tensor core sees of an operand: of f32 the upper 19 bits (PTX ISA, tf32)."""
+    return (operand.view(np.uint32) & 0xFFFFE000).view(np.float32) if operand.dtype == np.float32 else operand
+
+
 def accumulation_bound(a: Any, b: Any, *, bits: int) -> Any:
     """How far the tensor core's sum may be from the true one, for each output element.
 
-    A wgmma adds 16 products of 16-bit types (32 of 8-bit ones) and the accumulator at once. Each term is cut off at
-    2^-25 of the largest power of two among them (2^-13 for 8-bit types), and the sum at 23 bits (13). So an instruction
-    errs by at most 17 2^-25 + 2^-23, or 33 2^-13 + 2^-13, of the largest number it meets, and that is at most the
-    partial sum before it plus the magnitudes it adds.
+    A wgmma adds 16 products of 16-bit types (32 of 8-bit ones, 8 of tf32) and the accumulator at once. Each term is cut
+    off at 2^-25 of the largest power of two among them (2^-13 for 8-bit types), and the sum at 23 bits (13). So an
+    instruction errs by at most 17 2^-25 + 2^-23, or 33 2^-13 + 2^-13, of the largest number it meets, and that is at
+    most the partial sum before it plus the magnitudes it adds.
     """
-    width, unit = (32, 34 * 2.0**-13) if bits == 8 else (16, 17 * 2.0**-25 + 2.0**-23)
+    width = 256 // bits
+    unit = 34 * 2.0**-13 if bits == 8 else (width + 1) * 2.0**-25 + 2.0**-23
     k = a.shape[-1]
     chunk = max(1, -(-k // (CHUNKS * width))) * width
     partial = a[..., :0] @ b[..., :0, :]
@@ -101,7 +111,8 @@ def _bound(case: Case, x: Array, y: Array, slack: Array) -> Array:
             error = error + 2.0**-21 * (np.abs(y) + np.abs(x) * g * (1 - g) * z) + 2.0**-126 * np.abs(x) + 2.0**-126
         else:
             error = error + 2.0**-11 * np.abs(x / 2) + 2.0**-22 * np.abs(x)
-    smallest = float(np.finfo(case.out_dtype.numpy).smallest_subnormal) if case.kernel.out == "f16" else 0.0
+    narrow = case.kernel.out in ("f16", "e4m3", "e5m2")
+    smallest = float(ml_dtypes.finfo(case.out_dtype.numpy).smallest_subnormal) if narrow else 0.0
     return error + case.out_dtype.epsilon / 2 * (np.abs(y) + error) + smallest
 
 

@@ -11,6 +11,7 @@ from matmul_data import inputs_of
 from matmul_generator import corner_cases, emulated, emulated_corner_cases, generated, largest_cases
 from matmul_machine import Machine
 from matmul_reference import compare, expected_of
+from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
 import tilekit
 
@@ -47,6 +48,7 @@ def check(machine: Machine, case: Case) -> None:
         bias=extras["bias"].array if "bias" in extras else None,
         scale=scale,
         activation=case.kernel.activation,  # type: ignore[arg-type]
+        precision=case.kernel.precision,
         config=case.kernel.config,
         target=case.kernel.target if machine.name == "emulator" else None,
     )
@@ -85,4 +87,10 @@ def test_largest(machine: Machine, case: Case) -> None:
 @over(emulator=blackwell_cases())
 def test_blackwell(machine: Machine, case: Case) -> None:
     """Blackwell's kernels, over layouts of tensor memory, pairs, schedules, types and majors, are as right."""
+    check(machine, case)
+
+
+@over(emulator=swapped_cases(), cuda=swapped_cases_on_gpu())
+def test_swapped(machine: Machine, case: Case) -> None:
+    """Kernels that compute the transpose of the output, 8-bit outputs and f32 operands are as right on both chips."""
     check(machine, case)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, F32, DType
+from tilekit.dtypes import DType
+from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.functions import ColumnPair, Elementwise
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
@@ -156,27 +157,12 @@ class _Matrix:
         e = self._e
         address = line.start + w.widen_multiply(column, e._out.bytes)
         valid = line.inside & (column < e._columns)
-        old = self._load(w, line.residual, column, valid) if line.residual is not None else None
-        self._store(w, address.retyped(GMEM), self.functions.apply(w, value, pair, which, old), valid)
-
-    def _load(self, w: Writer, row: Value, column: Value, valid: Value) -> Value:
-        """Load an element of the residual, 0 where `valid` does not hold."""
-        residual = self._e._residual
-        assert residual is not None
-        address = (row + w.widen_multiply(column, residual.bytes)).retyped(GMEM)
-        if residual == F32:
-            return w.ptx.memory.load_global_f32(address=address, valid=valid)  # type: ignore[no-any-return]
-        narrow = w.ptx.memory.load_global_b16(address=address, valid=valid)
-        widen = w.ptx.convert.widen_bf16 if residual == BF16 else w.ptx.convert.widen_f16
-        return widen(narrow=narrow)  # type: ignore[no-any-return]
-
-    def _store(self, w: Writer, address: Value, value: Value, valid: Value) -> None:
-        if self._e._out == F32:
-            w.ptx.memory.store_global_f32(address=address, value=value, valid=valid)
-            return
-        pack = w.ptx.convert.pack_bf16 if self._e._out == BF16 else w.ptx.convert.pack_f16
-        narrow, _ = w.ptx.convert.unpack(packed=pack(low=value, high=0.0))
-        w.ptx.memory.store_global_b16(address=address, value=narrow, valid=valid)
+        old = None
+        if line.residual is not None and e._residual is not None:
+            source = (line.residual + w.widen_multiply(column, e._residual.bytes)).retyped(GMEM)
+            old = load_element(w, e._residual, address=source, valid=valid)
+        value = self.functions.apply(w, value, pair, which, old)
+        store_element(w, e._out, address=address.retyped(GMEM), value=value, valid=valid)
 
 
 class _AsRows:

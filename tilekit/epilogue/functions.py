@@ -9,7 +9,8 @@ from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, F32, DType
+from tilekit.dtypes import DType
+from tilekit.epilogue.elements import load_element
 
 Activation = Literal["relu", "gelu", "silu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "silu")
@@ -130,11 +131,7 @@ class Elementwise:
         assert self._spec.bias is not None
         valid = column < self._columns
         address = (self._bias + w.widen_multiply(column, self._spec.bias.bytes)).retyped(GMEM)
-        if self._spec.bias == F32:
-            return w.ptx.memory.load_global_f32(address=address, valid=valid)  # type: ignore[no-any-return]
-        narrow = w.ptx.memory.load_global_b16(address=address, valid=valid)
-        widen = w.ptx.convert.widen_bf16 if self._spec.bias == BF16 else w.ptx.convert.widen_f16
-        return widen(narrow=narrow)  # type: ignore[no-any-return]
+        return load_element(w, self._spec.bias, address=address, valid=valid)
 
 
 __all__ = ["ACTIVATIONS", "Activation", "ColumnPair", "Elementwise", "ElementwiseSpec", "ScaleKind"]

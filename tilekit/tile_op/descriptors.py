@@ -14,7 +14,7 @@ them would fall into the leading offset (seen on an H200: wrong chunks of MN-maj
 """
 
 K_BYTES = 32
-"""Bytes along K that one matrix instruction reads, whatever the type: k16 of 16-bit types, k32 of 8-bit ones."""
+"""Bytes along K that one matrix instruction reads: k8 of tf32, k16 of 16-bit types, k32 of 8-bit ones."""
 
 WGMMA_MODE = 1 << 30
 """High word of a wgmma descriptor: swizzle over 128 bytes (PTX ISA, wgmma, Matrix Descriptor Format)."""

@@ -162,6 +162,8 @@ class BoundWgmma:
         common = {"acc": acc, "a": a, "b": b, "accumulate": accumulate, "n": op.columns}
         if op.a.dtype.bytes == 1:
             w.ptx.wgmma.mma_8bit(**common, a_type=op.a.dtype.name, b_type=op.b.dtype.name)
+        elif op.a.dtype.bytes == 4:
+            w.ptx.wgmma.mma_tf32(**common)
         else:
             w.ptx.wgmma.mma_16bit(
                 **common, type=op.a.dtype.name, a_mn_major=int(op.a.major == "mn"), b_mn_major=int(op.b.major == "mn")

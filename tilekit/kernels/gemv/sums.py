@@ -10,6 +10,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.streaming import Place
 from tilekit.dtypes import BF16, F32
+from tilekit.epilogue.elements import store_element
 from tilekit.epilogue.functions import ColumnPair, Elementwise
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import Weights
@@ -159,15 +160,8 @@ class WarpSums:
             value = self._functions.apply(w, total, known.columns, which, known.residual[which])
             here = column + which
             address = (start + w.widen_multiply(here, self._spec.out_dtype.bytes)).retyped(GMEM)
-            self._store_value(w, address, value, (here < self._n) & (token < self._m))
-
-    def _store_value(self, w: Writer, address: Value, value: Value, valid: Value) -> None:
-        if self._spec.out_dtype == F32:
-            w.ptx.memory.store_global_f32(address=address, value=value, valid=valid)
-            return
-        pack = w.ptx.convert.pack_bf16 if self._spec.out_dtype == BF16 else w.ptx.convert.pack_f16
-        narrow, _ = w.ptx.convert.unpack(packed=pack(low=value, high=0.0))
-        w.ptx.memory.store_global_b16(address=address, value=narrow, valid=valid)
+            valid = (here < self._n) & (token < self._m)
+            store_element(w, self._spec.out_dtype, address=address, value=value, valid=valid)
 
     def _load_residual(self, w: Writer, token: Value, column: Value, owned: Value) -> Value:
         """Load an element of the residual, which has the output's type; 0 outside."""

@@ -66,7 +66,7 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
         )
     step = stored_columns(config, spec)
     if not 0 < columns <= MAX_N or columns % step:
-        reason = f", and stmatrix stores {step} columns of {spec.out_dtype}" if step > 8 else ""
+        reason = f", and the epilogue stores {step} columns of {spec.out_dtype}" if step > 8 else ""
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
 
 
@@ -103,7 +103,7 @@ def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) ->
 
 
 def _least(config: MatmulConfig) -> str:
-    return f"tile=({ATOM_ROWS * config.consumers}, 64), cluster=(1, 1), output_buffers=1"
+    return f"tile=({ATOM_ROWS * config.consumers}, 64), cluster=(1, 1), k_group=1, output_buffers=1"
 
 
 RULES = RuleBook(
@@ -117,7 +117,7 @@ RULES = RuleBook(
         (_registers, shared_memory_rule),
     ),
     values=_values,
-    fallbacks=("tile", "cluster", "output_buffers"),
+    fallbacks=("tile", "cluster", "k_group", "output_buffers"),
     least=_least,
 )
 """Fields and the tile by themselves; the tile in its cluster; registers and shared memory."""

@@ -202,8 +202,8 @@ def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
     for major, inner, outer in choices:
         contiguous = view.strides[inner] == 1 or view.shape[inner] <= 1
         pitch = view.strides[outer] * size if view.shape[outer] > 1 else _rounded(view.shape[inner] * size)
-        if major == "mn" and size == 1 and view.strides[k_axis] == 1:
-            continue  # a k-major fp8 operand with one column is also mn-major; only the former can be multiplied
+        if major == "mn" and size != 2 and view.strides[k_axis] == 1:
+            continue  # a k-major operand with one column is also mn-major; of some types only the former is multiplied
         if not contiguous:
             continue
         if pitch % TMA_ALIGNMENT or pitch < 0:

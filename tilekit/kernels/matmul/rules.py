@@ -242,5 +242,9 @@ def common_values(field: str, config: KernelConfig, chip: Target, spec: MatmulSp
 
 
 def stored_columns(config: KernelConfig, spec: MatmulSpec) -> int:
-    """Columns that the epilogue stores at once; transposed, stmatrix stores 8 as well as 16."""
-    return STMATRIX_COLUMNS if spec.store == "tma" and spec.out_dtype.bits == 16 and not config.swap_ab else 8
+    """Columns that the epilogue stores at once.
+
+    Upright, stmatrix stores 16 columns of 16-bit types, and a row of a box has at least 16 bytes. Transposed, the
+    columns are rows, and stmatrix stores 8 as well.
+    """
+    return STMATRIX_COLUMNS if spec.store == "tma" and spec.out_dtype.bits <= 16 and not config.swap_ab else 8

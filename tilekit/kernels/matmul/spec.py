@@ -12,10 +12,9 @@ from tilekit.targets import Target
 from tilekit.tile_io.operand import Major
 
 FP8 = (E4M3, E5M2)
-OUT_DTYPES = (BF16, F16, F32)
-
 
 Groups = Literal["ends", "counts"]
+Precision = Literal["tf32"]
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,12 @@ class MatmulSpec:
     Attributes
     ----------
     a_dtype, b_dtype
-        Operand types: both bf16, both f16, or any two of e4m3 and e5m2.
+        Operand types: both bf16, both f16, any two of e4m3 and e5m2, or both f32 with ``precision="tf32"``.
     out_dtype
-        bf16, f16 or f32.
+        bf16, f16, f32, e4m3 or e5m2. What is too large for an 8-bit type becomes its largest number.
     a_major, b_major
-        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. On sm_90a fp8 operands must
-        be ``"k"``.
+        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. f32 operands, and on sm_90a
+        fp8 ones, must be ``"k"``.
     batched
         Whether operands have a leading batch dimension.
     functions
@@ -42,6 +41,8 @@ class MatmulSpec:
     groups
         Where groups of A's rows are multiplied by matrices of their own: ``"ends"`` for groups behind each other,
         ``"counts"`` for groups that each begin a whole number of rows apart. B then has a leading dimension.
+    precision
+        ``"tf32"``: f32 operands are multiplied with the 10 bits of mantissa that a tensor core reads of them.
 
     Raises
     ------
@@ -58,20 +59,41 @@ class MatmulSpec:
     functions: ElementwiseSpec = field(default_factory=ElementwiseSpec)
     store: str = "tma"
     groups: Groups | None = None
+    precision: Precision | None = None
 
     def __post_init__(self) -> None:
         for name in ("a_dtype", "b_dtype", "out_dtype"):
             object.__setattr__(self, name, as_dtype(getattr(self, name)))
         a, b = self.a_dtype, self.b_dtype
-        if not ((a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)):
+        if self.precision not in (None, "tf32"):
+            raise ArgumentError.of(
+                "precision", self.precision, legal="None, or 'tf32' for f32 operands", nearest="tf32", code="TK-MM-023"
+            )
+        if a == b == F32:
+            if self.precision is None:
+                raise ArgumentError(
+                    "a and b are f32: tensor cores read 10 bits of their mantissa, which must be asked for. Pass "
+                    "precision='tf32' to tilekit.matmul, or convert both to bf16.",
+                    code="TK-MM-001",
+                )
+        elif not ((a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)):
             raise ArgumentError(
                 f"a is {a} and b is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. "
                 "Convert one operand"
                 + (f", for example b to {a}." if a in (BF16, F16, *FP8) else ", for example both to bf16."),
                 code="TK-MM-001",
             )
-        if self.out_dtype not in OUT_DTYPES:
-            raise ArgumentError(f"out_dtype={self.out_dtype}: a matmul writes bf16, f16 or f32", code="TK-MM-002")
+        elif self.precision is not None:
+            raise ArgumentError(
+                f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
+                code="TK-MM-023",
+            )
+        if self.out_dtype in FP8 and (self.functions.residual or self.groups):
+            what = "a residual" if self.functions.residual else "groups"
+            raise ArgumentError(
+                f"out_dtype={self.out_dtype} with {what}: such a matmul writes bf16, f16 or f32; nearest: bf16",
+                code="TK-MM-002",
+            )
         for name, major in (("a", self.a_major), ("b", self.b_major)):
             if major not in ("k", "mn"):
                 raise ArgumentError(f"{name}_major={major!r}: write 'k' (K contiguous) or 'mn'", code="TK-MM-003")
@@ -98,14 +120,17 @@ class MatmulSpec:
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for a major that no matrix instruction of `target` reads."""
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
-            if major == "mn" and dtype in FP8 and not target.transposes_8bit:
-                where = "rows of K" if name == "a" else "columns of K"
-                raise ArgumentError(
-                    f"{name} is {dtype} and not contiguous along K: of 8-bit types {target.name} reads K-major "
-                    f"operands only (PTX ISA, wgmma: no transpose for 8-bit types). Pass {name} with contiguous {where}"
-                    + (", for example the .T of an (N, K) array." if name == "b" else "."),
-                    code="TK-MM-004",
-                )
+            if major == "k" or dtype.bits == 16 or (dtype in FP8 and target.transposes_8bit):
+                continue
+            where = "rows of K" if name == "a" else "columns of K"
+            read = f"of 8-bit types {target.name} reads" if dtype in FP8 else "of f32 tensor cores read"
+            raise ArgumentError(
+                f"{name} is {dtype} and not contiguous along K: {read} K-major operands only (PTX ISA, "
+                + ("wgmma: no transpose for 8-bit types" if dtype in FP8 else "tf32: no transpose in this swizzle")
+                + f"). Pass {name} with contiguous {where}"
+                + (", for example the .T of an (N, K) array." if name == "b" else "."),
+                code="TK-MM-004",
+            )
 
     def operands(self, *, swapped: bool) -> tuple[tuple[DType, Major], tuple[DType, Major]]:
         """Type and major of what the instruction takes as A and as B; swapped, A is what the caller calls b."""
@@ -136,6 +161,5 @@ class MatmulSpec:
             "direct" if self.store == "direct" else "",
         ]
         majors = f"{'k' if self.a_major == 'k' else 'm'}{'k' if self.b_major == 'k' else 'n'}"
-        return "_".join(
-            ["matmul", self.a_dtype.name, self.b_dtype.name, self.out_dtype.name, majors, *filter(None, extras)]
-        )
+        operands = [self.precision or dtype.name for dtype in (self.a_dtype, self.b_dtype)]
+        return "_".join(["matmul", *operands, self.out_dtype.name, majors, *filter(None, extras)])
