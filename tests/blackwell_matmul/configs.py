@@ -36,6 +36,7 @@ def computes(
         batched=batched,
         functions=ElementwiseSpec(**functions),
         store=store,
+        precision="tf32" if a == F32 else None,
     )
 
 
@@ -111,6 +112,13 @@ TYPED = (
     Case(pairs(64, 64, stages=2), computes("e5m2 e5m2 bf16", "mk")),
     Case(single(64, 8, stages=2), computes("bf16 bf16 f32"), tiles=(3, 3)),
     Case(single(64, 24, stages=3, accumulator_stages=4), computes("e4m3 e4m3 f32"), tiles=(3, 3)),
+    Case(single(128, 64, stages=3), computes("f32 f32 f32")),
+    Case(pairs(128, 96, stages=2), computes("f32 f32 bf16")),
+    Case(single(64, 64, (2, 2), stages=2, k_group=2), computes("f32 f32 f16", residual=F16), tiles=(2, 2)),
+    Case(pairs(64, 64, stages=2), computes("bf16 bf16 e4m3")),
+    Case(single(128, 80, stages=2), computes("e4m3 e4m3 e5m2", bias=F32, scale="value", activation="relu")),
+    Case(pairs(128, 128, (2, 2), stages=2), computes("e4m3 e5m2 e4m3"), tiles=(2, 2), k_blocks=2),
+    Case(single(128, 48, stages=2), computes("f16 f16 e5m2", store="direct")),
 )
 """Types of the operands and the output, and all four majors."""
 
@@ -171,6 +179,8 @@ SWAPPED = (
     Case(single(128, 16, (2, 1), stages=4, swap_ab=True, split_k=2), tiles=(2, 2), k_blocks=4),
     Case(pairs(128, 32, stages=2, swap_ab=True, split_k=2), computes("bf16 bf16 f32", residual=F32), tiles=(2, 2)),
     Case(pairs(64, 32, (4, 1), stages=2, swap_ab=True, output_buffers=1), computes(bias=BF16), tiles=(2, 2)),
+    Case(single(128, 32, stages=2, swap_ab=True), computes("bf16 bf16 e4m3")),
+    Case(pairs(128, 32, stages=2, swap_ab=True), computes("f32 f32 f32")),
 )  # fmt: skip
 """Swapped operands."""
 

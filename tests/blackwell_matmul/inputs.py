@@ -7,6 +7,7 @@ from functools import cache
 from math import gcd
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,7 +71,7 @@ def inputs_of(
     for term, factor in ((bias, 1.0), (residual, beta)):
         if term is not None:
             x = x + factor * term.astype(np.float64)
-    expected = _activate(x, f.activation).astype(np.float32).astype(spec.out_dtype.numpy)
+    expected = _rounded(_activate(x, f.activation), spec.out_dtype)
     return Inputs(a, b, bias, residual, scale, beta, expected)
 
 
@@ -95,6 +96,14 @@ def wrong(out: Array, expected: Array, activation: str | None) -> str:
     places = np.argwhere(~same)
     first = tuple(int(x) for x in places[0])
     return f"{len(places)} of {same.size} elements are wrong, first at {first}: {found[first]} for {right[first]}"
+
+
+def _rounded(x: Array, dtype: DType) -> Array:
+    """The nearest values of a type; 8-bit ones have no infinity to give for what is too large."""
+    if dtype.bits == 8:
+        largest = float(ml_dtypes.finfo(dtype.numpy).max)
+        x = np.clip(x, -largest, largest)
+    return x.astype(np.float32).astype(dtype.numpy)
 
 
 @cache

@@ -1,4 +1,6 @@
-"""Run every kernel of `configs` on every problem, seed and kind of inputs: `python -m tests.blackwell_matmul.sweep`.
+"""Assemble and run every kernel of `configs`: `python -m tests.blackwell_matmul.sweep`.
+
+Every kernel runs on each of its problems, with every seed and kind of inputs.
 
 Prints what was run and what was found, for docs/blackwell.md; exits with 1 if anything was. With words, as in
 `python -m tests.blackwell_matmul.sweep pairs residual`, only the kernels whose names have all of them.
@@ -14,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from tilekit.emulator import EmulatorError
+from tilekit.runtime.toolchain import find_ptxas
 
 from .case import Case, Problem
 from .configs import CASES
@@ -67,6 +70,8 @@ class Tally:
         Seconds of processor time, and the launch.
     bad
         What went wrong.
+    registers, spilled
+        Of a thread, and bytes, as ptxas says.
     """
 
     launches: int = 0
@@ -75,6 +80,8 @@ class Tally:
     fewest: int = 1 << 30
     slowest: tuple[float, str] = (0.0, "")
     bad: list[str] = field(default_factory=list)
+    registers: int = 0
+    spilled: int = 0
 
 
 def tally_of(index: int) -> Tally:
@@ -99,6 +106,8 @@ def tally_of(index: int) -> Tally:
             if run.problem == case.problem:
                 tally.fewest = min(tally.fewest, claims)
         tally.slowest = max(tally.slowest, (time.process_time() - begun, str(run)))
+    resources = case.kernel.resources
+    tally.registers, tally.spilled = resources.registers, resources.spill_store_bytes
     return tally
 
 
@@ -118,6 +127,8 @@ def main(words: tuple[str, ...]) -> None:
         f"{sum(t.launches for t in tallies)} launches of {len(chosen)} kernels under {len(SEEDS)} seeds: {bad} bad.\n"
         f"{sum(t.tiles for t in tallies)} cluster tiles, {sum(t.claims for t in tallies)} of them taken over by a "
         f"running cluster, at least {min((t.fewest for t in claiming), default=0)} in a launch of a whole problem.\n"
+        f"ptxas {'.'.join(map(str, find_ptxas().version))} assembles all of them, with up to "
+        f"{max(t.registers for t in tallies)} registers a thread and {sum(t.spilled for t in tallies)} bytes spilled.\n"
         f"The slowest launch took {seconds:.1f} s: {slowest}.\n"
         f"{time.monotonic() - begun:.0f} s on {os.cpu_count()} cores."
     )
