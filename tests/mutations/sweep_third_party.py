@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -40,9 +41,10 @@ def planted_report(index: int) -> str:
     kernel = kernels()[bug.kernel]
     lines = judge(kernel, bug.mutation(kernel.text)).message.splitlines()
     if bug.caught == "race":  # the first pair of accesses, without the further ones that follow it
-        return "\n".join([*lines[:6], lines[-1]])
+        return "\n".join(itertools.takewhile(lambda line: not line.startswith("  found "), lines))
     start = next(i for i, line in enumerate(lines) if "0xc480" in line)
-    return "\n".join([lines[0], lines[1], "    …", *lines[start : start + 4], "    …", lines[-1]])
+    hint = next(line for line in lines if line.startswith("  hint:"))
+    return "\n".join([lines[0], lines[1], "    …", *lines[start : start + 4], "    …", hint])
 
 
 def section(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
