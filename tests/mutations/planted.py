@@ -68,6 +68,7 @@ PLANTED = (
             r"write by warp \d.*stmatrix\.sync",
             r"read by TMA store issued by warp 0.*cp\.async\.bulk\.tensor",
             r"missing edge: no fence\.proxy\.async by warp \d",
+            r"must execute fence\.proxy\.async\.shared::cta after its writes \(line 451\) and before",
         ),
     ),
     Planted(
@@ -82,6 +83,7 @@ PLANTED = (
             r"mbarrier\.try_wait",
             r"needs 127 of 128 arrivals",
             r"arrived in this phase: warp 0",
+            r"hint: .* \(mbarrier\.init in line 65\).*: initialise it with 1, or let the other 127 arrive too",
         ),
     ),
     Planted(

@@ -49,8 +49,9 @@ def tilekit_kernel(dtype: str = "bf16", out_dtype: str | None = None, *, bias: b
 
 @pytest.fixture(scope="module")
 def matmul() -> str:
-    """The default matmul's text."""
-    return tilekit_kernel()
+    """Text of a matmul in clusters of two, with two consumers."""
+    config = tilekit.MatmulConfig(tile=(128, 128), cluster=(2, 1), consumers=2)
+    return tilekit.compile(tilekit.MatmulSpec(), "sm_90a", config).ptx
 
 
 @pytest.mark.parametrize("part", range(4))
