@@ -36,6 +36,7 @@ class LaunchOptions(TypedDict, total=False):
 
     cluster: int | Sequence[int] | None
     shared_bytes: int
+    cooperative: bool
     params: bytes | None
     step_budget: int
 
@@ -83,6 +84,7 @@ class Kernel:
         *,
         cluster: int | Sequence[int] | None = None,
         shared_bytes: int = 0,
+        cooperative: bool = False,
         params: bytes | None = None,
         step_budget: int = DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
@@ -114,6 +116,7 @@ class Kernel:
         *,
         cluster: int | Sequence[int] | None = None,
         shared_bytes: int = 0,
+        cooperative: bool = False,
         params: bytes | None = None,
         step_budget: int = DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
@@ -136,6 +139,8 @@ class Kernel:
             null pointer.
         shared_bytes
             Dynamic shared memory of a CTA, bytes.
+        cooperative
+            A cooperative launch: its CTAs, which must all fit on the device at once, may meet at barriers of the grid.
         params
             A ready parameter block instead of ``args``.
         step_budget
@@ -172,6 +177,7 @@ class Kernel:
             options: LaunchOptions = {
                 "cluster": cluster,
                 "shared_bytes": shared_bytes,
+                "cooperative": cooperative,
                 "params": params,
                 "step_budget": step_budget,
             }
@@ -194,6 +200,7 @@ class Kernel:
             args,
             cluster=cluster,
             shared_bytes=shared_bytes,
+            cooperative=cooperative,
             params=params,
             step_budget=step_budget,
             progress=progress,
@@ -217,6 +224,7 @@ class Kernel:
         *,
         cluster: int | Sequence[int] | None = None,
         shared_bytes: int = 0,
+        cooperative: bool = False,
         params: bytes | None = None,
         step_budget: int = DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
@@ -265,6 +273,7 @@ class Kernel:
             block=threads,
             cluster=clusters,
             shared_bytes=shared_bytes,
+            cooperative=cooperative,
             parameters=block_bytes,
             schedule=device.schedule if schedule is None else schedule,
             seed=device.seed if seed is None else seed,

@@ -68,6 +68,8 @@ class Launch:
         Whether matrix products are rounded as Hopper rounds them.
     positions
         The warps of a CTA.
+    workspace
+        Memory for the barriers of a cooperative launch's grid, or None.
     printed
         What the kernel printed, a text for each thread and call.
     gang
@@ -89,6 +91,7 @@ class Launch:
         block: Dim3,
         cluster: Dim3,
         shared_bytes: int,
+        cooperative: bool,
         parameters: bytes,
         schedule: Policy,
         seed: int,
@@ -127,6 +130,7 @@ class Launch:
         self.printed: list[str] = []
         self.registers_per_thread = _registers_per_thread(program, chip, block)
         self.max_resident_clusters = _resident_clusters(self)
+        self.workspace = _workspace(self) if cooperative else None
         self.progress = progress
         self.observers = tuple(observers)
         self.gang = gang
@@ -159,6 +163,8 @@ class Launch:
         finally:
             for allocation in self._shadowed:
                 allocation.shadow = None
+            if self.workspace is not None:
+                self.memory.free(self.workspace)
         if self.order is not None:
             self.findings.raise_races()
         executed = self._executed()
@@ -189,6 +195,11 @@ class Launch:
             name = self.symbols.name(offset - layout.dynamic_base) or layout.static_name(offset)
             self._names[offset] = name
         return name
+
+    @property
+    def workspace_address(self) -> int:
+        """Where the grid's barriers are; 0 when it has none."""
+        return 0 if self.workspace is None else self.workspace.start
 
     # -- life of clusters and warps ----------------------------------------------------------------------------------
 
@@ -313,3 +324,17 @@ def _resident_clusters(launch: Launch) -> int:
             hint=f"the device has {launch.chip.sms} multiprocessors: give Device(multiprocessors=...) more",
         )
     return ctas // size
+
+
+def _workspace(launch: Launch) -> Allocation:
+    """Memory for the barriers of a grid, all of whose clusters must be there at once."""
+    count = launch.clusters[0] * launch.clusters[1] * launch.clusters[2]
+    if count > launch.max_resident_clusters:
+        kind = "CTAs" if launch.cluster == (1, 1, 1) else "clusters"
+        raise LaunchError.argument(
+            "cooperative",
+            True,
+            f"for at most {launch.max_resident_clusters} {kind} at once: the grid has {count}",
+            False,
+        )
+    return launch.memory.allocate(256, "workspace of the cooperative launch")

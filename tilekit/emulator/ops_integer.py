@@ -439,15 +439,16 @@ def carry_chain(g: BlockCompiler, i: Decoded) -> None:
 
 
 def with_carry(warp: Warp, a: Array, b: Array, subtract: bool, carry_in: bool, carry_out: bool) -> Array:
-    """Add or subtract with the condition code's carry."""
-    carry = warp.carry.astype(a.dtype) if carry_in else a.dtype.type(0)
+    """Add or subtract with the condition code's carry.
+
+    A subtraction is the addition of the complement, and its carry set when nothing was borrowed: code of nvcc reads it
+    with ``addc``, and ptxas compiles it so.
+    """
     if subtract:
-        total: Array = a - b - carry
-        out = (a < b) | ((a == b) & (carry != 0))
-    else:
-        partial = a + b
-        total = partial + carry
-        out = (partial < a) | (total < partial)
+        b = ~b
+    carry = warp.carry.astype(a.dtype) if carry_in else a.dtype.type(subtract)
+    partial = a + b
+    total: Array = partial + carry
     if carry_out:
-        warp.carry = out
+        warp.carry = (partial < a) | (total < partial)
     return total

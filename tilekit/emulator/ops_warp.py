@@ -13,8 +13,8 @@ from .block_compiler import BlockCompiler
 from .convergence import require_members
 from .deadlock import GroupWait
 from .errors import ProtocolError
-from .forms import Decoded, always, form, never
-from .lanes import ONE_LANE, Array, ballot, lane_mask
+from .forms import Decoded, Uniform, always, form, never
+from .lanes import LANES, ONE_LANE, Array, ballot, lane_mask
 from .syntax import Immediate, Operand, PairOperand, Sink
 
 if TYPE_CHECKING:
@@ -84,12 +84,47 @@ def shuffle_lanes(mode: str, b: Array, c: Array) -> tuple[Array, Mask]:
 # -- votes -----------------------------------------------------------------------------------------------------------
 
 
-def voters(warp: Warp, members: int | Array) -> Mask:
+def active_lanes(warp: Warp) -> Mask:
+    """The lanes that execute the instruction."""
+    return warp.live if warp.fragment.mask is None else warp.fragment.mask
+
+
+def voters(warp: Warp, members: int) -> Mask:
     """The active lanes that a membership mask names."""
-    active = warp.live if warp.fragment.mask is None else warp.fragment.mask
-    if not isinstance(members, int):
-        members = int(members[int(np.argmax(active))])
+    active = active_lanes(warp)
     return active if members == 0xFFFFFFFF else active & lane_mask(members)
+
+
+def by_groups(warp: Warp, members: int | Array, outcome: Callable[[Mask], int | bool]) -> Any:
+    """The outcome for the voters; with a mask that differs between lanes, each lane's for the lanes that it names."""
+    if isinstance(members, int):
+        return outcome(voters(warp, members))
+    active = active_lanes(warp)
+    results: Array | None = None
+    for mask in np.unique(members[active]).tolist():
+        group = active & (members == mask)
+        found = outcome(group & lane_mask(mask))
+        if results is None:
+            results = np.zeros(32, bool if isinstance(found, bool) else np.uint32)
+        results[group] = found
+    assert results is not None
+    return results
+
+
+def _all_alike(position: int) -> Uniform:
+    """Every lane receives the same result when the operand that is the membership mask is the same for all."""
+
+    def uniform(decoded: Decoded, is_uniform: Callable[[Operand], bool]) -> tuple[bool, ...]:
+        same = len(decoded.operands) <= position or is_uniform(decoded.operands[position])
+        return (same,) * len(decoded.defs)
+
+    return uniform
+
+
+def _write_outcome(g: BlockCompiler, i: Decoded, kind: str, call: str, position: int) -> None:
+    """Write what `by_groups` gives: one value for all, or an array of patterns."""
+    one = len(i.operands) <= position or g.is_uniform(i.operands[position])
+    g.write(i.operands[0], kind, call, scalar=one)
 
 
 def _members(g: BlockCompiler, i: Decoded, position: int) -> str:
@@ -104,23 +139,26 @@ def _members(g: BlockCompiler, i: Decoded, position: int) -> str:
     return members
 
 
-@form("vote", "sync? mode=all|any|uni type=pred", "d a a?", uniform=always)
-@form("vote", "sync? mode=ballot type=b32", "d a a?", uniform=always)
+@form("vote", "sync? mode=all|any|uni type=pred", "d a a?", uniform=_all_alike(2))
+@form("vote", "sync? mode=ballot type=b32", "d a a?", uniform=_all_alike(2))
 def vote(g: BlockCompiler, i: Decoded) -> None:
     """``vote``."""
     call = f"{g.helper(count_votes)}(w, {i['mode']!r}, {g.array(i.operands[1], 'pred')}, {_members(g, i, 2)})"
-    g.write(i.operands[0], "u32" if i["mode"] == "ballot" else "pred", call, scalar=True)
+    _write_outcome(g, i, "u32" if i["mode"] == "ballot" else "pred", call, 2)
 
 
-def count_votes(warp: Warp, mode: str, predicate: Mask, members: int | Array) -> int | bool:
+def count_votes(warp: Warp, mode: str, predicate: Mask, members: int | Array) -> Any:
     """The outcome of a vote."""
-    who = voters(warp, members)
-    if mode == "ballot":
-        return ballot(predicate & who)
-    votes = predicate[who]
-    if mode == "any":
-        return bool(votes.any())
-    return bool(votes.all()) if mode == "all" else bool(votes.all() or not votes.any())
+
+    def outcome(who: Mask) -> int | bool:
+        if mode == "ballot":
+            return ballot(predicate & who)
+        votes = predicate[who]
+        if mode == "any":
+            return bool(votes.any())
+        return bool(votes.all()) if mode == "all" else bool(votes.all() or not votes.any())
+
+    return by_groups(warp, members, outcome)
 
 
 @form("activemask", "type=b32", "d", uniform=always)
@@ -129,8 +167,8 @@ def active_mask(g: BlockCompiler, i: Decoded) -> None:
     g.write(i.operands[0], "u32", f"ballot({g.helper(voters)}(w, 0xffffffff))", scalar=True)
 
 
-def _elect_uniform(decoded: Decoded, uniform: object) -> tuple[bool, ...]:
-    return (True,) * (len(decoded.defs) - 1) + (False,)
+def _elect_uniform(decoded: Decoded, uniform: Callable[[Operand], bool]) -> tuple[bool, ...]:
+    return (uniform(decoded.operands[1]),) * (len(decoded.defs) - 1) + (False,)
 
 
 @form("elect", "sync", "d|p a", uniform=_elect_uniform)
@@ -139,15 +177,16 @@ def elect(g: BlockCompiler, i: Decoded) -> None:
     d, p = pair(i.operands[0])
     name = g.temporary()
     g.emit(f"{name} = {g.helper(leader)}(w, {_members(g, i, 1)})")
+    one = g.is_uniform(i.operands[1])
     if not isinstance(d, Sink):
-        g.write(d, "u32", name, scalar=True)
+        g.write(d, "u32", name, scalar=one)
     if not isinstance(p, Sink):
-        g.write(p, "pred", f"{g.constant(ONE_LANE)}[{name}]")
+        g.write(p, "pred", f"{g.constant(ONE_LANE)}[{name}]" if one else f"{name} == {g.constant(LANES)}")
 
 
-def leader(warp: Warp, members: int | Array) -> int:
+def leader(warp: Warp, members: int | Array) -> Any:
     """The lowest of the voters."""
-    return int(np.argmax(voters(warp, members)))
+    return by_groups(warp, members, lambda who: int(np.argmax(who)))
 
 
 @form("match", "mode=any|all sync type=b32|b64", "d|p a a", uniform=never)
@@ -165,30 +204,31 @@ def match(g: BlockCompiler, i: Decoded) -> None:
 
 def match_lanes(warp: Warp, every: bool, values: Array, members: int | Array) -> tuple[Array, Mask]:
     """For each lane the mask of the lanes that hold its value, and whether all lanes agree."""
-    who = voters(warp, members)
-    same = (values[:, None] == values[None, :]) & who[None, :]
+    who = active_lanes(warp)
+    named = np.broadcast_to(np.uint32(members) if isinstance(members, int) else members, 32)
+    together = (named[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool) & who[None, :]
+    same = values[:, None] == values[None, :]
     if every:
-        agree = bool((values[who] == values[who][0]).all())
-        return np.full(32, ballot(who) if agree else 0, np.uint32), np.full(32, agree)
-    return np.array([ballot(row) for row in same], np.uint32), np.full(32, True)
+        agree = (same | ~together).all(1)
+        return np.where(agree, [ballot(row) for row in together], 0).astype(np.uint32), agree
+    return np.array([ballot(row) for row in same & together], np.uint32), np.full(32, True)
 
 
-@form("redux", "sync op=add|min|max type=u32|s32", "d a a", uniform=always)
-@form("redux", "sync op=and|or|xor type=b32", "d a a", uniform=always)
-@form("redux", "sync op=min|max abs? nan=NaN? type=f32", "d a a", uniform=always)
+@form("redux", "sync op=add|min|max type=u32|s32", "d a a", uniform=_all_alike(2))
+@form("redux", "sync op=and|or|xor type=b32", "d a a", uniform=_all_alike(2))
+@form("redux", "sync op=min|max abs? nan=NaN? type=f32", "d a a", uniform=_all_alike(2))
 def reduce(g: BlockCompiler, i: Decoded) -> None:
     """``redux``."""
     value = g.array(i.operands[1], i["type"])
     if i["type"] == "f32":
         flags = f"{i['op']!r}, {i.has('abs')}, {i.has('nan')}"
         call = f"{g.helper(reduce_floats)}(w, {flags}, {value}, {_members(g, i, 2)})"
-        g.write(i.operands[0], "u32" if g.results_uniform() else "f32", call, scalar=True)
-        return
-    call = g.helper(reduce_lanes)
-    g.write(i.operands[0], "u32", f"{call}(w, {i['op']!r}, {value}, {_members(g, i, 2)})", scalar=True)
+    else:
+        call = f"{g.helper(reduce_lanes)}(w, {i['op']!r}, {value}, {_members(g, i, 2)})"
+    _write_outcome(g, i, "u32", call, 2)
 
 
-def reduce_lanes(warp: Warp, operation: str, values: Array, members: int | Array) -> int:
+def reduce_lanes(warp: Warp, operation: str, values: Array, members: int | Array) -> Any:
     """The reduction over the voters, as a 32-bit pattern."""
     functions: dict[str, Any] = {
         "add": np.add,
@@ -198,19 +238,21 @@ def reduce_lanes(warp: Warp, operation: str, values: Array, members: int | Array
         "or": np.bitwise_or,
         "xor": np.bitwise_xor,
     }
-    chosen = values[voters(warp, members)]
-    if operation == "add":
-        return int(chosen.astype(np.int64).sum()) & 0xFFFFFFFF
-    return int(functions[operation].reduce(chosen)) & 0xFFFFFFFF
+
+    def outcome(who: Mask) -> int:
+        chosen = values[who]
+        if operation == "add":
+            return int(chosen.astype(np.int64).sum()) & 0xFFFFFFFF
+        return int(functions[operation].reduce(chosen)) & 0xFFFFFFFF
+
+    return by_groups(warp, members, outcome)
 
 
-def reduce_floats(warp: Warp, operation: str, magnitude: bool, nan: bool, values: Array, members: int | Array) -> int:
+def reduce_floats(warp: Warp, operation: str, magnitude: bool, nan: bool, values: Array, members: int | Array) -> Any:
     """The extremum over the voters, as a 32-bit pattern; NaNs count only with ``.NaN``."""
-    chosen = values[voters(warp, members)]
-    if magnitude:
-        chosen = np.abs(chosen)
     functions = (np.minimum, np.maximum) if nan else (np.fmin, np.fmax)
-    return int(functions[operation == "max"].reduce(chosen).view(np.uint32))
+    values = np.abs(values) if magnitude else values
+    return by_groups(warp, members, lambda who: int(functions[operation == "max"].reduce(values[who]).view(np.uint32)))
 
 
 # -- registers -------------------------------------------------------------------------------------------------------

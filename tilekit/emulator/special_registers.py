@@ -61,7 +61,9 @@ SPECIAL_REGISTERS: dict[str, SpecialRegisterInfo] = {
     "%reserved_smem_offset_0": SpecialRegisterInfo(32, True, "0"),
     "%reserved_smem_offset_1": SpecialRegisterInfo(32, True, "0"),
     "%current_graph_exec": SpecialRegisterInfo(64, True, "0"),  # no graph is running
-    **{f"%envreg{n}": SpecialRegisterInfo(32, True, "0") for n in range(32)},  # the driver sets none
+    **{f"%envreg{n}": SpecialRegisterInfo(32, True, "0") for n in range(32)},  # the driver sets two, for this_grid()
+    "%envreg1": SpecialRegisterInfo(32, True, "w.cta.launch.workspace_address >> 32"),
+    "%envreg2": SpecialRegisterInfo(32, True, "w.cta.launch.workspace_address & 0xffffffff"),
     **{f"%pm{n}": SpecialRegisterInfo(32, True, "0") for n in range(8)},  # nothing is counted
     **{f"%pm{n}_64": SpecialRegisterInfo(64, True, "0") for n in range(8)},
 }

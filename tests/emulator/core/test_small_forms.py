@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilekit.emulator import Device, UnsupportedInstruction
+from tilekit.emulator import Device, LaunchError, MemoryFault, UnsupportedInstruction
 from tilekit.emulator.formats import decode, encode, encode_randomly
 
 Array = np.ndarray[Any, Any]
@@ -202,3 +202,73 @@ def test_byte_registers(assemble: Any) -> None:
     packed = high | low << 8 | high << 16 | low << 24
     assert out.tolist() == (packed ^ low << 16).tolist()
     assert (after[:32] >> 16 & 255).tolist() == high.tolist()
+
+
+def test_groups_of_a_warp_at_once(assemble: Any) -> None:
+    """With masks that differ between lanes, each group votes, reduces, elects and matches for itself."""
+    values = np.arange(32) * 7 % 11
+    groups = [np.flatnonzero(np.arange(32) % 3 == k) for k in range(3)]
+    body = """
+  rem.u32 %u, %t, 3; mul.lo.u32 %v, %t, 7; rem.u32 %v, %v, 11;
+  mov.u32 %x, 0x49249249; shl.b32 %x, %x, %u;  // every third lane
+  setp.eq.u32 %p1, %u, 2; @%p1 and.b32 %x, %x, 0x24924924;
+  """
+    mask = {0: 0x49249249, 1: 0x92492492, 2: 0x24924924}
+    for code, reference in (
+        ("redux.sync.add.u32 %r, %v, %x;", lambda v: v.sum()),
+        ("redux.sync.max.s32 %r, %v, %x;", lambda v: v.max()),
+        ("redux.sync.xor.b32 %r, %v, %x;", lambda v: np.bitwise_xor.reduce(v)),
+        ("setp.gt.u32 %p1, %v, 8; vote.sync.any.pred %p2, %p1, %x; selp.u32 %r, 1, 0, %p2;", lambda v: (v > 8).any()),
+        ("setp.lt.u32 %p1, %v, 10; vote.sync.all.pred %p2, %p1, %x; selp.u32 %r, 1, 0, %p2;", lambda v: (v < 10).all()),
+        ("elect.sync %r|%p1, %x; @%p1 add.u32 %r, %r, 100;", None),
+        ("match.all.sync.b32 %r|%p1, %u, %x; @!%p1 mov.u32 %r, 5;", "mask"),
+        ("setp.gt.u32 %p1, %v, 5; vote.sync.ballot.b32 %r, %p1, %x;", "ballot"),
+    ):
+        out, _ = run(body + code, assemble)
+        for number, lanes in enumerate(groups):
+            got = out[lanes].tolist()
+            if reference is None:
+                assert got == [number + 100] + [number] * (len(lanes) - 1)
+            elif reference == "mask":
+                assert set(got) == {mask[number]}
+            elif reference == "ballot":
+                assert set(got) == {sum(1 << int(lane) for lane in lanes if values[lane] > 5)}
+            else:
+                assert set(got) == {int(reference(values[lanes]))}, code
+
+
+def test_carry_of_a_subtraction(assemble: Any) -> None:
+    """sub.cc leaves a carry for addc where nothing was borrowed, as an addition of the complement does."""
+    out, _ = run("sub.cc.u32 %u, %t, 12; addc.u32 %r, 0, 0;", assemble)
+    assert out.tolist() == [int(i >= 12) for i in range(32)]
+    out, _ = run("mov.u32 %u, 0xfffffff0; add.cc.u32 %u, %t, %u; subc.u32 %r, 5, 0;", assemble)
+    assert out.tolist() == [5 if i >= 16 else 4 for i in range(32)]
+    out, _ = run("mov.u32 %u, 3; sub.cc.u32 %v, %t, 9; subc.cc.u32 %x, %u, 3; subc.u32 %r, 1, 0;", assemble)
+    assert out.tolist() == [1 if i >= 9 else 0 for i in range(32)]
+
+
+def test_cooperative_launch() -> None:
+    """A cooperative launch has a workspace, gone afterwards; a grid that does not fit is refused."""
+    text = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+  .reg .b32 %l, %h, %c; .reg .b64 %o, %w;
+  mov.u32 %l, %envreg2; mov.u32 %h, %envreg1; mov.b64 %w, {%l, %h};
+  red.add.u32 [%w+4], 1;
+  ld.param.u64 %o, [out]; st.global.u64 [%o], %w;
+  ret;
+}
+"""
+    device = Device(multiprocessors=2)
+    out = device.buffer(np.zeros(1, np.uint64))
+    kernel = device.load(text)["k"]
+    assert kernel.launch(4, 32, [out], cooperative=True).clean
+    assert out.read()[0] != 0
+    assert [allocation.start for allocation in device.memory.allocations()] == [out.address]
+    with pytest.raises(LaunchError, match="at most 64 CTAs at once: the grid has 65"):
+        kernel.launch(65, 32, [out], cooperative=True)
+    with pytest.raises(MemoryFault):
+        kernel.launch(1, 32, [out])

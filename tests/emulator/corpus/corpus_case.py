@@ -33,12 +33,16 @@ i32, i64, f32 = np.int32, np.int64, np.float32
 
 @dataclass(frozen=True)
 class Expect:
-    """An array that the kernel writes, what must be in it afterwards, and how near (exact without tolerances)."""
+    """An array that the kernel writes, what must be in it afterwards, and how near (exact without tolerances).
+
+    ``shuffled``: in any order.
+    """
 
     array: Array
     reference: Any
     rtol: float = 0.0
     atol: float = 0.0
+    shuffled: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class Addresses:
 class Launch:
     """Grid in clusters, arguments in the order of the parameters without the hidden ones, and what is expected.
 
-    ``threads`` and ``shared_bytes`` are for kernels whose compiler leaves them to the caller.
+    ``threads`` and ``shared_bytes`` are for kernels whose compiler leaves them to the caller. ``printed`` are the lines
+    of its ``printf`` calls, in any order.
     """
 
     grid: tuple[int, ...]
@@ -74,6 +79,8 @@ class Launch:
     expect: Mapping[str, Expect]
     threads: int | tuple[int, ...] = 0
     shared_bytes: int = 0
+    cooperative: bool = False
+    printed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,18 +174,22 @@ def emulate(
         args,
         cluster=(cluster, 1, 1) if cluster > 1 else None,
         shared_bytes=compiled.get("shared_bytes", 0) or launch.shared_bytes,
+        cooperative=launch.cooperative,
     )
     for array, buffer in buffers.values():
         array[...] = buffer.read()
     return report, launch
 
 
-def compare(launch: Launch) -> None:
-    """Fail where a result is not what the reference says."""
+def compare(launch: Launch, printed: str) -> None:
+    """Fail where a result, or what was printed, is not what the reference says."""
+    assert sorted(printed.splitlines()) == sorted(launch.printed)
     for name, expect in launch.expect.items():
         got = expect.array.astype(np.float64) if expect.array.dtype.kind in "fV" else expect.array
         want = np.asarray(expect.reference)
         want = want.astype(np.float64) if expect.array.dtype.kind in "fV" else want
+        if expect.shuffled:
+            got, want = np.sort(got), np.sort(want)
         if expect.rtol or expect.atol:
             np.testing.assert_allclose(got, want, expect.rtol, expect.atol, err_msg=name)
         else:

@@ -18,7 +18,7 @@ def main() -> None:
     rows, counts = [], Counter[str]()
     for case in sorted(CASES, key=str):
         report, launch = emulate(case)
-        compare(launch)
+        compare(launch, report.printed)
         assert report.clean, str(report)
         producer = header(case.path.read_text())["producer"].split(",")[0].replace(" release", "")
         counts[f"{producer}, {case.target}"] += 1
