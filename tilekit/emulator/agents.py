@@ -31,6 +31,8 @@ Clock = dict[int, int]
 NOTHING: Clock = {}
 ALL_LANES = 0xFFFFFFFF
 _RELEASES_REMEMBERED = 16
+_MEETINGS_REMEMBERED = 64
+"""Meetings of some lanes; who meets more often than that without the others is taken to have met them too."""
 
 
 def lane_identity(warp: int, lane: int) -> int:
@@ -249,7 +251,7 @@ class Agent:
             self.clock[self.identity] = self.epoch
         else:
             self.touch()
-        if live & ~lanes:
+        if live & ~lanes and len(self.met) < _MEETINGS_REMEMBERED:
             self.met.append((self.epoch, lanes))
         else:
             self.together(self.epoch)

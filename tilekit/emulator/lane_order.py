@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["COLLECTIVE", "Lanes", "conflicts", "have_met", "lanes_of", "touched", "uniform"]
+__all__ = ["COLLECTIVE", "Lanes", "conflicts", "have_met", "lanes_of", "one_of_equal", "touched", "uniform"]
 
 Lanes = tuple[int, bytes | None, int, bytes | None]
 """An access of a warp: the first address; the lanes' offsets from it as the bytes of an int64 array, empty when all
@@ -37,6 +37,12 @@ def lanes_of(active: bytes | None) -> int:
     if active is None or active == COLLECTIVE:
         return 0xFFFFFFFF
     return int.from_bytes(np.packbits(np.frombuffer(active, np.bool_), bitorder="little").tobytes(), "little")
+
+
+@lru_cache(8192)
+def one_of_equal(relative: bytes) -> bytes:
+    """Return the same object for equal bytes, which many records hold."""
+    return relative
 
 
 def have_met(met: list[tuple[int, int]], first: int, second: int, epoch: int) -> bool:

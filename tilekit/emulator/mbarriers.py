@@ -24,6 +24,10 @@ Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 
+_WAITS_REMEMBERED = 256
+"""Waits that gave up and were not repeated: each keeps its warp."""
+
+
 class Polling:
     """A fragment blocked in a try_wait or test_wait on an mbarrier."""
 
@@ -222,8 +226,9 @@ def mbarrier_test(warp: Warp, space: str, address: int, state: int, parity: bool
     if fragment.expired or warp.cta.launch.machine.wait_fails(warp):
         fragment.expired = False
         barrier.resume(key, observed=False)
-        at, instruction = warp.at, warp.program.instruction(warp.at)
-        unheeded[place] = Unheeded(warp.actor, instruction, barrier.name, barrier.phase, lambda: warp.at != at)
+        if len(unheeded) < _WAITS_REMEMBERED:
+            at, instruction = warp.at, warp.program.instruction(warp.at)
+            unheeded[place] = Unheeded(warp.actor, instruction, barrier.name, barrier.phase, lambda: warp.at != at)
         return False
     barrier.suspend(key, warp.actor, warp.program.instruction(warp.at))
     _suspend(warp, fragment, barrier, state & 1 if parity else state >> 63 & 1, key)

@@ -33,7 +33,7 @@ from tilekit.emulator import footprint
 from tilekit.emulator.agents import NOTHING, Agent, Clock, Operation
 from tilekit.emulator.errors import InstructionLike
 from tilekit.emulator.footprint import GRANULE, IN_PAGE, PAGE_BITS, Pieces
-from tilekit.emulator.lane_order import Lanes, conflicts, have_met
+from tilekit.emulator.lane_order import Lanes, conflicts, have_met, one_of_equal
 from tilekit.emulator.shadow_pages import (
     ASYNC,
     ATOMIC,
@@ -168,7 +168,7 @@ class Memory:
             return
         places = addresses.astype(np.int64, copy=False)
         first = int(places[0])
-        relative = (places - first).tobytes()
+        relative = one_of_equal((places - first).tobytes())
         pieces = footprint.lanes(first & IN_PAGE, relative, width)
         lanes = first, relative, width, active
         self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction, changes, lanes)
