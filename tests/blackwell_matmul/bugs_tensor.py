@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.mutations.mutation import SCRATCH, Edit, scoped
+from tests.mutations.mutation import SCRATCH, Edit, instead, scoped
 from tests.mutations.statements import Program
 
 from .broken import (
@@ -57,8 +57,7 @@ def _upper(which: int, change: Callable[[int], int]) -> Change:
         made: list[Edit] = []
         for s in every(program, "mma", "mov.b64")[which::2]:
             low, high = s.operands[1].strip("{}").split(",")
-            made += operand("mma", "mov.b64", 1, lambda _, low=low, high=high: f"{{{low}, {change(int(high))}}}",
-                            number=every(program, "mma", "mov.b64").index(s))(program)  # fmt: skip
+            made += instead(s, s.with_operand(1, f"{{{low}, {change(int(high))}}}"))
         return tuple(made)
 
     return edits

@@ -209,7 +209,8 @@ class Case:
         *batch, m, n = inputs.expected.shape
         rows, columns = self.span
         shares = min(self.config.split_k, -(-inputs.a.shape[-1] // self.config.k_block(self.spec.a_dtype)))
-        return -(-m // rows) * -(-n // columns) * (batch[0] if batch else 1) * max(shares, 1)
+        tiles: int = -(-m // rows) * -(-n // columns) * (batch[0] if batch else 1) * max(shares, 1)
+        return tiles
 
 
 def _placed(values: Array, contiguous: int) -> Array:

@@ -43,8 +43,8 @@ def inputs_of(
     given = [x for x in batches if x is not None]
     out_shape = (max(given), m, n) if given else (m, n)
     a_type, b_type = spec.a_dtype.numpy, spec.b_dtype.numpy
-    bias = np.zeros(n) if f.bias else None
-    residual = np.zeros(out_shape) if f.residual else None
+    bias: Array | None = np.zeros(n) if f.bias else None
+    residual: Array | None = np.zeros(out_shape) if f.residual else None
     scale = beta = 1.0
     if kind == "integers":
         # Sums stay below 2^11, where f16 and f32 know every integer, and a half of every one.
@@ -101,7 +101,7 @@ def wrong(out: Array, expected: Array, activation: str | None) -> str:
 def _rounded(x: Array, dtype: DType) -> Array:
     """The nearest values of a type; 8-bit ones have no infinity to give for what is too large."""
     if dtype.bits == 8:
-        largest = float(ml_dtypes.finfo(dtype.numpy).max)
+        largest = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
         x = np.clip(x, -largest, largest)
     return x.astype(np.float32).astype(dtype.numpy)
 
@@ -149,11 +149,12 @@ def _picking(rng: np.random.Generator, shape: tuple[int, ...], *, axis: int) -> 
 
 
 def _activate(x: Array, activation: str | None) -> Array:
+    y = x
     match activation:
         case "relu":
-            return np.maximum(x, 0)
+            y = np.maximum(x, 0)
         case "gelu":
-            return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+            y = x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
         case "silu":
-            return x / (1 + np.exp(-x))
-    return x
+            y = x / (1 + np.exp(-x))
+    return y

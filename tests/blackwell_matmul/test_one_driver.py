@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import tilekit
 from tilekit import BlackwellConfig, MatmulConfig, MatmulSpec
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.kernels.matmul import blackwell, hopper
-from tilekit.targets import SM_90A, SM_100A
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.targets import SM_90A, SM_100A, Target
 
 ROOT = Path(tilekit.__file__).parent
 DRIVER = "tilekit.drivers.warp_specialized"
@@ -59,13 +61,14 @@ def enters_roles(module: str) -> bool:
 def test_both_chips_compose_the_same_driver() -> None:
     """What a spec and a config select is handed to `WarpSpecialized`, on either chip."""
     spec = MatmulSpec()
-    for compose, config, target in (
+    cases: tuple[tuple[Any, KernelConfig, Target], ...] = (
         (hopper.compose, MatmulConfig(), SM_90A),
         (blackwell.compose, BlackwellConfig(), SM_100A),
-    ):
+    )
+    for compose, config, target in cases:
         threads = config.warps(target, spec).threads
         w = Writer("kernel", target=target.name, threads=threads, cluster=config.cluster_size)
-        kernel, _ = compose(w, spec, config, target)  # type: ignore[operator]
+        kernel, _ = compose(w, spec, config, target)
         assert type(kernel) is WarpSpecialized
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tilekit.dtypes import BF16
 from tilekit.emulator.scheduler import Machine
+from tilekit.kernels.matmul.plan import EmulatedPlan
 from tilekit.targets import SM_100A
 
 from .case import Case
@@ -99,6 +100,7 @@ def test_bound_plans_use_the_whole_device() -> None:
     a[...], b[...] = inputs.a, inputs.b.T
     for multiprocessors, clusters in ((2, 1), (5, 2), (12, 6), (None, 6)):
         plan = case.kernel.bind(a, b.T, multiprocessors=multiprocessors)
+        assert isinstance(plan, EmulatedPlan)
         assert np.array_equal(plan().astype(np.float32), inputs.expected.astype(np.float32))
         assert plan.report.grid == (2 * clusters, 1, 1)
 
