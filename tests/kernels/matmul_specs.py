@@ -10,7 +10,7 @@ from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.picker import candidates
-from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec, Precision
 from tilekit.targets import SM_90A, SM_100A, Target
 
 FUNCTIONS = (
@@ -32,12 +32,18 @@ CHOSEN_BY_HAND: dict[Target, tuple[KernelConfig, ...]] = {
         MatmulConfig(tile=(128, 128), cluster=(4, 1), in_flight=0, output_buffers=3),
         MatmulConfig(tile=(384, 64), cluster=(1, 1), consumers=3, output_buffers=1),
         MatmulConfig(tile=(128, 128), cluster=(1, 1), split_k=4),
+        MatmulConfig(tile=(256, 192), cluster=(1, 1), in_flight=0, swap_ab=True),
+        MatmulConfig(tile=(384, 8), cluster=(2, 1), consumers=3, k_group=2, swap_ab=True),
+        MatmulConfig(tile=(128, 72), cluster=(1, 2), k_group=4, swap_ab=True),
     ),
     SM_100A: (
         BlackwellConfig(tile=(128, 64), cluster=(2, 2), cta_group=1, accumulator_stages=4, clc_stages=4, stages=3),
         BlackwellConfig(tile=(128, 176), cluster=(2, 1), output_buffers=1, clc_stages=3, raster_group=2),
         BlackwellConfig(tile=(64, 96), cluster=(4, 1), accumulator_stages=3, clc_stages=0, output_buffers=4),
         BlackwellConfig(tile=(64, 48), cluster=(1, 1), cta_group=1, k_group=2, clc_stages=2, split_k=3),
+        BlackwellConfig(tile=(128, 16), cluster=(1, 1), cta_group=1, k_group=4, swap_ab=True),
+        BlackwellConfig(tile=(64, 160), cluster=(2, 1), swap_ab=True),
+        BlackwellConfig(tile=(128, 256), cluster=(2, 2), swap_ab=True),
     ),
 }
 """Configs that the picker never takes."""
@@ -46,16 +52,20 @@ CHOSEN_BY_HAND: dict[Target, tuple[KernelConfig, ...]] = {
 def all_specs(chip: Target) -> list[MatmulSpec]:
     """Types x majors x functions x stores; batching and the output's type go round and so meet every other axis."""
     found = []
-    for a, b in ((BF16, BF16), (F16, F16), (E4M3, E4M3), (E5M2, E4M3)):
+    for a, b in ((BF16, BF16), (F16, F16), (E4M3, E4M3), (E5M2, E4M3), (F32, F32)):
         for majors in (("k", "k"), ("k", "mn"), ("mn", "k"), ("mn", "mn")):
-            if a.bits == 8 and majors != ("k", "k") and not chip.transposes_8bit:
+            if majors != ("k", "k") and (a.bits == 32 or (a.bits == 8 and not chip.transposes_8bit)):
                 continue
             for functions in FUNCTIONS:
                 for store in ("tma", "direct"):
                     turn = len(found)
-                    out = (BF16, F32, F16)[turn % 3]
-                    added = replace(functions, residual=out if functions.residual is not None else None)
-                    found.append(MatmulSpec(a, b, out, *majors, turn // 2 % 2 == 1, added, store))
+                    out = (BF16, F32, F16, E4M3, E5M2)[turn % 5]
+                    if functions.residual is not None:
+                        out = F32 if out.bits == 8 else out
+                        functions = replace(functions, residual=out)
+                    precision: Precision | None = "tf32" if a == F32 else None
+                    batched = turn // 2 % 2 == 1
+                    found.append(MatmulSpec(a, b, out, *majors, batched, functions, store, precision=precision))
     return found
 
 

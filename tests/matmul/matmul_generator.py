@@ -26,7 +26,7 @@ UNUSUAL_TILES = (
 )  # fmt: skip
 """Legal tiles that the picker does not know: one to four atoms a warpgroup, tall operands, narrow and odd slabs."""
 
-TILES = (*((c.tile, c.consumers) for c in CANDIDATES), *UNUSUAL_TILES)
+TILES = tuple(dict.fromkeys((*((c.tile, c.consumers) for c in CANDIDATES if not c.swap_ab), *UNUSUAL_TILES)))
 
 EDGES = (1, 7, 8, 63, 64, 65, 127, 128, 129, 255, 256, 257, 13, 61, 97, 131, 193, 251, 389, 509)
 LARGE = (1000, 1021, 1024, 2047, 2048, 2053, 4095, 4096, 4099, 8191, 8192)

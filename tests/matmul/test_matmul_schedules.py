@@ -42,6 +42,8 @@ CASES = (
     Case(Kernel(a="e4m3", b="e5m2", config=config(64, 64, (4, 1))), 200, 72, 520),
     Case(Kernel(direct=True, activation="relu", config=config(192, 64, consumers=3)), 195, 61, 130),
     Case(Kernel(batched=True, config=config(64, 64, (2, 1))), 65, 64, 128, batches=(2, 1)),
+    Case(Kernel(out="f32", bias="f32", config=config(128, 24, swap_ab=True, k_group=2)), 33, 200, 330),
+    Case(Kernel(out="e4m3", config=config(64, 16, (2, 1), swap_ab=True, split_k=2)), 16, 144, 260),
 )
 
 

@@ -16,6 +16,7 @@ from matmul_data import Inputs, distinct_values, inputs_of
 from matmul_generator import CLUSTERS, EDGES, MAJORS, OUTS, TILES, TYPES, corner_cases, emulated, generated
 from matmul_machine import Array, Emulator
 from matmul_reference import Expected, Mismatch, activate, compare, expected_of
+from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
 from tilekit.dtypes import BF16, DTYPES, E4M3, F16, F32
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
@@ -256,3 +257,26 @@ def test_the_blackwell_cases_cover_their_axes() -> None:
     ):
         counts = Counter(drawn)
         assert all(counts[value] >= 2 for value in values), (values, counts)
+
+
+def test_the_swapped_cases_cover_their_axes() -> None:
+    """On each chip every operand type and output meets transposed stores, narrow slabs and shared sums."""
+    cases = swapped_cases()
+    assert len({str(case) for case in cases}) == len(cases)
+    assert len({str(case) for case in swapped_cases_on_gpu()}) == len(swapped_cases_on_gpu())
+    assert {case.kernel.target for case in swapped_cases_on_gpu()} == {"sm_90a"}
+    for target in ("sm_90a", "sm_100a"):
+        kernels = [case.kernel for case in cases if case.kernel.target == target]
+        swapped = [(k, c) for k in kernels if (c := k.config) is not None and c.swap_ab]
+        assert len(swapped) < len(kernels)
+        for drawn, values in (
+            ([(k.out, k.direct) for k, _ in swapped], product((*OUTS, "e4m3", "e5m2"), (False, True))),
+            ([(k.a, k.b) for k, _ in swapped], (*TYPES, ("f32", "f32"))),
+            ([k.majors for k, _ in swapped], MAJORS),
+            ([c.split_k for _, c in swapped], (1, 2, 3)),
+            ([c.k_group for _, c in swapped], (1, 2, 4)),
+            ([c.tile[1] % 16 for _, c in swapped], (0, 8)),
+            ([k.bias is None for k, _ in swapped], (False, True)),
+        ):
+            counts = Counter(drawn)
+            assert all(counts[value] >= 1 for value in values), (target, counts)
