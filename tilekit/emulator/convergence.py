@@ -14,6 +14,7 @@ import numpy.typing as npt
 from .agents import ALL_LANES
 from .deadlock import GroupWait
 from .errors import ProtocolError
+from .gang_memory import Unsure
 from .lanes import Array, ballot
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ def require_members(warp: Warp, position: int, members: int | Array, mask: Mask)
     warp.at = position
     everybody = isinstance(members, int) and members == ALL_LANES
     if not warp.cta.launch.protocol or (everybody and mask is warp.live):
+        return
+    if warp.program.warps > 1:
+        here_of, live_of = mask.reshape(-1, 32), warp.live.reshape(-1, 32)
+        if not everybody or (here_of.any(1) & (here_of != live_of).any(1)).any():
+            raise Unsure
         return
     here, live = ballot(mask), ballot(warp.live)
     given = {members & ALL_LANES} if isinstance(members, int) else {int(m) & ALL_LANES for m in members[mask]}

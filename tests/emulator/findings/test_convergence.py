@@ -95,6 +95,16 @@ def test_lanes_that_do_not_come(instruction: str) -> None:
     launch(f"{instruction};")
 
 
+def test_many_warps_at_once() -> None:
+    """A shuffle that lanes of one warp of many miss is found in launches whose warps run together, too."""
+    device = Device("sm_90a")
+    out = device.buffer(np.zeros(12800, np.uint32))
+    lines = "setp.ne.u32 q, t, 70;\n@!q bra past;\nshfl.sync.idx.b32 x, t, 0, 31, 0xffffffff;\npast:"
+    kernel = device.load(HEAD + lines + TAIL)["part"]
+    with pytest.raises(ProtocolError, match=r"executed by lanes 0-5, 7-31: lane 6, which it names, is elsewhere"):
+        kernel.launch(100, 128, [out])
+
+
 def test_lanes_that_are_not_named() -> None:
     """A lane that executes a vote must be in its mask."""
     with pytest.raises(ProtocolError, match=r"executed by lanes 0-31: lanes 16-31 are not in the mask"):
