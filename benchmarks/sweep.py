@@ -1,0 +1,243 @@
+"""Many matmul configs against each other, the picker's candidates or not, and how well the model ranks them.
+
+    python -m benchmarks.sweep --configs small_m                          # M of 16, 32 and 64 over eight weights
+    python -m benchmarks.sweep --shape 16x8192x8192 --shape 64x7168x2048 --rounds 9 --json sweep.json
+    python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
+
+Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
+CUDA graph, a pass over all operand sets; every round goes over the contestants in an order of its own, each with a
+lead-in, and the median round counts. Results are checked on poisoned outputs before anything is timed. Printed for each
+shape: the quickest, with the place that the model gives each of them, and the picker's choice.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import count, product
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+import typer
+
+import tilekit
+from tilekit.bench.machine import Machine, require_machine
+from tilekit.bench.workload import MatmulWorkload
+from tilekit.cli.common import spec_of
+from tilekit.errors import TilekitError
+from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.picker import candidates, estimate, pick
+from tilekit.targets import SM_90A
+
+SHAPES = tuple(
+    f"{m}x{weights}"
+    for m, weights in product(
+        (16, 32, 64),
+        ("4096x4096", "8192x8192", "57344x8192", "8192x28672", "2112x7168", "24576x1536", "7168x2048", "7168x16384"),
+    )
+)
+
+ROWS = ((64, 1), (128, 1), (128, 2), (192, 3), (256, 2))
+"""Rows of N and the warpgroups that share them."""
+
+LEAD_IN_SECONDS = 0.004
+SLICE_SECONDS = 0.008
+COMPILERS = 12
+
+Replay = Callable[[], None]
+
+
+def small_m(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """Swapped tiles whose columns just hold M: rows, warpgroups, slices of K in a stage, shares of K, clusters."""
+    columns = min(128, max(8, -(-workload.m // 8) * 8))
+    for (rows, consumers), k_group, shares, cluster, in_flight in product(
+        ROWS, (1, 2, 4), (1, 2, 3, 4, 6), ((1, 1), (2, 1)), (0, 1)
+    ):
+        yield MatmulConfig(
+            tile=(rows, columns),
+            cluster=cluster,
+            consumers=consumers,
+            swap_ab=True,
+            k_group=k_group,
+            in_flight=in_flight,
+            split_k=shares,
+        )
+
+
+def picked_from(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """What the picker chooses from."""
+    yield from candidates(spec_of(workload), SM_90A)
+
+
+FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
+    "small_m": small_m,
+    "candidates": picked_from,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came out for one config.
+
+    Attributes
+    ----------
+    config
+        In words.
+    microseconds, gigabytes_per_second
+        The median round's, operands and result counted once.
+    model_place
+        Among all legal ones, from 1 on, by the model's time.
+    picked
+        Whether the picker takes it.
+    """
+
+    config: str
+    microseconds: float
+    gigabytes_per_second: float
+    model_place: int
+    picked: bool
+
+
+def sweep(
+    machine: Machine, workload: MatmulWorkload, family: str, *, rounds: int, seconds: float, most: int
+) -> list[Row]:
+    """Measure a family's legal configs on one shape, quickest first.
+
+    Parameters
+    ----------
+    machine, workload
+        Where, and what.
+    family
+        One of `FAMILIES`.
+    rounds, seconds
+        Rounds, and after how many seconds no other begins.
+    most
+        Configs at most: those that the model likes best, and the picker's.
+    """
+    spec = spec_of(workload)
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    picked = pick(spec, SM_90A, **shape)
+    found = {config for config in FAMILIES[family](workload) if config.legal(SM_90A, spec)} | {picked}
+    modelled = {c: estimate(c, spec, SM_90A, **shape, sms=SM_90A.multiprocessors).total for c in found}
+    ranked = sorted(found, key=lambda config: modelled[config])
+    chosen = [*ranked[:most], *([picked] if picked not in ranked[:most] else [])]
+
+    seeds = count()
+    sets = max(2, -(-3 * machine.l2_bytes // workload.bytes))
+    operands = [workload.operand_set(machine, seeds) for _ in range(sets)]
+    with ThreadPoolExecutor(COMPILERS) as pool:
+        kernels = list(pool.map(lambda config: _compiled(spec, config), chosen))
+    passes = {}
+    for config, kernel in zip(chosen, kernels, strict=True):
+        if isinstance(kernel, TilekitError):
+            typer.echo(f"  {config}: {kernel}", err=True)
+            continue
+        plans = [kernel.bind(*arrays) for arrays in operands]
+        wrong = _error(machine, workload, operands, plans)
+        if wrong is not None:
+            typer.echo(f"  {config}: {wrong}", err=True)
+            continue
+        passes[config] = machine.capture(_one_pass(plans))
+    times = shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds)
+    rows = [
+        Row(
+            config=str(config),
+            microseconds=each / sets * 1e6,
+            gigabytes_per_second=workload.bytes / (each / sets) / 1e9,
+            model_place=1 + ranked.index(config),
+            picked=config == picked,
+        )
+        for config, each in times.items()
+    ]
+    return sorted(rows, key=lambda row: row.microseconds)
+
+
+def shuffled_rounds(machine: Machine, passes: Mapping[Any, Replay], *, rounds: int, seconds: float) -> dict[Any, float]:
+    """Median seconds of a pass of each contestant, over rounds that each have an order of their own."""
+    until = time.perf_counter() + seconds
+    single = {}
+    for name, replay in passes.items():
+        machine.time(replay, 1)
+        single[name] = max(machine.time(replay, 1), 1e-7)
+    taken: dict[Any, list[float]] = {name: [] for name in passes}
+    for turn in range(rounds):
+        order = list(passes)
+        Random(turn).shuffle(order)
+        for name in order:
+            machine.time(passes[name], max(1, round(LEAD_IN_SECONDS / single[name])))
+            repeats = max(1, round(SLICE_SECONDS / single[name]))
+            taken[name].append(machine.time(passes[name], repeats) / repeats)
+        if time.perf_counter() > until:
+            break
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def _one_pass(plans: Sequence[Callable[[], Any]]) -> Replay:
+    def work() -> None:
+        for plan in plans:
+            plan()
+
+    return work
+
+
+def _compiled(spec: tilekit.MatmulSpec, config: KernelConfig) -> Any:
+    try:
+        kernel = tilekit.compile(spec, config=config)
+        kernel.assembled  # noqa: B018  by ptxas, in the pool's threads
+    except TilekitError as error:
+        return error
+    return kernel
+
+
+def _error(machine: Machine, workload: MatmulWorkload, operands: list[Any], plans: list[Any]) -> str | None:
+    a, b, out = operands[-1]
+    machine.poison(out)
+    plans[-1]()
+    machine.synchronize()
+    if machine.any_nan(out):
+        return "elements that nobody wrote"
+    far = machine.distance(out, machine.product(a, b))
+    return None if far <= workload.error_limit else f"relative error {far:.2e}"
+
+
+def main(
+    shape: Annotated[list[str] | None, typer.Option(metavar="MxNxK", help="Repeatable.")] = None,
+    configs: Annotated[str, typer.Option(help=f"Which: {' or '.join(FAMILIES)}.")] = "small_m",
+    rounds: Annotated[int, typer.Option(help="Rounds over all configs.")] = 5,
+    seconds: Annotated[float, typer.Option(help="A shape: no round begins after that.")] = 20,
+    most: Annotated[int, typer.Option(help="Configs a shape: those that the model likes best.")] = 80,
+    show: Annotated[int, typer.Option(help="Rows to print a shape.")] = 6,
+    json_file: Annotated[Path | None, typer.Option("--json")] = None,
+) -> None:
+    """Time many configs of the matmul against each other."""
+    if configs not in FAMILIES:
+        raise typer.BadParameter(f"{configs!r}: {' or '.join(FAMILIES)}", param_hint="--configs")
+    machine = require_machine()
+    results = {}
+    for text in shape or SHAPES:
+        workload = MatmulWorkload.parse(text)
+        rows = sweep(machine, workload, configs, rounds=rounds, seconds=seconds, most=most)
+        picked = next((place for place, row in enumerate(rows) if row.picked), None)
+        typer.echo(f"\n{text}: {len(rows)} configs")
+        for place, row in enumerate(rows):
+            if place < show or place == picked:
+                typer.echo(
+                    f"  {place + 1:>3} {row.microseconds:9.2f} us {row.gigabytes_per_second:6.0f} GB/s"
+                    f"  model {row.model_place:>3}  {row.config}{'  (picked)' if row.picked else ''}"
+                )
+        if picked is not None:
+            typer.echo(
+                f"  the picker's takes {rows[picked].microseconds / rows[0].microseconds:.3f} of the best's time"
+            )
+        results[text] = [asdict(row) for row in rows]
+        if json_file is not None:
+            json_file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
