@@ -60,12 +60,16 @@ def philox(seed: int, offset: Array) -> Array:
     return c[0].astype(np.uint32)
 
 
+def uniform(seed: int, count: int) -> Array:
+    """The first numbers of ``tl.rand``, in [0, 1)."""
+    word = philox(seed, np.arange(count)).view(np.int32)
+    return np.where(word < 0, -word - 1, word).astype(np.float32) * np.float32(4.6566127342e-10)
+
+
 @case("triton/dropout", *ALL)
 def dropout(rng: np.random.Generator) -> Launch:
     x, out = normal(rng, 1000), unset(1000)
-    word = philox(1234, np.arange(1000)).view(np.int32)
-    uniform = np.where(word < 0, -word - 1, word).astype(np.float32) * np.float32(4.6566127342e-10)
-    want = np.where(uniform > np.float32(0.3), x / np.float32(0.7), 0)
+    want = np.where(uniform(1234, 1000) > np.float32(0.3), x / np.float32(0.7), 0)
     return Launch((2,), [x, out, i32(1000), f32(0.3), i32(1234)], {"out": Expect(out, want, 1e-6)})
 
 
