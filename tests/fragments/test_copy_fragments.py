@@ -20,8 +20,11 @@ def clipped(tensor: Array, x: int, y: int) -> Array:
     return padded[y + 8 : y + 12, x + 8 : x + 16]
 
 
-def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = True) -> Array:
-    """Load a 4 x 8 box of `COUNT_UP` at (x, y) and store it to the origin of a zeroed tensor."""
+def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = True, apart: bool = False) -> Array:
+    """Load a 4 x 8 box of `COUNT_UP` at (x, y) and store it to the origin of a zeroed tensor.
+
+    With `apart`, the bytes are expected before the thread arrives.
+    """
     out = Tensor(np.zeros((4, 8), np.float32), (8, 4))
     k = SmallKernel(maps=2)
     w = k.w
@@ -31,8 +34,13 @@ def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = Tru
     with w.when(k.thread == 0):
         for tensor in k.maps:
             w.ptx.tma.prefetch_map(map=tensor)
-        w.ptx.mbarrier.arrive_expect(bar=full, bytes=expect)
+        if apart:
+            w.ptx.mbarrier.expect(bar=full, bytes=expect)
+        else:
+            w.ptx.mbarrier.arrive_expect(bar=full, bytes=expect)
         w.ptx.tma.load_2d(dst=address, map=k.maps[0], x=x & 0xFFFFFFFF, y=y & 0xFFFFFFFF, full=full)
+        if apart:
+            w.ptx.mbarrier.arrive(bar=full, active=k.thread == 0)
         if wait:
             w.ptx.mbarrier.wait_parity(bar=full, parity=0)
         policy = w.constant(U64, EVICT_FIRST)
@@ -42,6 +50,13 @@ def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = Tru
         w.ptx.tma.wait_stores(pending=0)
     k.run(maps=[Tensor(COUNT_UP, (8, 4)), out])
     return out.read()
+
+
+def test_bytes_are_expected_without_an_arrival() -> None:
+    """`expect` raises the bytes that a phase waits for; the arrival comes later and by itself."""
+    np.testing.assert_array_equal(load_then_store(8, 4, apart=True), clipped(COUNT_UP, 8, 4))
+    with pytest.raises(Deadlock):
+        load_then_store(8, 4, expect=BOX_BYTES + 16, apart=True)
 
 
 @pytest.mark.parametrize(("x", "y"), [(0, 0), (16, 2), (36, 0), (8, 4), (36, 5), (-4, -2), (40, 0)])

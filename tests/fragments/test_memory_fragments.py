@@ -7,7 +7,7 @@ import pytest
 from small_kernels import Array, SmallKernel
 
 from tilekit.assembly.types import F32, U32
-from tilekit.assembly.values import Value
+from tilekit.assembly.values import RegisterTile, Value
 from tilekit.emulator import EmulatorError, MemoryFault, RaceError
 
 LANES = 32
@@ -85,6 +85,22 @@ def test_vectors_of_four() -> None:
     reversed_vectors(k, 16)
     k.run(source, out)
     np.testing.assert_array_equal(out, source.reshape(LANES, 4)[:, ::-1])
+
+
+def test_vectors_of_four_in_shared_memory() -> None:
+    """`store_shared_b32x4` and `load_shared_b32x4` move four words in order, for other lanes to read."""
+    source = np.arange(4 * LANES, dtype=np.float32)
+    out = np.zeros((LANES, 4), np.float32)
+    k = SmallKernel(pointers=2)
+    memory = k.w.ptx.memory
+    base = scratch(k, 16 * LANES)
+    words = RegisterTile([k.load(0, k.thread * 4 + word, U32) for word in range(4)])
+    memory.store_shared_b32x4(address=at(base, k.thread, 16), values=words)
+    k.w.ptx.barrier.warp_sync()
+    for word, value in enumerate(memory.load_shared_b32x4(address=at(base, k.thread ^ 1, 16))):
+        k.store(1, k.thread * 4 + word, value)
+    k.run(source, out)
+    np.testing.assert_array_equal(out, source.reshape(LANES, 4)[np.arange(LANES) ^ 1])
 
 
 def test_vectors_must_be_aligned() -> None:

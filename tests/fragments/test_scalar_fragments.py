@@ -70,6 +70,29 @@ def test_unpack_and_widen_are_exact(name: str, dtype: np.dtype) -> None:
     np.testing.assert_array_equal(out.T, pairs.astype(np.float32))
 
 
+def test_low_word_keeps_the_lower_half() -> None:
+    """`low_word` drops the upper 32 bits."""
+    values = np.random.default_rng(2).integers(0, 1 << 32, (2, LANES), dtype=np.uint32)
+    out = np.zeros(LANES, np.uint32)
+    k = SmallKernel(pointers=2)
+    wide = k.w.widen_multiply(k.load(0, k.thread, U32), k.load(0, k.thread + LANES, U32))
+    k.store(1, k.thread, k.w.ptx.convert.low_word(wide=wide))
+    k.run(values.reshape(-1), out)
+    np.testing.assert_array_equal(out, values[0] * values[1])
+
+
+def test_across_reads_over_the_end_of_a_word() -> None:
+    """`across` gives 32 bits from any bit of the first word on; from bit 0 the second one plays no part."""
+    words = np.random.default_rng(3).integers(0, 1 << 32, LANES + 1, dtype=np.uint32)
+    out = np.zeros(LANES, np.uint32)
+    k = SmallKernel(pointers=2)
+    low, high = k.load(0, k.thread, U32), k.load(0, k.thread + 1, U32)
+    k.store(1, k.thread, k.w.ptx.shift.across(low=low, high=high, bits=k.thread))
+    k.run(words, out)
+    both = words[:-1] | words[1:].astype(np.uint64) << np.uint64(32)
+    np.testing.assert_array_equal(out, (both >> np.arange(LANES, dtype=np.uint64)).astype(np.uint32))
+
+
 def test_narrow_u16_keeps_the_lower_half() -> None:
     """`narrow_u16` drops the upper 16 bits."""
     wide = np.random.default_rng(1).integers(0, 1 << 32, LANES, dtype=np.uint32)
