@@ -280,7 +280,8 @@ def _bind(
     store = store_kind(vo.address, output_matrix(vo))
     if residual is not None:
         vres = read_residual(residual, vo)
-        store = "tma" if {store, store_kind(vres.address, output_matrix(vres, "residual"))} == {"tma"} else "direct"
+        kinds = {store, store_kind(vres.address, output_matrix(vres, "residual")), problem.a.load, problem.b.load}
+        store = "tma" if kinds == {"tma"} else "direct"
     spec = _spec_of(va, vb, problem, vo.dtype, functions, store, precision)
     if config is None and va.device != "cpu":
         name = driver.devices()[va.device[1]].name
@@ -309,6 +310,8 @@ def _spec_of(
         functions=functions,
         store=store,
         precision=precision,
+        a_load=problem.a.load,
+        b_load=problem.b.load,
     )
 
 

@@ -10,8 +10,9 @@ from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.picker import candidates
-from tilekit.kernels.matmul.spec import MatmulSpec, Precision
+from tilekit.kernels.matmul.spec import Load, MatmulSpec, Precision
 from tilekit.targets import SM_90A, SM_100A, Target
+from tilekit.tile_io.operand import Major
 
 FUNCTIONS = (
     ElementwiseSpec(),
@@ -23,6 +24,10 @@ FUNCTIONS = (
     ElementwiseSpec(scale="value", residual=F32, activation="relu"),
 )
 """A residual is of the output's type, whatever stands here."""
+
+LOADS: tuple[tuple[Load, Load], ...] = (
+    (2, 2), (2, 2), (2, 2), (1, 1), (1, "tma"), ("tma", 2), (8, 8), (4, 8), (4, 4), (2, 4), (8, "tma"),
+)  # fmt: skip
 
 CHIPS = (SM_90A, SM_100A)
 
@@ -66,6 +71,19 @@ def all_specs(chip: Target) -> list[MatmulSpec]:
                     precision: Precision | None = "tf32" if a == F32 else None
                     batched = turn // 2 % 2 == 1
                     found.append(MatmulSpec(a, b, out, *majors, batched, functions, store, precision=precision))
+    return found if chip.tensor_columns else [*found, *_copying_specs()]
+
+
+def _copying_specs() -> list[MatmulSpec]:
+    """Operands that TMA refuses, in every width, with TMA and without; the other axes go round."""
+    found = []
+    for turn, loads in enumerate(LOADS):
+        a, out, functions = (E4M3 if 1 in loads else BF16), (BF16, F32, F16)[turn % 3], FUNCTIONS[turn % len(FUNCTIONS)]
+        majors: tuple[Major, Major] = ("k", "k") if 1 in loads else (("k", "mn"), ("mn", "k"), ("mn", "mn"))[turn % 3]
+        added = replace(functions, residual=out if functions.residual is not None else None)
+        store = "direct" if functions.residual is not None or turn % 2 else "tma"
+        a_load, b_load = loads
+        found.append(MatmulSpec(a, a, out, *majors, turn % 2 == 1, added, store, a_load=a_load, b_load=b_load))
     return found
 
 

@@ -12,6 +12,7 @@ import tilekit
 from tilekit.arrays import view_of
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.problem import MatmulProblem, Matrix, matrix_view, output_matrix, read_problem, store_kind
+from tilekit.kernels.matmul.spec import Load
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -119,12 +120,9 @@ def test_fp8_columns_stay_k_major() -> None:
         (aligned((16, 8)), aligned((16, 24)), "TK-MM-011", ["K=8 columns", "K=16 rows"]),
         (aligned((16, 8)), aligned((24, 8)), "TK-MM-011", ["b looks transposed: pass b.T"]),
         (aligned((3, 16, 8)), aligned((2, 8, 8)), "TK-MM-012", ["3 and 2"]),
-        (aligned((16, 9)), aligned((9, 8)), "TK-MM-013", ["a, bf16", "18 bytes apart", "multiple of 8 elements"]),
-        (aligned((16, 8), offset=2), aligned((8, 8)), "TK-MM-013", ["2 bytes past a multiple of 16"]),
-        (aligned((16, 16))[:, ::2], aligned((8, 8)), "TK-MM-013", ["neither of its last two dimensions"]),
-        (aligned((16, 8))[::-1], aligned((8, 8)), "TK-MM-013", ["a, bf16", "-16 bytes apart"]),
-        (aligned((3, 1, 4)), aligned((4, 8)), "TK-MM-013", ["matrices are 8 bytes apart"]),
-        (aligned((3, 16, 8))[::-1], aligned((8, 8)), "TK-MM-013", ["matrices are -256 bytes apart"]),
+        (aligned((16, 16))[:, ::2], aligned((8, 8)), "TK-MM-013", ["a, bf16", "strides (16, 2)", "must be contiguous"]),
+        (aligned((16, 8))[::-1], aligned((8, 8)), "TK-MM-013", ["strides (-8, 1)", "run backwards"]),
+        (aligned((3, 16, 8))[::-1], aligned((8, 8)), "TK-MM-013", ["strides (-128, 8, 1)", "a.contiguous()"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read(a: np.ndarray, b: np.ndarray, code: str, words: list[str]) -> None:
@@ -134,6 +132,35 @@ def test_what_cannot_be_read(a: np.ndarray, b: np.ndarray, code: str, words: lis
     assert caught.value.code == code
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("array", "load"),
+    [
+        (aligned((16, 8)), "tma"),
+        (aligned((16, 9)), 2),
+        (aligned((16, 10)), 4),
+        (aligned((16, 12)), 8),
+        (aligned((16, 8), offset=2), 2),
+        (aligned((16, 8), offset=4), 4),
+        (aligned((16, 8), offset=8), 8),
+        (aligned((16, 32))[:, 1:9], 2),
+        (aligned((3, 1, 4)), 8),
+        (aligned((3, 2, 8 * 9))[:, :, :8], "tma"),
+        (aligned((3, 17))[:, :16].reshape(3, 2, 8), 2),
+        (aligned((16, 13), E4M3), 1),
+        (aligned((16, 24), E4M3), 8),
+        (np.broadcast_to(aligned((1, 8)), (16, 8)), 8),
+        (aligned((16, 9)).T, 2),
+        (aligned((16, 1)), "tma"),
+        (aligned((16, 0)), "tma"),
+    ],
+)
+def test_loads(array: np.ndarray, load: Load) -> None:
+    """TMA needs address and pitches in multiples of 16 bytes; else what they are multiples of says how to copy."""
+    k = array.shape[-1]
+    assert read(array, aligned((8, k), array.dtype).T).a.load == load
+    assert read(aligned((8, k), array.dtype), array.swapaxes(-1, -2)).b.load == load
 
 
 def test_outputs() -> None:

@@ -20,13 +20,19 @@ from tilekit.epilogue.turnstile import BoundTurnstile, Turnstile
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_pipeline.ring import AsyncReader, TilePipeline
+from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
 from tilekit.tile_schedule.raster import Tile
 
 MAX_THREAD_REGISTERS = 255
 
 _LOADS = frozenset({"load", "sync", "wait"})
 """What a role may do that starts copies to shared memory."""
+
+_COPIES = _LOADS | {"memory", "store"}
+"""What a role may do whose threads copy themselves."""
+
+COPYING_REGISTERS = 56
+"""Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
 
 
 class BoundEpilogue(Protocol):
@@ -79,6 +85,10 @@ class StageLoader(Protocol):
 class BoundLoader(Protocol):
     """A `StageLoader` in a role."""
 
+    @property
+    def writer(self) -> AsyncWriter | None:
+        """What the role's own threads write; None where one thread starts copies that complete on their own."""
+
     def at(self, w: Writer, tile: Tile) -> TileCopies:
         """Turn to `tile`; once a tile."""
 
@@ -127,7 +137,7 @@ class WarpPlan:
     Attributes
     ----------
     load
-        One thread of its first warp issues every copy.
+        One thread of its first warp issues every copy, or all of them make the copies themselves.
     mma
         The consumer warpgroups, or the warp that issues for the tensor core.
     epilogue
@@ -168,25 +178,26 @@ class WarpPlan:
 
     @classmethod
     def register_accumulators(
-        cls, *, consumers: int, accumulators: int, registers: int, epilogue_loads: bool = False
+        cls, *, consumers: int, accumulators: int, registers: int, epilogue_loads: bool = False, copies: bool = False
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread, on a chip of so many `registers`.
 
         The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
         hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
         to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
-        to give. Where the epilogue reads an operand, the last warp of the load warpgroup loads it.
+        to give. Where the epilogue reads an operand, the last warp of the load warpgroup loads it. Where the load
+        warpgroup's threads make the `copies` themselves, all of them do, and keep `COPYING_REGISTERS`.
         """
         groups = 1 + consumers
         launch = _launch_registers(groups, registers)
         load_share: int | None = None
         mma_share: int | None = None
         if launch < MAX_THREAD_REGISTERS // 8 * 8:
-            load_share = 24 if accumulators >= 208 or consumers == 3 else 40
+            load_share = COPYING_REGISTERS if copies else 24 if accumulators >= 208 or consumers == 3 else 40
             mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
         last = WARPS_PER_GROUP - epilogue_loads
         return cls(
-            load=Role("load", range(last), _LOADS, load_share, one_thread=True),
+            load=Role("load", range(last), _COPIES if copies else _LOADS, load_share, one_thread=not copies),
             mma=Role(
                 "mma",
                 range(WARPS_PER_GROUP, WARPS_PER_GROUP * groups),
@@ -307,14 +318,16 @@ class WarpSpecialized:
 
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role):
-            producer, loader = self.inputs.producer(w), self.loader.bind(w)
-            clock = self._clock(w, "load")
+            loader = self.loader.bind(w)
+            producer = self.inputs.producer(w, loader.writer)
+            clock = self._clock(w, "load", None if role.one_thread else Warpgroup.of(w, warp, role))
             for tile in self.scheduler.tiles(w, role):
                 with timed(clock, tile):
                     copies = loader.at(w, tile)
                     for k in self._k_blocks(w, tile):
                         with producer.acquire() as stage:
                             copies.load(w, stage, k)
+                    producer.flush()
             if not self.scheduler.yields_early:
                 w.ptx.grid.launch_dependents()
             producer.finish()
@@ -416,10 +429,10 @@ class WarpSpecialized:
 
     def _set_registers(self, w: Writer, role: Role) -> None:
         if role.registers is not None:
-            if role.one_thread:
-                w.ptx.warp.release_registers(count=role.registers)
-            else:
+            if role is self.warps.mma:
                 w.ptx.warp.acquire_registers(count=role.registers)
+            else:
+                w.ptx.warp.release_registers(count=role.registers)
 
 
 @dataclass(frozen=True)

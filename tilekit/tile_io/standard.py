@@ -9,7 +9,8 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.tma import BoundTmaLoader, TmaLoader
+from tilekit.tile_io.cp_async import BoundCpAsyncLoader, CopyWriter, CpAsyncLoader, CpAsyncTile
+from tilekit.tile_io.tma import BoundTmaLoader, TmaLoader, TmaTile
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_schedule.raster import Tile
 
@@ -31,7 +32,12 @@ class StandardLoader:
     """
 
     def __init__(
-        self, w: Writer, a: TmaLoader, b: TmaLoader, tiles: dict[str, SharedArray], cluster: ClusterPosition
+        self,
+        w: Writer,
+        a: TmaLoader | CpAsyncLoader,
+        b: TmaLoader | CpAsyncLoader,
+        tiles: dict[str, SharedArray],
+        cluster: ClusterPosition,
     ) -> None:
         self.a = a
         self.b = b
@@ -44,48 +50,59 @@ class StandardLoader:
             self._steps = (w.parameter("a_batch_step", U32), w.parameter("b_batch_step", U32))
 
     def prefetch(self, w: Writer) -> None:
-        """Bring both tensor maps close."""
+        """Bring the tensor maps close."""
         self.a.prefetch(w)
         self.b.prefetch(w)
 
     def bind(self, w: Writer) -> BoundStandardLoader:
         """Prepare the addresses of this CTA's share of a stage; once a role."""
         half = self._cluster.half  # of B, which the CTAs of a pair divide
+        a = self.a.bind(w, self._tiles[self.a.tile.name], self._share_a)
+        b = self.b.bind(w, self._tiles[self.b.tile.name], self._share_b)
+        copying = [loader for loader in (a, b) if isinstance(loader, BoundCpAsyncLoader)]
         return BoundStandardLoader(
-            a=self.a.bind(w, self._tiles[self.a.tile.name], self._share_a),
-            b=self.b.bind(w, self._tiles[self.b.tile.name], self._share_b),
+            a=a,
+            b=b,
             first_column=half * self.b.tile.rows if half is not None else 0,
             batch_steps=self._steps,
+            writer=CopyWriter(copying) if copying else None,
         )
 
 
 @dataclass(frozen=True)
 class BoundStandardLoader:
-    """A `StandardLoader` in a role."""
+    """A `StandardLoader` in a role.
 
-    a: BoundTmaLoader
-    b: BoundTmaLoader
+    Attributes
+    ----------
+    writer
+        The copies of the role's own threads, where they make any.
+    """
+
+    a: BoundTmaLoader | BoundCpAsyncLoader
+    b: BoundTmaLoader | BoundCpAsyncLoader
     first_column: Operand
     batch_steps: tuple[Operand, Operand]
+    writer: CopyWriter | None
 
     def at(self, w: Writer, tile: Tile) -> StandardTile:
         """Turn to `tile`: what its k-blocks have in common, once a tile."""
         batches = [tile.batch * step if isinstance(tile.batch, Value) else 0 for step in self.batch_steps]
         return StandardTile(
             (
-                (self.a, self.a.row(tile.row), batches[0]),
-                (self.b, self.b.row(tile.column + self.first_column), batches[1]),
+                self.a.at(w, tile.row, batches[0]),
+                self.b.at(w, tile.column + self.first_column, batches[1]),
             )
         )
 
 
 @dataclass(frozen=True)
 class StandardTile:
-    """A tile to be loaded: each operand's loader, first row, and batch index."""
+    """A tile to be loaded: the copies of each operand."""
 
-    operands: tuple[tuple[BoundTmaLoader, Value, Operand], ...]
+    operands: tuple[TmaTile | CpAsyncTile, ...]
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start this CTA's share of the copies that fill `stage` from element `k` on."""
-        for loader, row, batch in self.operands:
-            loader.load(w, stage, row=row, k=k, batch=batch)
+        for copies in self.operands:
+            copies.load(w, stage, k)

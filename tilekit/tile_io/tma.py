@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import dataclass
+
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value
@@ -39,7 +42,8 @@ class TmaLoader:
         self.sharers = sharers
         self.batched = batched
         self.paired = paired
-        self.map = w.tensor_map(f"{tile.name}_map")
+        self.map_name = f"{tile.name}_map"
+        self.map = w.tensor_map(self.map_name)
 
     @property
     def box(self) -> tuple[int, ...]:
@@ -83,9 +87,9 @@ class BoundTmaLoader:
             self._base = self._base + multicast.slice * (loader.extent * SPAN)
             self._first_row = multicast.slice * loader.extent
 
-    def row(self, tile_row: Value) -> Value:
-        """First row of M or N that this CTA fetches of the tile at `tile_row`."""
-        return tile_row + self._first_row
+    def at(self, w: Writer, row: Value, batch: Operand) -> TmaTile:
+        """Turn to the tile at `row` of M or N; once a tile."""
+        return TmaTile(self, row + self._first_row, batch)
 
     def load(self, w: Writer, stage: Stage, *, row: Value, k: Value, batch: Operand) -> None:
         """Start filling this CTA's part of `stage` from `row` and element `k` on; its bytes count on ``stage.full``."""
@@ -104,6 +108,20 @@ class BoundTmaLoader:
             for first in range(0, loader.extent, loader.rows_per_copy):
                 x, y = {"k": (here, row + first), "mn": (row + first, here)}[tile.major]
                 load(dst=target + (part * tile.slice_bytes + first * SPAN), x=x, y=y, **operands)
+
+
+@dataclass(frozen=True)
+class TmaTile:
+    """The copies of one tile: the first row of M or N that this CTA fetches, and the batch index."""
+
+    loader: BoundTmaLoader
+    row: Value
+    batch: Operand
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start filling this CTA's part of `stage` from element `k` on: in a role of many threads, one of them does."""
+        with w.when(stage.leader) if stage.leader is not None else nullcontext():
+            self.loader.load(w, stage, row=self.row, k=k, batch=self.batch)
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000

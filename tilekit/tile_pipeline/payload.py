@@ -19,10 +19,13 @@ class Stage:
         Its number in the ring, u32.
     full
         Address of the barrier that the stage's bytes count on.
+    leader
+        In a role of many threads: the one that starts what one thread does for all, a predicate.
     """
 
     index: Value
     full: Value
+    leader: Value | None = None
 
 
 class StandardPayload:

@@ -12,9 +12,10 @@ from typing import Protocol
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_pipeline.payload import Stage, StandardPayload
-from tilekit.tile_pipeline.sync import MbarrierReleaser, Releaser, SyncStrategy
+from tilekit.tile_pipeline.sync import CopyFiller, MbarrierReleaser, Releaser, SyncStrategy
 
 
 class AsyncReader(Protocol):
@@ -28,6 +29,19 @@ class AsyncReader(Protocol):
 
     def wait(self, w: Writer, pending: int) -> None:
         """Wait until at most `pending` groups still read."""
+
+
+class AsyncWriter(Protocol):
+    """Something that writes stages asynchronously, by the producer role's own threads."""
+
+    def commit(self, w: Writer) -> None:
+        """Close the group of writes started since the last commit."""
+
+    def wait(self, w: Writer, pending: int) -> None:
+        """Wait until at most `pending` groups are still landing."""
+
+    def settle(self, w: Writer, stage: Value) -> None:
+        """Finish a stage whose writes have landed."""
 
 
 class TilePipeline:
@@ -57,9 +71,9 @@ class TilePipeline:
         """Prepare the barriers (one thread)."""
         self.sync.initialise(w)
 
-    def producer(self, w: Writer) -> Producer:
-        """Handle for a role that fills stages."""
-        return Producer(w, self)
+    def producer(self, w: Writer, writer: AsyncWriter | None = None) -> Producer:
+        """Handle for a role that fills stages: by `writer`, or by what completes them without the role."""
+        return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
     def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int) -> Consumer:
         """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running."""
@@ -100,7 +114,7 @@ class Producer(RingPosition):
     def acquire(self) -> Iterator[Stage]:
         """Wait for the next stage to be free; on exit go on to the one after it."""
         full = self._filler.acquire(self._w, self.stage, self.phase)
-        yield Stage(self.stage, full)
+        yield Stage(self.stage, full, self._filler.leader)
         self.advance()
 
     def finish(self) -> None:
@@ -109,6 +123,54 @@ class Producer(RingPosition):
             for _ in self._w.range(self._stages, name="drain"):
                 self._filler.wait(self._w, self.stage, self.phase)
                 self.advance()
+
+    def flush(self) -> None:
+        """Hand over every stage of a tile: here they complete on their own."""
+
+
+class CopyingProducer(Producer):
+    """A producer whose own threads write the stages: each is handed over when its writes have landed.
+
+    Meanwhile younger ones are started, up to half of the ring, so that the other half is the consumers'.
+    """
+
+    def __init__(self, w: Writer, ring: TilePipeline, writer: AsyncWriter) -> None:
+        super().__init__(w, ring)
+        assert isinstance(self._filler, CopyFiller), "what the role's threads write, they hand over"
+        self._handing = self._filler
+        self._writer = writer
+        self._landing = RingPosition(w, ring.stages)
+        self._behind = (ring.stages - 1) // 2
+        self._started = w.variable(U32, 0, "started")
+
+    @contextmanager
+    def acquire(self) -> Iterator[Stage]:
+        """Wait for the next stage to be free; on exit close its writes, and hand over the oldest once it has landed."""
+        w = self._w
+        full = self._handing.acquire(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._handing.leader)
+        self._writer.commit(w)
+        self.advance()
+        if self._behind == 0:
+            self._hand_over(0)
+            return
+        with w.when(self._started == self._behind):
+            self._hand_over(self._behind)
+        self._started.assign(w.minimum(self._started + 1, self._behind))
+
+    def flush(self) -> None:
+        """Wait for all writes and hand over every stage."""
+        for _ in self._w.range(self._started, name="last"):
+            self._hand_over(0)
+        self._started.assign(0)
+
+    def _hand_over(self, pending: int) -> None:
+        """Hand over the oldest stage, when all writes but those of `pending` younger ones have landed."""
+        w, stage = self._w, self._landing.stage
+        self._writer.wait(w, pending)
+        self._writer.settle(w, stage)
+        self._handing.hand_over(w, stage)
+        self._landing.advance()
 
 
 class Consumer(RingPosition):

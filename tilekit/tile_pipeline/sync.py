@@ -21,6 +21,10 @@ class Releaser(Protocol):
 class Filler(Protocol):
     """A producer role's way of taking stages."""
 
+    @property
+    def leader(self) -> Value | None:
+        """In a role of many threads: the one that starts what one thread does for all, a predicate."""
+
     def wait(self, w: Writer, stage: Value, phase: Value) -> None:
         """Wait until `stage` may be filled."""
 
@@ -54,8 +58,8 @@ class SyncStrategy(Protocol):
 class MbarrierSync:
     """Two mbarriers a stage: `full` counts the load role and its bytes, `empty` the consumers' releases.
 
-    Arrival counts follow from the declarations: on `full` those of the producer roles (a single thread each), and on
-    `empty` those of the consumer roles (one a warp) in every CTA that receives this CTA's loads.
+    Arrival counts follow from the declarations: on `full` those of the producer roles (one of a single thread, else one
+    a warp), and on `empty` those of the consumer roles (one a warp) in every CTA that receives this CTA's loads.
 
     Parameters
     ----------
@@ -90,6 +94,7 @@ class MbarrierSync:
         self.stage_bytes = stage_bytes
         self.stages = stages
         self.cluster = cluster
+        self.first_warp = producers[0].warps.start
         loads, reads = tuple(r.name for r in producers), tuple(r.name for r in consumers)
         self.full = w.shared.allocate(
             f"{name}.full",
@@ -161,8 +166,22 @@ class CommitSync(MbarrierSync):
         return CommitReleaser(w, self.empty, self.cluster)
 
 
+class CopySync(MbarrierSync):
+    """Two mbarriers a stage, where the load role's warps write at least a part of the stages with their own hands.
+
+    Each of them arrives on `full` when its part is written. What the copy engine brings beside that are the
+    `stage_bytes`, 0 if nothing.
+    """
+
+    def filler(self, w: Writer) -> CopyFiller:
+        """One arrival a warp, when the stage is handed over."""
+        return CopyFiller(w, self)
+
+
 class MbarrierFiller:
     """Takes stages of an `MbarrierSync`."""
+
+    leader: Value | None = None
 
     def __init__(self, sync: MbarrierSync) -> None:
         self._sync = sync
@@ -203,6 +222,35 @@ class PairFiller(MbarrierFiller):
         with w.when(self._leads):
             w.ptx.mbarrier.arrive_expect(bar=full, bytes=2 * sync.stage_bytes)
         return full
+
+
+class CopyFiller(MbarrierFiller):
+    """Takes stages of a `CopySync`, in a role whose threads write them, and hands them over."""
+
+    def __init__(self, w: Writer, sync: CopySync) -> None:
+        super().__init__(sync)
+        self._speaks = w.ptx.special.lane_index() == 0
+        if sync.stage_bytes:
+            self.leader = w.ptx.special.thread_index() == 32 * sync.first_warp
+
+    def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Wait until `stage` has been released, then expect what the copy engine brings."""
+        sync = self._sync
+        self.wait(w, stage, phase)
+        full = sync.full.at(w, stage)
+        if self.leader is not None:
+            with w.when(self.leader):
+                w.ptx.mbarrier.expect(bar=full, bytes=sync.stage_bytes)
+        return full
+
+    def hand_over(self, w: Writer, stage: Value) -> None:
+        """Arrive on the barrier of `stage`, which this warp's lanes have written.
+
+        Their writes are ordinary ones, the tensor cores' reads are not: the fence lies between.
+        """
+        w.ptx.tma.fence_shared()
+        w.ptx.barrier.warp_sync()
+        w.ptx.mbarrier.arrive(bar=self._sync.full.at(w, stage), active=self._speaks)
 
 
 class CommitReleaser:

@@ -122,6 +122,13 @@ def bind(
     rows_a, rows_out = _flat(a, "a"), _flat(vo, "out")
     problem = _problem(rows_a, b)
     chip, device = place(a, target)
+    for operand in (problem.a, problem.b):
+        if operand.load != "tma":
+            raise ArgumentError(
+                f"{operand.name}'s address and pitches (its rows are {operand.pitch} bytes apart) are multiples of "
+                f"{operand.load} bytes only; the copy engine needs multiples of 16: pad the rows, and pass a view",
+                code="TK-GROUP-003",
+            )
     matrix = output_matrix(rows_out)
     if store_kind(vo.address, matrix) == "direct":
         raise ArgumentError(

@@ -139,6 +139,8 @@ def launch_arguments(
         "residual_batch_pitch": runtime.U32(residual.batch_pitch // size if residual else 0),
         "residual_batch_step": runtime.U32(int(residual is not None and residual.batches > 1)),
         "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(call.scale),
+        **(_copied("a", product.a, a) if "a_map" not in text.boxes else {}),
+        **(_copied("b", product.b, b) if "b_map" not in text.boxes else {}),
         **{
             name: runtime.U32(_fits("tile count", value))
             for name, value in zip(RasterOrder.PARAMETERS, RasterOrder.arguments(raster), strict=True)
@@ -159,6 +161,21 @@ def launch_arguments(
         for p in text.parameters
     )
     return MatmulLaunch(clusters * config.cluster_size, parameters, tiles * config.cluster_size * k_blocks)
+
+
+def _copied(name: str, matrix: Matrix, address: int) -> dict[str, runtime.Parameter]:
+    """What a kernel must know of an operand that its threads copy."""
+    size = matrix.dtype.bytes
+    numbers = {
+        "inner": matrix.extents[0],
+        "outer": matrix.extents[1],
+        "pitch": matrix.pitch // size,
+        "batch_pitch": matrix.batch_pitch // size,
+    }
+    return {
+        name: runtime.Pointer(address),
+        **{f"{name}_{what}": runtime.U32(_fits(f"{matrix.name}'s {what}", value)) for what, value in numbers.items()},
+    }
 
 
 def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: KernelConfig | None) -> TensorMap:

@@ -26,6 +26,7 @@ from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import (
+    TMA_ALIGNMENT,
     MatmulCall,
     MatmulProblem,
     Matrix,
@@ -34,7 +35,7 @@ from tilekit.kernels.matmul.problem import (
     read_problem,
     store_kind,
 )
-from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.matmul.spec import Load, MatmulSpec
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
@@ -219,6 +220,8 @@ class MatmulKernel:
                 "bytes",
                 code="TK-MM-016",
             )
+        for operand, load in zip((problem.a, problem.b), spec.loads, strict=True):
+            self._check_loadable(operand, load)
         if residual is not None and added is not None and spec.loads_residual and 0 not in out.shape:
             self._check_readable(residual, added)
         facts = (
@@ -238,6 +241,18 @@ class MatmulKernel:
                     "call tilekit.matmul, which does",
                     code="TK-MM-016",
                 )
+
+    @staticmethod
+    def _check_loadable(operand: Matrix, load: Load) -> None:
+        if operand.load == "tma" or (load != "tma" and load <= operand.load):
+            return
+        needed = TMA_ALIGNMENT if load == "tma" else load
+        raise ArgumentError(
+            f"{operand.name}'s address and pitches (its rows are {operand.pitch} bytes apart) are multiples of "
+            f"{operand.load} bytes only, and the kernel was built for multiples of {needed}; "
+            f"build the kernel with MatmulSpec({operand.name}_load={operand.load}), or pass an array of padded rows",
+            code="TK-MM-016",
+        )
 
     @staticmethod
     def _check_readable(residual: ArrayView, added: Matrix) -> None:

@@ -15,6 +15,7 @@ from tilekit.kernels.matmul.rules import RuleBook
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
+from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.wgmma import atom_layout
 from tilekit.tile_pipeline.payload import StandardPayload
@@ -100,6 +101,10 @@ class KernelConfig(ABC):
 
     def stage_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of one input stage."""
+        return StandardPayload(*self.operands(spec)).stage_bytes
+
+    def engine_bytes(self, spec: MatmulSpec) -> int:
+        """Bytes that the copy engine brings to one input stage of a CTA."""
         return StandardPayload(*self.operands(spec)).stage_bytes
 
     def shared_bytes(self, spec: MatmulSpec, stages: int) -> int:
@@ -234,6 +239,25 @@ class MatmulConfig(KernelConfig):
         """Shared memory of everything but the input stages."""
         return self.output_bytes(spec)
 
+    def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
+        """How A and B are copied; None for what TMA loads."""
+        if not spec.copies:
+            return None, None
+        loads = spec.loads[::-1] if self.swap_ab else spec.loads
+        a, b = (
+            CopyPlan(tile, load) if isinstance(load, int) else None
+            for tile, load in zip(self.operands(spec), loads, strict=True)
+        )
+        return a, b
+
+    def stage_bytes(self, spec: MatmulSpec) -> int:
+        """Shared memory of one input stage."""
+        return super().stage_bytes(spec) + sum(plan.tail_bytes for plan in self.copy_plans(spec) if plan is not None)
+
+    def engine_bytes(self, spec: MatmulSpec) -> int:
+        """Bytes that the copy engine brings to one input stage."""
+        return super().engine_bytes(spec) - sum(plan.tile.bytes for plan in self.copy_plans(spec) if plan is not None)
+
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
         return WarpPlan.register_accumulators(
@@ -241,6 +265,7 @@ class MatmulConfig(KernelConfig):
             accumulators=self.accumulators,
             registers=target.registers,
             epilogue_loads=spec.loads_residual,
+            copies=spec.copies,
         )
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_op.tcgen05 import LANES
 from tilekit.tile_op.tensor_memory import allocated_columns
 from tilekit.tile_schedule.clc import RESPONSE_BYTES
@@ -83,7 +84,7 @@ def _tensor_memory(spec: MatmulSpec, config: BlackwellConfig, text: KernelText) 
 
 def _barriers(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
     pair = config.cta_group if isinstance(config, BlackwellConfig) else 1
-    bytes_of = {"inputs.full": pair * config.stage_bytes(spec), "clc.full": RESPONSE_BYTES}
+    bytes_of = {"inputs.full": pair * config.engine_bytes(spec) or "-", "clc.full": RESPONSE_BYTES}
     barriers = [array for array in text.shared if array.kind == "mbarrier"]
     labels = [f"{array.name}[{array.count}]" for array in barriers]
     arrivers = [_who(array, text) for array in barriers]
@@ -118,4 +119,12 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
         how = f"in {op.layout.rows}-row slabs {slabs}"
     else:
         how = f"in 64-row slabs {slabs} a warpgroup"
+    if isinstance(config, MatmulConfig):
+        lines += [_copies(copies) for copies in config.copy_plans(spec) if copies is not None]
     return [*lines, f"per tile     K/{k} k-blocks, {out} " + (how if spec.store == "tma" else "stored from registers")]
+
+
+def _copies(plan: CopyPlan) -> str:
+    """How threads copy an operand."""
+    shifted = f", then shifted by a multiple of {plan.width} B" if plan.shifts else ""
+    return f"copies       {plan.tile.name}: {plan.lines} lines of 128 B, {plan.copied} B at once{shifted}"

@@ -11,12 +11,13 @@ from tilekit.kernels.matmul.parts import Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_pipeline.sync import MbarrierSync
+from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
 
 
 def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
@@ -28,9 +29,14 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     a, b = config.operands(spec)
     payload = StandardPayload(a, b)
     op = Wgmma(a, b, warpgroups=config.consumers)
-    load_a = TmaLoader(w, a, batched=spec.indexed, sharers=cluster.share_a_count)
-    load_b = TmaLoader(w, b, batched=spec.indexed, sharers=cluster.share_b_count)
     tiles = payload.allocate(w.shared, "inputs", stages)
+    sharers = (cluster.share_a_count, cluster.share_b_count)
+    load_a, load_b = (
+        TmaLoader(w, tile, batched=spec.indexed, sharers=count)
+        if copies is None
+        else CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed)
+        for tile, copies, count in zip(payload.tiles, config.copy_plans(spec), sharers, strict=True)
+    )
     depth = w.parameter("depth", U32)
     scheduler = static_schedule(
         w,
@@ -54,11 +60,11 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         shared=config.split_k > 1,
         transposed=config.swap_ab,
     )
-    sync = MbarrierSync(
+    sync = (CopySync if spec.copies else MbarrierSync)(
         w,
         "inputs",
         stages=stages,
-        stage_bytes=payload.stage_bytes,
+        stage_bytes=config.engine_bytes(spec),
         producers=(plan.load,),
         consumers=(plan.mma,),
         cluster=cluster,
@@ -80,4 +86,5 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         if config.profile_tiles
         else None,
     )
-    return kernel, {"a_map": load_a.box, "b_map": load_b.box} | output.boxes
+    boxes = {load.map_name: load.box for load in (load_a, load_b) if isinstance(load, TmaLoader)}
+    return kernel, boxes | output.boxes

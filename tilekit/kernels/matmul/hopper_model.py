@@ -45,6 +45,12 @@ SHARED_RATE_COST = 0.0004
 """Time lost per byte and clock through shared memory above the reference (operand reads, and writes of the copy
 engine)."""
 
+SHIFTED = 3
+"""Times that shared memory moves each byte that is shifted, beside its copy: two words are read for one written."""
+
+COPIED = 2
+"""The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
+
 STORE_BYTES_PER_CLOCK = 32
 """How fast an SM's accumulators leave where another tile follows."""
 
@@ -90,7 +96,7 @@ The three with more than 128 accumulators a thread have room for three stages on
 
 def default(spec: MatmulSpec) -> MatmulConfig:
     """What suits large outputs."""
-    return MatmulConfig()
+    return MatmulConfig(cluster=(1, 1)) if spec.copies else MatmulConfig()
 
 
 def plain(wishes: Mapping[str, Any]) -> MatmulConfig:
@@ -144,6 +150,8 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
     loaded_n = config.operands(spec)[1].image_rows
     fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN * config.k_group
     moved = issues * (64 + tile_n) * 32 + (tile_m + loaded_n) * SPAN * config.k_group
+    copied = [plan for plan in config.copy_plans(spec) if plan is not None]
+    moved += sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in copied)
     shared = moved / SHARED_BYTES_PER_CLOCK
     l2 = fetched * grid.active / L2_BYTES_PER_CLOCK
     factor = (
@@ -153,7 +161,7 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         + (CLUSTER_COST if config.cluster_size > 1 else 0)
         + (WAIT_COST if config.in_flight == 0 else 0)
     )
-    k_block = max(max(tensor, l2) * factor, TURN_CLOCKS * config.k_group)
+    k_block = max(max(tensor, l2, shared if copied else 0) * factor, TURN_CLOCKS * config.k_group)
     alone = config.consumers == 1 and grid.waves > 1  # one consumer cannot hide the turn from tile to tile
     output = tile_m * tile_n * spec.out_dtype.bytes
     shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)

@@ -96,6 +96,26 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
         )
 
 
+def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if spec.copies and config.cluster_size > 1:
+        yield Violation(
+            "copies in a cluster",
+            "cluster",
+            f"cluster={config.cluster}: operands that threads copy are shared with no other CTA",
+        )
+    if spec.copies and config.k_group > 1:
+        yield Violation("copies of slices", "k_group", f"k_group={config.k_group}: threads copy one slice of K a stage")
+    for copies in config.copy_plans(spec):
+        if copies is not None and copies.block_lines % copies.unit:
+            rows, columns = config.tile
+            yield Violation(
+                f"copies of {copies.tile.name.upper()}",
+                "tile",
+                f"tile {rows}x{columns}: {copies.tile.name.upper()}, with addresses in multiples of {copies.width} "
+                f"bytes, is copied in {copies.unit} rows at once",
+            )
+
+
 def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
     if field == "tile":
         return [(m, n) for m in range(ATOM_ROWS, 769, ATOM_ROWS) for n in range(8, MAX_N + 1, 8)]
@@ -113,7 +133,7 @@ RULES = RuleBook(
             *(CONSUMERS, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT),
             *(SPLIT_K, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _tile),
         ),
-        (slice_rule,),
+        (slice_rule, _copies),
         (_registers, shared_memory_rule),
     ),
     values=_values,

@@ -9,10 +9,12 @@ from typing import Any
 from tilekit.arrays import ArrayView, view_of
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.spec import Load
+from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.operand import Major
 
 TMA_ALIGNMENT = 16
-"""Bytes that a tensor's address and every pitch must be a multiple of (cuTensorMapEncodeTiled)."""
+"""Bytes that a tensor's address and every pitch must be a multiple of for TMA (cuTensorMapEncodeTiled)."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Matrix:
         Matrices; 1 for an operand that every batch index shares.
     major
         ``"k"`` or ``"mn"`` for operands; ``"mn"`` for the output (N contiguous).
+    load
+        How an operand can be loaded: ``"tma"``, or in pieces of the bytes that address and pitches are multiples of.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Matrix:
     batch_pitch: int
     batches: int
     major: Major
+    load: Load = "tma"
 
 
 @dataclass(frozen=True)
@@ -103,8 +108,8 @@ def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
     Raises
     ------
     ArgumentError
-        ``TK-MM-010`` wrong rank, ``TK-MM-011`` K differs, ``TK-MM-012`` batches differ, ``TK-MM-013`` an operand the
-        copy engine cannot read, each naming the argument, what was given, what is legal, and a way out.
+        ``TK-MM-010`` wrong rank, ``TK-MM-011`` K differs, ``TK-MM-012`` batches differ, ``TK-MM-013`` an operand
+        without a contiguous dimension, each naming the argument, what was given, what is legal, and a way out.
     """
     for name, view in (("a", a), ("b", b)):
         if len(view.shape) not in (2, 3):
@@ -192,37 +197,34 @@ def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
             name, view.dtype, (k, rows), _rounded(k * size), 0, view.shape[0] if len(view.shape) == 3 else 1, "k"
         )
     batch_pitch = _batch_pitch(view)
-    reasons = []
-    if view.address % TMA_ALIGNMENT:
-        reasons.append(f"its address is {view.address % TMA_ALIGNMENT} bytes past a multiple of {TMA_ALIGNMENT}")
-    if batch_pitch % TMA_ALIGNMENT or batch_pitch < 0:
-        reasons.append(f"its matrices are {batch_pitch} bytes apart")
     choices: tuple[tuple[Major, int, int], ...] = (("k", k_axis, mn_axis), ("mn", mn_axis, k_axis))
-    pitches = []
+    found = []
     for major, inner, outer in choices:
         contiguous = view.strides[inner] == 1 or view.shape[inner] <= 1
         pitch = view.strides[outer] * size if view.shape[outer] > 1 else _rounded(view.shape[inner] * size)
         if major == "mn" and size != 2 and view.strides[k_axis] == 1:
             continue  # a k-major operand with one column is also mn-major; of some types only the former is multiplied
-        if not contiguous:
-            continue
-        if pitch % TMA_ALIGNMENT or pitch < 0:
-            pitches.append(f"its rows are {pitch} bytes apart")
-        elif not reasons:
+        if contiguous and pitch >= 0 <= batch_pitch:
             batches = view.shape[0] if batch_pitch else 1  # a broadcast batch is one matrix
-            return Matrix(name, view.dtype, (view.shape[inner], view.shape[outer]), pitch, batch_pitch, batches, major)
-    reasons += pitches
-    if not reasons:
-        reasons.append(f"neither of its last two dimensions is contiguous (strides {view.strides} in elements)")
-    unit = TMA_ALIGNMENT // size
+            extents = (view.shape[inner], view.shape[outer])
+            load = _load_kind(view.address, pitch, batch_pitch)
+            found.append(Matrix(name, view.dtype, extents, pitch, batch_pitch, batches, major, load))
+    if found:
+        return max(found, key=lambda matrix: TMA_ALIGNMENT if matrix.load == "tma" else matrix.load)
     raise ArgumentError(
-        f"{name}, {view.dtype} of shape {view.shape}, cannot be read by the copy engine: {'; '.join(reasons)}. TMA "
-        "needs one contiguous dimension, and "
-        f"addresses and pitches in multiples of {TMA_ALIGNMENT} bytes ({unit} elements). Copy it into an array whose "
-        "rows are padded to a multiple of "
-        f"{unit} elements and pass the view of the part you need",
+        f"{name}, {view.dtype} of shape {view.shape}, has strides {view.strides} (elements): one of its last two "
+        "dimensions must be contiguous, and neither they nor the batches run backwards. Pass a copy, for example "
+        f"{name}.copy() of an array or {name}.contiguous() of a tensor",
         code="TK-MM-013",
     )
+
+
+def _load_kind(address: int, pitch: int, batch_pitch: int) -> Load:
+    """How an operand can be loaded. Rows that are all the same one have no pitch that TMA takes."""
+    if address % TMA_ALIGNMENT == 0 and pitch % TMA_ALIGNMENT == 0 and batch_pitch % TMA_ALIGNMENT == 0 and pitch:
+        return "tma"
+    numbers = (address, pitch, batch_pitch)
+    return next(width for width in WIDTHS if all(number % width == 0 for number in numbers))
 
 
 def _batch_pitch(view: ArrayView) -> int:

@@ -9,12 +9,16 @@ from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType, as_dtype
 from tilekit.epilogue.functions import ACTIVATIONS, ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
+from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.operand import Major
 
 FP8 = (E4M3, E5M2)
 
 Groups = Literal["ends", "counts"]
 Precision = Literal["tf32"]
+
+Load = Literal["tma"] | int
+"""How an operand is loaded: by TMA, or by threads, from an address and pitches that are multiples of so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,9 @@ class MatmulSpec:
         Scale, bias and activation.
     store
         ``"tma"``, or ``"direct"`` for outputs whose address or pitch is not a multiple of 16 bytes.
+    a_load, b_load
+        ``"tma"``, or 8, 4, 2 or 1 for an operand whose address and pitches are multiples of only so many bytes (1:
+        8-bit types).
     groups
         Where groups of A's rows are multiplied by matrices of their own: ``"ends"`` for groups behind each other,
         ``"counts"`` for groups that each begin a whole number of rows apart. B then has a leading dimension.
@@ -60,6 +67,8 @@ class MatmulSpec:
     store: str = "tma"
     groups: Groups | None = None
     precision: Precision | None = None
+    a_load: Load = "tma"
+    b_load: Load = "tma"
 
     def __post_init__(self) -> None:
         for name in ("a_dtype", "b_dtype", "out_dtype"):
@@ -108,17 +117,37 @@ class MatmulSpec:
                 f"a residual of {self.out_dtype}",
                 code="TK-MM-019",
             )
-        if self.groups is not None and (self.batched or self.functions.residual or self.store != "tma"):
+        for name, load, dtype in (("a", self.a_load, a), ("b", self.b_load, b)):
+            if load != "tma" and (load not in WIDTHS or load % dtype.bytes):
+                widths = ", ".join(str(width) for width in WIDTHS if width % dtype.bytes == 0)
+                raise ArgumentError(f"{name}_load={load!r}: of {dtype}, 'tma' or {widths} bytes", code="TK-MM-024")
+        if self.groups is not None and (self.batched or self.functions.residual or self.store != "tma" or self.copies):
             raise ArgumentError(
-                f"groups={self.groups!r} with batched={self.batched}, a residual of {self.functions.residual} and "
-                f"store={self.store!r}: a grouped matmul has neither batches nor a residual, and stores by 'tma'",
+                f"groups={self.groups!r} with batched={self.batched}, a residual of {self.functions.residual}, "
+                f"a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: a grouped matmul has "
+                "neither batches nor a residual, and loads and stores by 'tma'",
                 code="TK-MM-022",
+            )
+        if self.copies and self.loads_residual:
+            raise ArgumentError(
+                f"a residual, a_load={self.a_load!r}, b_load={self.b_load!r} and store='tma': the warp that would load "
+                "the residual copies operands; nearest: store='direct'",
+                code="TK-MM-025",
             )
         if self.store not in ("tma", "direct"):
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
 
     def check(self, target: Target) -> None:
-        """Raise `ArgumentError` for a major that no matrix instruction of `target` reads."""
+        """Raise `ArgumentError` for a major that no matrix instruction of `target` reads, and for loads it has not."""
+        if target.tensor_columns:
+            for name, load in zip("ab", self.loads, strict=True):
+                if load != "tma":
+                    raise ArgumentError(
+                        f"{name} has an address or pitches that are multiples of {load} bytes only: on {target.name} "
+                        "operands are loaded by TMA, which needs multiples of 16. Copy it into an array whose rows are "
+                        "padded to a multiple of 16 bytes, and pass the view of the part you need",
+                        code="TK-MM-013",
+                    )
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
             if major == "k" or dtype.bits == 16 or (dtype in FP8 and target.transposes_8bit):
                 continue
@@ -143,6 +172,16 @@ class MatmulSpec:
         return self.batched or self.groups is not None
 
     @property
+    def loads(self) -> tuple[Load, Load]:
+        """How A and B are loaded."""
+        return self.a_load, self.b_load
+
+    @property
+    def copies(self) -> bool:
+        """Whether threads copy an operand."""
+        return self.loads != ("tma", "tma")
+
+    @property
     def loads_residual(self) -> bool:
         """Whether a role loads a residual for the epilogue; direct stores read it element by element."""
         return self.functions.residual is not None and self.store == "tma"
@@ -159,6 +198,7 @@ class MatmulSpec:
             "residual" if f.residual else "",
             f.activation or "",
             "direct" if self.store == "direct" else "",
+            *(f"{name}{load}" for name, load in zip("ab", self.loads, strict=True) if load != "tma"),
         ]
         majors = f"{'k' if self.a_major == 'k' else 'm'}{'k' if self.b_major == 'k' else 'n'}"
         operands = [self.precision or dtype.name for dtype in (self.a_dtype, self.b_dtype)]
