@@ -26,7 +26,7 @@ RAGGED = (1, 7, 8, 129, 1000)
 
 EVERY_TYPE = [
     Gemv(m, 83, 472 if out == "f32" else 200, dtype=dtype, out=out, major=major, seed=m)
-    for dtype, out, major in itertools.product(TYPES, OUTS, ("k", "n"))
+    for dtype, out, major in itertools.product(TYPES, (*OUTS, "e4m3", "e5m2"), ("k", "n"))
     if major == "k" or dtype in ("bf16", "f16")
     for m in (1, 8)
 ]

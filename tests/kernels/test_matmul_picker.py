@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from matmul_specs import CHIPS, all_specs
 
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.blackwell_model import TILES, resident
+from tilekit.kernels.matmul.blackwell_model import SWAPPED_TILES, TILES, resident
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import ranking
 from tilekit.kernels.matmul.hopper_model import CANDIDATES
@@ -36,14 +36,15 @@ def test_every_candidate_is_legal_somewhere() -> None:
     legal = {config.tile for spec in all_specs(SM_90A) for config in candidates(spec, SM_90A)}
     assert legal == {config.tile for config in CANDIDATES}
     found = {
-        (config.cta_group, *config.tile, config.cluster)
+        (config.cta_group, *config.tile, config.cluster, config.swap_ab)
         for spec in all_specs(SM_100A)
         for config in candidates(spec, SM_100A)
         if isinstance(config, BlackwellConfig)
     }
     assert found == {
-        (group, rows, columns, cluster)
-        for group, rows, widths, clusters in TILES
+        (group, rows, columns, cluster, swapped)
+        for tiles, swapped in ((TILES, False), (SWAPPED_TILES, True))
+        for group, rows, widths, clusters in tiles
         for columns in widths
         for cluster in clusters
     }
@@ -135,3 +136,12 @@ def test_the_ranking_can_be_read(chip: Target) -> None:
     for row, e in zip(rows, order, strict=True):
         assert row.endswith(str(e.config))
         assert int(row.split()[0]) == e.waves
+
+
+@ON_BOTH
+def test_few_rows_become_columns(chip: Target) -> None:
+    """For 16 rows the operands are swapped, and M is one tile's columns; for 4096 rows they are not."""
+    few, large = (pick(MatmulSpec(), chip, m=m, n=8192, k=8192) for m in (16, 4096))
+    assert few.swap_ab
+    assert few.tile[1] == 16
+    assert not large.swap_ab

@@ -67,6 +67,12 @@ TILES = (
 )
 """CTAs of an instruction, rows of a CTA, columns, and clusters."""
 
+SWAPPED_TILES = (
+    (1, 128, (64, 32, 16), ((1, 1),)),
+    (1, 64, (64, 32, 16), ((1, 1),)),
+)
+"""The same with swapped operands, for few rows: N takes the rows of a CTA, and M its columns."""
+
 ONE_WAVE = (1, 0)
 MORE_WAVES = (2, 2)
 """Accumulators and claims in flight: where one wave does everything, nothing follows that could overlap or be claimed.
@@ -81,12 +87,14 @@ def default(spec: MatmulSpec) -> BlackwellConfig:
 @lru_cache(maxsize=256)
 def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
     found = []
-    for group, rows, widths, clusters in TILES:
+    every = [*((tile, False) for tile in TILES), *((tile, True) for tile in SWAPPED_TILES)]
+    for (group, rows, widths, clusters), swapped in every:
         for columns, cluster, (accumulators, claims) in product(widths, clusters, (ONE_WAVE, MORE_WAVES)):
             config = BlackwellConfig(
                 tile=(rows, columns),
                 cluster=cluster,
                 cta_group=group,
+                swap_ab=swapped,
                 k_group=slices_of_a_stage(rows, columns),
                 accumulator_stages=accumulators,
                 clc_stages=claims,
