@@ -155,14 +155,14 @@ class Launch:
             with np.errstate(all="ignore"), single_threaded(), collector.held_back():
                 if self.gang is None or not run_gangs(self, self.gang):
                     self.machine.run()
+                self._forget()  # before the collector looks through it
         except EmulatorError as error:
             if self.order is not None:
                 self.machine.land_rest()
                 self.findings.attach(error)
             raise
         finally:
-            for allocation in self._shadowed:
-                allocation.shadow = None
+            self._forget()
             if self.workspace is not None:
                 self.memory.free(self.workspace)
         if self.order is not None:
@@ -213,6 +213,12 @@ class Launch:
         if self.order is not None:
             allocation.shadow = Memory(allocation.name, allocation.start, allocation.size, self.findings.race)
             self._shadowed.append(allocation)
+
+    def _forget(self) -> None:
+        """Give up what is known of accesses to global memory."""
+        for allocation in self._shadowed:
+            allocation.shadow = None
+        self._shadowed.clear()
 
     def cluster_started(self, cluster: Cluster) -> None:
         """Give the cluster's warps their agents and its shared memory its shadow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,12 +102,10 @@ def barrier_at(warp: Warp, address: int) -> Mbarrier:
 
 def each(warp: Warp, addresses: int | Array, mask: Mask | None) -> list[tuple[int, int]]:
     """(address, number of lanes) of an instruction that every active lane executes."""
-    lanes = warp.fragment.lanes if mask is None else int(np.count_nonzero(mask))
     if isinstance(addresses, int):
-        return [(addresses, lanes)]
-    values = addresses if mask is None else addresses[mask]
-    unique, counts = np.unique(values, return_counts=True)
-    return [(int(a), int(n)) for a, n in zip(unique, counts, strict=True)]
+        return [(addresses, warp.fragment.lanes if mask is None else int(np.count_nonzero(mask)))]
+    lanes = Counter((addresses if mask is None else addresses[mask]).tolist())
+    return sorted(lanes.items())
 
 
 def mbarrier_init(warp: Warp, space: str, addresses: int | Array, count: int | Array, mask: Mask | None) -> None:
