@@ -140,6 +140,10 @@ def test_too_large_for_the_kernel() -> None:
     with pytest.raises(ArgumentError, match="TK-MM-015") as caught:
         launch(MatmulSpec(), MatmulConfig(), (wide, out))
     assert str(caught.value).startswith("a cannot be described to the copy engine")
+    long = dataclasses.replace(problem, a=dataclasses.replace(problem.a, extents=(1 << 31, 64)))
+    with pytest.raises(ArgumentError, match="TK-MM-015") as caught:
+        launch(MatmulSpec(a_load=2), MatmulConfig(cluster=(1, 1)), (long, out))
+    assert "a has rows of 2147483648 contiguous elements" in str(caught.value)
 
 
 def _no_scratch(name: str, size: int) -> int:

@@ -19,6 +19,10 @@ from tilekit.tile_schedule.raster import Raster, RasterOrder
 _MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8", E5M2: "u8"}
 
 
+LONGEST_LINE = (1 << 32) - 1024
+"""Bytes along a line of an operand that threads copy: they count in 32 bits, to the end of a tile that reaches over it."""
+
+
 class Scratch(Protocol):
     """Where a launch gets memory of its own."""
 
@@ -166,6 +170,12 @@ def launch_arguments(
 def _copied(name: str, matrix: Matrix, address: int) -> dict[str, runtime.Parameter]:
     """What a kernel must know of an operand that its threads copy."""
     size = matrix.dtype.bytes
+    if matrix.extents[0] * size > LONGEST_LINE:
+        raise ArgumentError(
+            f"{matrix.name} has rows of {matrix.extents[0]} contiguous elements; threads, which copy what TMA refuses, "
+            f"count up to {LONGEST_LINE // size} of {matrix.dtype}. Align its rows to 16 bytes, or split the problem",
+            code="TK-MM-015",
+        )
     numbers = {
         "inner": matrix.extents[0],
         "outer": matrix.extents[1],
