@@ -126,3 +126,18 @@ def test_costs_name_the_instructions() -> None:
     page = tilekit.compile(fp8, target="sm_100a", config=config).explain()
     assert "8 x tcgen05.mma m256n64k32 of 2 CTAs" in page
     assert "K/256 k-blocks" in page
+
+
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [
+        ("sm_90a", MatmulConfig(tile=(128, 16), cluster=(1, 1), swap_ab=True)),
+        ("sm_100a", BlackwellConfig(tile=(128, 16), cluster=(1, 1), cta_group=1, swap_ab=True)),
+    ],
+)
+def test_swapped_operands_are_named(target: str, config: MatmulConfig | BlackwellConfig) -> None:
+    """Where the tile's rows are N, the page says so, and so does the config."""
+    page = tilekit.compile(MatmulSpec(), target=target, config=config).explain()
+    assert "operands swapped: rows along N" in page.splitlines()[0]
+    assert "in transposed slabs" in page
+    assert str(config).startswith("swapped, tile 128x16")

@@ -19,6 +19,7 @@ def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
     head = (
         f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} "
         f"stages, cluster {config.cluster[0]}x{config.cluster[1]}, {text.target.name}"
+        + (", operands swapped: rows along N" if config.swap_ab else "")
     )
     lines = [head, "", *_roles(spec, config, text), "", *_shared_memory(text), ""]
     if isinstance(config, BlackwellConfig):
@@ -116,9 +117,9 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
         lines[0] += f", {count} x tcgen05.mma m{op.m}n{op.n}k{k // count} of {config.cta_group} CTA" + (
             "s" if config.cta_group > 1 else ""
         )
-        how = f"in {op.layout.rows}-row slabs {slabs}"
+        how = f"in {'transposed' if config.swap_ab else f'{op.layout.rows}-row'} slabs {slabs}"
     else:
-        how = f"in 64-row slabs {slabs} a warpgroup"
+        how = f"in {'transposed' if config.swap_ab else '64-row'} slabs {slabs} a warpgroup"
     if isinstance(config, MatmulConfig):
         lines += [_copies(copies) for copies in config.copy_plans(spec) if copies is not None]
     return [*lines, f"per tile     K/{k} k-blocks, {out} " + (how if spec.store == "tma" else "stored from registers")]
