@@ -20,7 +20,7 @@ _MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8"
 
 
 LONGEST_LINE = (1 << 32) - 1024
-"""Bytes along a line of an operand that threads copy: they count in 32 bits, to the end of a tile that reaches over it."""
+"""Bytes along a line of an operand that threads copy: they count in 32 bits, to the end of a tile beyond it."""
 
 
 class Scratch(Protocol):
