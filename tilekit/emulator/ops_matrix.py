@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
 _ROW = np.dtype((np.void, 16))
 
 
-def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, npt.NDArray[np.int64]]:
-    """Shared memory and the offsets of the rows that the first ``count`` lanes name."""
+def _rows(
+    warp: Warp, addresses: Array, count: int, stored: npt.NDArray[Any] | None = None
+) -> tuple[Any, npt.NDArray[np.int64]]:
+    """Shared memory and the offsets of the rows that the first ``count`` lanes name; ``stored`` are to be written."""
     if warp.fragment.mask is not None:
         raise ProtocolError("ldmatrix and stmatrix need all lanes of the warp together")
     named = addresses[:count]
     values = named.tolist()
-    action = "stmatrix" if write else "ldmatrix"
+    action = "ldmatrix" if stored is None else "stmatrix"
     lowest, highest = min(values), max(values)
     memory, low = resolve(warp, "generic" if lowest >> 32 else "shared", lowest, 16, action)
     if low + highest - lowest > memory.size - 16:
@@ -48,7 +51,7 @@ def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, n
         bad = next(v for v in values if v & 15)
         raise MemoryFault(f"{action} row at {bad:#x}: the address must be a multiple of 16", details={"address": bad})
     launch = warp.cta.launch
-    if write:
+    if stored is not None:
         launch.machine.events += 1
         if memory.barriers:
             warp.cta.cluster.mbarriers.check_store(
@@ -62,16 +65,26 @@ def _rows(warp: Warp, addresses: Array, count: int, write: bool) -> tuple[Any, n
             warp.agent,
             offsets + memory.shadow.base,
             16,
-            write=write,
+            write=stored is not None,
             instruction=warp.program.instruction(warp.at),
+            changes=None if stored is None else partial(_changed, memory.data, offsets, memory.shadow.base, stored),
             active=COLLECTIVE,
         )
     return memory, offsets
 
 
+def _changed(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], start: int, stored: npt.NDArray[Any]
+) -> npt.NDArray[np.int64]:
+    """Addresses, from ``start``, of the bytes that rows to be stored change."""
+    places = offsets[:, None] + np.arange(16)
+    changed: npt.NDArray[np.int64] = places[data[places] != stored.view(np.uint8).reshape(-1, 16)]
+    return changed + start
+
+
 def load_matrix(warp: Warp, addresses: Array, count: int, transposed: bool) -> Array:
     """``ldmatrix``: uint32[count, 32]."""
-    memory, offsets = _rows(warp, addresses, 8 * count, False)
+    memory, offsets = _rows(warp, addresses, 8 * count)
     rows = load_matrices(memory.data, offsets)
     if memory.poisoned and warp.cta.launch.protocol:
         check_read(warp, memory, int(offsets[0]), rows.view(np.uint32), 4)
@@ -80,14 +93,14 @@ def load_matrix(warp: Warp, addresses: Array, count: int, transposed: bool) -> A
 
 def store_matrix(warp: Warp, addresses: Array, registers: tuple[Array, ...], transposed: bool) -> None:
     """``stmatrix``."""
-    memory, offsets = _rows(warp, addresses, 8 * len(registers), True)
     rows = matrices_from_registers(np.concatenate(registers).reshape(-1, 32), transposed)
+    memory, offsets = _rows(warp, addresses, 8 * len(registers), rows)
     memory.data.view(_ROW)[offsets >> 4] = rows.view(_ROW).ravel()
 
 
 def load_bytes(warp: Warp, addresses: Array, count: int, source: str, tall: bool) -> Array:
     """``ldmatrix`` of 8-bit matrices, or of narrower elements that become bytes; ``tall``: 16 rows, transposed."""
-    memory, offsets = _rows(warp, addresses, (16 if tall else 8) * count, False)
+    memory, offsets = _rows(warp, addresses, (16 if tall else 8) * count)
     rows = load_matrices(memory.data, offsets)
     if memory.poisoned and warp.cta.launch.protocol:
         used = {"b4x16_p64": 2, "b6x16_p32": 3}.get(source, 4)
@@ -99,8 +112,9 @@ def load_bytes(warp: Warp, addresses: Array, count: int, source: str, tall: bool
 
 def store_bytes(warp: Warp, addresses: Array, registers: tuple[Array, ...]) -> None:
     """``stmatrix`` of 8-bit matrices, transposed."""
-    memory, offsets = _rows(warp, addresses, 8 * len(registers), True)
-    memory.data.view(_ROW)[offsets >> 4] = bytes_from_registers(np.stack(registers)).view(_ROW).ravel()
+    rows = bytes_from_registers(np.stack(registers))
+    memory, offsets = _rows(warp, addresses, 8 * len(registers), rows)
+    memory.data.view(_ROW)[offsets >> 4] = rows.view(_ROW).ravel()
 
 
 def _count(g: BlockCompiler, i: Decoded, vector: VectorOperand, each: int = 1) -> int:

@@ -35,6 +35,9 @@ KERNEL = """
 """
 ONE, PAIR, UNIFORM = "st.shared.b32 [%r6], %r4;", "st.shared.v2.b32 [%r6], {%r4, %r3};", "st.shared.b32 [slot], %r4;"
 
+MATRIX = """{ .reg .b32 %row; and.b32 %row, %r3, 7; shl.b32 %row, %row, 4; add.u32 %row, %row, slot;
+      stmatrix.sync.aligned.m8n8.x1.shared.b16 [%row], {%r4}; }"""
+
 
 def run(value: str, store: str = ONE, meet: str = "bar.sync 0;", shift: int = 2) -> np.ndarray:
     """What 64 threads read back."""
@@ -45,16 +48,16 @@ def run(value: str, store: str = ONE, meet: str = "bar.sync 0;", shift: int = 2)
     return out
 
 
-@pytest.mark.parametrize(("store", "shift"), [(ONE, 2), (ONE, 4), (PAIR, 3), (UNIFORM, 2)])
+@pytest.mark.parametrize(("store", "shift"), [(ONE, 2), (ONE, 4), (PAIR, 3), (UNIFORM, 2), (MATRIX, 2)])
 def test_equal_stores_do_not_race(store: str, shift: int) -> None:
-    """Both warps store the same values, contiguous, scattered, as vectors or to one address."""
+    """Both warps store the same values, contiguous, scattered, as vectors, to one address or as a matrix."""
     value = "mov.u32 %r4, 7;" if store == UNIFORM else "add.u32 %r4, %r3, 5;"
     meet = "bar.sync 0;" if store != UNIFORM else "bar.sync 0; mov.u32 %r6, slot;"
     want = np.full(64, 7) if store == UNIFORM else np.tile(np.arange(32) + 5, 2)
     np.testing.assert_array_equal(run(value, store, meet, shift), want)
 
 
-@pytest.mark.parametrize(("store", "shift"), [(ONE, 2), (ONE, 4), (PAIR, 3), (UNIFORM, 2)])
+@pytest.mark.parametrize(("store", "shift"), [(ONE, 2), (ONE, 4), (PAIR, 3), (UNIFORM, 2), (MATRIX, 2)])
 def test_unequal_stores_race(store: str, shift: int) -> None:
     """The same stores, where one warp's values differ."""
     with pytest.raises(RaceError, match="write by warp"):

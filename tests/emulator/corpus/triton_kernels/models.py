@@ -138,7 +138,7 @@ def matmul_block_scales(a, b, a_scale, b_scale, c, m, n, k,
     rows, columns = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
     depth = tl.arange(0, K)
     total = tl.zeros((M, N), tl.float32)
-    for block in range(0, k // K):  # a scale for each row of a k-block of a, and one for each block of b
+    for block in range(k // K):  # a scale for each row of a k-block of a, and one for each block of b
         x = tl.load(a + rows[:, None] * k + block * K + depth[None, :])
         y = tl.load(b + columns[None, :] * k + block * K + depth[:, None])
         by_row = tl.load(a_scale + rows * (k // K) + block)
