@@ -103,6 +103,6 @@ def test_local_names_do_not_hide_operands() -> None:
         for hint in sorted(fragment.locals):
             w = Writer(case.entry, target=target, threads=128)
             operands = {o.name: w.new(o.type, hint, uniform=True) for o in fragment.operands if o.direction != "out"}
-            w.place(fragment, **operands)
+            w.place(fragment, **operands, **dict(case.immediates))
             assert not {v.text for v in operands.values()} & fragment.locals
             assert ptxas_errors(w.text(), target) == []
