@@ -18,6 +18,7 @@ from tilekit import api
 from tilekit.errors import ArgumentError
 from tilekit.kernels import ready
 from tilekit.kernels.matmul.compiled import MatmulKernel
+from tilekit.runtime import driver as runtime_driver
 from tilekit.runtime.parameters import TensorMap
 from tilekit.targets import SM_90A
 
@@ -44,6 +45,8 @@ def driver(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: stand_in))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
     monkeypatch.setattr(api, "place", lambda _a, _target: (SM_90A, None))
+    monkeypatch.setattr(api, "tuned", lambda *_problem, **_sizes: None)
+    monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
     monkeypatch.setattr(api, "_ready", ready.ReadyLaunches())
     return stand_in
 

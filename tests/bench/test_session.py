@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import tilekit
 from tests.bench.simulated import peer
 from tilekit.bench.contest import QUICK
 from tilekit.bench.entrants import library_entrants, tilekit_entrants
@@ -62,14 +61,6 @@ def test_bursts_are_for_what_the_power_limit_holds_back(computing: Any) -> None:
     assert [len(result.bursts) for result in cases["squares-small"].results] == [1, 1, 1]
     assert cases["decode"].results[1].burst_ratio is None
     assert cases["squares-small"].results[1].burst_ratio == pytest.approx(2)
-
-
-def test_a_family_that_tilekit_lacks_is_left_out_with_a_note(computing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without tilekit.grouped_matmul the grouped case is not measured, and the record says so."""
-    monkeypatch.delattr(tilekit, "grouped_matmul")
-    record = measure(computing)
-    assert {case.suite for case in record.cases} == {"decode", "odd", "squares-small", "fp8"}
-    assert record.notes == ["grouped is left out: this tilekit has no grouped_matmul"]
 
 
 def test_a_run_out_of_time_names_what_it_left_out(computing: Any) -> None:

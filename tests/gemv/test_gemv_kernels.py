@@ -63,7 +63,7 @@ def places(code: list[str], pattern: str) -> list[int]:
     return [at for at, line in enumerate(code) if re.search(pattern, line)]
 
 
-WEIGHTS = r"LDG\.E\.NA\.LTC256B\.128\b"
+WEIGHTS = r"LDG\.E\.NA\.LTC\d+B\.128\b"
 TOKENS = r"LDG\.E\.EL\.128\b"
 WAIT = r"\bACQBULK\b"
 
@@ -142,4 +142,4 @@ def test_every_config_shows_itself() -> None:
         config = GemvConfig(warps=WARPS[1], prefetch=prefetch)
         text = GemvKernel(GemvSpec(weights_ready=ready), config, SM_90A).explain()
         assert says in text
-        assert "32768 B a CTA" in text
+        assert "16384 B a CTA, 32768 B an SM" in text

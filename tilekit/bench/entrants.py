@@ -45,13 +45,17 @@ class Entrant:
 
 
 def tilekit_entrants(machine: Machine) -> list[Entrant]:
-    """Return tilekit's own entrants: its array calls, with the kernels that its heuristics pick.
-
-    Families that this tilekit has no call for are left out.
-    """
+    """Return tilekit's own entrants, one a family: its array calls, with the kernels that its heuristics pick."""
     import tilekit
 
-    return [Entrant(OURS, make(tilekit, machine), name) for name, make in _OURS.items() if hasattr(tilekit, name)]
+    def matmul(a: Any, b: Any, out: Any) -> None:
+        # 8-bit products have a scale a tensor, here 1, as the library's have.
+        tilekit.matmul(a, b, out=out, scale=machine.one() if a.dtype.itemsize == 1 else None)
+
+    def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
+        tilekit.grouped_matmul(a, b, groups.ends, out=out)
+
+    return [Entrant(OURS, matmul), Entrant(OURS, grouped, "grouped_matmul")]
 
 
 def library_entrants(machine: Machine) -> list[Entrant]:
@@ -66,25 +70,6 @@ def library_entrants(machine: Machine) -> list[Entrant]:
 
     name = f"cuBLAS ({machine.library.split()[0]})"
     return [Entrant(name, machine.matmul), Entrant(name, grouped, "grouped_matmul")]
-
-
-def _matmul(tilekit: Any, machine: Machine) -> Launch:
-    def launch(a: Any, b: Any, out: Any) -> None:
-        # 8-bit products have a scale a tensor, here 1, as the library's have.
-        tilekit.matmul(a, b, out=out, scale=machine.one() if a.dtype.itemsize == 1 else None)
-
-    return launch
-
-
-def _grouped_matmul(tilekit: Any, machine: Machine) -> Launch:
-    def launch(a: Any, b: Any, groups: Groups, out: Any) -> None:
-        tilekit.grouped_matmul(a, b, groups.ends, out=out)
-
-    return launch
-
-
-_OURS: Final[dict[str, Callable[[Any, Machine], Launch]]] = {"matmul": _matmul, "grouped_matmul": _grouped_matmul}
-"""How tilekit's function of each family is called; a new family is a line here and one in the library's list."""
 
 
 @dataclass(slots=True)

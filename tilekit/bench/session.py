@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tilekit.bench import matmul
 from tilekit.bench.contest import QUICK, Pace
-from tilekit.bench.entrants import OURS, Entrant, library_entrants, load_peers, tilekit_entrants
+from tilekit.bench.entrants import Entrant, library_entrants, load_peers, tilekit_entrants
 from tilekit.bench.machine import Machine
 from tilekit.bench.record import Record
 from tilekit.bench.suites import SuiteCase
@@ -34,7 +34,7 @@ def gather(machine: Machine, peers: Sequence[str], record: Record) -> list[Entra
 
 
 def measure_suite(
-    chosen: Sequence[SuiteCase],
+    cases: Sequence[SuiteCase],
     entrants: Sequence[Entrant],
     machine: Machine,
     record: Record,
@@ -48,7 +48,7 @@ def measure_suite(
 
     Parameters
     ----------
-    chosen : sequence of SuiteCase
+    cases : sequence of SuiteCase
         In the order in which they are measured.
     entrants, machine, pace, seed
         As :func:`tilekit.bench.matmul.run` takes them.
@@ -59,10 +59,6 @@ def measure_suite(
     progress : callable, optional
         Called with each case when the record has it.
     """
-    families = {entrant.family for entrant in entrants if entrant.name == OURS}
-    cases = [case for case in chosen if case.workload.family in families]
-    absent = {case.suite: case.workload.family for case in chosen if case.workload.family not in families}
-    record.notes += [f"{suite} is left out: this tilekit has no {family}" for suite, family in absent.items()]
 
     def done(case: matmul.Case) -> None:
         record.cases.append(case)
