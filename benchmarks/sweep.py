@@ -28,7 +28,6 @@ import typer
 import tilekit
 from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.workload import MatmulWorkload
-from tilekit.cli.common import spec_of
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.picker import candidates, estimate, pick
@@ -71,7 +70,7 @@ def small_m(workload: MatmulWorkload) -> Iterator[KernelConfig]:
 
 def picked_from(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     """What the picker chooses from."""
-    yield from candidates(spec_of(workload), SM_90A)
+    yield from candidates(workload.spec, SM_90A)
 
 
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
@@ -119,7 +118,7 @@ def sweep(
     most
         Configs at most: those that the model likes best, and the picker's.
     """
-    spec = spec_of(workload)
+    spec = workload.spec
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     picked = pick(spec, SM_90A, **shape)
     found = {config for config in FAMILIES[family](workload) if config.legal(SM_90A, spec)} | {picked}

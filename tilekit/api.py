@@ -195,7 +195,7 @@ def result_of(
     functions = ElementwiseSpec(
         scale=scale_kind(factor), bias=vbias.dtype if vbias is not None else None, activation=activation
     )
-    _spec_of(va, vb, problem, dtype, functions, "tma", precision).check(chip)
+    problem.spec(dtype, functions, precision=precision).check(chip)
     if vbias is not None:
         named.append(("bias", vbias))
     if isinstance(factor, ArrayView) and factor.device != "cpu":
@@ -282,37 +282,13 @@ def _bind(
         vres = read_residual(residual, vo)
         kinds = {store, store_kind(vres.address, output_matrix(vres, "residual")), problem.a.load, problem.b.load}
         store = "tma" if kinds == {"tma"} else "direct"
-    spec = _spec_of(va, vb, problem, vo.dtype, functions, store, precision)
+    spec = problem.spec(vo.dtype, functions, store=store, precision=precision)
     if config is None and va.device != "cpu":
         name = driver.devices()[va.device[1]].name
         config = tuned(spec, chip, name, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
     if config is None:
         config = _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
     return compiled(spec, config, chip).bind(a, b, out, **extras)
-
-
-def _spec_of(
-    a: ArrayView,
-    b: ArrayView,
-    problem: MatmulProblem,
-    out_dtype: DType,
-    functions: ElementwiseSpec,
-    store: str,
-    precision: Precision | None,
-) -> MatmulSpec:
-    return MatmulSpec(
-        a_dtype=a.dtype,
-        b_dtype=b.dtype,
-        out_dtype=out_dtype,
-        a_major=problem.a.major,
-        b_major=problem.b.major,
-        batched=problem.batched,
-        functions=functions,
-        store=store,
-        precision=precision,
-        a_load=problem.a.load,
-        b_load=problem.b.load,
-    )
 
 
 def _read(a: ArrayView, b: ArrayView) -> MatmulProblem:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilekit
 from tests.bench.simulated import peer
 from tilekit.bench.entrants import Entrant, library_entrants
 from tilekit.bench.matmul import run
@@ -164,16 +165,32 @@ def test_progress_is_reported_case_by_case(machine: Any) -> None:
 
 @pytest.mark.parametrize(("a_major", "b_major"), [("k", "k"), ("k", "mn"), ("mn", "k"), ("mn", "mn")])
 @pytest.mark.parametrize("batch", [None, 3])
-def test_operands_are_laid_out_as_the_majors_say(a_major: str, b_major: str, batch: int | None) -> None:
-    """Shapes are (M, K) and (K, N) whatever the majors; the contiguous axis follows them, and pitches are 16 bytes."""
-    workload = MatmulWorkload(20, 12, 7, batch=batch, a_major=a_major, b_major=b_major)
+@pytest.mark.parametrize("padded", [True, False])
+def test_operands_are_laid_out_as_the_majors_say(a_major: Any, b_major: Any, batch: int | None, padded: bool) -> None:
+    """Shapes are (M, K) and (K, N) whatever the majors; the contiguous axis follows them, and padded rows 16 bytes."""
+    workload = MatmulWorkload(21, 13, 7, batch=batch, a_major=a_major, b_major=b_major, padded=padded)
     operands = workload.operands(seed=0)
     lead = () if batch is None else (batch,)
-    assert (operands.a.shape, operands.b.shape) == ((*lead, 20, 7), (*lead, 7, 12))
+    assert (operands.a.shape, operands.b.shape) == ((*lead, 21, 7), (*lead, 7, 13))
     for array, major, k_axis in ((operands.a, a_major, -1), (operands.b, b_major, -2)):
         contiguous = k_axis if major == "k" else -3 - k_axis
         assert array.strides[contiguous] == 2
-        assert array.strides[-3 - contiguous] % 16 == 0
+        pitch = array.strides[-3 - contiguous]
+        assert pitch % 16 == 0 if padded else pitch == 2 * array.shape[contiguous]
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("shape", [(64, 64, 64), (20, 12, 36), (21, 13, 7)])
+def test_the_kernel_of_a_workload_takes_its_arrays(shape: Any, padded: bool, batch: int | None) -> None:
+    """A kernel of `spec` binds them, however they are loaded and stored."""
+    workload = MatmulWorkload(*shape, batch=batch, b_major="mn", padded=padded, bias=True)
+    operands = workload.operands(seed=0)
+    launch = tilekit.compile(workload.spec, "sm_90a").bind(operands.a, operands.b, bias=operands.bias)
+    assert workload.accuracy(operands, launch()).right
+    assert (
+        workload.spec.copies == any(load != "tma" for load in workload.spec.loads) == (not padded and 64 not in shape)
+    )
 
 
 def test_shapes_are_read_with_and_without_a_batch() -> None:

@@ -76,7 +76,7 @@ def test_the_table_shows_the_aims_and_all_lines_are_whole() -> None:
     record = Record(ABOUT, cases, notes=["deepgemm does not take part"], host=HostTimes("64x64x64", {"plan()": 2.5}))
     text = to_markdown(record)
     assert text.startswith("device NVIDIA H200, tilekit 1.0\n")
-    assert "| decode | cuBLAS | 2 | **1.140** | 1.20 | 1.000 | 1.00 | 1x8x8 |" in text
+    assert "| decode | cuBLAS | 2 | **1.140** | 1.15 | 1.000 | 1.00 | 1x8x8 |" in text
     assert "**1.000** (0.900-1.100)" in text
     assert "| 10.00 | 200 | 1000 |" in text, "us, TFLOP/s and GB/s"
     assert "| plan() | 2.50 |" in text

@@ -12,7 +12,6 @@ import tilekit
 from benchmarks import sweep
 from tests.bench.simulated import SimulatedMachine
 from tilekit.bench.workload import MatmulWorkload
-from tilekit.cli.common import spec_of
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.targets import SM_90A
 
@@ -23,7 +22,7 @@ def test_small_m_configs_hold_m() -> None:
     """Every config is swapped and its columns just hold M; most are legal, among them shares, clusters and k-groups."""
     for m, columns in ((1, 8), (8, 8), (9, 16), (64, 64), (100, 104)):
         workload = MatmulWorkload(m, 4096, 4096)
-        found = [c for c in sweep.small_m(workload) if c.legal(SM_90A, spec_of(workload))]
+        found = [c for c in sweep.small_m(workload) if c.legal(SM_90A, workload.spec)]
         assert len(found) > 50
         assert {(c.swap_ab, c.tile[1]) for c in found} == {(True, columns)}
         assert {c.split_k for c in found} == {1, 2, 3, 4, 6}

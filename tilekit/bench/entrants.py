@@ -49,8 +49,9 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
     import tilekit
 
     def matmul(a: Any, b: Any, out: Any) -> None:
-        # 8-bit products have a scale a tensor, here 1, as the library's have.
-        tilekit.matmul(a, b, out=out, scale=machine.one() if a.dtype.itemsize == 1 else None)
+        # 8-bit products have a scale a tensor, here 1, as the library's have; f32 is tf32 on both sides.
+        scale = machine.one() if a.dtype.itemsize == 1 else None
+        tilekit.matmul(a, b, out=out, scale=scale, precision="tf32" if a.dtype.itemsize == 4 else None)
 
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
         tilekit.grouped_matmul(a, b, groups.ends, out=out)

@@ -153,7 +153,10 @@ class TorchMachine:
 
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         if a.element_size() > 1:
+            settings = self.torch.backends.cuda.matmul
+            before, settings.allow_tf32 = settings.allow_tf32, True  # as tilekit multiplies f32
             self.torch.matmul(a, b, out=out)
+            settings.allow_tf32 = before
             return
         one = self.one()
         self.torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,15 +16,16 @@ from tilekit.errors import ArgumentError
 if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
     from tilekit.epilogue.functions import Activation
+    from tilekit.kernels.matmul.spec import MatmulSpec, Precision
     from tilekit.tile_io.operand import Major
 
 __all__ = ["Accuracy", "MatmulWorkload", "Operands", "Workload", "error_limit"]
 
 _Array = np.ndarray[Any, Any]
 
-_ACCUMULATION: Final = {16: 2.0**-17, 8: 2.0**-11}
-"""Error of a sum over the sum of its terms' magnitudes, by operand bits: f32 for 16-bit operands, and for 8-bit
-operands the shorter sums of Hopper's tensor cores (about 14 bits)."""
+_ACCUMULATION: Final = {32: 2.0**-9, 16: 2.0**-17, 8: 2.0**-11}
+"""Error of a sum over the sum of its terms' magnitudes, by operand bits: f32 for 16-bit operands, the shorter sums of
+Hopper's tensor cores (about 14 bits) for 8-bit ones, and for f32 ones the 13 bits that both lose as tf32."""
 
 _ACTIVATION_ERROR: Final = 2.0**-10
 """Of ``tanh.approx`` (PTX ISA: 2^-11), with what is computed around it."""
@@ -76,7 +78,7 @@ class Workload(Protocol):
 
 def error_limit(operand: DType, out: DType) -> float:
     """Return the largest relative (Frobenius) error of a right product, for checks that look at whole arrays."""
-    accumulation = 2e-3 if operand in (E4M3, E5M2) else 2e-5
+    accumulation = 2e-3 if operand in (E4M3, E5M2, F32) else 2e-5
     return max(out.epsilon, accumulation) if out is not F32 else accumulation
 
 
@@ -127,6 +129,11 @@ class MatmulWorkload:
     bias : bool
         Whether a vector of N values is added.
     activation : str or None
+    precision : "tf32" or None
+        How f32 operands are multiplied.
+    padded : bool
+        Whether rows of the operands are padded to 16 bytes, as TMA needs them. If not, they lie as an array library
+        makes them, one behind the other.
     """
 
     family: ClassVar[str] = "matmul"
@@ -142,6 +149,8 @@ class MatmulWorkload:
     b_major: Major = "k"
     bias: bool = False
     activation: Activation | None = None
+    precision: Precision | None = None
+    padded: bool = True
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
@@ -170,10 +179,13 @@ class MatmulWorkload:
 
     @property
     def kind(self) -> str:
-        """Types, majors and fused functions in a few words."""
-        inputs = self.a_dtype.name if self.a_dtype is self.b_dtype else f"{self.a_dtype}·{self.b_dtype}"
+        """Types, majors, fused functions and padding in a few words."""
+        inputs = (
+            (self.precision or self.a_dtype.name) if self.a_dtype is self.b_dtype else f"{self.a_dtype}·{self.b_dtype}"
+        )
         fused = "".join(f" +{name}" for name in ("bias" if self.bias else None, self.activation) if name)
-        return f"{inputs}→{self.out_dtype} {self.a_major}/{self.b_major}{fused}"
+        rows = "" if self.padded else " contiguous"
+        return f"{inputs}→{self.out_dtype} {self.a_major}/{self.b_major}{fused}{rows}"
 
     @property
     def bits(self) -> int:
@@ -192,18 +204,40 @@ class MatmulWorkload:
         return (self.batch or 1) * (a + b + self.m * self.n * self.out_dtype.bytes)
 
     @property
+    def spec(self) -> MatmulSpec:
+        """The kernel for operands and an output laid out like this workload's."""
+        from tilekit.arrays import ArrayView
+        from tilekit.epilogue.functions import ElementwiseSpec
+        from tilekit.kernels.matmul.problem import output_matrix, read_problem, store_kind
+
+        def view(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> ArrayView:
+            return ArrayView(0, shape, strides, dtype, "cpu", "numpy", None)
+
+        views = []
+        for operand in ("a", "b"):
+            # No memory is touched: NumPy cuts and turns an array of which every element is the same byte.
+            shape, dtype = self.stored(operand)
+            strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+            image = self.cut(operand, np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), shape, strides))
+            views.append(view(image.shape, image.strides, dtype))
+        out = view(self.out_shape, (self.m * self.n, self.n, 1)[-len(self.out_shape) :], self.out_dtype)
+        return read_problem(*views).spec(
+            self.out_dtype,
+            ElementwiseSpec(bias=F32 if self.bias else None, activation=self.activation),
+            store=store_kind(0, output_matrix(out)),
+            precision=self.precision,
+        )
+
+    @property
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result."""
         return (self.m, self.n) if self.batch is None else (self.batch, self.m, self.n)
 
     def stored(self, operand: str) -> tuple[tuple[int, ...], DType]:
-        """Return the C-ordered shape that operand ``"a"`` or ``"b"`` is cut from, and its type.
-
-        Rows are padded to 16 bytes, as the copy engine needs them and as any library likes them.
-        """
+        """Return the C-ordered shape that operand ``"a"`` or ``"b"`` is cut from, and its type."""
         outer, inner = self._outer_inner(operand)
         dtype = self.a_dtype if operand == "a" else self.b_dtype
-        step = 16 // dtype.bytes
+        step = 16 // dtype.bytes if self.padded else 1
         shape = (outer, -(-inner // step) * step)
         return (shape if self.batch is None else (self.batch, *shape)), dtype
 

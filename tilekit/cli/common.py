@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
     from tilekit.kernels.matmul.config import KernelConfig
-    from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.tile_io.operand import Major
 
 OK: Final = 0
@@ -23,14 +22,29 @@ USAGE: Final = 2
 MISSING: Final = 3
 
 Kernel = Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel family; `tilekit list` shows them.")]
-Dtype = Annotated[str, typer.Option(help="Operand type: bf16, f16, e4m3 or e5m2; two as 'e4m3,e5m2' for A and B.")]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
+        "tensor cores read 10 bits of mantissa."
+    ),
+]
 OutDtype = Annotated[
-    str | None, typer.Option(help="Result type: bf16, f16 or f32. Default: the operands', bf16 for 8-bit operands.")
+    str | None,
+    typer.Option(help="Result type: bf16, f16, f32, e4m3, e5m2. Default: the operands', bf16 for 8-bit ones."),
 ]
 AMajor = Annotated[str, typer.Option(help="Contiguous dimension of A: k, or mn for a transposed A.")]
 BMajor = Annotated[str, typer.Option(help="Contiguous dimension of B: k (an (N, K) array transposed), or mn.")]
 Bias = Annotated[bool, typer.Option("--bias", help="Add a float32 vector of N values.")]
 Activation = Annotated[str | None, typer.Option(help="relu, gelu (tanh form) or silu, applied last.")]
+Contiguous = Annotated[
+    bool,
+    typer.Option(
+        "--contiguous",
+        help="Operands without padding. Otherwise rows begin at multiples of 16 bytes, as TMA needs them; without, "
+        "threads copy what TMA refuses.",
+    ),
+]
 TargetName = Annotated[str, typer.Option(help="Architecture to build for.")]
 Tile = Annotated[
     str | None, typer.Option(metavar="MxN", help="Output tile of a CTA, for example 128x256. Default: chosen by shape.")
@@ -103,8 +117,9 @@ def workload_of(
     out_dtype: str | None,
     a_major: str,
     b_major: str,
-    bias: bool,
-    activation: str | None,
+    bias: bool = False,
+    activation: str | None = None,
+    contiguous: bool = False,
 ) -> MatmulWorkload:
     """Build the workload that the options describe; workload and spec check what the options say."""
     from tilekit.bench.workload import MatmulWorkload
@@ -114,7 +129,7 @@ def workload_of(
     names = dtype.split(",")
     if len(names) > 2:
         raise ArgumentError.of("--dtype", dtype, legal="one type, or two as A,B", nearest=",".join(names[:2]))
-    a_dtype, b_dtype = as_dtype(names[0], "--dtype"), as_dtype(names[-1], "--dtype")
+    a_dtype, b_dtype = (as_dtype("f32" if name == "tf32" else name, "--dtype") for name in (names[0], names[-1]))
     default = a_dtype if a_dtype.bits > 8 else BF16
     return MatmulWorkload(
         *shape,
@@ -126,23 +141,8 @@ def workload_of(
         b_major=cast("Major", b_major),
         bias=bias,
         activation=cast("ActivationName | None", activation),
-    )
-
-
-def spec_of(workload: MatmulWorkload) -> MatmulSpec:
-    """Return the kernel specification of a workload."""
-    from tilekit.dtypes import F32
-    from tilekit.epilogue.functions import ElementwiseSpec
-    from tilekit.kernels.matmul.spec import MatmulSpec
-
-    return MatmulSpec(
-        workload.a_dtype,
-        workload.b_dtype,
-        workload.out_dtype,
-        workload.a_major,
-        workload.b_major,
-        batched=workload.batch is not None,
-        functions=ElementwiseSpec(bias=F32 if workload.bias else None, activation=workload.activation),
+        precision="tf32" if "tf32" in names else None,
+        padded=not contiguous,
     )
 
 
@@ -159,7 +159,7 @@ def config_of(
     from tilekit.kernels.matmul.picker import closest, default_config
     from tilekit.targets import target as chip_named
 
-    chip, spec = chip_named(target), spec_of(workload)
+    chip, spec = chip_named(target), workload.spec
     wishes: dict[str, Any] = {}
     if tile is not None:
         wishes["tile"] = pair(tile, "--tile")
@@ -186,9 +186,7 @@ def ranking_of(workload: MatmulWorkload, target: str) -> str:
     from tilekit.targets import target as chip_named
 
     batches = workload.batch or 1
-    return ranking(
-        ranked(spec_of(workload), chip_named(target), m=workload.m, n=workload.n, k=workload.k, batches=batches)
-    )
+    return ranking(ranked(workload.spec, chip_named(target), m=workload.m, n=workload.n, k=workload.k, batches=batches))
 
 
 def pair(text: str, option: str) -> tuple[int, int]:

@@ -40,6 +40,7 @@ def dump(
     b_major: common.BMajor = "k",
     bias: common.Bias = False,
     activation: common.Activation = None,
+    contiguous: common.Contiguous = False,
     batched: Annotated[bool, typer.Option("--batched", help="The kernel of batched products.")] = False,
     target: common.TargetName = "sm_90a",
     tile: common.Tile = None,
@@ -69,9 +70,10 @@ def dump(
                 "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
             )
         batch = 1 if batched else None
-        workload = common.workload_of((m, n, k), batch, dtype, out_dtype, a_major, b_major, bias, activation)
+        shape = (m, n, k)
+        workload = common.workload_of(shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous)
         config = common.config_of(workload, target, tile, cluster, cta_group, stages)
-        built = tilekit.compile(common.spec_of(workload), target=target, config=config)
+        built = tilekit.compile(workload.spec, target=target, config=config)
         parts = {
             part: common.ranking_of(workload, target) if part == "ranking" else _part(built, part)
             for part in (_ALL if what == "all" else (what,))

@@ -33,6 +33,7 @@ def run(
     b_major: common.BMajor = "k",
     bias: common.Bias = False,
     activation: common.Activation = None,
+    contiguous: common.Contiguous = False,
     target: common.TargetName = "sm_90a",
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
@@ -53,7 +54,8 @@ def run(
     """
     with common.presented(as_json):
         common.require_family(kernel)
-        workload = common.workload_of((m, n, k), batch, dtype, out_dtype, a_major, b_major, bias, activation)
+        shape = (m, n, k)
+        workload = common.workload_of(shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous)
         config = common.config_of(workload, target, tile, cluster, cta_group, stages)
         place = choose_place(device, target)
         operands = workload.operands(seed)
@@ -156,6 +158,7 @@ def _with_numpy(
         bias=operands.bias,
         activation=workload.activation,
         out_dtype=workload.out_dtype,
+        precision=workload.precision,
         config=config,
         target=target,
     )
@@ -173,7 +176,13 @@ def _with_library(
 
     def launch() -> None:
         tilekit.matmul(
-            on_device.a, on_device.b, out=out, bias=on_device.bias, activation=workload.activation, config=config
+            on_device.a,
+            on_device.b,
+            out=out,
+            bias=on_device.bias,
+            activation=workload.activation,
+            precision=workload.precision,
+            config=config,
         )
 
     launch()

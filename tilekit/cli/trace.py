@@ -27,6 +27,7 @@ def trace(
     b_major: common.BMajor = "k",
     bias: common.Bias = False,
     activation: common.Activation = None,
+    contiguous: common.Contiguous = False,
     target: common.TargetName = "sm_90a",
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
@@ -52,7 +53,7 @@ def trace(
     """
     with common.presented(as_json):
         common.require_family(kernel)
-        workload = common.workload_of((m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation)
+        workload = common.workload_of((m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous)
         chosen: Any = common.config_of(workload, target, tile, cluster)
         config = replace(chosen, profile_tiles=tiles)
         place = choose_place(device, target)
@@ -69,7 +70,7 @@ def trace(
 def _run(workload: Any, config: Any, target: str, place: Any, seed: int) -> TileTrace:
     import tilekit
 
-    kernel = tilekit.compile(common.spec_of(workload), target=target, config=config)
+    kernel = tilekit.compile(workload.spec, target=target, config=config)
     machine = place.machine
     operands = workload.operands(seed) if machine is None else workload.operands(seed, machine.upload)
     device = "cuda" if machine is None and place.target == "cuda" else None

@@ -19,7 +19,7 @@ def tune(
     shape: Annotated[
         list[str], typer.Option("--shape", help="MxNxK, or BxMxNxK for batches; may be given more than once.")
     ],
-    dtype: Annotated[str, typer.Option(help="Operand type: bf16, f16, e4m3 or e5m2.")] = "bf16",
+    dtype: common.Dtype = "bf16",
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",
@@ -40,28 +40,18 @@ def tune(
     results = []
     with common.presented(as_json):
         from tilekit.bench.workload import MatmulWorkload
-        from tilekit.tuning.tuner import tune as measured
+        from tilekit.tuning.tuner import tune_workload
 
         common.require_family(kernel)
+        like = common.workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True)
         for text in shape:
-            workload = MatmulWorkload.parse(text)
+            workload = MatmulWorkload.parse(text, like)
             with console.status(f"{text}: starting") as status:
 
                 def show(measurement: Measurement, text: str = text, status: Any = status) -> None:
                     status.update(f"{text}: {measurement.config}")
 
-                result = measured(
-                    workload.m,
-                    workload.n,
-                    workload.k,
-                    batch=workload.batch,
-                    dtype=dtype,
-                    out_dtype=out_dtype,
-                    a_major=a_major,
-                    b_major=b_major,
-                    candidates=candidates,
-                    progress=show,
-                )
+                result = tune_workload(workload, candidates=candidates, progress=show)
             if as_json:
                 rows = [
                     {"config": str(m.config), "seconds": m.seconds, "failure": m.failure} for m in result.measurements

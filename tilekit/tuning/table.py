@@ -80,7 +80,8 @@ class TunedTable:
     Notes
     -----
     Lines of another version of tilekit are passed over, as its kernels may be others; so are lines that cannot be
-    read. Where the folder cannot be written, measurements last as long as the process, and a warning says so.
+    read. A warning says how many. Where the folder cannot be written, measurements last as long as the process, and
+    another says so.
     """
 
     def __init__(self, device: str, target: Target, folder: Path | None = None) -> None:
@@ -126,6 +127,13 @@ class TunedTable:
                     self.passed_over += 1
                 else:
                     self._note(*entry)
+        if self.passed_over:
+            warnings.warn(
+                f"{self.path}: {self.passed_over} line(s) of another device, or of a tilekit that is not "
+                f"{tilekit.__version__}, are not used; `tilekit tune` measures again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _entry(self, line: str) -> tuple[Problem, Measurement] | None:
         try:

@@ -18,9 +18,10 @@ from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import pick, ranked
 from tilekit.kernels.matmul.place import chip_of
-from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec, Precision
 from tilekit.runtime import driver
 from tilekit.targets import Target
+from tilekit.tile_io.operand import Major
 from tilekit.tuning.table import Measurement, Problem, TunedTable
 
 PATIENCE = 20.0
@@ -79,8 +80,9 @@ def tune(
     batch: int | None = None,
     dtype: Any = BF16,
     out_dtype: Any = None,
-    a_major: str = "k",
-    b_major: str = "k",
+    a_major: Major = "k",
+    b_major: Major = "k",
+    precision: Precision | None = None,
     candidates: int = 12,
     progress: Callable[[Measurement], None] | None = None,
 ) -> TuneResult:
@@ -89,11 +91,13 @@ def tune(
     Parameters
     ----------
     m, n, k, batch
-        The shape.
+        The shape. Arrays are without padding, as a library makes them.
     dtype, out_dtype
         Of the operands and of the result (by default that of the operands, bf16 for 8-bit ones).
     a_major, b_major
         ``"k"`` or ``"mn"``: the contiguous dimension.
+    precision
+        ``"tf32"`` for f32 operands.
     candidates
         How many of the model's ranking are measured.
     progress
@@ -112,18 +116,26 @@ def tune(
     ArgumentError
         For a shape or type that no kernel takes.
     """
-    if candidates < 1:
-        raise ArgumentError.of("candidates", candidates, legal="a whole number from 1 on", nearest=1)
     operand = as_dtype(dtype)
     result = as_dtype(out_dtype) if out_dtype is not None else operand if operand.bits > 8 else BF16
-    workload = MatmulWorkload(m, n, k, batch, operand, operand, result, a_major, b_major)  # type: ignore[arg-type]
+    types = (operand, operand, result)
+    workload = MatmulWorkload(m, n, k, batch, *types, a_major, b_major, precision=precision, padded=False)
+    return tune_workload(workload, candidates=candidates, progress=progress)
+
+
+def tune_workload(
+    workload: MatmulWorkload, *, candidates: int, progress: Callable[[Measurement], None] | None = None
+) -> TuneResult:
+    """Measure the best candidates for a workload; see :func:`tune`."""
+    if candidates < 1:
+        raise ArgumentError.of("candidates", candidates, legal="a whole number from 1 on", nearest=1)
+    spec = workload.spec
     reason = driver.why_unavailable()
     if reason is not None:
         raise DriverError(f"tuning needs a GPU: {reason}", code="TK-TUNE-001")
     device = driver.devices()[0]
     chip = chip_of(device, None)
-    spec = MatmulSpec(operand, operand, result, workload.a_major, workload.b_major, batched=batch is not None)
-    shape = {"m": m, "n": n, "k": k, "batches": batch or 1}
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     order = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)]
     measured = list(measure(workload, chip, order[:candidates], progress=progress))
     problem = Problem.of(spec, **shape)

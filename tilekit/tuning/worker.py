@@ -25,7 +25,6 @@ MEASURED_SECONDS = 0.06
 def main() -> None:
     """Measure what the request asks for."""
     import tilekit
-    from tilekit.cli.common import spec_of
     from tilekit.targets import target as target_named
     from tilekit.tuning.table import config_of
 
@@ -39,7 +38,7 @@ def main() -> None:
     for index, values in enumerate(request["configs"]):
         try:
             config = config_of(values, target)
-            kernel = tilekit.compile(spec_of(workload), target=target.name, config=config)
+            kernel = tilekit.compile(workload.spec, target=target.name, config=config)
             plans = [kernel.bind(a, b, out) for a, b, out in operands]
             answer: dict[str, Any] = {"index": index, "seconds": _seconds(machine, plans)}
         except Exception as error:

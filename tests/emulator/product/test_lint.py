@@ -44,7 +44,7 @@ def tilekit_kernel(dtype: str = "bf16", out_dtype: str | None = None, *, bias: b
     """Text of one of tilekit's kernels."""
     workload = common.workload_of((4096, 4096, 4096), None, dtype, out_dtype, "k", "k", bias, "relu" if bias else None)
     config = common.config_of(workload, "sm_90a", None, None)
-    return tilekit.compile(common.spec_of(workload), "sm_90a", config).ptx
+    return tilekit.compile(workload.spec, "sm_90a", config).ptx
 
 
 @pytest.fixture(scope="module")

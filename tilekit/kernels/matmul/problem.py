@@ -8,8 +8,9 @@ from typing import Any
 
 from tilekit.arrays import ArrayView, view_of
 from tilekit.dtypes import DType
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.spec import Load
+from tilekit.kernels.matmul.spec import Load, MatmulSpec, Precision
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.operand import Major
 
@@ -70,6 +71,29 @@ class MatmulProblem:
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result."""
         return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)
+
+    def spec(
+        self,
+        out_dtype: DType,
+        functions: ElementwiseSpec | None = None,
+        *,
+        store: str = "tma",
+        precision: Precision | None = None,
+    ) -> MatmulSpec:
+        """The kernel that computes it, into outputs of `out_dtype` that are stored in the way `store`."""
+        return MatmulSpec(
+            a_dtype=self.a.dtype,
+            b_dtype=self.b.dtype,
+            out_dtype=out_dtype,
+            a_major=self.a.major,
+            b_major=self.b.major,
+            batched=self.batched,
+            functions=functions or ElementwiseSpec(),
+            store=store,
+            precision=precision,
+            a_load=self.a.load,
+            b_load=self.b.load,
+        )
 
     @property
     def transposed(self) -> MatmulProblem:
