@@ -126,6 +126,13 @@ def test_generated_tables_are_current():
     assert tables["with_table"](errors, "errors", tables["errors_table"](errors)) == errors
 
 
+def test_the_blackwell_model_page_is_current():
+    """`python docs/blackwell_model.py` would change nothing: its numbers are the picker's model's."""
+    written = runpy.run_path(str(ROOT / "docs" / "blackwell_model.py"))
+    assert written["page"]() == (ROOT / "docs" / "blackwell-model.md").read_text("utf-8")
+    assert all(written["best"](n).n == n for n in (4096, 8192))
+
+
 def test_every_error_code_is_explained():
     """No row of the error table lacks its meaning or what to do."""
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")

@@ -7,6 +7,7 @@ published is scaled from the H200 (`hopper_model`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -22,7 +23,7 @@ SHARED_BYTES_PER_CLOCK = 128
 192 rows of 32 bytes, m256n64 of a pair those of 160 in each CTA (SemiAnalysis, B200 micro-benchmarks)."""
 
 L2_BYTES_PER_CLOCK = 9000
-"""What the whole chip's L2 feeds to shared memory: the H200's 61 bytes per clock and SM."""
+"""What the whole chip's L2 feeds to shared memory: as much as the H200's, 61 bytes per clock and SM here."""
 
 SM_L2_BYTES_PER_CLOCK = 64
 """What one SM takes of it, however few work."""
@@ -128,29 +129,109 @@ def resident(config: BlackwellConfig, sms: int) -> int:
     return max(sms // GPC_SMS * (GPC_SMS // size) + sms % GPC_SMS // size, 1) * size
 
 
+@dataclass(frozen=True)
+class BlockClocks:
+    """Clocks of an SM for one k-block of a tile, each as if nothing else took time.
+
+    Attributes
+    ----------
+    tensor
+        Its matrix instructions.
+    operands, writes
+        Shared memory: what they read of A and B, and what the copy engine writes.
+    l2
+        The SM's part of what the chip's L2 delivers, to all CTAs that work at once.
+    port
+        The way from L2 into one SM, however few work.
+    """
+
+    tensor: float
+    operands: float
+    writes: float
+    l2: float
+    port: float
+
+    @classmethod
+    def of(cls, config: BlackwellConfig, spec: MatmulSpec, active: int) -> BlockClocks:
+        """Work them out where `active` CTAs work at once."""
+        a, b = config.operands(spec)
+        (rows, columns), slices = config.tile, 4 * config.k_group
+        share_a, share_b = config.sharers
+        fetched = (a.image_rows / share_a + b.image_rows / share_b) * SPAN * config.k_group
+        return cls(
+            # An instruction takes 32 bytes of K. It runs N / 2 clocks, for a pair with 64 rows each half of that.
+            tensor=slices * columns / (4 if config.cta_group == 2 and rows == 64 else 2),
+            operands=slices * (rows + b.rows) * 32 / SHARED_BYTES_PER_CLOCK,
+            writes=(a.image_rows + b.image_rows) * SPAN * config.k_group / SHARED_BYTES_PER_CLOCK,
+            l2=fetched * active / L2_BYTES_PER_CLOCK,
+            port=fetched / SM_L2_BYTES_PER_CLOCK,
+        )
+
+    @property
+    def taken(self) -> float:
+        """What the k-block takes: the slowest of them, and what traffic through shared memory adds."""
+        rate = (self.operands + self.writes) / max(self.tensor, self.operands) * SHARED_BYTES_PER_CLOCK
+        slowest = max(self.tensor, self.operands, self.l2, self.port, STAGE_CLOCKS)
+        return slowest * (1 + SHARED_RATE_COST * max(0, rate - SHARED_BYTES_PER_CLOCK))
+
+
+@dataclass(frozen=True)
+class LaunchClocks:
+    """Clocks of one launch: a main loop per wave, limited by its slowest resource, over the stores before.
+
+    Attributes
+    ----------
+    block
+        Of a k-block.
+    waves, loop, store
+        Rounds of tiles; clocks of a tile's main loop, and of its stores where another tile follows.
+    hidden
+        Whether the stores run while the next tile is multiplied.
+    last_store, launch
+        The last tile's stores; everything else that is the same for any K.
+    """
+
+    block: BlockClocks
+    waves: int
+    loop: float
+    store: float
+    hidden: bool
+    last_store: float
+    launch: float
+
+    @classmethod
+    def of(cls, config: BlackwellConfig, spec: MatmulSpec, grid: Grid) -> LaunchClocks:
+        """Work them out."""
+        block = BlockClocks.of(config, spec, grid.active)
+        rows, columns = config.tile
+        output = rows * columns * spec.out_dtype.bytes
+        return cls(
+            block=block,
+            waves=grid.waves,
+            loop=grid.k_blocks * block.taken,
+            store=output / STORE_BYTES_PER_CLOCK,
+            hidden=config.accumulator_stages > 1,
+            last_store=output / LAST_STORE_BYTES_PER_CLOCK,
+            launch=LAUNCH_CLOCKS
+            + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
+            + (CLAIM_CLOCKS if config.claims_tiles else 0),
+        )
+
+    @property
+    def loops(self) -> float:
+        """All waves' main loops, with the stores that they do not hide."""
+        turn = max(self.loop, self.store) if self.hidden else self.loop + self.store
+        return min(self.waves, 1) * self.loop + max(self.waves - 1, 0) * turn
+
+    @property
+    def total(self) -> float:
+        """The whole launch."""
+        return self.loops + self.last_store + self.launch
+
+
 def estimate(config: BlackwellConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
-    """Model the time of one launch: a main loop per wave, limited by its slowest resource, over the stores before."""
-    a, b = config.operands(spec)
-    (rows, columns), slices = config.tile, 4 * config.k_group
-    # An instruction takes 32 bytes of K. It runs N / 2 clocks, for a pair with 64 rows each half of that.
-    tensor = slices * columns / (4 if config.cta_group == 2 and rows == 64 else 2)
-    read = slices * (rows + b.rows) * 32
-    shared = read / SHARED_BYTES_PER_CLOCK
-    share_a, share_b = config.sharers
-    written = (a.image_rows + b.image_rows) * SPAN * config.k_group
-    fetched = (a.image_rows / share_a + b.image_rows / share_b) * SPAN * config.k_group
-    l2 = max(fetched * grid.active / L2_BYTES_PER_CLOCK, fetched / SM_L2_BYTES_PER_CLOCK)
-    rate = (read + written) / max(tensor, shared)
-    k_block = max(tensor, shared, l2, STAGE_CLOCKS) * (1 + SHARED_RATE_COST * max(0, rate - SHARED_BYTES_PER_CLOCK))
-    output = rows * columns * spec.out_dtype.bytes
-    loop, store = grid.k_blocks * k_block, output / STORE_BYTES_PER_CLOCK
-    turn = max(loop, store) if config.accumulator_stages > 1 else loop + store
-    total = (
-        min(grid.waves, 1) * loop
-        + max(grid.waves - 1, 0) * turn
-        + output / LAST_STORE_BYTES_PER_CLOCK
-        + LAUNCH_CLOCKS
-        + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
-        + (CLAIM_CLOCKS if config.claims_tiles else 0)
-    )
-    return Estimate(config, grid.waves, grid.tiles, tensor, shared, l2, total)
+    """Model the time of one launch."""
+    clocks = LaunchClocks.of(config, spec, grid)
+    block = clocks.block
+    l2 = max(block.l2, block.port)
+    return Estimate(config, grid.waves, grid.tiles, block.tensor, block.operands, l2, clocks.total)
