@@ -95,7 +95,9 @@ class Case:
             f"claims {c.clc_stages}" if c.clc_stages else "static",
             f"buffers {c.output_buffers}",
             f"split {c.split_k}" if c.split_k > 1 else "",
-            f"raster {c.raster_group}" if c.raster_group else "",
+            f"raster {c.raster_group or ''}{'n' if c.raster_order == 'n' else ''}"
+            if c.raster_group or c.raster_order == "n"
+            else "",
             s.name.removeprefix("matmul_"),
         ]
         return ", ".join(filter(None, words))

@@ -163,7 +163,14 @@ RASTERS = (
     Case(pairs(64, 32, stages=2, raster_group=3), tiles=(4, 3)),
     Case(pairs(128, 32, stages=2, raster_group=2, clc_stages=0), tiles=(3, 3)),
     Case(single(64, 32, (2, 1), stages=2, raster_group=2), computes(batched=True), tiles=(3, 2), batches=(2, 2)),
-)
+    Case(pairs(64, 32, stages=2, raster_order="n", raster_group=2), tiles=(3, 5)),
+    Case(single(128, 16, stages=2, raster_order="n", clc_stages=0), tiles=(4, 3)),
+    Case(single(64, 32, (1, 2), stages=2, raster_order="n", raster_group=3), computes(batched=True), tiles=(2, 4),
+         batches=(2, 2)),
+    Case(pairs(128, 32, (4, 1), stages=2, raster_order="n", raster_group=1, split_k=3), tiles=(2, 3), k_blocks=4),
+    Case(single(128, 32, stages=2, raster_order="n", raster_group=2, swap_ab=True), computes(residual=BF16),
+         tiles=(3, 3)),
+)  # fmt: skip
 """Orders of the tiles."""
 
 SWAPPED = (

@@ -33,6 +33,7 @@ def kernels() -> Iterator[str]:
         ("claims in flight", [c.clc_stages for c in configs]),
         ("output buffers", [c.output_buffers for c in configs]),
         ("shares of a sum", [c.split_k for c in configs]),
+        ("walked first along", [c.raster_order for c in configs]),
         ("cluster rows walked together", [c.raster_group or 0 for c in configs]),
         ("swapped operands", [c.swap_ab for c in configs]),
         ("types of A and B", [f"{s.a_dtype} {s.b_dtype}" for s in specs]),

@@ -120,6 +120,7 @@ def test_every_knob_is_turned() -> None:
         ([c.accumulator_stages for c in configs], (1, 2, 3, 4)),
         ([c.clc_stages for c in configs], (0, 2, 3, 4)),
         ([c.output_buffers for c in configs], (1, 2, 3, 4)),
+        ([c.raster_order for c in configs], ("m", "n")),
         ([c.raster_group for c in configs], (None, 1, 2, 3)),
         ([c.split_k for c in configs], (1, 2, 3, 4)),
         ([c.swap_ab for c in configs], (False, True)),

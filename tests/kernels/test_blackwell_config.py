@@ -52,6 +52,7 @@ RULES = [
     ({}, {"groups": "ends"}, "claims of tiles: groups of rows have a static schedule", "clc_stages", 0),
     ({"split_k": 2, "clc_stages": 0}, {"groups": "counts"}, "of groups of rows, each sum has one CTA", "split_k", 1),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
+    ({"raster_order": "M"}, {}, "raster_order='M': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
     ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
     ({"tile": (100, 128)}, {}, "tile M=100: a CTA has 64 or 128 rows", "tile", (128, 128)),
@@ -154,6 +155,7 @@ CONFIGS = st.builds(
     accumulator_stages=st.integers(0, 5),
     clc_stages=st.integers(0, 5),
     output_buffers=st.integers(-1, 10),
+    raster_order=st.sampled_from(["m", "m", "n", "k"]),
     raster_group=st.none() | st.integers(-2, 30),
 )
 SPECS = st.builds(

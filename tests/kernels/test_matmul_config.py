@@ -63,6 +63,8 @@ RULES = [
     ({"in_flight": 2}, {}, "in_flight=2: 0 or 1", "in_flight", 1),
     ({"split_k": 2}, {"groups": "counts"}, "of groups of rows, each sum has one CTA", "split_k", 1),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
+    ({"raster_order": "k"}, {}, "raster_order='k': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
+    ({"raster_order": "n"}, {"groups": "ends"}, "groups of rows are walked down M", "raster_order", "m"),
     ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
     ({"tile": (256, 192), "output_buffers": 8}, {}, "the output slabs are the largest", "tile", None),
@@ -124,6 +126,7 @@ CONFIGS = st.builds(
     in_flight=st.integers(-1, 3),
     swap_ab=st.booleans(),
     k_group=st.integers(0, 5),
+    raster_order=st.sampled_from(["m", "m", "n", "k"]),
     raster_group=st.none() | st.integers(-2, 30),
 )
 SPECS = st.builds(

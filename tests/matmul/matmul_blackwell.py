@@ -60,6 +60,7 @@ def _kernel(index: int) -> Kernel:
                 accumulator_stages=rng.choice((1, 2, 2, 3)),
                 clc_stages=rng.choice((0, 2, 2, 3)),
                 output_buffers=rng.choice((1, 2, 2, 3)),
+                raster_order="n" if index % 4 == 3 else "m",
                 raster_group=rng.choice((None, None, 1, 2)),
             ),
             target=TARGET,

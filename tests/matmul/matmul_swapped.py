@@ -99,6 +99,7 @@ def _hopper(rng: Random, index: int) -> KernelConfig:
         output_buffers=rng.choice((1, 2, 2, 3)),
         in_flight=in_flight,
         split_k=rng.choice((1, 1, 2, 3)),
+        raster_order="n" if index % 4 == 3 else "m",
         raster_group=rng.choice((None, None, 1, 2)),
     )
 
@@ -116,6 +117,7 @@ def _blackwell(rng: Random, index: int) -> KernelConfig:
         clc_stages=rng.choice((0, 2)),
         output_buffers=rng.choice((1, 2, 2, 3)),
         split_k=rng.choice((1, 1, 2, 3)),
+        raster_order="n" if index % 4 == 3 else "m",
         raster_group=rng.choice((None, None, 1, 2)),
     )
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.cluster import ClusterPosition
+
+MAX_GROUP = 16
+"""Rows walked together beyond which none are tried."""
+
+Walk = Literal["m", "n"]
+"""The dimension that tiles are walked along first: down M, or along N."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Raster:
     rows, columns
         Cluster tiles along M and N.
     group
-        Cluster rows walked together.
+        Cluster rows walked together; along N, cluster columns.
     batches
         Batch count.
     shares
@@ -88,28 +95,40 @@ class Raster:
 
     @classmethod
     def plan(
-        cls, *, m: int, n: int, batches: int, cluster_rows: int, cluster_columns: int, resident: int, group: int | None
+        cls,
+        *,
+        m: int,
+        n: int,
+        batches: int,
+        cluster_rows: int,
+        cluster_columns: int,
+        resident: int,
+        group: int | None,
+        order: Walk = "m",
     ) -> Raster:
         """Choose the raster for an m by n output covered by cluster tiles of the given extents.
 
         Without `group`, the one that makes a wave's footprint in A and B smallest: ``G`` rows of tiles and as many
-        columns as `resident` clusters cover (DeepGEMM's rule).
+        columns as `resident` clusters cover (DeepGEMM's rule); with `order` ``"n"`` ``G`` columns and as many rows.
         """
         rows, columns = -(-m // cluster_rows), -(-n // cluster_columns)
+        walked, others = (rows, columns) if order == "m" else (columns, rows)
+        height, width = (cluster_rows, cluster_columns) if order == "m" else (cluster_columns, cluster_rows)
         if group is None:
             group = min(
-                range(1, min(rows, 16) + 1),
-                key=lambda g: g * cluster_rows + min(columns, -(-resident // g)) * cluster_columns,
+                range(1, min(walked, MAX_GROUP) + 1),
+                key=lambda g: g * height + min(others, -(-resident // g)) * width,
                 default=1,
             )
-        return cls(rows, columns, max(1, min(group, rows)), batches)
+        return cls(rows, columns, max(1, min(group, walked)), batches)
 
 
 class RasterOrder:
     """Turns a cluster tile's number into this CTA's tile, in grouped serpentine order.
 
     The order walks down `group` cluster rows before it moves to the next column, and reverses the column direction in
-    every other group, so that the B tiles of the turn are still in L2.
+    every other group, so that the B tiles of the turn are still in L2. With `order` ``"n"`` it is the same for the
+    transpose: along `group` cluster columns before it moves to the next row.
 
     Parameters
     ----------
@@ -127,6 +146,8 @@ class RasterOrder:
         Whether several share a tile's sum; ``share_tiles`` and ``share_depth`` become parameters. The shares of one
         range of K come one behind the other, those of the next range behind all of them: whoever waits for a turn
         waits for somebody with a lower number, who never waits for a higher one.
+    order
+        The dimension walked along first.
     """
 
     PARAMETERS = ("tile_rows", "tile_columns", "tile_group", "tile_count")
@@ -141,7 +162,9 @@ class RasterOrder:
         depth: Value,
         batched: bool = False,
         shared: bool = False,
+        order: Walk = "m",
     ) -> None:
+        self.order = order
         self.rows, self.columns, self.group, self.count = (w.parameter(name, U32) for name in self.PARAMETERS)
         self.tile_m, self.tile_n = tile_m, tile_n
         self.cluster = cluster
@@ -164,7 +187,8 @@ class BoundRasterOrder:
 
     def __init__(self, order: RasterOrder) -> None:
         self._order = order
-        self._group_tiles = order.group * order.columns
+        self._walked, self._others = (order.rows, order.columns) if order.order == "m" else (order.columns, order.rows)
+        self._group_tiles = order.group * self._others
         self._matrix_tiles = order.rows * order.columns if order.batched else None
 
     def tile(self, w: Writer, index: Value) -> Tile:
@@ -187,12 +211,13 @@ class BoundRasterOrder:
             batch = index // self._matrix_tiles
             within = index - batch * self._matrix_tiles
         group = within // self._group_tiles
-        first_row = group * o.group
-        height = w.minimum(o.rows - first_row, o.group)
+        first = group * o.group
+        height = w.minimum(self._walked - first, o.group)
         inner = within - group * self._group_tiles
-        column = inner // height
-        row = first_row + (inner - column * height)
-        column = w.select((group & 1) != 0, o.columns - column - 1, column)
+        other = inner // height
+        walked = first + (inner - other * height)
+        other = w.select((group & 1) != 0, self._others - other - 1, other)
+        row, column = (walked, other) if o.order == "m" else (other, walked)
         return Tile(
             row=(row * o.cluster.m + o.cluster.row) * o.tile_m,
             column=(column * o.cluster.n + o.cluster.column) * o.tile_n,

@@ -101,6 +101,7 @@ def launch_arguments(
         cluster_columns=tile_n * cluster_n,
         resident=resident_clusters,
         group=config.raster_group,
+        order=config.raster_order,
     )
     k_blocks = -(-problem.k // config.k_block(problem.a.dtype))
     share = max(1, -(-k_blocks // config.split_k))

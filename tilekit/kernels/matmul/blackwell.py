@@ -71,7 +71,16 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     )
     scheduler: TileScheduler
     if plan.scheduler is None:
-        scheduler = static_schedule(w, spec, tile_m=tile_m, tile_n=tile_n, cluster=cluster, depth=depth, shared=shared)
+        scheduler = static_schedule(
+            w,
+            spec,
+            tile_m=tile_m,
+            tile_n=tile_n,
+            cluster=cluster,
+            depth=depth,
+            shared=shared,
+            order=config.raster_order,
+        )
     else:
         order = RasterOrder(
             w,
@@ -81,6 +90,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
             depth=depth,
             batched=spec.batched,
             shared=shared,
+            order=config.raster_order,
         )
         scheduler = ClcScheduler(
             w,

@@ -14,6 +14,7 @@ from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_schedule.clc import ClcScheduler
+from tilekit.tile_schedule.raster import Walk
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,11 @@ class BlackwellConfig(KernelConfig):
         Slabs of the CTA's rows by 128 bytes in flight on their way out.
     split_k
         CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+    raster_order
+        Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves
+        it at ``"m"``, since what a wave needs of A and B is made small by `raster_group` in either order.
     raster_group
-        Cluster rows walked together; ``None`` chooses by footprint.
+        Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint.
     l2_promotion
         L2 fetch granularity of the input tensor maps.
     profile_tiles
@@ -65,6 +69,7 @@ class BlackwellConfig(KernelConfig):
     clc_stages: int = 2
     output_buffers: int = 2
     split_k: int = 1
+    raster_order: Walk = "m"
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
     profile_tiles: int = 0
@@ -124,4 +129,5 @@ class BlackwellConfig(KernelConfig):
             f"{'CTA pairs' if self.cta_group == 2 else 'single CTAs'}, {stages} stages of {self.k_group}, "
             f"{self.accumulator_stages} accumulators, {schedule}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
+            + (", raster along N" if self.raster_order == "n" else "")
         )

@@ -9,6 +9,7 @@ from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
     OUTPUT_BUFFERS,
+    RASTER_ORDER,
     SPLIT_K,
     SWAP_AB,
     Choice,
@@ -100,7 +101,7 @@ RULES = RuleBook(
     phases=(
         (
             *(CTA_GROUP, cluster_rule, SWAP_AB, K_GROUP, ACCUMULATOR_STAGES, CLC_STAGES),
-            *(OUTPUT_BUFFERS, SPLIT_K, raster_rule, L2_PROMOTION, profile_rule, grouped_rule),
+            *(OUTPUT_BUFFERS, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule),
         ),
         (_tile, _pairs),
         (slice_rule, _tensor_memory),

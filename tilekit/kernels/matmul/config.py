@@ -20,6 +20,7 @@ from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.wgmma import atom_layout
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.sync import MbarrierSync
+from tilekit.tile_schedule.raster import Walk
 
 
 class KernelConfig(ABC):
@@ -33,7 +34,7 @@ class KernelConfig(ABC):
         CTAs of a cluster along M and N.
     stages
         Stages of the input ring; ``None`` takes what shared memory allows.
-    output_buffers, swap_ab, split_k, raster_group, l2_promotion, profile_tiles
+    output_buffers, swap_ab, split_k, raster_order, raster_group, l2_promotion, profile_tiles
         See the chips' configs.
     k_group
         128-byte slices of K in a stage.
@@ -49,6 +50,7 @@ class KernelConfig(ABC):
     output_buffers: int
     swap_ab: bool
     split_k: int
+    raster_order: Walk
     raster_group: int | None
     l2_promotion: str | None
     k_group: int
@@ -168,8 +170,11 @@ class MatmulConfig(KernelConfig):
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
         CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+    raster_order
+        Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves
+        it at ``"m"``, since what a wave needs of A and B is made small by `raster_group` in either order.
     raster_group
-        Cluster rows walked together; ``None`` chooses by footprint.
+        Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint.
     l2_promotion
         L2 fetch granularity of the input tensor maps.
     profile_tiles
@@ -188,6 +193,7 @@ class MatmulConfig(KernelConfig):
     output_buffers: int = 2
     in_flight: int = 1
     split_k: int = 1
+    raster_order: Walk = "m"
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
     profile_tiles: int = 0
@@ -277,4 +283,5 @@ class MatmulConfig(KernelConfig):
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
             f"{self.consumers} consumers, {stages} stages, in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
+            + (", raster along N" if self.raster_order == "n" else "")
         )

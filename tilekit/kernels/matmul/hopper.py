@@ -46,6 +46,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         cluster=cluster,
         depth=depth,
         shared=config.split_k > 1,
+        order=config.raster_order,
     )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)

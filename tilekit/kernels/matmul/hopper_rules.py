@@ -9,6 +9,7 @@ from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
     OUTPUT_BUFFERS,
+    RASTER_ORDER,
     SPLIT_K,
     SWAP_AB,
     Choice,
@@ -131,7 +132,7 @@ RULES = RuleBook(
     phases=(
         (
             *(CONSUMERS, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT),
-            *(SPLIT_K, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _tile),
+            *(SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _tile),
         ),
         (slice_rule, _copies),
         (_registers, shared_memory_rule),

@@ -19,7 +19,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
 from tilekit.tile_schedule.grouped import GroupedScheduler
-from tilekit.tile_schedule.raster import RasterOrder
+from tilekit.tile_schedule.raster import RasterOrder, Walk
 from tilekit.tile_schedule.static import StaticScheduler
 
 FIRST_NAMED_BARRIER = 1
@@ -147,6 +147,7 @@ def static_schedule(
     cluster: ClusterPosition,
     depth: Value,
     shared: bool,
+    order: Walk,
 ) -> StaticScheduler | GroupedScheduler:
     """Declare the schedule of a kernel in which nobody asks for tiles: a raster, or groups of rows."""
     if spec.groups is not None:
@@ -169,5 +170,6 @@ def static_schedule(
             depth=depth,
             batched=spec.batched,
             shared=shared,
+            order=order,
         )
     )

@@ -161,6 +161,7 @@ OUTPUT_BUFFERS = Choice("output_buffers", tuple(range(1, 9)), "1 to 8")
 L2_PROMOTION = Choice("l2_promotion", (None, "256B", "128B", "64B"), "None, '64B', '128B' or '256B'")
 K_GROUP = Choice("k_group", (1, 2, 4), "1, 2 or 4 slices of 128 bytes in a stage")
 SWAP_AB = Choice("swap_ab", (False, True), "True or False")
+RASTER_ORDER = Choice("raster_order", ("m", "n"), "'m' to walk tiles down M first, 'n' along N")
 SPLIT_K = Choice("split_k", tuple(range(1, MAX_SPLIT + 1)), f"1 to {MAX_SPLIT}")
 
 
@@ -183,6 +184,8 @@ def grouped_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
     if spec.groups is not None and config.split_k in SPLIT_K.values[1:]:
         text = f"split_k={config.split_k}: of groups of rows, each sum has one CTA"
         yield Violation("grouped sums", "split_k", text)
+    if spec.groups is not None and config.raster_order == "n":
+        yield Violation("grouped order", "raster_order", "raster_order='n': groups of rows are walked down M")
     if spec.groups is not None and config.claims_tiles:
         yield Violation("grouped claims", "clc_stages", "claims of tiles: groups of rows have a static schedule")
 
