@@ -14,6 +14,7 @@ import tilekit
 from tilekit.bench import machine as machines
 from tilekit.errors import AssemblerNotFound, DriverError
 from tilekit.runtime import driver, toolchain
+from tilekit.targets import TARGETS
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,12 @@ def test_bench_measures_and_writes_files(
 
 
 GPU = driver.DeviceInfo(0, "Paper H200", (9, 0), 132, 140 << 30, 60 << 20, (13, 0))
+
+
+def test_doctor_says_what_the_assembler_builds_for(invoke: Any) -> None:
+    """The assembler of the test environment takes every target's kernels."""
+    targets = json.loads(invoke("doctor", "--json").stdout)["assemblers"]["ptxas targets"]
+    assert targets == ", ".join(TARGETS)
 
 
 def test_doctor_without_a_gpu_is_content(invoke: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -128,18 +128,18 @@ def _tools() -> tuple[Section, str | None]:
 
 def _assembles() -> str:
     """Say which targets the assembler can build for, by assembling an empty kernel for each."""
+    from tilekit.assembly.writer import Writer
     from tilekit.errors import TilekitError
     from tilekit.runtime.assembler import assemble
     from tilekit.targets import TARGETS
 
     words = []
     for name in TARGETS:
-        text = f".version 8.0\n.target {name}\n.address_size 64\n.visible .entry probe()\n{{\n    ret;\n}}\n"
         try:
-            assemble(text, name, kernel_name="probe")
+            assemble(Writer("probe", target=name, threads=32).text(), name, kernel_name="probe")
             words.append(name)
         except TilekitError as error:
-            words.append(f"not {name} ({error.message.splitlines()[0]})")
+            words.append(f"not {name} ({' '.join(error.message.splitlines()[:2])})")
     return ", ".join(words)
 
 

@@ -42,8 +42,10 @@ TYPES: dict[str, np.dtype[Any]] = {
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }  # fmt: skip
+_FILLS = ("random", "random:SEED", "range", "zeros", "ones", "nan")
+"""What an array can be filled with, beside numbers and files."""
 _FORMS = (
-    "TYPE[SHAPE]=random|random:SEED|range|zeros|ones|nan|NUMBER|@FILE.npy, @FILE.npy, TYPE:NUMBER, "
+    f"TYPE[SHAPE]={'|'.join(_FILLS)}|NUMBER|@FILE.npy, @FILE.npy, TYPE:NUMBER, "
     "map:ARGUMENT,box=AxB[,swizzle=128B], or null"
 )
 _BUFFER = re.compile(r"(\w+)\[([\d, ]*)\]=(.+)")
@@ -79,7 +81,8 @@ def arguments_of(device: Device, texts: Sequence[str]) -> list[Argument]:
         elif match := _SCALAR.fullmatch(text):
             found.append(_number(text, _dtype(text, match[1]), match[2]))
         else:
-            raise _bad(text, _FORMS)
+            name, _, value = text.partition("=")
+            raise _bad(text, _FORMS, f"{name}:{value}" if name in TYPES else None)
     return found
 
 
@@ -130,8 +133,12 @@ def _array(text: str, name: str, shape_text: str, fill: str) -> np.ndarray[Any, 
         if dtype.kind in "iu":
             return rng.integers(0 if dtype.kind == "u" else -8, 8, shape).astype(dtype)
         return rng.uniform(-1, 1, shape).astype(dtype)
-    fill = {"zeros": "0", "ones": "1"}.get(fill, fill)
-    return np.full(shape, _number(text, dtype, fill), dtype)
+    value = {"zeros": "0", "ones": "1"}.get(fill, fill)
+    if not re.match(r"[-+.]?\d|[-+]?(inf|nan)", value):
+        close = difflib.get_close_matches(fill, _FILLS, 1)
+        nearest = text.removesuffix(fill) + close[0] if close else None
+        raise _bad(text, f"a number, @FILE.npy, {', '.join(_FILLS)} behind '='", nearest)
+    return np.full(shape, _number(text, dtype, value), dtype)
 
 
 def _loaded(path: str) -> np.ndarray[Any, Any]:

@@ -101,7 +101,8 @@ def test_scalars_and_maps():
     ("word", "message"),
     [
         ("fp32[4]=ones", "nearest legal: 'f32[4]=ones'"),
-        ("f32[4]=once", "a number behind"),
+        ("f32[4]=once", "nearest legal: 'f32[4]=ones'"),
+        ("u32=6", "nearest legal: 'u32:6'"),
         ("f32[4", "TYPE[SHAPE]="),
         ("u8:256", "nearest legal: 255"),
         ("u8:x", "a number behind 'u8:'"),
