@@ -8,12 +8,13 @@ place. An array may be held in several representations (unsigned, signed, floati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .batches import Batches, Member
 from .control_flow import Block
 from .convergence import came_together
 from .errors import UnsupportedInstruction
@@ -80,6 +81,7 @@ class BlockCompiler:
         self.held: dict[int, dict[str, str]] = {}
         self.broadcast: dict[tuple[int, str], str] = {}
         self.changed: dict[int, Register] = {}
+        self.batches = Batches()
         self.condition: str | None = None
         self.guarded = False
         self.decoded: Decoded = program.code[block.start] if program.code else None  # type: ignore[assignment]
@@ -108,6 +110,8 @@ class BlockCompiler:
         guard = self.decoded.guard
         self.before, self.body = [], []
         self.condition, self.guarded = None, False
+        if self.decoded.form.opcode in ("wgmma", "tcgen05"):
+            self._compute(self.batches.reading(self.program.tile_rows))
         self.check_tile_registers()
         test = ""
         if guard is not None and self.decoded.form.flow not in ("branch", "exit"):
@@ -125,7 +129,7 @@ class BlockCompiler:
         self.decoded.form.emit(self, self.decoded)
         self._note_written()
         if self.decoded.aligned and self.decoded.form.opcode not in _OWN_ORDER:
-            self.emit(f"{self.helper(came_together)}(w)")
+            self.emit(f"if w.agent is not None: {self.helper(came_together)}(w)")
         self.lines += self.before
         if test and self.body:
             self.lines.append(f"if {test}:")
@@ -379,6 +383,7 @@ class BlockCompiler:
         if row is not None:
             return {"u": f"TU[{row}]", "f": f"TF[{row}]", "s": f"TU[{row}].view(int32)"}[tag]
         number = register.number
+        self._compute([number] if number in self.batches else [])
         held = self.held.get(number)
         if held is None:
             home = self.program.home_tag(register)
@@ -423,6 +428,7 @@ class BlockCompiler:
     def _write_uniform(self, register: Register, expression: str) -> None:
         number = register.number
         name = f"k{number}"
+        self._compute(self.batches.readers(number))
         if self.guarded and number not in self.held:
             self.before.append(f"{name} = U[{number}]")
         self.emit(f"{name} = {expression}")
@@ -433,9 +439,8 @@ class BlockCompiler:
 
     def _write_array(self, register: Register, tag: str, expression: str) -> None:
         number = register.number
-        condition = self.condition
-        if condition is None and self.masked and self.program.is_contested(register):
-            condition = "m"
+        condition = self._written_where(register)
+        self._compute(self.batches.readers(number))
         row = self.program.tile_rows.get(number)
         if row is not None:
             target = {"u": f"TU[{row}]", "f": f"TF[{row}]", "s": f"TU[{row}].view(int32)"}[tag]
@@ -448,10 +453,60 @@ class BlockCompiler:
             old = self._hold(register, tag)
             if condition is not None:
                 expression = f"where({condition}, {expression}, {old})"
+        self.batches.drop(number)
         name = f"r{number}{tag}"
         self.emit(f"{name} = {expression}")
         self.held[number] = {tag: name}
         self.changed[number] = register
+
+    def _written_where(self, register: Register) -> str | None:
+        """Expression for the lanes whose value the current instruction changes; None for all that matter."""
+        if self.condition is None and self.masked and self.program.is_contested(register):
+            return "m"
+        return self.condition
+
+    def write_later(self, operand: Operand, kind: str, template: str, *sources: tuple[Operand, str]) -> None:
+        """Assign a result that is computed when it is needed, together with others of its kind.
+
+        Parameters
+        ----------
+        operand, kind
+            The result, as for `write`.
+        template
+            Expression in ``{0}``, ``{1}`` that works on arrays of any shape, element by element.
+        sources
+            What these are: operands, and the types as which they are read.
+        """
+        texts = tuple(self.array(source, source_kind) for source, source_kind in sources)
+        register = operand.register if isinstance(operand, RegisterOperand) else None
+        if (
+            register is None
+            or self.program.warps > 1
+            or self.guarded
+            or register.number in self.program.tile_rows
+            or self.program.is_uniform(register)
+            or self._written_where(register) is not None
+        ):
+            self.write(operand, kind, template.format(*texts))
+            return
+        self.check_width(register, kind)
+        number, tag = register.number, representation(kind)[0]
+        reads = frozenset(s.register.number for s, _ in sources if isinstance(s, RegisterOperand))
+        self._compute(self.batches.readers(number))
+        name = f"r{number}{tag}"
+        self.batches.drop(number)
+        if number in reads:
+            self.emit(f"{name} = {template.format(*texts)}")
+        else:
+            self.batches.add(Member(number, name, template, texts, reads))
+        self.held[number] = {tag: name}
+        self.changed[number] = register
+
+    def _compute(self, numbers: Sequence[int]) -> None:
+        """Compute results that were put off, before the current instruction."""
+        for number in numbers:
+            if number in self.batches:
+                self.before += self.batches.compute(number, self.temporary())
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
@@ -464,7 +519,7 @@ class BlockCompiler:
     def effect(self, call: str) -> None:
         """A call that does something for each active lane; skipped when there is none."""
         if self.condition is not None:
-            self.emit(f"if count_nonzero({self.condition}): {call}")
+            self.emit(f"if 1 in {self.condition}.tobytes(): {call}")
         else:
             self.emit(call)
 

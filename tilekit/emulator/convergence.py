@@ -86,9 +86,8 @@ def require_members(warp: Warp, position: int, members: int | Array, mask: Mask)
 
 
 def came_together(warp: Warp) -> None:
-    """After an ``.aligned`` instruction on matrices, which all lanes have executed as one."""
-    if warp.agent is not None:
-        warp.agent.meet()
+    """After an ``.aligned`` instruction on matrices, which all lanes have executed as one: called for races only."""
+    warp.agent.meet()
 
 
 class Gathering:

@@ -278,14 +278,15 @@ def to_tf32_finite(values: Array) -> Array:
 
 def convert_pair(upper: Array, lower: Array, kind: str, direction: Rounding, saturating: bool, relu: bool) -> Array:
     """Two floats to one packed register: ``upper`` in the high half."""
-    pair = np.empty((lower.size, 2), np.float32)
-    pair[:, 0] = lower
-    pair[:, 1] = upper
+    pair = np.empty((*lower.shape, 2), np.float32)
+    pair[..., 0] = lower
+    pair[..., 1] = upper
     if direction == "rn" and not relu and kind in formats.NEAREST:
         encoded = formats.NEAREST[kind](pair, saturating)
     else:
         encoded = formats.encode(pair, kind, direction, saturate=saturating, relu=relu)
-    return encoded.view(np.uint32 if kind in ("f16", "bf16") else np.uint16).ravel()
+    packed: Array = encoded.view(np.uint32 if kind in ("f16", "bf16") else np.uint16)[..., 0]
+    return packed
 
 
 def decode_bytes(patterns: Array, kind: str) -> Array:

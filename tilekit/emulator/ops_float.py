@@ -23,8 +23,14 @@ def value(g: BlockCompiler, operand: Operand, kind: str, *, ftz: bool = False) -
     return f"{g.helper(floating.flush)}({text}, {kind!r})" if ftz else text
 
 
-def result(g: BlockCompiler, i: Decoded, kind: str, text: str) -> None:
-    """Clamp, flush and round as the modifiers say, then assign."""
+def places(g: BlockCompiler, i: Decoded) -> list[str]:
+    """Template places for the sources of an instruction on f32, flushed where it says so."""
+    numbers = [f"{{{n}}}" for n in range(len(i.operands) - 1)]
+    return [f"{g.helper(floating.flush)}({number})" for number in numbers] if i.has("ftz") else numbers
+
+
+def result(g: BlockCompiler, i: Decoded, kind: str, text: str, *, template: bool = False) -> None:
+    """Clamp, flush and round as the modifiers say, then assign; a ``template`` has `places` for the sources."""
     if i.has("sat"):
         text = f"{g.helper(floating.saturate)}({text})"
     if i.has("relu"):
@@ -33,7 +39,10 @@ def result(g: BlockCompiler, i: Decoded, kind: str, text: str) -> None:
         text = f"{g.helper(floating.flush)}({text}, {kind!r})"
     if kind in _HALVES:
         text = f"{g.helper(floating.narrow)}({text}, {kind!r})"
-    g.write(i.operands[0], kind, text)
+    if template:
+        g.write_later(i.operands[0], kind, text, *((operand, kind) for operand in i.operands[1:]))
+    else:
+        g.write(i.operands[0], kind, text)
 
 
 def _ftz(i: Decoded, kind: str) -> bool:
@@ -54,8 +63,11 @@ def arithmetic(g: BlockCompiler, i: Decoded) -> None:
     """``add``, ``sub``, ``mul``."""
     kind = i["type"]
     sign = {"add": "+", "sub": "-", "mul": "*"}[i.form.opcode]
-    a, b = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
     direction = i.get("rnd", "rn")
+    if kind == "f32" and direction == "rn":
+        result(g, i, kind, checked(g, kind, f" {sign} ".join(places(g, i))), template=True)
+        return
+    a, b = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
     if direction == "rn":
         text = checked(g, kind, f"{a} {sign} {b}", a, b)
     elif kind in ("f32", "f64"):
@@ -70,8 +82,11 @@ def arithmetic(g: BlockCompiler, i: Decoded) -> None:
 def multiply_add(g: BlockCompiler, i: Decoded) -> None:
     """``fma``."""
     kind = i["type"]
-    a, b, c = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
     direction = i.get("rnd", "rn")
+    if kind == "f32" and direction == "rn" and not i.has("oob"):
+        result(g, i, kind, f"{g.helper(floating.multiply_add)}({', '.join(places(g, i))})", template=True)
+        return
+    a, b, c = (value(g, x, kind, ftz=_ftz(i, kind)) for x in i.operands[1:])
     if i.has("oob"):
         _multiply_add_oob(g, i, kind, f"({a}.astype(float64) * {b} + {c})")
         return
@@ -79,8 +94,6 @@ def multiply_add(g: BlockCompiler, i: Decoded) -> None:
         text = f"{g.helper(floating.directed)}('fma', {direction!r}, {a}, {b}, {c})"
     elif kind == "f64":
         text = f"{g.helper(floating.multiply_add_wide)}({a}, {b}, {c})"
-    elif kind == "f32":
-        text = f"{g.helper(floating.multiply_add)}({a}, {b}, {c})"
     else:
         text = f"({a}.astype(float64) * {b} + {c})"
     result(g, i, kind, text)
@@ -154,6 +167,10 @@ def divide(g: BlockCompiler, i: Decoded) -> None:
 def approximate(g: BlockCompiler, i: Decoded) -> None:
     """Reciprocals, roots, exponentials, logarithms and trigonometric functions."""
     kind = i["type"]
+    if kind == "f32" and i["mode"] in ("approx", "rn"):
+        call = f"{g.helper(floating.approximate)}({i.form.opcode!r}, {places(g, i)[0]})"
+        result(g, i, kind, call, template=True)
+        return
     a = value(g, i.operands[1], kind, ftz=_ftz(i, kind))
     if i["mode"] in ("rz", "rm", "rp"):
         result(g, i, kind, f"{g.helper(floating.directed)}({i.form.opcode!r}, {i['mode']!r}, {a})")
@@ -435,8 +452,8 @@ def convert_pair(g: BlockCompiler, i: Decoded) -> None:
     to = i["dtype"]
     d, upper, lower = i.operands
     flags = f"{to[:-2]!r}, {i['rnd']!r}, {i.has('satfinite')}, {i.has('relu')}"
-    text = f"{g.helper(floating.convert_pair)}({g.array(upper, 'f32')}, {g.array(lower, 'f32')}, {flags})"
-    g.write(d, "b16" if to.startswith("e") else "b32", text)
+    template = f"{g.helper(floating.convert_pair)}({{0}}, {{1}}, {flags})"
+    g.write_later(d, "b16" if to.startswith("e") else "b32", template, (upper, "f32"), (lower, "f32"))
 
 
 @form("cvt", "rnd=rn satfinite relu? dtype=e4m3x2|e5m2x2 type=f16x2", "d a", uniform=never)

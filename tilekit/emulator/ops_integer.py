@@ -331,6 +331,13 @@ def extract(g: BlockCompiler, i: Decoded) -> None:
     """``bfe``."""
     d, a, b, c = i.operands
     kind = i["type"]
+    if kind[0] == "u" and isinstance(b, Immediate) and isinstance(c, Immediate):
+        bits = representation(kind)[1]
+        position, length = b.value & 0xFF, c.value & 0xFF
+        ones = (1 << min(length, max(bits - position, 0))) - 1
+        shift = min(position, bits - 1)
+        binary(g, i, f"({{a}} >> {shift}) & {ones}", f"({{a}} >> uint{bits}({shift})) & uint{bits}({ones})")
+        return
     g.write(d, kind, f"extract_bits({g.array(a, kind)}, {g.array(b, 'u32')}, {g.array(c, 'u32')})")
 
 

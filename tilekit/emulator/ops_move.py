@@ -69,8 +69,8 @@ def _repack(g: BlockCompiler, i: Decoded, d: Operand, a: Operand) -> None:
             terms = [f"{g.scalar(item, f'u{part}')} << {part * n}" for n, item in enumerate(a.items)]
             g.write(d, f"u{total}", " | ".join(terms), scalar=True)
         else:
-            parts = ", ".join(g.array(item, f"u{part}") for item in a.items)
-            g.write(d, f"u{total}", f"{g.helper(pack)}({total}, ({parts}))")
+            sources = [(item, f"u{part}") for item in a.items]
+            g.write_later(d, f"u{total}", _packing(g, total, len(sources)), *sources)
         return
     assert isinstance(d, VectorOperand)
     part = _part_bits(g, total, d)
@@ -80,6 +80,12 @@ def _repack(g: BlockCompiler, i: Decoded, d: Operand, a: Operand) -> None:
         for n, item in enumerate(d.items):
             if not isinstance(item, Sink):
                 g.write(item, f"u{part}", f"({name} >> {part * n}) & {hex((1 << part) - 1)}", scalar=True)
+        return
+    packed = g.batches.find(a.register.number) if isinstance(a, RegisterOperand) else None
+    if packed is not None and packed.template == _packing(g, total, len(d.items)):
+        for item, source in zip(d.items, packed.sources, strict=True):
+            if not isinstance(item, Sink):
+                g.write(item, f"u{part}", f"{source}.copy()" if source.startswith("TU[") else source)
         return
     g.emit(f"{name} = {g.helper(unpack)}({g.array(a, f'u{total}')}, {part})")
     for n, item in enumerate(d.items):
@@ -109,10 +115,19 @@ def _part_bits(g: BlockCompiler, total: int, vector: VectorOperand) -> int:
     return total // count
 
 
+def _packing(g: BlockCompiler, total: int, parts: int) -> str:
+    """Template of the packing of so many parts, for `BlockCompiler.write_later`."""
+    places = ", ".join(f"{{{n}}}" for n in range(parts))
+    return f"{g.helper(pack)}({total}, ({places}))"
+
+
 def pack(total: int, parts: tuple[Array, ...]) -> Array:
     """Values of ``total`` bits from their parts, low first."""
-    stacked = np.stack(parts, axis=1)
-    return stacked.view(f"u{total // 8}").ravel()
+    stacked = np.empty((*parts[0].shape, len(parts)), parts[0].dtype)
+    for n, part in enumerate(parts):
+        stacked[..., n] = part
+    packed: Array = stacked.view(f"u{total // 8}")[..., 0]
+    return packed
 
 
 def unpack(value: Array, part: int) -> Array:

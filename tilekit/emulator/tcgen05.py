@@ -249,7 +249,11 @@ def accumulate(
         if before is not None:
             held = before.view(np.float32)
             result += np.ldexp(held, -scale_d) if scale_d else held
-        return np.where(np.isnan(result), np.uint32(0x7FFFFFFF), result.view(np.uint32))
+        bits: npt.NDArray[np.uint32] = result.view(np.uint32)
+        missing = np.isnan(result)
+        if np.count_nonzero(missing):
+            bits[missing] = 0x7FFFFFFF
+        return bits
     total16 = (
         None if before is None else np.ldexp(decode((before & np.uint32(0xFFFF)).astype(np.uint16), "f16"), -scale_d)
     )

@@ -247,6 +247,17 @@ def test_carry_of_a_subtraction(assemble: Any) -> None:
     assert out.tolist() == [1 if i >= 9 else 0 for i in range(32)]
 
 
+@pytest.mark.parametrize(("position", "length"), [(0, 8), (4, 0), (12, 20), (20, 30), (31, 1), (33, 4), (255, 5)])
+def test_bit_fields_at_constant_places(position: int, length: int, assemble: Any) -> None:
+    """bfe at constants is bfe at the same numbers in registers: of lanes, of one number for all, of 64 bits."""
+    for kind, start in (("%t", "%t"), ("one number", "0")):
+        number = f"mad.lo.u32 %x, {start}, 2654435761, 0x9e3779b9;"
+        both = [f"bfe.u32 %r, %x, {position}, {length};", f"mov.u32 %u, {position}; mov.u32 %v, {length};"]
+        constant, _ = run(f"{number} {both[0]}", assemble)
+        register, _ = run(f"{number} {both[1]} bfe.u32 %r, %x, %u, %v;", assemble)
+        assert constant.tolist() == register.tolist(), kind
+
+
 def test_cooperative_launch() -> None:
     """A cooperative launch has a workspace, gone afterwards; a grid that does not fit is refused."""
     text = """
