@@ -2,6 +2,7 @@
 
     python -m benchmarks.sweep --configs small_m                          # M of 16, 32 and 64 over eight weights
     python -m benchmarks.sweep --shape 16x8192x8192 --shape 64x7168x2048 --rounds 9 --json sweep.json
+    python -m benchmarks.sweep --configs prefetches                       # the picker's choice, prefetching
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
 
 Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
@@ -73,8 +74,16 @@ def picked_from(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     yield from candidates(workload.spec, SM_90A)
 
 
+def prefetches(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """The picker's choice, with more and more of b brought into L2 while the launch before ends."""
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    for blocks in (0, 1, 2, 4, 8, 12):
+        yield pick(workload.spec, SM_90A, **shape).changed(prefetch=blocks)
+
+
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
     "small_m": small_m,
+    "prefetches": prefetches,
     "candidates": picked_from,
 }
 

@@ -39,7 +39,7 @@ CHOSEN_BY_HAND: dict[Target, tuple[KernelConfig, ...]] = {
         MatmulConfig(tile=(128, 128), cluster=(1, 1), split_k=4, raster_order="n"),
         MatmulConfig(tile=(256, 192), cluster=(1, 1), in_flight=0, swap_ab=True),
         MatmulConfig(tile=(384, 8), cluster=(2, 1), consumers=3, k_group=2, swap_ab=True),
-        MatmulConfig(tile=(128, 72), cluster=(1, 2), k_group=4, swap_ab=True),
+        MatmulConfig(tile=(128, 72), cluster=(1, 2), k_group=4, swap_ab=True, prefetch=2),
     ),
     SM_100A: (
         BlackwellConfig(tile=(128, 64), cluster=(2, 2), cta_group=1, accumulator_stages=4, clc_stages=4, stages=3),

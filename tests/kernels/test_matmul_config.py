@@ -62,6 +62,9 @@ RULES = [
     ({"output_buffers": 99}, {}, "output_buffers=99", "output_buffers", None),
     ({"in_flight": 2}, {}, "in_flight=2: 0 or 1", "in_flight", 1),
     ({"split_k": 2}, {"groups": "counts"}, "of groups of rows, each sum has one CTA", "split_k", 1),
+    ({"prefetch": 13}, {}, "prefetch=13: 0 to 12 k-blocks", "prefetch", 12),
+    ({"prefetch": 2}, {"groups": "ends"}, "which tile is a CTA's first is read from memory", "prefetch", 0),
+    ({"prefetch": 2, "cluster": (1, 1)}, {"b_load": 8}, "b is copied in pieces of 8 bytes", "prefetch", 0),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
     ({"raster_order": "k"}, {}, "raster_order='k': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
     ({"raster_order": "n"}, {"groups": "ends"}, "groups of rows are walked down M", "raster_order", "m"),
@@ -126,6 +129,7 @@ CONFIGS = st.builds(
     in_flight=st.integers(-1, 3),
     swap_ab=st.booleans(),
     k_group=st.integers(0, 5),
+    prefetch=st.sampled_from([0, 0, 0, 1, 12, 13]),
     raster_order=st.sampled_from(["m", "m", "n", "k"]),
     raster_group=st.none() | st.integers(-2, 30),
 )

@@ -99,6 +99,7 @@ def _hopper(rng: Random, index: int) -> KernelConfig:
         output_buffers=rng.choice((1, 2, 2, 3)),
         in_flight=in_flight,
         split_k=rng.choice((1, 1, 2, 3)),
+        prefetch=(0, 8, 0)[index % 3],
         raster_order="n" if index % 4 == 3 else "m",
         raster_group=rng.choice((None, None, 1, 2)),
     )

@@ -221,6 +221,7 @@ def test_the_generator_covers_its_axes() -> None:
         ([c.in_flight for c in configs], (0, 1), 20),
         ([c.output_buffers for c in configs], (1, 2, 4), 10),
         ([c.raster_group for c in configs], (None, 1, 2, 3, 8), 6),
+        ([c.prefetch for c in configs], (0, 1, 4), 20),
         ([c.raster_order for c in configs], ("m", "n"), 20),
         ([c.stages for c in configs], (None, 1, 2, 3), 4),
         ([k.bias for k in kernels], (None, *OUTS), 10),

@@ -109,7 +109,7 @@ def test_a_config_that_this_spec_cannot_have_is_not_taken(tmp_path: Path, monkey
 
 def test_configs_survive_json() -> None:
     """Every field comes back as it was."""
-    config = MatmulConfig(tile=(192, 128), cluster=(1, 2), consumers=3, split_k=2, raster_order="n", raster_group=4)
+    config = MatmulConfig(tile=(192, 128), cluster=(1, 2), consumers=3, prefetch=3, raster_order="n", raster_group=4)
     fields: Any = {name: getattr(config, name) for name in config.__dataclass_fields__}
     assert config_of(json.loads(json.dumps(fields)), SM_90A) == config
 

@@ -82,6 +82,13 @@ class StageLoader(Protocol):
         """Prepare addresses; once a role."""
 
 
+class Ahead(Protocol):
+    """What a kernel does with global memory before the kernel ahead of it is complete: nothing that can be seen."""
+
+    def bring(self, w: Writer) -> None:
+        """Start it; one thread."""
+
+
 class BoundLoader(Protocol):
     """A `StageLoader` in a role."""
 
@@ -281,6 +288,8 @@ class WarpSpecialized:
         What the plan's ``epilogue_load`` role loads.
     profiler
         Notes when each role works on each tile.
+    ahead
+        What is brought into L2 while the kernel ahead ends.
     """
 
     warps: WarpPlan
@@ -296,6 +305,7 @@ class WarpSpecialized:
     reduction: Turnstile | None = None
     source: TileSource | None = None
     profiler: TileProfiler | None = None
+    ahead: Ahead | None = None
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
@@ -404,6 +414,8 @@ class WarpSpecialized:
             self.accumulators.initialise(w)
             self.scheduler.initialise(w)
             self.inputs.initialise(w)
+            if self.ahead is not None:
+                self.ahead.bring(w)
         self.cluster.meet(w, self.warps.threads)
         w.ptx.grid.wait()
 

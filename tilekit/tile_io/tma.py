@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -103,11 +104,26 @@ class BoundTmaLoader:
             fragment += "_multicast"
             operands["mask"] = self._multicast.mask
         load = getattr(w.ptx.tma, fragment + "_pair" if loader.paired else fragment)
+        for part, first, corner in self._boxes(row, k):
+            load(dst=target + (part * tile.slice_bytes + first * SPAN), **corner, **operands)
+
+    def prefetch(self, w: Writer, *, row: Value, k: Operand, batch: Operand) -> None:
+        """Bring what :meth:`load` would load into L2."""
+        loader = self._loader
+        for _, _, corner in self._boxes(row, k):
+            if loader.batched:
+                w.ptx.tma.prefetch_3d(map=loader.map, **corner, z=batch)
+            else:
+                w.ptx.tma.prefetch_2d(map=loader.map, **corner)
+
+    def _boxes(self, row: Value, k: Operand) -> Iterator[tuple[int, int, dict[str, Operand]]]:
+        """The slice, the first row and the corner of each box of this CTA's part."""
+        loader, tile = self._loader, self._loader.tile
         for part in range(tile.depth):
             here = k + part * tile.slice_k
             for first in range(0, loader.extent, loader.rows_per_copy):
                 x, y = {"k": (here, row + first), "mn": (row + first, here)}[tile.major]
-                load(dst=target + (part * tile.slice_bytes + first * SPAN), x=x, y=y, **operands)
+                yield part, first, {"x": x, "y": y}
 
 
 @dataclass(frozen=True)
@@ -122,6 +138,10 @@ class TmaTile:
         """Start filling this CTA's part of `stage` from element `k` on: in a role of many threads, one of them does."""
         with w.when(stage.leader) if stage.leader is not None else nullcontext():
             self.loader.load(w, stage, row=self.row, k=k, batch=self.batch)
+
+    def prefetch(self, w: Writer, k: Operand) -> None:
+        """Bring what :meth:`load` would load into L2."""
+        self.loader.prefetch(w, row=self.row, k=k, batch=self.batch)
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000

@@ -29,6 +29,10 @@ class StaticScheduler:
     def ask(self, w: Writer) -> None:
         """Nothing to ask for."""
 
+    def first(self, w: Writer) -> Tile:
+        """Where a CTA begins; a grid has no more clusters than there are tiles."""
+        return self._order.bind().tile(w, self._order.cluster.index(w))
+
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
         cluster, order = self._order.cluster, self._order.bind()

@@ -170,6 +170,9 @@ class MatmulConfig(KernelConfig):
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
         CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+    prefetch
+        k-blocks of `b` that each CTA brings into L2 while the kernel before this one ends: of weights, which that
+        kernel does not write.
     raster_order
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves
         it at ``"m"``, since what a wave needs of A and B is made small by `raster_group` in either order.
@@ -193,6 +196,7 @@ class MatmulConfig(KernelConfig):
     output_buffers: int = 2
     in_flight: int = 1
     split_k: int = 1
+    prefetch: int = 0
     raster_order: Walk = "m"
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
@@ -283,5 +287,6 @@ class MatmulConfig(KernelConfig):
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
             f"{self.consumers} consumers, {stages} stages, in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
+            + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (", raster along N" if self.raster_order == "n" else "")
         )

@@ -10,6 +10,7 @@ from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.parts import Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+from tilekit.tile_io.ahead import FirstBlocks
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.standard import StandardLoader
@@ -18,6 +19,7 @@ from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
+from tilekit.tile_schedule.static import StaticScheduler
 
 
 def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
@@ -85,6 +87,9 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         source=output.residual,
         profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
+        else None,
+        ahead=FirstBlocks(scheduler, loader, 0 if config.swap_ab else 1, config.prefetch, payload.k)
+        if config.prefetch and isinstance(scheduler, StaticScheduler)
         else None,
     )
     boxes = {load.map_name: load.box for load in (load_a, load_b) if isinstance(load, TmaLoader)}

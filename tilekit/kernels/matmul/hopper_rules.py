@@ -55,6 +55,7 @@ INSTRUCTION_HEADROOM = 24
 
 CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
+PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
 
 
 def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -117,6 +118,19 @@ def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vi
             )
 
 
+def _ahead(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if not config.prefetch:
+        return
+    if spec.groups is not None:
+        yield Violation(
+            "first tile", "prefetch", f"prefetch={config.prefetch}: which tile is a CTA's first is read from memory"
+        )
+    if spec.b_load != "tma":
+        yield Violation(
+            "prefetch by TMA", "prefetch", f"prefetch={config.prefetch}: b is copied in pieces of {spec.b_load} bytes"
+        )
+
+
 def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
     if field == "tile":
         return [(m, n) for m in range(ATOM_ROWS, 769, ATOM_ROWS) for n in range(8, MAX_N + 1, 8)]
@@ -131,10 +145,10 @@ RULES = RuleBook(
     target="sm_90a",
     phases=(
         (
-            *(CONSUMERS, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT),
+            *(CONSUMERS, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH),
             *(SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _tile),
         ),
-        (slice_rule, _copies),
+        (slice_rule, _copies, _ahead),
         (_registers, shared_memory_rule),
     ),
     values=_values,

@@ -1,0 +1,87 @@
+"""What is brought into L2 while the kernel ahead ends: the boxes of b that are loaded first, and nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.emulator import Device
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import SM_90A
+
+Corner = tuple[int, int, int]
+"""CTA, and coordinates of a box."""
+
+PREFETCH = re.compile(r"cp\.async\.bulk\.prefetch\.tensor\.2d\.L2\.global \[(\w+), {(\w+), (\w+)}\]")
+LOAD = re.compile(r"cp\.async\.bulk\.tensor\.2d\.shared\S+ \[\w+\], \[(\w+), {(\w+), (\w+)}\]")
+
+
+def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str) -> list[Corner]:
+    """The boxes of one operand that instructions of a kind are given, in one cluster's first tile, of 192 of K."""
+    device = Device("sm_90a", seed=0)
+    spec, config = matmul.spec, matmul.config
+    extents = [extent * count for extent, count in zip(config.tile, config.cluster, strict=True)]
+    arrays = [device.buffer(np.zeros((extent, 192), ml_dtypes.bfloat16)) for extent in extents]
+    out = device.buffer(np.zeros(extents[::-1] if config.swap_ab else extents, ml_dtypes.bfloat16))
+    boxes = matmul.text.boxes.values()
+    maps = [device.tensor_map_tiled(x, box, swizzle="128B") for x, box in zip((*arrays, out), boxes, strict=True)]
+    sizes = {"depth": 192, "tile_rows": 1, "tile_columns": 1, "tile_group": 1, "tile_count": 1}
+    launch = {
+        "grid": config.cluster_size,
+        "block": matmul.text.threads,
+        "args": [*maps[:2], *sizes.values(), extents[0 if config.swap_ab else 1], maps[2]],
+        "shared_bytes": matmul.launch_bytes,
+    }
+    assert spec == MatmulSpec()
+    kernel = device.load(matmul.ptx)[matmul.name]
+    found: list[Corner] = []
+    for number, line in enumerate(matmul.ptx.splitlines(), 1):
+        match = pattern.search(line)
+        if match is None or match[1] != f"{operand}_map":
+            continue
+        with kernel.debug(**launch, stop=f"line={number}") as session:
+            while session.stopped:
+                (lane,) = np.flatnonzero(session.warp.fragment.mask)
+                x, y = (int(o) if o.isdecimal() else int(session.register(o)[lane]) for o in match.groups()[1:])
+                found.append((session.where.cta, x, y))
+                session.resume(f"line={number}")
+    return found
+
+
+@pytest.mark.parametrize("prefetch", [1, 2])
+@pytest.mark.parametrize(
+    "config",
+    [
+        MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stages=2),
+        MatmulConfig(tile=(64, 64), cluster=(2, 1), consumers=1, stages=3),
+        MatmulConfig(tile=(64, 32), cluster=(1, 1), consumers=1, stages=2, swap_ab=True),
+    ],
+    ids=str,
+)
+def test_the_first_blocks_of_b_are_brought_into_l2(config: MatmulConfig, prefetch: int) -> None:
+    """Each CTA asks for its own part of the k-blocks that it loads first; in a cluster no two ask for the same."""
+    matmul = tilekit.compile(MatmulSpec(), "sm_90a", config.changed(prefetch=prefetch))
+    operand = "a" if config.swap_ab else "b"
+    brought, loaded = corners(matmul, PREFETCH, operand), corners(matmul, LOAD, operand)
+    assert len(set(brought)) == len(brought) > 0
+    assert set(brought) == {corner for corner in loaded if corner[1] < 64 * prefetch}
+    assert not corners(matmul, PREFETCH, "b" if config.swap_ab else "a")
+
+
+def test_it_happens_before_the_kernel_ahead_is_complete() -> None:
+    """In the machine code too, the prefetches stand before griddepcontrol.wait, one for each k-block."""
+    matmul = tilekit.compile(MatmulSpec(), "sm_90a", MatmulConfig(prefetch=5))
+    before, _, behind = matmul.isa.partition("ACQBULK")
+    assert (before.count("UTMAPF"), behind.count("UTMAPF")) == (5, 0)
+    assert behind
+
+
+def test_without_it_there_is_no_trace_of_it() -> None:
+    """A kernel that brings nothing is the kernel that knows nothing of it."""
+    assert "prefetch.tensor." not in trace(MatmulSpec(), MatmulConfig(), SM_90A).ptx

@@ -1,0 +1,44 @@
+"""What a kernel brings into L2 while the kernel before it in the stream ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.writer import Writer
+from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.tma import TmaTile
+from tilekit.tile_schedule.static import StaticScheduler
+
+
+@dataclass(frozen=True)
+class FirstBlocks:
+    """The first k-blocks of one operand that this CTA will load, brought into L2.
+
+    Of weights, which the kernel ahead does not write; of anything else it would be right as well (L2 is where writes of
+    other SMs land), and useless.
+
+    Attributes
+    ----------
+    scheduler, loader
+        The kernel's: what comes first, and how it is loaded.
+    operand
+        0 for the instruction's A, 1 for its B: one that is loaded by TMA.
+    blocks
+        How many k-blocks.
+    k_block
+        Elements of K in one.
+    """
+
+    scheduler: StaticScheduler
+    loader: StandardLoader
+    operand: int
+    blocks: int
+    k_block: int
+
+    def bring(self, w: Writer) -> None:
+        """Start the copies; one thread. Blocks behind the end of K are none."""
+        tile = self.scheduler.first(w)
+        copies = self.loader.bind(w).at(w, tile).operands[self.operand]
+        assert isinstance(copies, TmaTile)
+        for block in range(self.blocks):
+            copies.prefetch(w, tile.k_first + block * self.k_block)
