@@ -2,7 +2,7 @@
 
     python -m benchmarks.sweep --configs small_m                          # M of 16, 32 and 64 over eight weights
     python -m benchmarks.sweep --shape 16x8192x8192 --shape 64x7168x2048 --rounds 9 --json sweep.json
-    python -m benchmarks.sweep --configs prefetches                       # the picker's choice, prefetching
+    python -m benchmarks.sweep --configs overlaps                         # the picker's choice, as launches meet
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
 
 Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
@@ -74,16 +74,20 @@ def picked_from(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     yield from candidates(workload.spec, SM_90A)
 
 
-def prefetches(workload: MatmulWorkload) -> Iterator[KernelConfig]:
-    """The picker's choice, with more and more of b brought into L2 while the launch before ends."""
+def overlaps(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """The picker's choice, ready for the launch before to end: b brought into L2, a ring that leaves room for a CTA."""
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    for blocks in (0, 1, 2, 4, 8, 12):
-        yield pick(workload.spec, SM_90A, **shape).changed(prefetch=blocks)
+    spec = workload.spec
+    best = pick(spec, SM_90A, **shape)
+    whole = best.resolved_stages(SM_90A, spec)
+    half = next((n for n in range(whole, 0, -1) if 2 * best.shared_bytes(spec, n) <= SM_90A.shared_bytes - 2048), whole)
+    for stages, blocks in product((whole, half), (0, 1, 2, 4, 8, 12)):
+        yield best.changed(stages=stages, prefetch=blocks)
 
 
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
     "small_m": small_m,
-    "prefetches": prefetches,
+    "overlaps": overlaps,
     "candidates": picked_from,
 }
 

@@ -29,6 +29,23 @@ def test_small_m_configs_hold_m() -> None:
         assert {c.k_group for c in found} >= {1, 2}
 
 
+@pytest.mark.parametrize("m", [1, 16, 64, 128])
+def test_overlaps_leave_room_for_another_cta(m: int) -> None:
+    """Each is legal and the picker's choice but for ring and prefetch; of two with the short ring an SM holds both."""
+    workload = MatmulWorkload(m, 28672, 4096)
+    found = list(sweep.overlaps(workload))
+    assert all(config.legal(SM_90A, workload.spec) for config in found)
+    assert len({config.changed(stages=None, prefetch=0) for config in found}) == 1
+    short, whole = sorted({config.stages or 0 for config in found})
+    assert (
+        2 * found[0].shared_bytes(workload.spec, short)
+        < SM_90A.shared_bytes
+        < found[0].shared_bytes(workload.spec, whole + 1)
+        or whole == found[0].MAX_STAGES
+    )
+    assert {config.prefetch for config in found} >= {0, 4, 12}
+
+
 def test_rounds_are_shuffled_and_the_median_counts(machine: SimulatedMachine) -> None:
     """Each round measures every contestant once more, in orders that differ; time's end is heeded."""
     passes = {name: machine.capture(lambda us=us: machine.spend(us * 1e-6)) for name, us in (("a", 20), ("b", 10))}
