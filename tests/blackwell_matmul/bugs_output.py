@@ -35,6 +35,11 @@ def _slab_released_before_read(program: Program) -> Edits:
     return hoisted(program, (meet, arrive), behind(program, wait, "ldmatrix"))
 
 
+def _announced_always(program: Program) -> Edits:
+    s = one(program, "load", "mbarrier.arrive", "load_order", number=1)
+    return instead(s, s.written(guard=""))
+
+
 def _turn_not_awaited(program: Program) -> Edits:
     compare = behind(program, one(program, "epilogue", "ld.acquire"), "setp.ne")
     return instead(compare, f"setp.ne.u32 {compare.operands[0]}, 0, 0;")
@@ -122,6 +127,30 @@ BUGS_OUTPUT: tuple[Broken, ...] = (
         "barrier",
         phase("residual.full", "all arrivals of phase 0 are in, but 16384 bytes arrived and only 8192 were expected"),
         at("epilogue_load"),
+    ),
+    # The order of the first loads.
+    Broken(
+        "the first loads not announced",
+        "load order",
+        removed("load", "mbarrier.arrive", "load_order", number=1),
+        "deadlock",
+        r"role epilogue_load \(warp 7\) waits for load_order phase 0",
+        "nobody has ever arrived",
+    ),
+    Broken(
+        "every block announced",
+        "load order",
+        _announced_always,
+        "barrier",
+        r"load_order: phase 1 completes while role epilogue_load \(warp 7\) still waits for phase 0",
+        at("load"),
+    ),
+    Broken(
+        "the barrier of the first loads not initialised",
+        "load order",
+        removed("setup", "mbarrier.init", "load_order"),
+        "barrier",
+        r"no mbarrier has been initialised at \w+, load_order",
     ),
     # The shared sum.
     Broken(

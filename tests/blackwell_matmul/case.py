@@ -94,6 +94,7 @@ class Case:
             f"accumulators {c.accumulator_stages}",
             f"claims {c.clc_stages}" if c.clc_stages else "static",
             f"buffers {c.output_buffers}",
+            "load order" if c.load_order else "",
             f"split {c.split_k}" if c.split_k > 1 else "",
             f"raster {c.raster_group or ''}{'n' if c.raster_order == 'n' else ''}"
             if c.raster_group or c.raster_order == "n"

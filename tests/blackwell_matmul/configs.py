@@ -191,5 +191,20 @@ SWAPPED = (
 )  # fmt: skip
 """Swapped operands."""
 
-CASES: tuple[Case, ...] = (*SHAPES, *CLUSTERS, *TYPED, *OUTPUTS, *SHARED, *RASTERS, *SWAPPED)
+ORDERED = (
+    # The warp that loads the residual waits for the first operands: more of them than the ring holds, or fewer.
+    Case(single(128, 64, stages=2, load_order=True), computes(residual=BF16), k_blocks=4),
+    Case(pairs(128, 64, stages=6, load_order=True), computes(residual=BF16), k_blocks=3),
+    Case(pairs(64, 96, stages=1, output_buffers=1, clc_stages=0, load_order=True),
+         computes("f16 f16 f16", residual=F16)),
+    Case(single(64, 64, (2, 2), stages=3, k_group=2, load_order=True), computes("f32 f32 f32", residual=F32),
+         tiles=(2, 2)),
+    Case(pairs(128, 64, (2, 2), stages=3, load_order=True, split_k=2), computes(residual=BF16), tiles=(2, 2),
+         k_blocks=5),
+    Case(single(128, 32, (1, 2), stages=2, load_order=True, swap_ab=True), computes(residual=BF16, batched=True),
+         tiles=(2, 2), batches=(2, None)),
+)  # fmt: skip
+"""Who loads first."""
+
+CASES: tuple[Case, ...] = (*SHAPES, *CLUSTERS, *TYPED, *OUTPUTS, *SHARED, *RASTERS, *SWAPPED, *ORDERED)
 """All of them."""

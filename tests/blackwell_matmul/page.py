@@ -40,6 +40,7 @@ def kernels() -> Iterator[str]:
         ("type of the output", [s.out_dtype.name for s in specs]),
         ("majors", [f"{s.a_major} {s.b_major}" for s in specs]),
         ("stores", [s.store for s in specs]),
+        ("operands before the residual", [c.load_order for c in configs]),
         ("residual", [s.functions.residual is not None for s in specs]),
         ("bias", [s.functions.bias is not None for s in specs]),
         ("scale", [s.functions.scale or "none" for s in specs]),

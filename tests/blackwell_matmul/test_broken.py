@@ -106,7 +106,7 @@ def test_unbroken(kernel: str) -> None:
 
 
 def test_every_barrier_is_miscounted() -> None:
-    """The miscounted barriers are all that a kernel with a residual and claims has; there are enough bugs."""
-    arrays = {a.name for a in KERNELS["residual"].kernel.text.shared if a.kind == "mbarrier"}
+    """The miscounted barriers are all that any of the kernels has; there are enough bugs."""
+    arrays = {a.name for case in KERNELS.values() for a in case.kernel.text.shared if a.kind == "mbarrier"}
     assert {array for some in BARRIERS.values() for array in some} == arrays
     assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 60

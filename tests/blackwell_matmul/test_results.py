@@ -122,6 +122,7 @@ def test_every_knob_is_turned() -> None:
         ([c.output_buffers for c in configs], (1, 2, 3, 4)),
         ([c.raster_order for c in configs], ("m", "n")),
         ([c.raster_group for c in configs], (None, 1, 2, 3)),
+        ([c.load_order for c in configs], (False, True)),
         ([c.split_k for c in configs], (1, 2, 3, 4)),
         ([c.swap_ab for c in configs], (False, True)),
         ([s.a_dtype.name for s in specs], ("bf16", "f16", "e4m3", "e5m2", "f32")),

@@ -106,6 +106,20 @@ def test_profiling_adds_to_roles_and_changes_nothing_in_them(name: str) -> None:
         assert body(plain.ptx, role, source) == body(noting.ptx, role, source), role
 
 
+@pytest.mark.parametrize("name", [name for name in CONFIGS if not name.startswith("Hopper")])
+def test_the_load_order_adds_to_two_roles(name: str) -> None:
+    """Load and epilogue_load gain the order's own instructions and nothing else; without it there is nothing of it."""
+    spec, config = MatmulSpec(functions=RESIDUAL), CONFIGS[name]
+    plain, ordered = kernel(name, spec), MatmulKernel(spec, config.changed(load_order=True), SM_100A)
+    source = "drivers/load_order.py"
+    assert source not in plain.ptx
+    assert "load_order" not in plain.ptx
+    assert roles(plain) == roles(ordered)
+    for role in roles(plain):
+        assert body(plain.ptx, role, source) == body(ordered.ptx, role, source), role
+        assert (body(plain.ptx, role) == body(ordered.ptx, role)) == (role not in ("load", "epilogue_load")), role
+
+
 def test_the_comparison_can_fail() -> None:
     """One instruction more, another register, another barrier or another number in a role is a difference."""
     text = kernel("pair", computes()).ptx

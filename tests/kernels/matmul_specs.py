@@ -48,6 +48,7 @@ CHOSEN_BY_HAND: dict[Target, tuple[KernelConfig, ...]] = {
         BlackwellConfig(tile=(64, 48), cluster=(1, 1), cta_group=1, k_group=2, clc_stages=2, split_k=3),
         BlackwellConfig(tile=(128, 16), cluster=(1, 1), cta_group=1, k_group=4, swap_ab=True),
         BlackwellConfig(tile=(64, 160), cluster=(2, 1), swap_ab=True),
+        BlackwellConfig(tile=(128, 128), load_order=True),
         BlackwellConfig(tile=(128, 256), cluster=(2, 2), swap_ab=True),
     ),
 }

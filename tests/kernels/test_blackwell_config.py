@@ -51,6 +51,8 @@ RULES = [
     ({"split_k": 0}, {}, "split_k=0: 1 to 64", "split_k", 1),
     ({}, {"groups": "ends"}, "claims of tiles: groups of rows have a static schedule", "clc_stages", 0),
     ({"split_k": 2, "clc_stages": 0}, {"groups": "counts"}, "of groups of rows, each sum has one CTA", "split_k", 1),
+    ({"load_order": 1.5}, {}, "load_order=1.5: True or False", "load_order", False),
+    ({"load_order": True}, {}, "load_order=True: no warp loads a residual that could wait", "load_order", False),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
     ({"raster_order": "M"}, {}, "raster_order='M': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
     ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
@@ -155,6 +157,7 @@ CONFIGS = st.builds(
     accumulator_stages=st.integers(0, 5),
     clc_stages=st.integers(0, 5),
     output_buffers=st.integers(-1, 10),
+    load_order=st.booleans(),
     raster_order=st.sampled_from(["m", "m", "n", "k"]),
     raster_group=st.none() | st.integers(-2, 30),
 )

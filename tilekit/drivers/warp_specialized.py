@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.epilogue.turnstile import BoundTurnstile, Turnstile
 from tilekit.tile_io.cluster import ClusterPosition
@@ -286,6 +287,8 @@ class WarpSpecialized:
         Adds the shares of a tile where the scheduler hands out shares.
     source
         What the plan's ``epilogue_load`` role loads.
+    order
+        Has that role wait for the first operands.
     profiler
         Notes when each role works on each tile.
     ahead
@@ -304,6 +307,7 @@ class WarpSpecialized:
     in_flight: int
     reduction: Turnstile | None = None
     source: TileSource | None = None
+    order: LoadOrder | None = None
     profiler: TileProfiler | None = None
     ahead: Ahead | None = None
 
@@ -329,6 +333,8 @@ class WarpSpecialized:
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role):
             loader = self.loader.bind(w)
+            if self.order is not None:
+                loader = self.order.first(w, loader)
             producer = self.inputs.producer(w, loader.writer)
             clock = self._clock(w, "load", None if role.one_thread else Warpgroup.of(w, warp, role))
             for tile in self.scheduler.tiles(w, role):
@@ -391,6 +397,8 @@ class WarpSpecialized:
         assert self.source is not None, "a role that loads for the epilogue, and nothing to load"
         with self._threads(w, warp, role):
             source = self.source.producer(w)
+            if self.order is not None:
+                source = self.order.behind(source)
             clock = self._clock(w, "epilogue_load")
             for tile in self.scheduler.tiles(w, role):
                 with timed(clock, tile):
@@ -413,6 +421,8 @@ class WarpSpecialized:
             self.epilogue.initialise(w)
             self.accumulators.initialise(w)
             self.scheduler.initialise(w)
+            if self.order is not None:
+                self.order.initialise(w)
             self.inputs.initialise(w)
             if self.ahead is not None:
                 self.ahead.bring(w)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
+from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
@@ -69,6 +70,10 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )
+    order = None
+    if config.load_order:
+        assert plan.epilogue_load is not None
+        order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan.load, waits=plan.epilogue_load)
     scheduler: TileScheduler
     if plan.scheduler is None:
         scheduler = static_schedule(
@@ -82,7 +87,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
             order=config.raster_order,
         )
     else:
-        order = RasterOrder(
+        raster = RasterOrder(
             w,
             tile_m=tile_m,
             tile_n=tile_n,
@@ -94,7 +99,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         )
         scheduler = ClcScheduler(
             w,
-            order,
+            raster,
             cluster=cluster,
             stages=config.clc_stages,
             scheduler=plan.scheduler,
@@ -114,6 +119,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         in_flight=0,
         reduction=output.reduction,
         source=output.residual,
+        order=order,
         profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
         else None,

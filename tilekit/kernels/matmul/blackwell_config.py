@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_specialized import WarpPlan
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig
@@ -43,6 +44,8 @@ class BlackwellConfig(KernelConfig):
         Claims of further tiles in flight (cluster launch control); 0 for a static schedule.
     output_buffers
         Slabs of the CTA's rows by 128 bytes in flight on their way out.
+    load_order
+        Whether the warp that loads a residual waits until the operands of its CTA's first tile are on their way.
     split_k
         CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
     raster_order
@@ -68,6 +71,7 @@ class BlackwellConfig(KernelConfig):
     accumulator_stages: int = 2
     clc_stages: int = 2
     output_buffers: int = 2
+    load_order: bool = False
     split_k: int = 1
     raster_order: Walk = "m"
     raster_group: int | None = None
@@ -114,7 +118,8 @@ class BlackwellConfig(KernelConfig):
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
         accumulators = TensorMemory.shared_bytes(self.accumulator_stages)
-        return self.output_bytes(spec) + accumulators + ClcScheduler.shared_bytes(self.clc_stages)
+        order = LoadOrder.SHARED_BYTES if self.load_order else 0
+        return self.output_bytes(spec) + accumulators + order + ClcScheduler.shared_bytes(self.clc_stages)
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""

@@ -39,6 +39,7 @@ MAX_N = 256
 CTA_GROUP = Choice("cta_group", (1, 2), "a matrix instruction spans 1 CTA or a pair of 2")
 ACCUMULATOR_STAGES = Choice("accumulator_stages", (1, 2, 3, 4), "1 to 4 accumulators in tensor memory")
 CLC_STAGES = Choice("clc_stages", (0, 2, 3, 4), "2 to 4 claims in flight, or 0 for a static schedule")
+LOAD_ORDER = Choice("load_order", (False, True), "True or False")
 
 
 def column_steps(config: BlackwellConfig, spec: MatmulSpec) -> list[tuple[int, str]]:
@@ -75,6 +76,11 @@ def _pairs(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[
         )
 
 
+def _load_order(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if config.load_order is True and not spec.loads_residual:
+        yield Violation("load order", "load_order", "load_order=True: no warp loads a residual that could wait")
+
+
 def _tensor_memory(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     columns, stages = config.instruction(spec).layout.columns, config.accumulator_stages
     if stages * columns > chip.tensor_columns:
@@ -102,6 +108,7 @@ RULES = RuleBook(
         (
             *(CTA_GROUP, cluster_rule, SWAP_AB, K_GROUP, ACCUMULATOR_STAGES, CLC_STAGES),
             *(OUTPUT_BUFFERS, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule),
+            *(LOAD_ORDER, _load_order),
         ),
         (_tile, _pairs),
         (slice_rule, _tensor_memory),
