@@ -54,6 +54,23 @@ def test_shared_stores_and_loads() -> None:
     np.testing.assert_array_equal(halves.view(np.uint16), np.arange(2 * LANES))
 
 
+def test_arrive_lets_others_go_on() -> None:
+    """`barrier.arrive` counts the first warp, which goes on; the second one waits for it, and reads what it wrote."""
+    out = np.zeros(LANES, np.uint32)
+    k = SmallKernel(pointers=1, threads=2 * LANES)
+    w = k.w
+    base, lane = scratch(k, 4 * LANES), k.thread & (LANES - 1)
+    warp = w.ptx.special.warp_index()
+    with w.when(warp == 0):
+        w.ptx.memory.store_shared_b32(address=at(base, lane, 4), value=lane + 7)
+        w.ptx.barrier.arrive(id=w.constant(U32, 3), threads=2 * LANES)
+    with w.when(warp == 1):
+        w.ptx.barrier.sync(id=w.constant(U32, 3), threads=2 * LANES)
+        k.store(0, lane, w.ptx.memory.load_shared_b32(address=at(base, lane, 4)))
+    k.run(out)
+    np.testing.assert_array_equal(out, np.arange(LANES) + 7)
+
+
 def test_store_shared_b32_keeps_the_bits() -> None:
     """`store_shared_b32` stores any 32-bit register; another lane reads it."""
     values = np.random.default_rng(6).integers(0, 1 << 32, LANES, dtype=np.uint32)

@@ -40,6 +40,11 @@ CHOSEN_BY_HAND: dict[Target, tuple[KernelConfig, ...]] = {
         MatmulConfig(tile=(256, 192), cluster=(1, 1), in_flight=0, swap_ab=True),
         MatmulConfig(tile=(384, 8), cluster=(2, 1), consumers=3, k_group=2, swap_ab=True),
         MatmulConfig(tile=(128, 72), cluster=(1, 2), k_group=4, swap_ab=True, prefetch=2),
+        MatmulConfig(tile=(64, 256), schedule="pingpong"),
+        MatmulConfig(tile=(128, 192), cluster=(2, 1), schedule="pingpong"),
+        MatmulConfig(tile=(128, 112), cluster=(1, 2), schedule="pingpong", split_k=2),
+        MatmulConfig(tile=(64, 128), cluster=(1, 1), consumers=3, schedule="pingpong"),
+        MatmulConfig(tile=(128, 136), cluster=(1, 1), schedule="pingpong", swap_ab=True, in_flight=0),
     ),
     SM_100A: (
         BlackwellConfig(tile=(128, 64), cluster=(2, 2), cta_group=1, accumulator_stages=4, clc_stages=4, stages=3),
@@ -101,7 +106,7 @@ SAMPLED = {SM_90A: 1, SM_100A: 3}
 def family(config: KernelConfig) -> tuple[object, ...]:
     """What decides over registers: everything but the cluster and the shares, which go round with the rest."""
     warps = getattr(config, "consumers", None) or getattr(config, "cta_group", None)
-    return config.tile, warps, config.k_group, config.swap_ab
+    return config.tile, warps, config.k_group, config.swap_ab, getattr(config, "schedule", None)
 
 
 def sampled_kernels(chip: Target) -> list[tuple[Target, MatmulSpec, KernelConfig]]:

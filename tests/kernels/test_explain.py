@@ -23,6 +23,7 @@ CONFIGS = [
     MatmulConfig(),
     MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1),
     MatmulConfig(tile=(128, 128), cluster=(2, 2)),
+    MatmulConfig(tile=(64, 128), schedule="pingpong"),
     BlackwellConfig(),
     BlackwellConfig(tile=(64, 128), cluster=(4, 2), clc_stages=0),
     BlackwellConfig(tile=(64, 64), cluster=(1, 1), cta_group=1, k_group=2, accumulator_stages=3),
@@ -59,6 +60,7 @@ def test_explain_adds_up(spec: MatmulSpec, config: KernelConfig) -> None:
     [
         (MatmulConfig(tile=(128, 128), cluster=(2, 2)), r"^inputs\.empty\[\d+\] +24 .* mma of 3 CTAs"),
         (MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1), r"^inputs\.empty\[\d+\] +4 .* mma  "),
+        (MatmulConfig(tile=(64, 64), cluster=(1, 1), schedule="pingpong"), r"^inputs\.empty\[\d+\] +4 .* mma  "),
         (BlackwellConfig(), r"^inputs\.full\[6\] +1 +65536 +load  "),
         (BlackwellConfig(cluster=(4, 2), tile=(128, 128)), r"^inputs\.empty\[\d+\] +3 .* mma of 3 CTAs"),
         (BlackwellConfig(), r"^accumulators\.empty\[2\] +8 .* epilogue of 2 CTAs +mma$"),
@@ -117,6 +119,16 @@ def test_tensor_memory_is_mapped(config: BlackwellConfig, lines: list[str]) -> N
     found = [line for line in found if not re.match(r"accumulators", line)]
     assert found == [line for line in lines if "*" not in line or "accumulators" in line]
     assert all(line in page.splitlines() for line in lines)
+
+
+def test_turns_are_named() -> None:
+    """Where warpgroups take turns, the page and the config say so."""
+    config = MatmulConfig(tile=(64, 64), cluster=(1, 1), schedule="pingpong")
+    assert (
+        "k-blocks, one warpgroup's in its turn, 8192 B of output"
+        in tilekit.compile(MatmulSpec(), config=config).explain()
+    )
+    assert "2 consumers in turn" in str(config)
 
 
 def test_costs_name_the_instructions() -> None:

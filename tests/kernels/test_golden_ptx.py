@@ -31,6 +31,11 @@ KERNELS = {
         MatmulConfig(tile=(128, 64), cluster=(2, 2), output_buffers=1),
         SM_90A,
     ),
+    "residual_in_turn": (
+        MatmulSpec(functions=ElementwiseSpec(residual=BF16)),
+        MatmulConfig(tile=(64, 64), cluster=(2, 1), stages=3, schedule="pingpong"),
+        SM_90A,
+    ),
     "f16_mn_major_direct_silu": (
         MatmulSpec(F16, F16, F32, "mn", "mn", functions=ElementwiseSpec(activation="silu"), store="direct"),
         MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stages=4, in_flight=0),

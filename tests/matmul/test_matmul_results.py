@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
+import pytest
 from matmul_blackwell import blackwell_cases
 from matmul_case import Case
 from matmul_data import inputs_of
 from matmul_generator import corner_cases, emulated, emulated_corner_cases, generated, largest_cases
 from matmul_machine import Machine
+from matmul_pingpong import MULTIPROCESSORS, pingpong_cases, pingpong_cases_on_gpu
 from matmul_reference import compare, expected_of
 from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
 import tilekit
+from tilekit.emulator.chips import CHIPS
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
@@ -93,4 +97,17 @@ def test_blackwell(machine: Machine, case: Case) -> None:
 @over(emulator=swapped_cases(), cuda=swapped_cases_on_gpu())
 def test_swapped(machine: Machine, case: Case) -> None:
     """Kernels that compute the transpose of the output, 8-bit outputs and f32 operands are as right on both chips."""
+    check(machine, case)
+
+
+@pytest.fixture
+def few_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated Hopper so small that every CTA has many tiles."""
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], sms=MULTIPROCESSORS))
+
+
+@pytest.mark.usefixtures("few_multiprocessors")
+@over(emulator=pingpong_cases(), cuda=pingpong_cases_on_gpu())
+def test_pingpong(machine: Machine, case: Case) -> None:
+    """Kernels whose consumers take turns, with shares, batches, clusters and swapped operands, are as right."""
     check(machine, case)

@@ -55,6 +55,8 @@ class Role:
         Whether one thread of the first warp does the role's work.
     leaders_only
         Whether it does so only in the leading CTA of each CTA pair.
+    turns
+        Equal parts of its warps that take turns at its work; 1 where all of them work together.
     """
 
     name: str
@@ -63,11 +65,17 @@ class Role:
     registers: int | None = None
     one_thread: bool = False
     leaders_only: bool = False
+    turns: int = 1
+
+    @property
+    def warps_at_once(self) -> int:
+        """Warps that work on the same thing: those of one turn."""
+        return len(self.warps) // self.turns
 
     @property
     def arrivals(self) -> int:
         """How often the role arrives on a barrier at each turn: once a thread that works alone, else once a warp."""
-        return 1 if self.one_thread else len(self.warps)
+        return 1 if self.one_thread else self.warps_at_once
 
 
 @dataclass

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.epilogue.turnstile import BoundTurnstile, Turnstile
@@ -186,15 +187,23 @@ class WarpPlan:
 
     @classmethod
     def register_accumulators(
-        cls, *, consumers: int, accumulators: int, registers: int, epilogue_loads: bool = False, copies: bool = False
+        cls,
+        *,
+        consumers: int,
+        accumulators: int,
+        registers: int,
+        in_turn: bool = False,
+        epilogue_loads: bool = False,
+        copies: bool = False,
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread, on a chip of so many `registers`.
 
         The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
         hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
         to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
-        to give. Where the epilogue reads an operand, the last warp of the load warpgroup loads it. Where the load
-        warpgroup's threads make the `copies` themselves, all of them do, and keep `COPYING_REGISTERS`.
+        to give. The consumers share each tile, or have whole tiles `in_turn`. Where the epilogue reads an operand, the
+        last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies` themselves, all
+        of them do, and keep `COPYING_REGISTERS`.
         """
         groups = 1 + consumers
         launch = _launch_registers(groups, registers)
@@ -211,6 +220,7 @@ class WarpPlan:
                 range(WARPS_PER_GROUP, WARPS_PER_GROUP * groups),
                 frozenset({"mma", "sync", "wait", "store", "memory"}),
                 mma_share,
+                turns=consumers if in_turn else 1,
             ),
             epilogue_load=Role("epilogue_load", range(last, WARPS_PER_GROUP), _LOADS, load_share, one_thread=True)
             if epilogue_loads
@@ -293,6 +303,8 @@ class WarpSpecialized:
         Notes when each role works on each tile.
     ahead
         What is brought into L2 while the kernel ahead ends.
+    consumers
+        How the mma role's warpgroups divide the tiles.
     """
 
     warps: WarpPlan
@@ -310,6 +322,7 @@ class WarpSpecialized:
     order: LoadOrder | None = None
     profiler: TileProfiler | None = None
     ahead: Ahead | None = None
+    consumers: ConsumerSchedule = field(default_factory=Cooperative)
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
@@ -357,14 +370,17 @@ class WarpSpecialized:
             consumer = self.inputs.consumer(w, op, in_flight=self.in_flight)
             store = self._storing(w, group) if group is not None else None
             clock = self._clock(w, "mma", group)
+            schedule = self.consumers.bind(w, group)
             for tile in self.scheduler.tiles(w, role):
-                with timed(clock, tile), accumulators.acquire() as target:
-                    for k in self._k_blocks(w, tile):
-                        with consumer.acquire() as stage:
-                            op.multiply(w, target, stage, accumulate=k != tile.k_first)
-                    consumer.finish()
-                if store is not None:
-                    store.tile(target, tile)
+                with schedule.tile(consumer, tile, self.inputs.payload.k):
+                    with timed(clock, tile), accumulators.acquire() as target:
+                        for k in self._k_blocks(w, tile):
+                            with consumer.acquire() as stage:
+                                op.multiply(w, target, stage, accumulate=k != tile.k_first)
+                        schedule.hand_over()
+                        consumer.finish()
+                    if store is not None:
+                        store.tile(target, tile)
             if store is not None:
                 store.finish()
 

@@ -83,7 +83,7 @@ class BoundDirectEpilogue:
         self._e = epilogue
         epilogue._functions.bind(w)
         layout, thread = epilogue._layout, group.thread
-        first = group.index * layout.tile_rows
+        first = group.part * layout.tile_rows
         row, column = layout.place(w, thread)
         self._row = first + row + ((thread >> 2) & 7)
         self._column = (thread & 3) * 2 + column

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -53,6 +56,7 @@ class ResidualRing:
         self.plan = plan = SlabPlan(layout, dtype, transposed)
         self.stages = stages
         self.warpgroups = len(reads.warps) // WARPS_PER_GROUP
+        self.turns = reads.turns
         self.batch_step = w.parameter("residual_batch_step", U32) if batched else None
         self.slabs = w.shared.allocate(
             "residual.slab",
@@ -114,7 +118,10 @@ class ResidualProducer:
 
     def __init__(self, w: Writer, ring: ResidualRing) -> None:
         self._ring = ring
-        self._position = RingPosition(w, ring.stages, fills=True)
+        # Warpgroups that share a tile are all at the same place of their rings, and those that take turns each at one
+        # of its own: the first is that of whose turn it is.
+        self._positions = [RingPosition(w, ring.stages, fills=True) for _ in range(ring.turns)]
+        self._turn = w.variable(U32, 0, "turn") if ring.turns > 1 else None
 
     def load(self, w: Writer, tile: Tile) -> None:
         """Load the tile's slabs; of a share, only where it is the last, which stores."""
@@ -123,15 +130,20 @@ class ResidualProducer:
         else:
             with w.when(tile.share.last):
                 self._load(w, tile)
+        if self._turn is not None:
+            self._turn.assign((self._turn + 1) % self._ring.turns)
+            for here, there in pairwise(self._positions):
+                here.exchange(there)
 
     def _load(self, w: Writer, tile: Tile) -> None:
-        ring, plan, position = self._ring, self._ring.plan, self._position
+        ring, plan, position = self._ring, self._ring.plan, self._positions[0]
         layout, boxes = plan.layout, list(plan.boxes)
+        groups: Sequence[Value | int] = range(ring.warpgroups) if self._turn is None else (self._turn,)
         batch = tile.batch * ring.batch_step if isinstance(tile.batch, Value) and ring.batch_step is not None else 0
         for block in range(layout.blocks):
             for left, columns in plan.cuts:
                 loader = ring.loaders[columns]
-                for group in range(ring.warpgroups):
+                for part, group in enumerate(groups):
                     place = position.stage + group * ring.stages
                     full, slab = ring.full.at(w, place), ring.slabs.at(w, place)
                     w.ptx.mbarrier.wait_parity(bar=ring.empty.at(w, place), parity=position.phase)
@@ -140,7 +152,7 @@ class ResidualProducer:
                         target = slab + box.offset
                         at = plan.place(
                             column=tile.column + (left + box.column),
-                            row=tile.row + (group * layout.tile_rows + block * layout.rows + box.row),
+                            row=tile.row + (part * layout.tile_rows + block * layout.rows + box.row),
                         )
                         loader.load(w, target, full, batch=batch, **at)
                 position.advance()

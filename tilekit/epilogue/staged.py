@@ -17,7 +17,7 @@ from tilekit.tile_schedule.raster import Tile
 
 
 class StagedEpilogue:
-    """Each warpgroup stores its own part of the tile, a piece of the accumulators at a time, through `buffers` buffers.
+    """Each warpgroup stores what it has of a tile, a piece of the accumulators at a time, through `buffers` buffers.
 
     A buffer is written again once the store that used it has *read* it (``wait_group.read``), so stores of one tile
     overlap the main loop of the next; only the drain at the end waits for completion.
@@ -110,7 +110,7 @@ class BoundStagedEpilogue:
         epilogue._functions.bind(w)
         thread, plan = group.thread, epilogue._plan
         layout = plan.layout
-        self._warpgroup = group.index
+        self._part = group.part
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
         self._stores = thread == 0
@@ -128,10 +128,10 @@ class BoundStagedEpilogue:
         self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
-        """Convert and store this warpgroup's part of `tile`."""
+        """Convert and store what this warpgroup has of `tile`."""
         e, plan = self._e, self._e._plan
         layout = plan.layout
-        first_row = tile.row + self._warpgroup * layout.tile_rows
+        first_row = tile.row + self._part * layout.tile_rows
         index = 0
         for block in range(layout.blocks):
             row = first_row + block * layout.rows

@@ -30,9 +30,9 @@ class Turnstile:
     layout
         How a warpgroup holds the accumulators.
     warpgroups
-        Warpgroups of the role that runs the epilogue.
+        Warpgroups that share a tile.
     first_barrier
-        Named barrier of the first of them; each has its own.
+        Named barrier of the first warpgroup that runs the epilogue; each has its own.
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
@@ -66,7 +66,7 @@ class BoundTurnstile:
     ) -> None:
         """Wait for this share's turn, add it, and pass on; the last share is not kept, but goes to `store`."""
         t, layout = self._t, self._t.layout
-        place = share.slot * t.warpgroups + self._group.index
+        place = share.slot * t.warpgroups + self._group.part
         turn = (t._turns + w.widen_multiply(place, 4)).retyped(GMEM)
         floats = layout.blocks * layout.rows * layout.columns
         start = t._workspace + w.widen_multiply(place, 4 * floats) + w.widen_multiply(self._group.thread, 16)

@@ -23,11 +23,15 @@ class Warpgroup:
     ----------
     index
         Its warpgroup in the role; the number 0 where there is only one.
+    part
+        Which part of a tile the warpgroup has, of those that share one: its index, or the number 0 where they take
+        turns and each has whole tiles.
     warp, thread
         The warp and the thread in its warpgroup, 0 to 3 and 0 to 127.
     """
 
     index: Value | int
+    part: Value | int
     warp: Value
     thread: Value
 
@@ -37,8 +41,10 @@ class Warpgroup:
         thread = w.ptx.special.thread_index() & (32 * WARPS_PER_GROUP - 1)
         place = warp - role.warps.start
         if len(role.warps) == WARPS_PER_GROUP:
-            return cls(index=0, warp=place, thread=thread)
-        return cls(index=place >> 2, warp=place & (WARPS_PER_GROUP - 1), thread=thread)
+            return cls(index=0, part=0, warp=place, thread=thread)
+        index = place >> 2
+        part = index if role.turns == 1 else 0
+        return cls(index=index, part=part, warp=place & (WARPS_PER_GROUP - 1), thread=thread)
 
 
 @dataclass(frozen=True)

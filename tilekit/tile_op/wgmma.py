@@ -29,8 +29,8 @@ def atom_layout(columns: int, *, atoms: int = 1) -> AccumulatorLayout:
 class Wgmma:
     """Multiplies the tiles of a stage into accumulators.
 
-    The consumer warpgroups split the tile along M: warpgroup g computes rows ``g * rows … (g + 1) * rows - 1`` in
-    `atoms` instructions of 64 rows each.
+    The warpgroups that share a tile split it along M: part g is rows ``g * rows … (g + 1) * rows - 1``, in `atoms`
+    instructions of 64 rows each.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Wgmma:
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
         """Prepare the descriptors of a warpgroup; once a role."""
         assert group is not None, "wgmma is a warpgroup's"
-        return BoundWgmma(w, self, tiles, group.index)
+        return BoundWgmma(w, self, tiles, group.part)
 
 
 class RegisterAccumulators:
@@ -124,11 +124,11 @@ class RegisterAccumulators:
 class BoundWgmma:
     """A `Wgmma` in a role: descriptors at hand, ready to multiply stages."""
 
-    def __init__(self, w: Writer, op: Wgmma, tiles: dict[str, SharedArray], warpgroup: Value | int) -> None:
+    def __init__(self, w: Writer, op: Wgmma, tiles: dict[str, SharedArray], part: Value | int) -> None:
         self._op = op
         a, b = tiles[op.a.name], tiles[op.b.name]
         self._a_stride, self._b_stride = a.stride >> 4, b.stride >> 4
-        first_a = w.shared_base.retyped(U32) + a.offset + warpgroup * (op.rows * SPAN)
+        first_a = w.shared_base.retyped(U32) + a.offset + part * (op.rows * SPAN)
         first_b = w.shared_base.retyped(U32) + b.offset
         self._a_low = ((first_a & ADDRESS_MASK) >> 4) | op._a_descriptor.low
         self._b_low = ((first_b & ADDRESS_MASK) >> 4) | op._b_descriptor.low

@@ -101,6 +101,25 @@ class RingPosition:
         self.phase.assign(w.select(wrapped, self.phase ^ 1, self.phase))
         self.stage.assign(w.select(wrapped, 0, self.stage))
 
+    def exchange(self, other: RingPosition) -> None:
+        """Take the place of `other`, a position in a ring of as many stages, and give it this one's."""
+        w = self._w
+        for mine, theirs in ((self.stage, other.stage), (self.phase, other.phase)):
+            before = w.constant(U32, mine)
+            mine.assign(theirs)
+            theirs.assign(before)
+
+    def skip(self, count: Value) -> None:
+        """Go on by `count` stages, which are somebody else's.
+
+        A barrier tells a lap from the one before it, but not from the one before that: whoever skips must not wait
+        again until all that is skipped has been waited for.
+        """
+        place = self.stage + count
+        laps = place // self._stages
+        self.stage.assign(place - laps * self._stages)
+        self.phase.assign(self.phase ^ (laps & 1))
+
 
 class Producer(RingPosition):
     """What a load role may do with a ring: fill the next stage."""

@@ -60,6 +60,10 @@ class Tile:
     share: Share | None = None
     row_end: Value | None = None
 
+    def k_blocks(self, k: int) -> Value:
+        """Blocks of `k` elements in its range of K."""
+        return (self.k_end - self.k_first + (k - 1)) // k
+
 
 @dataclass(frozen=True)
 class Raster:

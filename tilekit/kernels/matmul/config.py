@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from tilekit.drivers.warp_specialized import WarpPlan
 from tilekit.dtypes import DType
@@ -21,6 +21,8 @@ from tilekit.tile_op.wgmma import atom_layout
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import Walk
+
+Schedule = Literal["cooperative", "pingpong"]
 
 
 class KernelConfig(ABC):
@@ -156,7 +158,10 @@ class MatmulConfig(KernelConfig):
     cluster
         CTAs of a cluster along M and N; those along M share B by multicast, those along N share A.
     consumers
-        Warpgroups that share the tile along M.
+        Warpgroups that multiply and store.
+    schedule
+        ``"cooperative"``: the consumers share each tile along M. ``"pingpong"``: they take turns, each with whole
+        tiles, so that one stores its tile while the next one multiplies.
     swap_ab
         Compute the transpose of the output, b being the instruction's A: rows of the tile and of the cluster are then
         along N, columns along M. For a small M, since an instruction has 64 rows or more, but may have 8 columns.
@@ -190,6 +195,7 @@ class MatmulConfig(KernelConfig):
     tile: tuple[int, int] = (128, 256)
     cluster: tuple[int, int] = (2, 1)
     consumers: int = 2
+    schedule: Schedule = "cooperative"
     swap_ab: bool = False
     k_group: int = 1
     stages: int | None = None
@@ -223,9 +229,19 @@ class MatmulConfig(KernelConfig):
         return f"in_flight={self.in_flight} holds one stage back" if self.in_flight else "a ring has a stage"
 
     @property
+    def in_turn(self) -> bool:
+        """Whether the consumers take turns."""
+        return self.schedule == "pingpong"
+
+    @property
+    def sharing(self) -> int:
+        """Consumers that share a tile."""
+        return 1 if self.in_turn else self.consumers
+
+    @property
     def accumulators(self) -> int:
         """Accumulator registers of a consumer thread."""
-        return self.tile[0] * self.tile[1] // (128 * max(self.consumers, 1))
+        return self.tile[0] * self.tile[1] // (128 * max(self.sharing, 1))
 
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
         """A and B of a stage, as the instruction takes them."""
@@ -274,6 +290,7 @@ class MatmulConfig(KernelConfig):
             consumers=self.consumers,
             accumulators=self.accumulators,
             registers=target.registers,
+            in_turn=self.in_turn,
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
         )
@@ -285,7 +302,8 @@ class MatmulConfig(KernelConfig):
         return (
             f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
-            f"{self.consumers} consumers, {stages} stages, in flight {self.in_flight}"
+            f"{self.consumers} consumers{' in turn' if self.in_turn else ''}, {stages} stages, "
+            f"in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (", raster along N" if self.raster_order == "n" else "")

@@ -102,6 +102,7 @@ def _who(array: SharedArray, text: KernelText) -> str:
     here = sum(role.arrivals for role in text.roles if role.name in array.arrive)
     ctas, odd = divmod(array.arrivals, here)
     where = " of the cluster" if odd else f" of {ctas} CTAs" if ctas > 1 else ""
+    where = ", one warpgroup" if array.arrivals < here else where
     return ", ".join(array.arrive) + where
 
 
@@ -120,6 +121,8 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
         how = f"in {'transposed' if config.swap_ab else f'{op.layout.rows}-row'} slabs {slabs}"
     else:
         how = f"in {'transposed' if config.swap_ab else '64-row'} slabs {slabs} a warpgroup"
+    if isinstance(config, MatmulConfig) and config.in_turn:
+        out = f"one warpgroup's in its turn, {out}"
     if isinstance(config, MatmulConfig):
         lines += [_copies(copies) for copies in config.copy_plans(spec) if copies is not None]
     return [*lines, f"per tile     K/{k} k-blocks, {out} " + (how if spec.store == "tma" else "stored from registers")]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
+from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.parts import Boxes, Output, static_schedule
+from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.ahead import FirstBlocks
@@ -30,7 +31,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
 
     a, b = config.operands(spec)
     payload = StandardPayload(a, b)
-    op = Wgmma(a, b, warpgroups=config.consumers)
+    op = Wgmma(a, b, warpgroups=config.sharing)
     tiles = payload.allocate(w.shared, "inputs", stages)
     sharers = (cluster.share_a_count, cluster.share_b_count)
     load_a, load_b = (
@@ -91,6 +92,9 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         ahead=FirstBlocks(scheduler, loader, 0 if config.swap_ab else 1, config.prefetch, payload.k)
         if config.prefetch and isinstance(scheduler, StaticScheduler)
         else None,
+        consumers=PingPong(plan.mma, first_barrier=FIRST_NAMED_BARRIER + config.consumers)
+        if config.in_turn
+        else Cooperative(),
     )
     boxes = {load.map_name: load.box for load in (load_a, load_b) if isinstance(load, TmaLoader)}
     return kernel, boxes | output.boxes

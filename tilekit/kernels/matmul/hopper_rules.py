@@ -44,11 +44,23 @@ DIRECT_HEADROOM = 64
 BIAS_HEADROOM = 96
 """The same with a bias, whose loads ptxas moves up: 136 of 232 fits; 160 of 255, 144 of 232 and 96 of 160 may spill."""
 
+TRANSPOSED_HEADROOM = 96
+"""The same with direct stores of a transpose: 136 of 232 fits, 144 spill."""
+
+TRANSPOSED_RESIDUAL_HEADROOM = 128
+"""The same with a residual beside: 104 of 232 fits, 112 spill."""
+
 SHARE_HEADROOM = 16
-"""Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias."""
+"""Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias.
+
+In turn, 128 with a bias spill with staged stores too.
+"""
 
 GROUPED_F32_ACCUMULATORS = 96
 """What a thread may hold where f32 slabs may also be stored row by row: 112 of 232 and 128 of 255 spill."""
+
+TURN_HEADROOM = 8
+"""Registers more where consumers take turns: beside 200 of 232, 128 of 160, and an instruction's 104 of 128."""
 
 INSTRUCTION_HEADROOM = 24
 """Registers left at launch beside one instruction's accumulators: with 128 at launch ptxas refuses n = 256 (C7602)."""
@@ -56,20 +68,36 @@ INSTRUCTION_HEADROOM = 24
 CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
+SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pingpong'")
 
 
 def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
-    if config.consumers in CONSUMERS.values and (rows <= 0 or rows % (ATOM_ROWS * config.consumers)):
-        yield Violation(
-            "tile M",
-            "tile",
-            f"tile M={rows}: each of {config.consumers} consumer warpgroups takes a multiple of {ATOM_ROWS} rows",
-        )
+    if config.consumers in CONSUMERS.values and (rows <= 0 or rows % (ATOM_ROWS * config.sharing)):
+        of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
+        yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
     step = stored_columns(config, spec)
     if not 0 < columns <= MAX_N or columns % step:
         reason = f", and the epilogue stores {step} columns of {spec.out_dtype}" if step > 8 else ""
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
+
+
+def _turns(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if config.in_turn and config.consumers == 1:
+        yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
+
+
+def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
+    """Registers that a thread's epilogue takes."""
+    needs = [STAGED_HEADROOM]
+    if spec.functions.bias is not None:
+        needs.append(BIAS_HEADROOM)
+    if spec.store == "direct":
+        needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
+        if config.swap_ab and spec.functions.residual is not None:
+            needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
+    tight = spec.store == "direct" or (config.in_turn and spec.functions.bias is not None)
+    return max(needs) + (SHARE_HEADROOM if config.split_k > 1 and tight else 0)
 
 
 def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -77,12 +105,11 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
     plan = config.warps(chip, spec)
     launch = plan.launch_registers(chip.registers)
     share = plan.mma.registers or launch
-    headroom = DIRECT_HEADROOM if spec.store == "direct" else STAGED_HEADROOM
-    limit = share - (BIAS_HEADROOM if spec.functions.bias is not None else headroom)
-    limit -= SHARE_HEADROOM if config.split_k > 1 and spec.store == "direct" else 0
+    turns = TURN_HEADROOM if config.in_turn else 0
+    limit = share - _headroom(config, spec) - turns
     if spec.groups is not None and spec.out_dtype.bits == 32:
         limit = min(limit, GROUPED_F32_ACCUMULATORS)
-    if columns // 2 > launch - INSTRUCTION_HEADROOM:
+    if columns // 2 > launch - INSTRUCTION_HEADROOM - turns:
         yield Violation(
             "launch registers",
             "tile",
@@ -93,7 +120,7 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
         yield Violation(
             "accumulators",
             "tile",
-            f"tile {rows}x{columns} over {config.consumers} consumers: {config.accumulators} accumulators a thread are "
+            f"tile {rows}x{columns} over {config.sharing} consumers: {config.accumulators} accumulators a thread are "
             f"{config.accumulators - limit} more than fit its {share} registers beside the epilogue",
         )
 
@@ -138,14 +165,14 @@ def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) ->
 
 
 def _least(config: MatmulConfig) -> str:
-    return f"tile=({ATOM_ROWS * config.consumers}, 64), cluster=(1, 1), k_group=1, output_buffers=1"
+    return f"tile=({ATOM_ROWS * config.sharing}, 64), cluster=(1, 1), k_group=1, output_buffers=1"
 
 
 RULES = RuleBook(
     target="sm_90a",
     phases=(
         (
-            *(CONSUMERS, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH),
+            *(CONSUMERS, SCHEDULE, _turns, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH),
             *(SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _tile),
         ),
         (slice_rule, _copies, _ahead),

@@ -133,7 +133,7 @@ class Output:
             boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
         reduction = None
         if shared:
-            groups = len(stores.warps) // WARPS_PER_GROUP
+            groups = stores.warps_at_once // WARPS_PER_GROUP
             reduction = Turnstile(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         return cls(epilogue, residual, reduction, boxes)
 

@@ -147,6 +147,8 @@ class RuleBook:
 def _distance(value: Any, given: Any) -> float:
     if isinstance(value, tuple):
         return float(sum(abs(v - g) for v, g in zip(value, given, strict=True)))
+    if isinstance(value, str) and isinstance(given, str):
+        return float(value[:1] != given[:1])
     return float(abs(value - given)) if isinstance(value, int) else 0.0
 
 
