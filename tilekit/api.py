@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,25 +18,18 @@ from tilekit.arrays import (
     view_of,
 )
 from tilekit.dtypes import BF16, DType, as_dtype
-from tilekit.epilogue.functions import Activation, ElementwiseSpec
+from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.gemv.picker import MOST_TOKENS, offer
 from tilekit.kernels.gemv.problem import read_gemv
-from tilekit.kernels.matmul.compiled import (
-    MatmulKernel,
-    compiled,
-    read_bias,
-    read_residual,
-    read_scale,
-    scale_kind,
-    scale_view,
-)
+from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.extras import Extras, read_scale
 from tilekit.kernels.matmul.picker import default_config, pick
 from tilekit.kernels.matmul.place import place
 from tilekit.kernels.matmul.plan import MatmulPlan
 from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
-from tilekit.kernels.matmul.spec import MatmulSpec, Precision
+from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.kernels.ready import ReadyLaunches
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
@@ -51,15 +45,18 @@ def matmul(
     bias: Any = None,
     activation: Activation | None = None,
     scale: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     residual: Any = None,
     beta: float = 1.0,
     out_dtype: Any = None,
     precision: Precision | None = None,
+    accumulation: Accumulation = "fast",
     stream: Any = None,
     config: KernelConfig | None = None,
     target: str | None = None,
 ) -> Any:
-    """Return ``activation(scale * (a @ b) + bias + beta * residual)``, accumulated in f32.
+    """Return ``activation(scale * scale_a * (a @ b) * scale_b + bias + beta * residual)``, accumulated in f32.
 
     Parameters
     ----------
@@ -76,6 +73,10 @@ def matmul(
         ``"relu"``, ``"gelu"`` (tanh form) or ``"silu"``.
     scale
         A number, or an array of one f32 (which stays on the device).
+    scale_a, scale_b
+        One f32 for each row of `a`, shape (M,) or (M, 1), and for each column of `b`, (N,) or (1, N); of batches also
+        with a leading B. They stay on the device, and multiply what is accumulated, in this order after `scale`:
+        operands of 8 bits with a scale a row, as `torch._scaled_mm` takes them.
     residual, beta
         An array like the result, and its factor, a number. It may be `out` itself.
     out_dtype
@@ -84,6 +85,10 @@ def matmul(
     precision
         ``"tf32"`` to multiply f32 operands with the 10 bits of mantissa that tensor cores read of them (the others are
         cut off, not rounded); without it they are refused.
+    accumulation
+        Of 8-bit operands on sm_90a. ``"fast"``: the tensor core adds everything, and keeps 13 bits of the sum from one
+        instruction to the next (``use_fast_accum=True`` of `torch._scaled_mm`). ``"promoted"``: it adds 128 products,
+        and the sums of those are added in f32 (torch's default): the longer K, the more that matters.
     stream
         A stream object or handle; by default the current stream of the arrays' library. The call does not wait for
         the device.
@@ -121,9 +126,12 @@ def matmul(
             None if bias is None else fingerprint(bias),
             activation,
             None if scale is None else fingerprint(scale),
+            None if scale_a is None else fingerprint(scale_a),
+            None if scale_b is None else fingerprint(scale_b),
             None if residual is None else (fingerprint(residual), beta),
             out_dtype,
             precision,
+            accumulation,
             config,
             target,
         )
@@ -143,7 +151,15 @@ def matmul(
     if out is None and new is None:
         new = _outputs(a, b, out_dtype, precision)
         result = new(None if stream is None else resolve_stream(stream, view_of(a)))
-    plan = _bind(a, b, result, bias, activation, scale, residual, beta, out_dtype, precision, config, target)
+    extras = {
+        "bias": bias,
+        "scale": scale,
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+        "residual": residual,
+        "beta": beta,
+    }
+    plan = _bind(a, b, result, extras, activation, out_dtype, precision, accumulation, config, target)
     plan(stream)
     if plan.ready is not None and key is not None:
         if new is not None:
@@ -161,14 +177,18 @@ def result_of(
     bias: Any = None,
     activation: Activation | None = None,
     scale: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    residual: Any = None,
     out_dtype: Any = None,
     precision: Precision | None = None,
+    accumulation: Accumulation = "fast",
 ) -> tuple[tuple[int, ...], DType]:
     """Return shape and element type of what `matmul` would return, after the same checks, and without an address.
 
     Parameters
     ----------
-    a, b, out, bias, activation, scale, out_dtype, precision
+    a, b, out, bias, activation, scale, scale_a, scale_b, residual, out_dtype, precision, accumulation
         As for `matmul`; arrays may be views (`tilekit.arrays.ArrayView`) of memory that does not exist, and their
         extents may be symbols that compare like numbers.
 
@@ -187,21 +207,16 @@ def result_of(
         if out_dtype is not None:
             _check_out_dtype(out, out_dtype)
         dtype = matrix_view(out, "out").dtype
-    vbias = read_bias(bias, problem.n) if bias is not None else None
-    factor = scale_view(scale) if isinstance(scale, ArrayView) else read_scale(scale)
+    vo = replace(va, shape=problem.out_shape, dtype=dtype) if out is None else matrix_view(out, "out")
+    extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
     there = va.device == "cpu" or (driver.why_unavailable() is None and va.device[1] < len(driver.devices()))
     # Of memory on a GPU that is not here nobody knows the chip.
     chip = place(va, None)[0] if there else SM_90A
-    functions = ElementwiseSpec(
-        scale=scale_kind(factor), bias=vbias.dtype if vbias is not None else None, activation=activation
-    )
-    problem.spec(dtype, functions, precision=precision).check(chip)
-    if vbias is not None:
-        named.append(("bias", vbias))
-    if isinstance(factor, ArrayView) and factor.device != "cpu":
-        named.append(("scale", factor))
+    # Threads can store any output, and with it add any residual.
+    functions = extras.functions(activation)
+    problem.spec(dtype, functions, store="direct", precision=precision, accumulation=accumulation).check(chip)
+    named += [(name, view) for name, view in extras.views.items() if name != "scale" or view.device != "cpu"]
     if out is not None:
-        vo = matrix_view(out, "out")
         output_matrix(vo)
         require_output(vo, problem.out_shape, dtype, ())
         named.append(("out", vo))
@@ -248,13 +263,11 @@ def _bind(
     a: Any,
     b: Any,
     out: Any,
-    bias: Any,
+    extras: dict[str, Any],
     activation: Activation | None,
-    scale: Any,
-    residual: Any,
-    beta: float,
     out_dtype: Any,
     precision: Precision | None,
+    accumulation: Accumulation,
     config: KernelConfig | None,
     target: str | None,
 ) -> MatmulPlan:
@@ -265,30 +278,26 @@ def _bind(
         raise ArgumentError.of("config", config, legal=legal)
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     chip, device = place(va, target)
-    vbias = read_bias(bias, vb.shape[-1] if vb.shape else 0) if bias is not None else None
-    functions = ElementwiseSpec(
-        scale=scale_kind(read_scale(scale)),
-        bias=vbias.dtype if vbias is not None else None,
-        activation=activation,
-        residual=vo.dtype if residual is not None else None,
-    )
-    extras = {"bias": bias, "scale": scale, "residual": residual, "beta": beta, "device": device}
+    product = _read(va, vb)
+    read = Extras.read(product, vo, **extras)
+    functions = read.functions(activation)
+    # What no matmul takes is refused in its words, although a gemv, whose sums are f32 either way, would not mind.
+    product.spec(vo.dtype, functions, store="direct", precision=precision, accumulation=accumulation)
     gemv = offer(va, vb, vo, functions, chip) if config is None and precision is None else None
     if gemv is not None:
-        return gemv.bind(a, b, out, **extras)
+        return gemv.bind(a, b, out, device=device, **extras)
     problem = read_problem(va, vb)
     store = store_kind(vo.address, output_matrix(vo))
-    if residual is not None:
-        vres = read_residual(residual, vo)
-        kinds = {store, store_kind(vres.address, output_matrix(vres, "residual")), problem.a.load, problem.b.load}
-        store = "tma" if kinds == {"tma"} else "direct"
-    spec = problem.spec(vo.dtype, functions, store=store, precision=precision)
+    if read.residual is not None:
+        kinds = {store, store_kind(read.residual.address, output_matrix(read.residual, "residual"))}
+        store = "tma" if kinds | {problem.a.load, problem.b.load} == {"tma"} else "direct"
+    spec = problem.spec(vo.dtype, functions, store=store, precision=precision, accumulation=accumulation)
     if config is None and va.device != "cpu":
         name = driver.devices()[va.device[1]].name
         config = tuned(spec, chip, name, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
     if config is None:
         config = _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
-    return compiled(spec, config, chip).bind(a, b, out, **extras)
+    return compiled(spec, config, chip).bind(a, b, out, device=device, **extras)
 
 
 def _read(a: ArrayView, b: ArrayView) -> MatmulProblem:

@@ -7,7 +7,8 @@ is there for tests, on matrices of a few hundred rows.
 
 Each operator has an overload for a scale that is a number (``default``) and for one that is a tensor
 (``tensor_scale``). The gradients are products of the same kernels. They exist for 16-bit operands without an
-activation; where one is asked for that does not exist, the call is refused and nothing is computed wrongly in silence.
+activation and without scales of rows and columns; where one is asked for that does not exist, the call is refused and
+nothing is computed wrongly in silence.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from tilekit.arrays import ArrayView, view_of_fake
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.compiled import read_scale
+from tilekit.kernels.matmul.extras import read_scale
 from tilekit.kernels.matmul.problem import TMA_ALIGNMENT
+from tilekit.kernels.matmul.spec import Accumulation
 
 __all__ = ["linear", "matmul"]
 
@@ -48,9 +50,14 @@ def matmul(
     bias: torch.Tensor | None = None,
     activation: Activation | None = None,
     scale: float | torch.Tensor | None = None,
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    beta: float = 1.0,
     out_dtype: Any = None,
+    accumulation: Accumulation = "fast",
 ) -> torch.Tensor:
-    """Return ``activation(scale * (a @ b) + bias)``, accumulated in f32, as an operator that torch's compilers know.
+    """Return ``activation(scale * scale_a * (a @ b) * scale_b + bias + beta * residual)``, for torch's compilers.
 
     Parameters
     ----------
@@ -65,8 +72,15 @@ def matmul(
         ``"relu"``, ``"gelu"`` (tanh form) or ``"silu"``.
     scale : float or torch.Tensor, optional
         A number, or one f32, which stays on the device.
+    scale_a, scale_b : torch.Tensor, optional
+        One f32 a row, (M,) or (M, 1), and one a column, (N,) or (1, N); of batches also with a leading B.
+    residual : torch.Tensor, optional
+        Like the result, of its type; times `beta`, a number. It may be `out`.
     out_dtype : torch.dtype or whatever `tilekit.dtypes.as_dtype` takes, optional
         bf16, f16, f32, e4m3 or e5m2: by default that of `out`, else that of `a`, else bf16 for fp8.
+    accumulation : str, optional
+        Of 8-bit operands on sm_90a: ``"fast"``, as ``use_fast_accum=True`` of `torch._scaled_mm`, or ``"promoted"``, as
+        False, torch's default.
 
     Returns
     -------
@@ -83,12 +97,15 @@ def matmul(
         out_dtype = _torch_type(out_dtype)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
+    # A default in a signature is a number that a compiler would make a variable; one in the code is a constant.
+    factor = 1.0 if residual is None else float(beta)
+    more = (bias, scale, activation, out_dtype, scale_a, scale_b, residual, factor, accumulation)
     if out is None:
         op = _ops.matmul.tensor_scale if isinstance(scale, torch.Tensor) else _ops.matmul.default
-        result: torch.Tensor = op(a, b, bias, scale, activation, out_dtype)
+        result: torch.Tensor = op(a, b, *more)
         return result
     op = _ops.matmul_out.tensor_scale if isinstance(scale, torch.Tensor) else _ops.matmul_out.default
-    op(a, b, bias, scale, activation, out_dtype, out=out)
+    op(a, b, *more, out=out)
     return out
 
 
@@ -141,8 +158,25 @@ def _compute(
     scale: float | torch.Tensor | None = None,
     activation: Activation | None = None,
     out_dtype: torch.dtype | None = None,
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    beta: float = 1.0,
+    accumulation: Accumulation = "fast",
 ) -> torch.Tensor:
-    result: torch.Tensor = tilekit.matmul(a, b, bias=bias, activation=activation, scale=scale, out_dtype=out_dtype)
+    result: torch.Tensor = tilekit.matmul(
+        a,
+        b,
+        bias=bias,
+        activation=activation,
+        scale=scale,
+        scale_a=scale_a,
+        scale_b=scale_b,
+        residual=residual,
+        beta=beta,
+        out_dtype=out_dtype,
+        accumulation=accumulation,
+    )
     return result
 
 
@@ -153,10 +187,28 @@ def _compute_out(
     scale: float | torch.Tensor | None = None,
     activation: Activation | None = None,
     out_dtype: torch.dtype | None = None,
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    beta: float = 1.0,
+    accumulation: Accumulation = "fast",
     *,
     out: torch.Tensor,
 ) -> None:
-    tilekit.matmul(a, b, out=out, bias=bias, activation=activation, scale=scale, out_dtype=out_dtype)
+    tilekit.matmul(
+        a,
+        b,
+        out=out,
+        bias=bias,
+        activation=activation,
+        scale=scale,
+        scale_a=scale_a,
+        scale_b=scale_b,
+        residual=residual,
+        beta=beta,
+        out_dtype=out_dtype,
+        accumulation=accumulation,
+    )
 
 
 def _fake(
@@ -166,6 +218,11 @@ def _fake(
     scale: float | torch.Tensor | None = None,
     activation: Activation | None = None,
     out_dtype: torch.dtype | None = None,
+    scale_a: torch.Tensor | None = None,
+    scale_b: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    beta: float = 1.0,
+    accumulation: Accumulation = "fast",
     *,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -176,7 +233,11 @@ def _fake(
         bias=_fake_view(bias, "bias"),
         activation=activation,
         scale=_fake_view(scale, "scale"),
+        scale_a=_fake_view(scale_a, "scale_a"),
+        scale_b=_fake_view(scale_b, "scale_b"),
+        residual=_fake_view(residual, "residual"),
         out_dtype=out_dtype,
+        accumulation=accumulation,
     )
     return a.new_empty(shape, dtype=getattr(torch, dtype.long_name))
 
@@ -190,21 +251,28 @@ def _fake_view(given: Any, name: str) -> ArrayView | float | None:
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    a, b, bias, scale, activation, _ = inputs
-    for name, needed in zip(("a", "b", "bias", "scale"), ctx.needs_input_grad, strict=False):
+    a, b, bias, scale, activation, _, *more = inputs
+    scale_a, scale_b, residual, beta, _ = more
+    names = ("a", "b", "bias", "scale", "activation", "out_dtype", "scale_a", "scale_b", "residual")
+    scaled = scale_a is not None or scale_b is not None
+    for name, needed in zip(names, ctx.needs_input_grad, strict=False):
         if needed:
-            _require_formula(name, a, b, activation)
+            _require_formula(name, a, b, activation, scaled)
     ctx.save_for_backward(a, b, scale if isinstance(scale, torch.Tensor) else None)
     ctx.scale = None if isinstance(scale, torch.Tensor) else scale
     ctx.bias_dtype = None if bias is None else bias.dtype
+    ctx.residual = None if residual is None else (residual.shape, residual.dtype, beta)
 
 
-def _require_formula(name: str, a: torch.Tensor, b: torch.Tensor, activation: str | None) -> None:
+def _require_formula(name: str, a: torch.Tensor, b: torch.Tensor, activation: str | None, scaled: bool) -> None:
     way_out = f"pass {name}.detach(), or call under torch.no_grad()"
-    if name == "scale":
-        reason = "tilekit has no gradient of scale"
+    if name.startswith("scale"):
+        reason = f"tilekit has no gradient of {name}"
     elif activation is not None:
         reason = f"activation={activation!r} has no gradient; apply torch's activation to the plain product"
+        way_out += " if none is needed"
+    elif scaled and name in ("a", "b"):
+        reason = "a product with scale_a or scale_b has no gradient; apply them to the plain product"
         way_out += " if none is needed"
     elif a.element_size() == 1 or b.element_size() == 1:
         reason = f"the product of {as_dtype(a.dtype)} and {as_dtype(b.dtype)} has no gradient"
@@ -218,7 +286,10 @@ def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     if scale is None:
         scale = ctx.scale
     of_a, of_b, *rest = ctx.needs_input_grad  # as far as arguments were given
-    grad_a = grad_b = grad_bias = None
+    grad_a = grad_b = grad_bias = grad_residual = None
+    if any(rest[6:7]):
+        shape, dtype, beta = ctx.residual
+        grad_residual = (grad.float() * beta).sum_to_size(shape).to(dtype)
     if any(rest[:1]):
         grad_bias = grad.sum(dim=tuple(range(grad.dim() - 1)), dtype=torch.float32).to(ctx.bias_dtype)
     if of_a or of_b:
@@ -227,7 +298,7 @@ def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
             grad_a = _product(readable, b.mT, a, batch, scale)
         if of_b:
             grad_b = _product(a.mT, readable, b, batch, scale)
-    return grad_a, grad_b, grad_bias, None, None, None
+    return grad_a, grad_b, grad_bias, None, None, None, None, None, grad_residual, None, None
 
 
 def _readable(grad: torch.Tensor) -> torch.Tensor:
@@ -260,7 +331,10 @@ def _register() -> None:
         ("", "Tensor? bias=None, float? scale=None"),
         (".tensor_scale", "Tensor? bias, Tensor scale"),
     ):
-        arguments = f"Tensor a, Tensor b, {scale}, str? activation=None, ScalarType? out_dtype=None"
+        arguments = (
+            f"Tensor a, Tensor b, {scale}, str? activation=None, ScalarType? out_dtype=None, Tensor? scale_a=None, "
+            'Tensor? scale_b=None, Tensor? residual=None, float beta=1.0, str accumulation="fast"'
+        )
         _library.define(f"matmul{overload}({arguments}) -> Tensor", tags=tags)
         _library.define(f"matmul_out{overload}({arguments}, *, Tensor(a!) out) -> ()", tags=tags)
         for device in ("CPU", "CUDA"):

@@ -100,7 +100,7 @@ def _lt() -> _Library:
 class Plan:
     """The descriptors of one shape, the proposals for it, and the one that is taken."""
 
-    def __init__(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    def __init__(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, fast: bool) -> None:
         lt = _lt()
         batches = a.shape[0] if a.dim() == 3 else 1
         first, second = stored(b), stored(a)
@@ -109,7 +109,7 @@ class Plan:
         self._set(_TRANSA, ctypes.c_int32(first.transposed))
         self._set(_TRANSB, ctypes.c_int32(second.transposed))
         if a.element_size() == 1:
-            self._set(_FAST_ACCUM, c_int8(1))
+            self._set(_FAST_ACCUM, c_int8(fast))
             self._set(_A_SCALE, c_void_p(lt.one.data_ptr()))
             self._set(_B_SCALE, c_void_p(lt.one.data_ptr()))
         self.layouts = [_layout(matrix, how, batches) for matrix, how in ((b, first), (a, second), (out, stored(out)))]
@@ -173,7 +173,7 @@ def _key(*matrices: torch.Tensor) -> tuple[Any, ...]:
 
 def prepare(machine: Machine, sets: Sequence[tuple[torch.Tensor, ...]]) -> None:
     """Ask for proposals and take the quickest."""
-    plan = Plan(*sets[0])
+    plan = Plan(*sets[0], fast=machine.accumulation == "fast")
     plan.taken = quickest(machine, plan.proposals, plan.run, sets)
     _plans[_key(*sets[0])] = plan
 

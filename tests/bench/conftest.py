@@ -23,8 +23,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
 def computing(machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
     """The simulated machine, with tilekit's calls replaced by NumPy at 1 us a launch."""
 
-    def matmul(a: Any, b: Any, *, out: Any, scale: Any = None, precision: Any = None) -> None:
+    def matmul(a: Any, b: Any, *, out: Any, scale: Any, precision: Any, accumulation: str) -> None:
         assert precision == ("tf32" if a.dtype == np.float32 else None)
+        assert accumulation == (machine.accumulation if a.dtype.itemsize == 1 else "fast")
         machine.spend(1e-6)
         out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
 

@@ -12,6 +12,7 @@ from tilekit.bench.entrants import OURS, Entrant
 from tilekit.bench.grouped import Groups
 from tilekit.bench.matmul import Case, Result
 from tilekit.dtypes import DType
+from tilekit.kernels.matmul.spec import Accumulation
 
 
 class SimulatedMachine:
@@ -20,6 +21,7 @@ class SimulatedMachine:
     library, device, uuid = "simulated 1.0", "Simulated GPU", "GPU-0"
     capability = (9, 0)
     l2_bytes = 1 << 20
+    accumulation: Accumulation = "fast"
 
     def __init__(self) -> None:
         self.drift = 1.0

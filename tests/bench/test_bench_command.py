@@ -59,7 +59,7 @@ def test_sample_and_time_box(command: Any, tmp_path: Path) -> None:
 
 def test_a_wrong_result_exits_with_1(command: Any, computing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A case that tilekit gets wrong is in the table, and the exit code says so."""
-    monkeypatch.setattr("tilekit.matmul", lambda a, b, *, out, scale=None: out.fill(0))
+    monkeypatch.setattr("tilekit.matmul", lambda a, b, *, out, **_: out.fill(0))
     result: Result = command("--suite", "tiny", "--sample", 1, "--peers", "library")
     assert result.exit_code == 1
     assert "**tilekit failed in 1 case(s)**" in result.stdout
@@ -73,9 +73,20 @@ def test_shapes_take_peers_and_a_pace(command: Any) -> None:
     assert [r["name"] for r in whole["cases"][0]["results"]] == ["tilekit", "cuBLAS (simulated)"]
 
 
+def test_everybody_accumulates_alike(command: Any, computing: Any) -> None:
+    """`--accumulation` reaches tilekit and, through the machine, the library and the peers; the table names it."""
+    words = ("--shape", "32x32x32", "--dtype", "e4m3", "--pace", "quick", "--seconds", 0.1, "--json")
+    result: Result = command(*words, "--accumulation", "promoted")
+    (case,) = json.loads(result.stdout)["cases"]
+    assert case["kind"] == "e4m3→bf16 k/k promoted contiguous"
+    assert computing.accumulation == "promoted"
+    assert all(r["failure"] is None for r in case["results"])
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--suite", "tiny", "--accumulation", "promoted"], "without --suite"),
         (["--suite", "tyni"], "tiny"),
         (["--suite", "tiny", "--shape", "8x8x8"], "--suite or --shape, not both"),
         (["--suite", "tiny", "--part", "3/2"], "2/2"),

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from tilekit.bench.machine import TorchMachine  # noqa: E402
 from tilekit.dtypes import DTYPES, DType  # noqa: E402
+from tilekit.kernels.matmul.spec import Accumulation  # noqa: E402
 
 
 @pytest.fixture
@@ -40,6 +41,20 @@ def test_distance_is_the_frobenius_norm(machine: TorchMachine) -> None:
     assert not machine.any_nan(out)
     out[0, 0] = math.nan
     assert machine.any_nan(out)
+
+
+@pytest.mark.parametrize("accumulation", ["fast", "promoted"])
+def test_the_library_accumulates_as_the_machine_says(
+    machine: TorchMachine, monkeypatch: pytest.MonkeyPatch, accumulation: Accumulation
+) -> None:
+    """torch._scaled_mm is asked for fast accumulation where tilekit accumulates fast, and only there."""
+    asked = []
+    monkeypatch.setattr(torch, "_scaled_mm", lambda *_, use_fast_accum, **__: asked.append(use_fast_accum))
+    monkeypatch.setattr(machine, "one", lambda: torch.ones(()))
+    machine.accumulation = accumulation
+    a = torch.ones(16, 16).to(torch.float8_e4m3fn)
+    machine.matmul(a, a.T, torch.empty(16, 16, dtype=torch.bfloat16))
+    assert asked == [accumulation == "fast"]
 
 
 def test_the_librarys_product_writes_into_out(machine: TorchMachine) -> None:

@@ -19,8 +19,8 @@ FUNCTIONS = (
     ElementwiseSpec(scale="value"),
     ElementwiseSpec(bias=F32, activation="relu"),
     ElementwiseSpec(scale="pointer", bias=BF16, activation="gelu"),
-    ElementwiseSpec(scale="value", bias=F16, activation="silu"),
-    ElementwiseSpec(activation="gelu"),
+    ElementwiseSpec(scale="value", bias=F16, activation="silu", scale_a=True, scale_b=True),
+    ElementwiseSpec(activation="gelu", scale_a=True),
     ElementwiseSpec(scale="value", residual=F32, activation="relu"),
 )
 """A residual is of the output's type, whatever stands here."""
@@ -77,7 +77,10 @@ def all_specs(chip: Target) -> list[MatmulSpec]:
                     precision: Precision | None = "tf32" if a == F32 else None
                     batched = turn // 2 % 2 == 1
                     found.append(MatmulSpec(a, b, out, *majors, batched, functions, store, precision=precision))
-    return found if chip.tensor_columns else [*found, *_copying_specs()]
+    if chip.tensor_columns:
+        return found
+    promoted = [replace(spec, accumulation="promoted") for spec in found if spec.a_dtype.bits == 8][::3]
+    return [*found, *promoted, *_copying_specs()]
 
 
 def _copying_specs() -> list[MatmulSpec]:

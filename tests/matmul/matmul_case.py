@@ -9,7 +9,7 @@ from typing import Literal
 from tilekit import ElementwiseSpec, MatmulSpec
 from tilekit.dtypes import DType, as_dtype
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
-from tilekit.kernels.matmul.spec import Precision
+from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.targets import SM_90A, target
 
 Data = Literal["integers", "coded_a", "coded_b", "normal"]
@@ -42,11 +42,15 @@ class Kernel:
         Whether there is a batch dimension.
     scale
         None, ``"number"`` or ``"array"`` (of one f32, in device memory where there is one).
+    scales
+        ``"a"`` for a scale a row, ``"b"`` for one a column, ``"ab"`` for both.
     bias
         Type of the bias, or None.
     direct
         Whether the output lies where TMA cannot write it. Where it is not, and a config is given, N is a whole number
         of 16 bytes.
+    accumulation
+        How 8-bit products are summed.
     target
         The chip that is emulated; on a GPU it is that one's.
     """
@@ -57,9 +61,11 @@ class Kernel:
     majors: str = "kk"
     batched: bool = False
     scale: str | None = None
+    scales: str = ""
     bias: str | None = None
     activation: str | None = None
     direct: bool = False
+    accumulation: Accumulation = "fast"
     config: KernelConfig | None = None
     target: str = SM_90A.name
 
@@ -71,7 +77,13 @@ class Kernel:
     def __str__(self) -> str:
         functions = ".".join(
             filter(
-                None, (f"scale_{self.scale}" * bool(self.scale), f"bias_{self.bias}" * bool(self.bias), self.activation)
+                None,
+                (
+                    f"scale_{self.scale}" * bool(self.scale),
+                    f"scales_{self.scales}" * bool(self.scales),
+                    f"bias_{self.bias}" * bool(self.bias),
+                    self.activation,
+                ),
             )
         )
         words = [
@@ -80,6 +92,7 @@ class Kernel:
             "batched" * self.batched,
             functions,
             "direct" * self.direct,
+            self.accumulation if self.accumulation != "fast" else "",
             _short(self.config) if self.config else "picked",
             self.target if self.target != SM_90A.name else "",
         ]
@@ -194,6 +207,8 @@ def legal(kernel: Kernel) -> bool:
         scale={None: None, "number": "value", "array": "pointer"}[kernel.scale],  # type: ignore[arg-type]
         bias=as_dtype(kernel.bias) if kernel.bias else None,
         activation=kernel.activation,  # type: ignore[arg-type]
+        scale_a="a" in kernel.scales,
+        scale_b="b" in kernel.scales,
     )
     majors = ["k" if major == "k" else "mn" for major in kernel.majors]
     return not any(
@@ -206,6 +221,7 @@ def legal(kernel: Kernel) -> bool:
                 functions=functions,
                 store=store,
                 precision=kernel.precision,
+                accumulation=kernel.accumulation,
             ),
         )
         for store in (("tma", "direct") if kernel.direct else ("tma",))  # a direct output may be aligned by chance

@@ -17,12 +17,17 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Host arrays of a case, C-ordered, and the scale as a number."""
+    """Host arrays of a case, C-ordered, and the scale as a number.
+
+    Scales of rows and columns keep the product's other dimension as 1.
+    """
 
     a: Array
     b: Array
     bias: Array | None
     scale: float | None
+    scale_a: Array | None = None
+    scale_b: Array | None = None
 
 
 def inputs_of(case: Case) -> Inputs:
@@ -49,7 +54,17 @@ def inputs_of(case: Case) -> Inputs:
     scale = None
     if case.kernel.scale is not None:
         scale = 1.0 if plain else 0.0625 if case.data == "normal" else float(rng.choice([-0.5, 0.25, 2.0]))
-    return Inputs(a, b, bias, scale)
+    # Each matrix of a batch has its own, or all have the same.
+    lead = case.out_shape[:-2] if case.seed % 3 else ()
+    scale_a = _factors(rng, case, (*lead, case.m, 1)) if "a" in case.kernel.scales else None
+    scale_b = _factors(rng, case, (*lead, 1, case.n)) if "b" in case.kernel.scales else None
+    return Inputs(a, b, bias, scale, scale_a, scale_b)
+
+
+def _factors(rng: np.random.Generator, case: Case, shape: tuple[int, ...]) -> Array:
+    """Scales of rows or columns: powers of two where the result must be exact, in rows and columns of their own."""
+    drawn = rng.uniform(0.05, 1, shape) if case.data == "normal" else rng.choice([-1.0, -0.5, 0.25, 0.5, 1.0], shape)
+    return drawn.astype(np.float32)
 
 
 def _largest_integer(case: Case) -> int:

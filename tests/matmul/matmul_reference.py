@@ -41,9 +41,13 @@ def expected_of(case: Case, inputs: Inputs, machine: Any) -> Expected:
     a, b = (machine.wide(as_multiplied(operand)) for operand in (inputs.a, inputs.b))
     x, slack = machine.narrow(a @ b), np.zeros(())
     if not case.exact and case.data == "normal":
-        slack = machine.narrow(accumulation_bound(a, b, bits=case.a_dtype.bits))
+        promoted = case.kernel.accumulation == "promoted"
+        slack = machine.narrow(accumulation_bound(a, b, bits=case.a_dtype.bits, promoted=promoted))
     if inputs.scale is not None:
         x, slack = x * inputs.scale, slack * abs(inputs.scale)
+    for factors in (inputs.scale_a, inputs.scale_b):
+        if factors is not None:
+            x, slack = x * factors, slack * np.abs(factors)
     if inputs.bias is not None:
         x = x + inputs.bias.astype(np.float64)
     y = activate(x, case.kernel.activation)
@@ -60,17 +64,25 @@ def as_multiplied(operand: Array) -> Array:
     return (operand.view(np.uint32) & 0xFFFFE000).view(np.float32) if operand.dtype == np.float32 else operand
 
 
-def accumulation_bound(a: Any, b: Any, *, bits: int) -> Any:
+def accumulation_bound(a: Any, b: Any, *, bits: int, promoted: bool = False) -> Any:
     """How far the tensor core's sum may be from the true one, for each output element.
 
     A wgmma adds 16 products of 16-bit types (32 of 8-bit ones, 8 of tf32) and the accumulator at once. Each term is cut
     off at 2^-25 of the largest power of two among them (2^-13 for 8-bit types), and the sum at 23 bits (13). So an
     instruction errs by at most 17 2^-25 + 2^-23, or 33 2^-13 + 2^-13, of the largest number it meets, and that is at
-    most the partial sum before it plus the magnitudes it adds.
+    most the partial sum before it plus the magnitudes it adds. Promoted, the partial sum is one of 128 products, and
+    one is added to the next in f32.
     """
     width = 256 // bits
     unit = 34 * 2.0**-13 if bits == 8 else (width + 1) * 2.0**-25 + 2.0**-23
     k = a.shape[-1]
+    if promoted:
+        total = bound = a[..., :0] @ b[..., :0, :]
+        for first in range(0, k, 128):
+            left, right = a[..., first : first + 128], b[..., first : first + 128, :]
+            total = total + left @ right
+            bound = bound + 4 * unit * (abs(left) @ abs(right)) + 2.0**-23 * abs(total)
+        return bound
     chunk = max(1, -(-k // (CHUNKS * width))) * width
     partial = a[..., :0] @ b[..., :0, :]
     bound = abs(partial)

@@ -14,6 +14,7 @@ from matmul_generator import corner_cases, emulated, emulated_corner_cases, gene
 from matmul_machine import Machine
 from matmul_pingpong import MULTIPROCESSORS, pingpong_cases, pingpong_cases_on_gpu
 from matmul_reference import compare, expected_of
+from matmul_scaled import promoted_cases, promoted_cases_on_gpu, scaled_cases
 from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
 import tilekit
@@ -41,6 +42,10 @@ def check(machine: Machine, case: Case) -> None:
     extras = {}
     if inputs.bias is not None:
         extras["bias"] = machine.place(inputs.bias)
+    for name, factors in (("scale_a", inputs.scale_a), ("scale_b", inputs.scale_b)):
+        if factors is not None:  # with the product's other dimension, or without
+            flat = factors.reshape(*factors.shape[:-2], -1)
+            extras[name] = machine.place(factors if case.seed % 2 else flat)
     scale: Any = inputs.scale
     if case.kernel.scale == "array":
         extras["scale"] = machine.place(one_f32(inputs.scale))
@@ -50,9 +55,12 @@ def check(machine: Machine, case: Case) -> None:
         b.array,
         out=out.array,
         bias=extras["bias"].array if "bias" in extras else None,
+        scale_a=extras["scale_a"].array if "scale_a" in extras else None,
+        scale_b=extras["scale_b"].array if "scale_b" in extras else None,
         scale=scale,
         activation=case.kernel.activation,  # type: ignore[arg-type]
         precision=case.kernel.precision,
+        accumulation=case.kernel.accumulation,
         config=case.kernel.config,
         target=case.kernel.target if machine.name == "emulator" else None,
     )
@@ -110,4 +118,16 @@ def few_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
 @over(emulator=pingpong_cases(), cuda=pingpong_cases_on_gpu())
 def test_pingpong(machine: Machine, case: Case) -> None:
     """Kernels whose consumers take turns, with shares, batches, clusters and swapped operands, are as right."""
+    check(machine, case)
+
+
+@over(emulator=scaled_cases(), cuda=scaled_cases("sm_90a"))
+def test_scaled(machine: Machine, case: Case) -> None:
+    """Scales of rows and columns, beside every other function, reach the rows and columns that they are for."""
+    check(machine, case)
+
+
+@over(emulator=promoted_cases(), cuda=promoted_cases_on_gpu())
+def test_promoted(machine: Machine, case: Case) -> None:
+    """Sums of 8-bit products that are promoted to f32 are right, upright and transposed, whole and in shares."""
     check(machine, case)

@@ -34,6 +34,9 @@ GOOD: dict[str, Call] = {
     "batched": lambda a, b, **_: matmul(a.expand(3, *a.shape), b[None]),
     "fused": lambda a, b, bias, scale, **_: matmul(a, b, bias=bias, scale=scale, activation="silu"),
     "out": lambda a, b, out, **_: matmul(a, b, out=out),
+    "residual": lambda a, b, out, **_: matmul(a, b, residual=out.fill_(1), beta=-2),
+    "scales": lambda a, b, scale_a, scale_b, **_: matmul(a, b, scale_a=scale_a, scale_b=scale_b[None]),
+    "promoted": lambda a, b, **_: matmul(fp8(a), fp8(b.T.contiguous()).T, accumulation="promoted"),
     "linear": lambda a, b, bias, **_: tilekit.torch.linear(a[None, None], b.T, bias, "gelu"),
 }
 
@@ -50,6 +53,10 @@ BAD: dict[str, Call] = {
     "TK-MM-017": lambda a, b, bias, **_: matmul(a, b, bias=bias[1:]),
     "TK-MM-018 array": lambda a, b, bias, **_: matmul(a, b, scale=bias),
     "TK-MM-018 word": lambda a, b, **_: matmul(a, b, scale="x"),
+    "TK-MM-020": lambda a, b, out, **_: matmul(a, b, residual=out[:3]),
+    "TK-MM-026": lambda a, b, scale_b, **_: matmul(a, b, scale_a=scale_b),
+    "TK-MM-027": lambda a, b, **_: matmul(a, b, accumulation="promoted"),
+    "TK-MM-027 word": lambda a, b, **_: matmul(fp8(a), fp8(b.T.contiguous()).T, accumulation="slow"),
     "TK-API-004": lambda a, b, out, **_: matmul(a, b, out=out, out_dtype="f32"),
     "TK-ARRAY-002 gradient": lambda a, b, out, **_: matmul(a.detach().requires_grad_(), b, out=out),
     "TK-ARRAY-008": lambda a, b, out, **_: matmul(a, b, out=out[1:]),
@@ -57,6 +64,8 @@ BAD: dict[str, Call] = {
     "TK-DTYPE-001": lambda a, b, **_: matmul(a, b, out_dtype=torch.float64),
     "TK-TORCH-001 activation": lambda a, b, **_: matmul(a.detach().requires_grad_(), b, activation="relu"),
     "TK-TORCH-001 scale": lambda a, b, scale, **_: matmul(a, b, scale=scale.detach().requires_grad_()),
+    "TK-TORCH-001 scale_a": lambda a, b, scale_a, **_: matmul(a, b, scale_a=scale_a.detach().requires_grad_()),
+    "TK-TORCH-001 scaled": lambda a, b, scale_a, **_: matmul(a.detach().requires_grad_(), b, scale_a=scale_a),
     "TK-TORCH-001 fp8": lambda a, b, **_: matmul(fp8(a).requires_grad_(), fp8(b.T.contiguous()).T),
     "TK-TORCH-002": lambda a, **_: tilekit.torch.linear(a, a[:, 1:]),
 }
@@ -70,6 +79,8 @@ def tensors(integers: Any, device: str) -> dict[str, Any]:
         "b": integers(24, 32).T,
         "bias": integers(24),
         "scale": torch.tensor(2.0, device=device),
+        "scale_a": torch.arange(1, 17, dtype=torch.float32, device=device),
+        "scale_b": torch.arange(1, 25, dtype=torch.float32, device=device),
         "out": torch.empty(16, 24, dtype=torch.bfloat16, device=device),
     }
 
@@ -106,7 +117,7 @@ def test_meta_tensors() -> None:
     assert (d.shape, d.dtype, d.device.type) == ((16, 16), torch.float16, "meta")
 
 
-@pytest.mark.parametrize("elsewhere", ["b", "bias", "scale", "out"])
+@pytest.mark.parametrize("elsewhere", ["b", "bias", "scale", "scale_a", "scale_b", "out"])
 def test_places_must_agree_without_memory_too(tensors: dict[str, Any], elsewhere: str) -> None:
     """An argument on another device than `a` is named with both places."""
     views = {name: view_of_fake(tensor, name) for name, tensor in tensors.items()}

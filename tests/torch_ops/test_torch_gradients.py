@@ -101,3 +101,13 @@ def test_a_fused_activation_is_refused_where_a_gradient_is_asked_for(integers: A
     for off in (torch.no_grad, torch.inference_mode):
         with off():
             assert not tilekit.torch.matmul(**tensors, activation="gelu").requires_grad
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 24), (16, 24)], ids=str)
+def test_gradients_of_a_residual(integers: Any, shape: tuple[int, ...]) -> None:
+    """The residual gets beta times the incoming gradient, summed where all batches share it; the operands theirs."""
+    a, b, c = integers(2, 16, 32), integers(32, 24), integers(*shape)
+    weights = integers(2, 16, 24, dtype=torch.float64)
+    found = gradients(lambda a, b, c: tilekit.torch.matmul(a, b, residual=c, beta=-0.5), [a, b, c], weights)
+    expected = gradients(lambda a, b, c: a @ b - 0.5 * c, [a.double(), b.double(), c.double()], weights)
+    assert all(torch.equal(one.double(), other) for one, other in zip(found, expected, strict=True))

@@ -84,6 +84,29 @@ def test_linear_takes_any_leading_dimensions(integers: Any, lead: tuple[int, ...
     assert torch.equal(y.double(), expected)
 
 
+def test_scales_and_a_residual(integers: Any) -> None:
+    """Scales of rows and columns, a residual and its factor reach the kernel; so does the output as its residual."""
+    a, b = integers(16, 32), integers(32, 24)
+    rows = 2.0 ** torch.arange(-8, 8, device=a.device, dtype=torch.float32)
+    columns = torch.arange(1, 25, device=a.device, dtype=torch.float32)
+    old = integers(16, 24, dtype=torch.float32)
+    product = rows[:, None].double() * (a.double() @ b.double()) * columns.double()
+    keywords = {"scale_a": rows[:, None], "scale_b": columns, "beta": 2.0}
+    made = tilekit.torch.matmul(a, b, residual=old, out_dtype="f32", **keywords)
+    assert torch.equal(made.double(), product + 2 * old.double())
+    out = old.clone()
+    assert tilekit.torch.matmul(a, b, out=out, residual=out, **keywords) is out
+    assert torch.equal(out, made)
+
+
+def test_promoted_accumulation(integers: Any) -> None:
+    """8-bit operands can be accumulated in either way, which agree on small integers."""
+    a, b = integers(16, 320, dtype=torch.float8_e4m3fn), integers(24, 320, dtype=torch.float8_e4m3fn).T
+    fast, promoted = (tilekit.torch.matmul(a, b, out_dtype="f32", accumulation=how) for how in ("fast", "promoted"))
+    assert torch.equal(fast.double(), a.double() @ b.double())
+    assert torch.equal(fast, promoted)
+
+
 def test_linear_names_its_own_arguments(integers: Any) -> None:
     """Shapes that do not fit are refused in the words of the call, not in those of the product beneath."""
     with pytest.raises(ArgumentError, match=r"x has shape \(2, 16\) and weight has shape \(24, 32\)") as caught:
@@ -99,6 +122,8 @@ def test_torchs_own_checks_of_an_operator(integers: Any, device: str) -> None:
     torch.library.opcheck(OPS.matmul.default, (a, b, bias, 2.0, None, torch.float32))
     torch.library.opcheck(OPS.matmul.default, (a.detach()[None], b.detach()[None], None, None, "gelu"))
     torch.library.opcheck(OPS.matmul.tensor_scale, (a, b, None, scale))
+    rows, old = torch.ones(16, 1, device=device), integers(16, 24).requires_grad_()
+    torch.library.opcheck(OPS.matmul.default, (a.detach(), b.detach(), None, None, None, None, rows, None, old, 2.0))
     out = {"out": torch.empty(16, 24, dtype=torch.bfloat16, device=device)}
     torch.library.opcheck(OPS.matmul_out.default, (a.detach(), b.detach(), bias.detach()), out)
     torch.library.opcheck(OPS.matmul_out.tensor_scale, (a.detach(), b.detach(), None, scale, "silu"), out)

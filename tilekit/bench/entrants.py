@@ -12,6 +12,7 @@ from typing import Any, Final
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.spec import Precision
 
 __all__ = ["OURS", "PEERS", "Entrant", "Peers", "first_line", "library_entrants", "load_peers", "tilekit_entrants"]
 
@@ -51,7 +52,9 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
     def matmul(a: Any, b: Any, out: Any) -> None:
         # 8-bit products have a scale a tensor, here 1, as the library's have; f32 is tf32 on both sides.
         scale = machine.one() if a.dtype.itemsize == 1 else None
-        tilekit.matmul(a, b, out=out, scale=scale, precision="tf32" if a.dtype.itemsize == 4 else None)
+        accumulation = machine.accumulation if a.dtype.itemsize == 1 else "fast"
+        precision: Precision | None = "tf32" if a.dtype.itemsize == 4 else None
+        tilekit.matmul(a, b, out=out, scale=scale, precision=precision, accumulation=accumulation)
 
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
         tilekit.grouped_matmul(a, b, groups.ends, out=out)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilekit.dtypes import DType
 from tilekit.errors import DriverError
+from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.runtime import driver
 
 __all__ = ["CupyMachine", "Machine", "TorchMachine", "find_machine", "require_machine"]
@@ -48,6 +49,9 @@ class Machine(Protocol):
     def poison(self, array: Any) -> None:
         """Set every bit of the array, which is NaN in every floating-point format that tilekit knows."""
         ...
+
+    accumulation: Accumulation
+    """How every contestant sums products of 8-bit operands, so that like is compared with like."""
 
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         """Compute the library's own product into ``out``, by its default choice of algorithm."""
@@ -122,6 +126,8 @@ def require_machine() -> Machine:
 class TorchMachine:
     """The current CUDA device of torch."""
 
+    accumulation: Accumulation = "fast"
+
     def __init__(self, torch: Any) -> None:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.torch = torch
@@ -159,7 +165,7 @@ class TorchMachine:
             settings.allow_tf32 = before
             return
         one = self.one()
-        self.torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=True, out=out)
+        self.torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=self.accumulation == "fast", out=out)
 
     def one(self) -> Any:
         if not hasattr(self, "_one"):
@@ -207,6 +213,8 @@ class TorchMachine:
 
 class CupyMachine:
     """The current device of CuPy."""
+
+    accumulation: Accumulation = "fast"
 
     def __init__(self, cupy: Any) -> None:
         runtime = cupy.cuda.runtime

@@ -16,7 +16,7 @@ from tilekit.errors import ArgumentError
 if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
     from tilekit.epilogue.functions import Activation
-    from tilekit.kernels.matmul.spec import MatmulSpec, Precision
+    from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
     from tilekit.tile_io.operand import Major
 
 __all__ = ["Accuracy", "MatmulWorkload", "Operands", "Workload", "error_limit"]
@@ -131,6 +131,8 @@ class MatmulWorkload:
     activation : str or None
     precision : "tf32" or None
         How f32 operands are multiplied.
+    accumulation : "fast" or "promoted"
+        How products of 8-bit operands are summed on Hopper.
     padded : bool
         Whether rows of the operands are padded to 16 bytes, as TMA needs them. If not, they lie as an array library
         makes them, one behind the other.
@@ -150,6 +152,7 @@ class MatmulWorkload:
     bias: bool = False
     activation: Activation | None = None
     precision: Precision | None = None
+    accumulation: Accumulation = "fast"
     padded: bool = True
 
     def __post_init__(self) -> None:
@@ -183,9 +186,10 @@ class MatmulWorkload:
         inputs = (
             (self.precision or self.a_dtype.name) if self.a_dtype is self.b_dtype else f"{self.a_dtype}·{self.b_dtype}"
         )
+        summed = f" {self.accumulation}" if self.accumulation != "fast" else ""
         fused = "".join(f" +{name}" for name in ("bias" if self.bias else None, self.activation) if name)
         rows = "" if self.padded else " contiguous"
-        return f"{inputs}→{self.out_dtype} {self.a_major}/{self.b_major}{fused}{rows}"
+        return f"{inputs}→{self.out_dtype} {self.a_major}/{self.b_major}{summed}{fused}{rows}"
 
     @property
     def bits(self) -> int:
@@ -226,6 +230,7 @@ class MatmulWorkload:
             ElementwiseSpec(bias=F32 if self.bias else None, activation=self.activation),
             store=store_kind(0, output_matrix(out)),
             precision=self.precision,
+            accumulation=self.accumulation,
         )
 
     @property

@@ -54,6 +54,7 @@ def bench(
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",
+    accumulation: common.AccumulationMode = "fast",
     peers: Annotated[
         str | None,
         typer.Option(
@@ -107,12 +108,16 @@ def bench(
                 _refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
             if names and host:
                 _refuse("--host", host, "without --suite")
+            if names and accumulation != "fast":
+                _refuse("--accumulation", accumulation, "without --suite: its cases have their own", "fast")
             speed = _pace(pace or ("quick" if names else "thorough"))
             wanted = (peers or ("all" if names else "library")).split(",")
             if names:
                 record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
             else:
-                like = common.workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True)
+                like = common.workload_of(
+                    (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
+                )
                 record = _run_shapes(shape or _SHAPES, like, wanted, seconds or _SECONDS, speed, seed, host)
     _show(record, json_file, markdown_file, plot, as_json)
     failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)
@@ -181,6 +186,7 @@ def _run_shapes(
     workloads = [MatmulWorkload.parse(text, like) for text in shapes]
     like.spec  # noqa: B018  refuses types that no kernel takes
     machine = require_machine()
+    machine.accumulation = like.accumulation
     record = Record(facts(machine))
     if host:
         record.host = measure_host(machine)

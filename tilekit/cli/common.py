@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
     from tilekit.kernels.matmul.config import KernelConfig
+    from tilekit.kernels.matmul.spec import Accumulation
     from tilekit.tile_io.operand import Major
 
 OK: Final = 0
@@ -35,6 +36,10 @@ OutDtype = Annotated[
 ]
 AMajor = Annotated[str, typer.Option(help="Contiguous dimension of A: k, or mn for a transposed A.")]
 BMajor = Annotated[str, typer.Option(help="Contiguous dimension of B: k (an (N, K) array transposed), or mn.")]
+AccumulationMode = Annotated[
+    str,
+    typer.Option(help="Sums of 8-bit products on sm_90a: fast, or promoted (128 products at a time are added in f32)."),
+]
 Bias = Annotated[bool, typer.Option("--bias", help="Add a float32 vector of N values.")]
 Activation = Annotated[str | None, typer.Option(help="relu, gelu (tanh form) or silu, applied last.")]
 Contiguous = Annotated[
@@ -120,6 +125,7 @@ def workload_of(
     bias: bool = False,
     activation: str | None = None,
     contiguous: bool = False,
+    accumulation: str = "fast",
 ) -> MatmulWorkload:
     """Build the workload that the options describe; workload and spec check what the options say."""
     from tilekit.bench.workload import MatmulWorkload
@@ -142,6 +148,7 @@ def workload_of(
         bias=bias,
         activation=cast("ActivationName | None", activation),
         precision="tf32" if "tf32" in names else None,
+        accumulation=cast("Accumulation", accumulation),
         padded=not contiguous,
     )
 

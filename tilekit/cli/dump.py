@@ -41,6 +41,7 @@ def dump(
     bias: common.Bias = False,
     activation: common.Activation = None,
     contiguous: common.Contiguous = False,
+    accumulation: common.AccumulationMode = "fast",
     batched: Annotated[bool, typer.Option("--batched", help="The kernel of batched products.")] = False,
     target: common.TargetName = "sm_90a",
     tile: common.Tile = None,
@@ -71,7 +72,9 @@ def dump(
             )
         batch = 1 if batched else None
         shape = (m, n, k)
-        workload = common.workload_of(shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous)
+        workload = common.workload_of(
+            shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
+        )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages)
         built = tilekit.compile(workload.spec, target=target, config=config)
         parts = {

@@ -34,6 +34,7 @@ def run(
     bias: common.Bias = False,
     activation: common.Activation = None,
     contiguous: common.Contiguous = False,
+    accumulation: common.AccumulationMode = "fast",
     target: common.TargetName = "sm_90a",
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
@@ -55,7 +56,9 @@ def run(
     with common.presented(as_json):
         common.require_family(kernel)
         shape = (m, n, k)
-        workload = common.workload_of(shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous)
+        workload = common.workload_of(
+            shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
+        )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages)
         place = choose_place(device, target)
         operands = workload.operands(seed)
@@ -159,6 +162,7 @@ def _with_numpy(
         activation=workload.activation,
         out_dtype=workload.out_dtype,
         precision=workload.precision,
+        accumulation=workload.accumulation,
         config=config,
         target=target,
     )
@@ -182,6 +186,7 @@ def _with_library(
             bias=on_device.bias,
             activation=workload.activation,
             precision=workload.precision,
+            accumulation=workload.accumulation,
             config=config,
         )
 

@@ -28,6 +28,7 @@ def trace(
     bias: common.Bias = False,
     activation: common.Activation = None,
     contiguous: common.Contiguous = False,
+    accumulation: common.AccumulationMode = "fast",
     target: common.TargetName = "sm_90a",
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
@@ -53,7 +54,9 @@ def trace(
     """
     with common.presented(as_json):
         common.require_family(kernel)
-        workload = common.workload_of((m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous)
+        workload = common.workload_of(
+            (m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
+        )
         chosen: Any = common.config_of(workload, target, tile, cluster)
         config = replace(chosen, profile_tiles=tiles)
         place = choose_place(device, target)

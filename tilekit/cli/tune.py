@@ -23,6 +23,7 @@ def tune(
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",
+    accumulation: common.AccumulationMode = "fast",
     candidates: Annotated[int, typer.Option(min=1, help="How many of the model's ranking are measured.")] = 12,
     as_json: common.Json = False,
 ) -> None:
@@ -43,7 +44,9 @@ def tune(
         from tilekit.tuning.tuner import tune_workload
 
         common.require_family(kernel)
-        like = common.workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True)
+        like = common.workload_of(
+            (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
+        )
         for text in shape:
             workload = MatmulWorkload.parse(text, like)
             with console.status(f"{text}: starting") as status:

@@ -377,6 +377,7 @@ class WarpSpecialized:
                         for k in self._k_blocks(w, tile):
                             with consumer.acquire() as stage:
                                 op.multiply(w, target, stage, accumulate=k != tile.k_first)
+                            accumulators.settle(w)
                         schedule.hand_over()
                         consumer.finish()
                     if store is not None:

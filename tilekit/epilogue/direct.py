@@ -9,7 +9,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element
-from tilekit.epilogue.functions import ColumnPair, Elementwise
+from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
 
@@ -23,15 +23,15 @@ class DirectEpilogue:
     Parameters
     ----------
     w
-        The writer; address, row pitch and batch pitch (elements) and the row count become kernel parameters.
+        The writer; address, row pitch and batch pitch (elements) become kernel parameters.
     layout
         How a warpgroup holds the accumulators.
     functions
         Elementwise functions to apply.
     out
         Output type.
-    columns
-        N.
+    rows, columns
+        M and N.
     batched
         Whether tiles have a batch index.
     transposed
@@ -45,6 +45,7 @@ class DirectEpilogue:
         functions: Elementwise,
         *,
         out: DType,
+        rows: Value,
         columns: Value,
         batched: bool,
         transposed: bool = False,
@@ -53,10 +54,10 @@ class DirectEpilogue:
         self._transposed = transposed
         self._functions = functions
         self._out = out
+        self._rows = rows
         self._columns = columns
         self._batched = batched
         self._address = w.parameter("d", GMEM)
-        self._rows = w.parameter("rows", U32)
         self._row_pitch = w.parameter("row_pitch", U32)
         self._batch_pitch = w.parameter("batch_pitch", U32) if batched else None
         self._residual = functions.residual
@@ -130,12 +131,20 @@ class _Line:
     inside: Value
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What two rows and two columns need."""
+
+    rows: RowPair
+    columns: ColumnPair
+
+
 class _Matrix:
     """The output's matrix of a tile, and the residual's."""
 
     def __init__(self, w: Writer, epilogue: DirectEpilogue, tile: Tile) -> None:
         self._e = e = epilogue
-        self.functions = e._functions
+        self._batch = tile.batch
         self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
         self._residual = None
         if e._residual is not None:
@@ -152,8 +161,16 @@ class _Matrix:
         inside = [row < e._rows for row in rows]
         return [_Line(*line) for line in zip(starts, residuals, inside, strict=True)]
 
-    def store(self, w: Writer, value: Value, pair: ColumnPair, which: int, line: _Line, column: Value) -> None:
-        """Apply the functions to the accumulator of `column`, which is `which` of `pair`, and store it."""
+    def row_pair(self, w: Writer, row: Value, *, apart: int) -> RowPair:
+        """What rows `row` and ``row + apart`` need."""
+        return self._e._functions.rows(w, row, apart=apart, batch=self._batch)
+
+    def column_pair(self, w: Writer, column: Value, *, apart: int) -> ColumnPair:
+        """What columns `column` and ``column + apart`` need."""
+        return self._e._functions.columns(w, column, apart=apart, batch=self._batch)
+
+    def store(self, w: Writer, value: Value, known: _Known, which: tuple[int, int], line: _Line, column: Value) -> None:
+        """Apply the functions to the accumulator in row and column `which` of the known ones, and store it."""
         e = self._e
         address = line.start + w.widen_multiply(column, e._out.bytes)
         valid = line.inside & (column < e._columns)
@@ -161,7 +178,8 @@ class _Matrix:
         if line.residual is not None and e._residual is not None:
             source = (line.residual + w.widen_multiply(column, e._residual.bytes)).retyped(GMEM)
             old = load_element(w, e._residual, address=source, valid=valid)
-        value = self.functions.apply(w, value, pair, which, old)
+        row, place = which
+        value = e._functions.apply(w, value, known.columns, place, known.rows, row, old)
         store_element(w, e._out, address=address.retyped(GMEM), value=value, valid=valid)
 
 
@@ -171,13 +189,14 @@ class _AsRows:
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value]) -> None:
         self._matrix = matrix
         self._lines = matrix.lines(w, rows)
+        self._pair = matrix.row_pair(w, rows[0], apart=8)
 
     def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
         """Store the accumulators of `column` and the one after it."""
-        pair = self._matrix.functions.columns(w, column)
+        known = _Known(self._pair, self._matrix.column_pair(w, column, apart=1))
         for index, value in enumerate(four):
             half, odd = divmod(index, 2)
-            self._matrix.store(w, value, pair, odd, self._lines[half], column + odd)
+            self._matrix.store(w, value, known, (half, odd), self._lines[half], column + odd)
 
 
 class _AsColumns:
@@ -186,14 +205,15 @@ class _AsColumns:
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value]) -> None:
         self._matrix = matrix
         self._columns = rows
-        self._pair = matrix.functions.columns(w, rows[0], apart=8)
+        self._pair = matrix.column_pair(w, rows[0], apart=8)
 
     def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
         """Store the accumulators of `column` and the one after it, which are rows of the output."""
         lines = self._matrix.lines(w, [column, column + 1])
+        known = _Known(self._matrix.row_pair(w, column, apart=1), self._pair)
         for index, value in enumerate(four):
             half, odd = divmod(index, 2)
-            self._matrix.store(w, value, self._pair, half, lines[odd], self._columns[half])
+            self._matrix.store(w, value, known, (odd, half), lines[odd], self._columns[half])
 
 
 def _start(w: Writer, address: Value, tile: Tile, batch_pitch: Value | None, dtype: DType) -> Value:

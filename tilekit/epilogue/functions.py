@@ -1,4 +1,4 @@
-"""Elementwise functions between accumulators and output: scale, bias, residual, activation, in that order, in f32."""
+"""Elementwise functions between accumulators and output: scales, bias, residual, activation, in that order, in f32."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilekit.assembly.types import F32 as F32_REGISTER
-from tilekit.assembly.types import GMEM
-from tilekit.assembly.values import Value
+from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import DType
+from tilekit.dtypes import F32, DType
 from tilekit.epilogue.elements import load_element
 
 Activation = Literal["relu", "gelu", "silu"]
@@ -32,19 +32,48 @@ class ElementwiseSpec:
         Applied last.
     residual
         Element type of a matrix like the output, of which ``beta`` times is added before the activation, or ``None``.
+    scale_a, scale_b
+        Multiply each row by an f32 of its own, and each column.
     """
 
     scale: ScaleKind | None = None
     bias: DType | None = None
     activation: Activation | None = None
     residual: DType | None = None
+    scale_a: bool = False
+    scale_b: bool = False
+
+    @property
+    def loads(self) -> bool:
+        """Whether rows or columns have values of their own, which threads load."""
+        return self.scale_a or self.scale_b or self.bias is not None
+
+    @property
+    def words(self) -> list[str]:
+        """The functions in a kernel's name; empty where there is none."""
+        return [
+            f"scale_{self.scale}" if self.scale else "",
+            "scale_a" if self.scale_a else "",
+            "scale_b" if self.scale_b else "",
+            f"bias_{self.bias}" if self.bias else "",
+            "residual" if self.residual else "",
+            self.activation or "",
+        ]
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """What two rows need: their scales."""
+
+    scale: tuple[Value, Value] | None = None
 
 
 @dataclass(frozen=True)
 class ColumnPair:
-    """What two columns need: their bias values."""
+    """What two columns need: their scales and bias values."""
 
-    bias: tuple[Value, Value] | None
+    scale: tuple[Value, Value] | None = None
+    bias: tuple[Value, Value] | None = None
 
 
 class Elementwise:
@@ -56,27 +85,45 @@ class Elementwise:
     Parameters
     ----------
     w
-        The writer; scale and bias become kernel parameters.
+        The writer; scales and bias become kernel parameters.
     spec
         What to apply.
     columns
-        N, to stay inside the bias vector.
+        N, to stay inside the vectors of columns.
     precise
         Whether the output keeps more than 16 bits.
+    rows
+        M, to stay inside the scales of rows; None where there are none.
+    batched
+        Whether the matrices of a batch have scales of rows and columns of their own.
     """
 
-    def __init__(self, w: Writer, spec: ElementwiseSpec, *, columns: Value, precise: bool) -> None:
+    def __init__(
+        self,
+        w: Writer,
+        spec: ElementwiseSpec,
+        *,
+        columns: Value,
+        precise: bool,
+        rows: Value | None = None,
+        batched: bool = False,
+    ) -> None:
         self._spec = spec
-        self._columns = columns
         self._precise = precise
         self._scale: Value | None = None
-        self._bias: Value | None = None
+        self._bias: _Vector | None = None
         if spec.scale == "value":
             self._scale = w.parameter("scale", F32_REGISTER)
         elif spec.scale == "pointer":
             self._scale_address = w.parameter("scale", GMEM)
+        self._scale_a = self._scale_b = None
+        if spec.scale_a:
+            assert rows is not None, "scales of rows end with the last row"
+            self._scale_a = _Vector.declare(w, "scale_a", F32, rows, batched=batched)
+        if spec.scale_b:
+            self._scale_b = _Vector.declare(w, "scale_b", F32, columns, batched=batched)
         if spec.bias is not None:
-            self._bias = w.parameter("bias", GMEM)
+            self._bias = _Vector.declare(w, "bias", spec.bias, columns)
         self._beta = w.parameter("beta", F32_REGISTER) if spec.residual is not None else None
 
     @property
@@ -84,25 +131,45 @@ class Elementwise:
         """Element type of the residual, if there is one."""
         return self._spec.residual
 
+    @property
+    def scales_rows(self) -> bool:
+        """Whether rows need anything."""
+        return self._spec.scale_a
+
     def bind(self, w: Writer) -> None:
         """Fetch what all elements share; once a role, after the kernels before this one are complete."""
         if self._spec.scale == "pointer":
             self._scale = w.ptx.memory.load_global_scalar(address=self._scale_address)
 
-    def columns(self, w: Writer, column: Value, *, apart: int = 1) -> ColumnPair:
-        """Fetch what columns `column` and ``column + apart`` need (zeros beyond N)."""
-        if self._bias is None:
-            return ColumnPair(None)
-        return ColumnPair((self._load_bias(w, column), self._load_bias(w, column + apart)))
+    def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> RowPair:
+        """Fetch what rows `row` and ``row + apart`` (0: one row) of a matrix of the batch need (zeros beyond M)."""
+        return RowPair(_pair(w, self._scale_a, row, apart, batch))
 
-    def apply(self, w: Writer, value: Value, columns: ColumnPair, which: int, residual: Value | None = None) -> Value:
-        """Return the output value of an accumulator in column `which` (0 or 1) of the pair."""
-        if self._scale is not None and columns.bias is not None:
-            value = w.ptx.elementwise.fma(a=value, b=self._scale, c=columns.bias[which])
-        elif self._scale is not None:
-            value = value * self._scale
+    def columns(self, w: Writer, column: Value, *, apart: int = 1, batch: Operand = 0) -> ColumnPair:
+        """Fetch what columns `column` and ``column + apart`` need (zeros beyond N)."""
+        return ColumnPair(_pair(w, self._scale_b, column, apart, batch), _pair(w, self._bias, column, apart, batch))
+
+    def apply(
+        self,
+        w: Writer,
+        value: Value,
+        columns: ColumnPair,
+        column: int,
+        rows: RowPair,
+        row: int,
+        residual: Value | None = None,
+    ) -> Value:
+        """Return the output value of an accumulator in `column` and `row`, each 0 or 1 of the pair."""
+        factors = [] if self._scale is None else [self._scale]
+        factors += [pair[which] for pair, which in ((rows.scale, row), (columns.scale, column)) if pair is not None]
+        for factor in factors[:-1]:
+            value = value * factor
+        if factors and columns.bias is not None:
+            value = w.ptx.elementwise.fma(a=value, b=factors[-1], c=columns.bias[column])
+        elif factors:
+            value = value * factors[-1]
         elif columns.bias is not None:
-            value = value + columns.bias[which]
+            value = value + columns.bias[column]
         if residual is not None:
             value = w.ptx.elementwise.fma(a=residual, b=self._beta, c=value)
         match self._spec.activation:
@@ -126,12 +193,45 @@ class Elementwise:
         gated: Value = w.ptx.elementwise.fma(a=half, b=w.ptx.elementwise.tanh(x=argument), c=half)
         return gated
 
-    def _load_bias(self, w: Writer, column: Value) -> Value:
-        assert self._bias is not None
-        assert self._spec.bias is not None
-        valid = column < self._columns
-        address = (self._bias + w.widen_multiply(column, self._spec.bias.bytes)).retyped(GMEM)
-        return load_element(w, self._spec.bias, address=address, valid=valid)
+
+@dataclass(frozen=True)
+class _Vector:
+    """A value for each row or column, in global memory.
+
+    Attributes
+    ----------
+    address, dtype, extent
+        Where it begins, of what it is made, and how long it is.
+    batch_pitch
+        Elements from one matrix of a batch to the next, where each has its own.
+    """
+
+    address: Value
+    dtype: DType
+    extent: Value
+    batch_pitch: Value | None
+
+    @classmethod
+    def declare(cls, w: Writer, name: str, dtype: DType, extent: Value, *, batched: bool = False) -> _Vector:
+        """Declare its kernel parameters."""
+        address = w.parameter(name, GMEM)
+        return cls(address, dtype, extent, w.parameter(f"{name}_batch_pitch", U32) if batched else None)
+
+    def load(self, w: Writer, index: Value, batch: Operand) -> Value:
+        """The element at `index`, 0 beyond the last."""
+        valid = index < self.extent
+        start = self.address
+        if self.batch_pitch is not None and isinstance(batch, Value):
+            start = start + w.widen_multiply(batch, self.batch_pitch) * self.dtype.bytes
+        address = (start + w.widen_multiply(index, self.dtype.bytes)).retyped(GMEM)
+        return load_element(w, self.dtype, address=address, valid=valid)
 
 
-__all__ = ["ACTIVATIONS", "Activation", "ColumnPair", "Elementwise", "ElementwiseSpec", "ScaleKind"]
+def _pair(w: Writer, vector: _Vector | None, first: Value, apart: int, batch: Operand) -> tuple[Value, Value] | None:
+    if vector is None:
+        return None
+    value = vector.load(w, first, batch)
+    return value, vector.load(w, first + apart, batch) if apart else value
+
+
+__all__ = ["ACTIVATIONS", "Activation", "ColumnPair", "Elementwise", "ElementwiseSpec", "RowPair", "ScaleKind"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.functions import ColumnPair, Elementwise
+from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.slabs import SlabPlan
@@ -117,9 +117,10 @@ class BoundStagedEpilogue:
         slabs = w.shared_base + group.index * epilogue._slabs.stride + epilogue._slabs.offset
         self._slab = slabs
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
-        if plan.transposed:
+        scales_rows = epilogue._functions.scales_rows
+        if plan.transposed or scales_rows:
             self._lane_row = layout.place(w, thread)[0] + ((thread >> 2) & 7)
-        else:
+        if not plan.transposed or scales_rows:
             self._lane_column = (thread & 3) * 2
             if len(layout.parts) > 1:
                 self._lane_column = self._lane_column + layout.place(w, thread)[1]
@@ -135,7 +136,7 @@ class BoundStagedEpilogue:
         index = 0
         for block in range(layout.blocks):
             row = first_row + block * layout.rows
-            pairs = self._pairs(w, row)
+            pairs = self._pairs(w, row, tile.batch)
             for left, columns in plan.cuts:
                 start = index % e._buffers * plan.buffer_bytes
                 fragments = accumulators.read(w, block, left, columns)
@@ -151,7 +152,7 @@ class BoundStagedEpilogue:
                 for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
                     within = fragment * self._access.fragment_bytes
                     source = old + within if old is not None else None
-                    self._write(w, registers, fragment, column, pair, start + within, source)
+                    self._write(w, registers, fragment, column, tile.batch, pair, start + within, source)
                 if self._residual is not None:
                     self._residual.release(w)
                 w.ptx.tma.fence_shared()
@@ -215,13 +216,15 @@ class BoundStagedEpilogue:
         )
         w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
 
-    def _pairs(self, w: Writer, row: Value) -> list[ColumnPair | None]:
-        """What the rows of each fragment need as columns of the output; upright columns are asked for one by one."""
-        plan = self._e._plan
+    def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[RowPair | ColumnPair]:
+        """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
+        plan, functions = self._e._plan, self._e._functions
         firsts = range(0, plan.layout.fragments * FRAGMENT_ROWS, FRAGMENT_ROWS)
-        if not plan.transposed:
-            return [None for _ in firsts]
-        return [self._e._functions.columns(w, row + self._lane_row + first, apart=8) for first in firsts]
+        if plan.transposed:
+            return [functions.columns(w, row + self._lane_row + first, apart=8, batch=batch) for first in firsts]
+        if functions.scales_rows:
+            return [functions.rows(w, row + self._lane_row + first, apart=8, batch=batch) for first in firsts]
+        return [RowPair() for _ in firsts]
 
     def _write(
         self,
@@ -229,7 +232,8 @@ class BoundStagedEpilogue:
         registers: RegisterTile,
         fragment: int,
         column: Value,
-        pair: ColumnPair | None,
+        batch: Operand,
+        pair: RowPair | ColumnPair,
         offset: int,
         residual: Value | None,
     ) -> None:
@@ -244,18 +248,30 @@ class BoundStagedEpilogue:
                 old = self._residual.access.read(w, unit, fragment, residual, len(part))
             for four in range(0, len(part), 4):
                 more = old[four : four + 4] if old is not None else None
-                values += self._apply(w, part[four : four + 4], column + 2 * (first + four), pair, more)
+                values += self._apply(w, part[four : four + 4], column + 2 * (first + four), batch, pair, more)
             access.write(w, unit, fragment, offset, values)
 
     def _apply(
-        self, w: Writer, four: RegisterTile, column: Value, pair: ColumnPair | None, residual: list[Value] | None
+        self,
+        w: Writer,
+        four: RegisterTile,
+        column: Value,
+        batch: Operand,
+        pair: RowPair | ColumnPair,
+        residual: list[Value] | None,
     ) -> list[Value]:
-        """Apply the functions to a thread's 2 x 2 block: two columns, rows r and r + 8."""
+        """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
         functions = self._e._functions
-        upright = pair is None
-        if pair is None:
-            pair = functions.columns(w, column + self._lane_column)
-        return [
-            functions.apply(w, value, pair, index % 2 if upright else index // 2, residual[index] if residual else None)
-            for index, value in enumerate(four)
-        ]
+        if isinstance(pair, RowPair):
+            rows, columns = pair, functions.columns(w, column + self._lane_column, batch=batch)
+        else:
+            rows, columns = RowPair(), pair
+            if functions.scales_rows:
+                rows = functions.rows(w, column + self._lane_column, apart=1, batch=batch)
+        values = []
+        for index, value in enumerate(four):
+            row, odd = divmod(index, 2)
+            if self._e._plan.transposed:
+                row, odd = odd, row
+            values.append(functions.apply(w, value, columns, odd, rows, row, residual[index] if residual else None))
+        return values

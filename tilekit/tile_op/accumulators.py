@@ -145,6 +145,9 @@ class AccumulatorProducer(Protocol):
     def acquire(self) -> AbstractContextManager[Any]:
         """Wait until they are free and enter with what the op multiplies into; on exit hand them over."""
 
+    def settle(self, w: Writer) -> None:
+        """Do what is left to do after a k-block."""
+
 
 class AccumulatorConsumer(Protocol):
     """What an epilogue role may do with accumulators: read the next finished ones."""

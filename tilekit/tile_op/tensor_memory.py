@@ -149,6 +149,9 @@ class TensorMemoryProducer:
             w.ptx.tcgen05.commit_multicast(bar=full, mask=self._pair, group=2)
         position.advance()
 
+    def settle(self, w: Writer) -> None:
+        """Nothing: the instructions add to what the stage holds."""
+
 
 class TensorMemoryConsumer:
     """What the epilogue role may do with the accumulators: read the next complete stage, and give it back."""

@@ -107,6 +107,13 @@ class RegisterAccumulators:
     def __iter__(self) -> Iterator[RegisterTile]:
         return iter(self._tiles)
 
+    def carried(self, accumulate: Value) -> Value | bool:
+        """Whether a k-block's first instruction adds to what the registers hold; `accumulate`: it is not the first."""
+        return accumulate
+
+    def settle(self, w: Writer) -> None:
+        """Nothing: the instructions add to what the registers hold."""
+
     def clear(self, w: Writer) -> None:
         """Zero the accumulators with ordinary moves."""
         for tile in self._tiles:
@@ -119,6 +126,47 @@ class RegisterAccumulators:
 
     def done(self, w: Writer) -> None:
         """Nothing to hand back."""
+
+
+class PromotedAccumulators(RegisterAccumulators):
+    """Sums in registers of their own, to which those of each k-block are added when its instructions are complete.
+
+    For 8-bit types, of whose sums the tensor core keeps 13 bits from one instruction to the next. A k-block begins
+    anew, so its sums must be read before the next one's instructions are issued.
+    """
+
+    def producer(self, w: Writer, role: Role) -> PromotedAccumulators:
+        """Declare the registers; once a role."""
+        super().producer(w, role)
+        self._w = w
+        self._sums = [w.tile(F32, len(tile), "sum") for tile in self._tiles]
+        return self
+
+    @contextmanager
+    def acquire(self) -> Iterator[PromotedAccumulators]:
+        """Enter with the registers, the sums being zero."""
+        self.clear(self._w)
+        yield self
+
+    def carried(self, accumulate: Value) -> bool:
+        """Never: a k-block's sums are its own."""
+        return False
+
+    def settle(self, w: Writer) -> None:
+        """Add the k-block's sums."""
+        for sums, partial in zip(self._sums, self._tiles, strict=True):
+            for register, value in zip(sums, partial, strict=True):
+                register.assign(register + value)
+
+    def clear(self, w: Writer) -> None:
+        """Zero the sums."""
+        for sums in self._sums:
+            for register in sums:
+                register.assign(0.0)
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return the registers of `columns` columns of a block."""
+        return [self._sums[block][left // 2 : (left + columns) // 2]]
 
 
 class BoundWgmma:
@@ -138,6 +186,7 @@ class BoundWgmma:
         op = self._op
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride
+        carried = accumulators.carried(accumulate)
         w.ptx.wgmma.fence()
         slices = SPAN // K_BYTES
         for index in range(op.a.depth * slices):
@@ -147,7 +196,7 @@ class BoundWgmma:
             for atom, tile in enumerate(accumulators):
                 offset = part * op.a.slice_bytes + atom * ATOM_ROWS * SPAN + within * op._a_descriptor.step
                 a = w.ptx.wgmma.descriptor(low=a_low + (offset >> 4), high=op._a_descriptor.high)
-                self._issue(w, tile, a, b, accumulate if index == 0 else True)
+                self._issue(w, tile, a, b, carried if index == 0 else True)
 
     def commit(self, w: Writer) -> None:
         """Close the group of instructions issued since the last commit."""

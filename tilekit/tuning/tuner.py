@@ -18,7 +18,7 @@ from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import pick, ranked
 from tilekit.kernels.matmul.place import chip_of
-from tilekit.kernels.matmul.spec import MatmulSpec, Precision
+from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.runtime import driver
 from tilekit.targets import Target
 from tilekit.tile_io.operand import Major
@@ -83,6 +83,7 @@ def tune(
     a_major: Major = "k",
     b_major: Major = "k",
     precision: Precision | None = None,
+    accumulation: Accumulation = "fast",
     candidates: int = 12,
     progress: Callable[[Measurement], None] | None = None,
 ) -> TuneResult:
@@ -98,6 +99,8 @@ def tune(
         ``"k"`` or ``"mn"``: the contiguous dimension.
     precision
         ``"tf32"`` for f32 operands.
+    accumulation
+        ``"promoted"`` for 8-bit operands whose sums of 128 products are added in f32.
     candidates
         How many of the model's ranking are measured.
     progress
@@ -119,7 +122,8 @@ def tune(
     operand = as_dtype(dtype)
     result = as_dtype(out_dtype) if out_dtype is not None else operand if operand.bits > 8 else BF16
     types = (operand, operand, result)
-    workload = MatmulWorkload(m, n, k, batch, *types, a_major, b_major, precision=precision, padded=False)
+    how: dict[str, Any] = {"precision": precision, "accumulation": accumulation, "padded": False}
+    workload = MatmulWorkload(m, n, k, batch, *types, a_major, b_major, **how)
     return tune_workload(workload, candidates=candidates, progress=progress)
 
 

@@ -55,6 +55,8 @@ def launch_arguments(
         ),
         "beta": runtime.F32(call.beta),
         "bias": runtime.Pointer(addresses.bias),
+        "scale_a": runtime.Pointer(addresses.scale_a),
+        "scale_b": runtime.Pointer(addresses.scale_b),
         "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(call.scale),
     }
     parameters = tuple(values[p.name] for p in text.parameters)

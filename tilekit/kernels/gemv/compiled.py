@@ -15,7 +15,7 @@ from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, Scratch
-from tilekit.kernels.matmul.compiled import read_bias, read_residual, read_scale, scale_kind
+from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
 from tilekit.runtime import driver
@@ -114,6 +114,8 @@ class GemvKernel:
         *,
         bias: Any = None,
         scale: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
         residual: Any = None,
         beta: float = 1.0,
         device: str | None = None,
@@ -124,11 +126,9 @@ class GemvKernel:
 
         Parameters
         ----------
-        a, b, out, bias, residual, beta
-            Arrays and a number, as for `tilekit.matmul`, with at most ``spec.tokens`` rows of `a`; a new `out` is made
+        a, b, out, bias, scale, scale_a, scale_b, residual, beta
+            Arrays and numbers, as for `tilekit.matmul`, with at most ``spec.tokens`` rows of `a`; a new `out` is made
             where it is None. The plan keeps using the arrays' memory.
-        scale
-            A number, or an array of one f32.
         device
             ``"cuda"`` to run arrays in host memory on the GPU (they are copied there and back at each call); by
             default they are emulated.
@@ -151,17 +151,15 @@ class GemvKernel:
         vo = matrix_view(out, "out")
         named = [("a", va), ("b", vb)]
         require_output(vo, problem.out_shape, self.spec.out_dtype, named)
-        vbias = read_bias(bias, problem.n) if bias is not None else None
-        factor = read_scale(scale)
-        vres = read_residual(residual, vo) if residual is not None else None
-        named_extras = (("bias", vbias), ("scale", factor), ("residual", vres))
-        extras = [(n, v) for n, v in named_extras if isinstance(v, ArrayView)]
-        require_same_place([*named, *extras, ("out", vo)])
-        matrix = output_matrix(vo)
-        added = output_matrix(vres, "residual") if vres is not None else None
-        self._check_fit(problem, va, vb, vbias, factor, vres)
-        operands = {"a": va, "b": vb, "out": vo, **dict(extras)}
-        call = MatmulCall(problem, matrix, factor if isinstance(factor, float) else 1.0, added, float(beta))
+        extras = Extras.read(
+            problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual, beta=beta
+        )
+        extras.check_overlap(vo)
+        require_same_place([*named, *extras.views.items(), ("out", vo)])
+        added = output_matrix(extras.residual, "residual") if extras.residual is not None else None
+        self._check_fit(problem, va, vb, extras)
+        operands = {"a": va, "b": vb, "out": vo, **extras.views}
+        call = extras.call(problem, output_matrix(vo), added)
         if problem.m == 0 or problem.n == 0:
             return MatmulPlan(out, vo)
         kernel: Any = self  # a plan asks of its kernel what both families have
@@ -180,11 +178,9 @@ class GemvKernel:
         problem: MatmulProblem,
         a: ArrayView,
         b: ArrayView,
-        bias: ArrayView | None,
-        scale: float | ArrayView | None,
-        residual: ArrayView | None,
+        extras: Extras,
     ) -> None:
-        spec, f = self.spec, self.spec.functions
+        spec = self.spec
         if problem.m > spec.tokens:
             raise ArgumentError(
                 f"a has M={problem.m} rows, but {self.name} was built for up to {spec.tokens}; build a kernel with "
@@ -203,9 +199,7 @@ class GemvKernel:
             ("a's type", problem.a.dtype, spec.a_dtype),
             ("b's type", problem.b.dtype, spec.b_dtype),
             ("b's major", problem.b.major if 0 not in b.shape else spec.b_major, spec.b_major),
-            ("bias's type", bias.dtype if bias is not None else None, f.bias),
-            ("scale", scale_kind(scale), f.scale),
-            ("residual's type", residual.dtype if residual is not None else None, f.residual),
+            *extras.facts(spec.functions),
         )
         for what, given, built_for in facts:
             if given != built_for:

@@ -65,7 +65,7 @@ def trace(spec: GemvSpec, config: GemvConfig, target: Target) -> GemvText:
     kind = RowWeights if spec.b_major == "k" else ColumnWeights
     weights = kind(w, spec, groups=config.groups, slots=slots, l2_bytes=config.l2_bytes, n=n)
     tokens = Tokens(w, spec, shape=shape, slots=slots, m=m)
-    functions = Elementwise(w, spec.functions, columns=n, precise=spec.out_dtype == F32)
+    functions = Elementwise(w, spec.functions, columns=n, precise=spec.out_dtype == F32, rows=m)
     sums = WarpSums(w, spec, weights, functions, warps=config.warps, cluster=config.cluster, m=m, n=n)
     Streaming(
         role=Role("stream", range(config.warps), frozenset({"memory", "mma", "load", "store"})),

@@ -89,10 +89,7 @@ class GemvSpec:
         f = self.functions
         extras = [
             f"m{self.tokens}",
-            f"scale_{f.scale}" if f.scale else "",
-            f"bias_{f.bias}" if f.bias else "",
-            "residual" if f.residual else "",
-            f.activation or "",
+            *f.words,
             f"a{self.a_access}" if self.a_access != VECTOR else "",
             f"b{self.b_access}" if self.b_access != VECTOR else "",
             "ready" if self.weights_ready else "",

@@ -11,15 +11,16 @@ from tilekit.assembly.writer import Writer
 from tilekit.drivers.streaming import Place
 from tilekit.dtypes import BF16, F32
 from tilekit.epilogue.elements import store_element
-from tilekit.epilogue.functions import ColumnPair, Elementwise
+from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import Weights
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What two neighbouring outputs need beside their sums: their columns' bias, and the residual."""
+    """What two neighbouring outputs need beside their sums: their row's and columns' functions, and the residual."""
 
+    rows: RowPair
     columns: ColumnPair
     residual: tuple[Value | None, ...]
 
@@ -82,7 +83,7 @@ class WarpSums:
         self._buffer = w.variable(U32, 0, "buffer")
 
     def begin(self, w: Writer, tile: Value) -> list[Fetched]:
-        """Fetch bias and residual of this thread's outputs, to arrive while the tile is computed.
+        """Fetch scales, bias and residual of this thread's outputs, to arrive while the tile is computed.
 
         Where a thread has more than two outputs it waits with that until the sums have left their registers.
         """
@@ -124,7 +125,8 @@ class WarpSums:
             if self._functions.residual is not None:
                 owned = (self._place.thread < self._pairs - first) & (token < self._m)
                 residual = [self._load_residual(w, token, column + which, owned) for which in range(2)]
-            fetched.append(Fetched(self._functions.columns(w, column), tuple(residual)))
+            rows = self._functions.rows(w, token, apart=0) if self._functions.scales_rows else RowPair()
+            fetched.append(Fetched(rows, self._functions.columns(w, column), tuple(residual)))
         return fetched
 
     def _hand_over(self, w: Writer, sums: list[RegisterTile]) -> None:
@@ -157,7 +159,7 @@ class WarpSums:
             total = parts[0]
             for part in parts[1:]:
                 total = total + part
-            value = self._functions.apply(w, total, known.columns, which, known.residual[which])
+            value = self._functions.apply(w, total, known.columns, which, known.rows, 0, known.residual[which])
             here = column + which
             address = (start + w.widen_multiply(here, self._spec.out_dtype.bytes)).retyped(GMEM)
             valid = (here < self._n) & (token < self._m)

@@ -39,6 +39,8 @@ class Addresses:
     out: int
     bias: int = 0
     scale: int = 0
+    scale_a: int = 0
+    scale_b: int = 0
     residual: int = 0
     groups: int = 0
 
@@ -143,6 +145,10 @@ def launch_arguments(
         "residual_pitch": runtime.U32(residual.pitch // size if residual else 0),
         "residual_batch_pitch": runtime.U32(residual.batch_pitch // size if residual else 0),
         "residual_batch_step": runtime.U32(int(residual is not None and residual.batches > 1)),
+        "scale_a": runtime.Pointer(addresses.scale_a),
+        "scale_b": runtime.Pointer(addresses.scale_b),
+        "scale_a_batch_pitch": runtime.U32(call.scale_pitches[0]),
+        "scale_b_batch_pitch": runtime.U32(call.scale_pitches[1]),
         "scale": runtime.Pointer(addresses.scale) if addresses.scale else runtime.F32(call.scale),
         **(_copied("a", product.a, a) if "a_map" not in text.boxes else {}),
         **(_copied("b", product.b, b) if "b_map" not in text.boxes else {}),

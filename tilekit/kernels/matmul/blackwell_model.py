@@ -110,7 +110,7 @@ def slices_of_a_stage(rows: int, columns: int) -> int:
     return 4 if rows * columns <= 64 * 16 else 2 if rows * columns <= 64 * 96 else 1
 
 
-def plain(wishes: Mapping[str, Any]) -> BlackwellConfig:
+def plain(spec: MatmulSpec, wishes: Mapping[str, Any]) -> BlackwellConfig:
     """A cluster of one instruction: a pair, unless single CTAs are wished."""
     group = wishes.get("cta_group", 2)
     return BlackwellConfig(cluster=(group, 1), cta_group=group)

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from functools import cache, cached_property
-from math import prod
 from typing import Any
 
-import numpy as np
-
-from tilekit.arrays import (
-    ArrayView,
-    empty_like_library,
-    host_array,
-    overlap,
-    require_output,
-    require_same_place,
-    view_of,
-)
-from tilekit.dtypes import BF16, F16, F32
-from tilekit.epilogue.functions import ScaleKind
+from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, Scratch, launch_arguments
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
+from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import (
@@ -141,6 +129,8 @@ class MatmulKernel:
         *,
         bias: Any = None,
         scale: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
         residual: Any = None,
         beta: float = 1.0,
         device: str | None = None,
@@ -151,11 +141,9 @@ class MatmulKernel:
 
         Parameters
         ----------
-        a, b, out, bias, residual, beta
-            Arrays and a number, as for `tilekit.matmul`; a new `out` is made where it is None. The plan keeps using the
+        a, b, out, bias, scale, scale_a, scale_b, residual, beta
+            Arrays and numbers, as for `tilekit.matmul`; a new `out` is made where it is None. The plan keeps using the
             arrays' memory.
-        scale
-            A number, or an array of one f32.
         device
             ``"cuda"`` to run arrays in host memory on the GPU (they are copied there and back at each call); by
             default they are emulated.
@@ -178,17 +166,16 @@ class MatmulKernel:
         vo = matrix_view(out, "out")
         named = [("a", va), ("b", vb)]
         require_output(vo, problem.out_shape, self.spec.out_dtype, named)
-        vbias = read_bias(bias, problem.n) if bias is not None else None
-        factor = read_scale(scale)
-        vres = read_residual(residual, vo) if residual is not None else None
-        named_extras = (("bias", vbias), ("scale", factor), ("residual", vres))
-        extras = [(n, v) for n, v in named_extras if isinstance(v, ArrayView)]
-        require_same_place([*named, *extras, ("out", vo)])
+        extras = Extras.read(
+            problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual, beta=beta
+        )
+        extras.check_overlap(vo)
+        require_same_place([*named, *extras.views.items(), ("out", vo)])
         matrix = output_matrix(vo)
-        added = output_matrix(vres, "residual") if vres is not None else None
-        self._check_fit(problem, matrix, vo, vbias, factor, vres, added)
-        operands = {"a": va, "b": vb, "out": vo, **dict(extras)}
-        call = MatmulCall(problem, matrix, factor if isinstance(factor, float) else 1.0, added, float(beta))
+        added = output_matrix(extras.residual, "residual") if extras.residual is not None else None
+        self._check_fit(problem, matrix, vo, extras, added)
+        operands = {"a": va, "b": vb, "out": vo, **extras.views}
+        call = extras.call(problem, matrix, added)
         if problem.m == 0 or problem.n == 0 or problem.batches == 0:
             return MatmulPlan(out, vo)
         if vo.device != "cpu":
@@ -206,12 +193,10 @@ class MatmulKernel:
         problem: MatmulProblem,
         matrix: Matrix,
         out: ArrayView,
-        bias: ArrayView | None,
-        scale: float | ArrayView | None,
-        residual: ArrayView | None,
+        extras: Extras,
         added: Matrix | None,
     ) -> None:
-        spec, f = self.spec, self.spec.functions
+        spec = self.spec
         if spec.store == "tma" and 0 not in out.shape and store_kind(out.address, matrix) == "direct":
             raise ArgumentError(
                 f"out at address {out.address:#x}, with rows of {out.shape[-1] * out.dtype.bytes} bytes that are "
@@ -222,17 +207,15 @@ class MatmulKernel:
             )
         for operand, load in zip((problem.a, problem.b), spec.loads, strict=True):
             self._check_loadable(operand, load)
-        if residual is not None and added is not None and spec.loads_residual and 0 not in out.shape:
-            self._check_readable(residual, added)
+        if extras.residual is not None and added is not None and spec.loads_residual and 0 not in out.shape:
+            self._check_readable(extras.residual, added)
         facts = (
             ("a's type", problem.a.dtype, spec.a_dtype),
             ("b's type", problem.b.dtype, spec.b_dtype),
             ("a's major", problem.a.major, spec.a_major),
             ("b's major", problem.b.major, spec.b_major),
             ("batching", problem.batched, spec.batched),
-            ("bias's type", bias.dtype if bias is not None else None, f.bias),
-            ("scale", scale_kind(scale), f.scale),
-            ("the residual's type", residual.dtype if residual is not None else None, f.residual),
+            *extras.facts(spec.functions),
         )
         for what, given, built in facts:
             if given != built:
@@ -263,73 +246,6 @@ class MatmulKernel:
                 "pass a residual of padded rows",
                 code="TK-MM-016",
             )
-
-
-def read_bias(bias: Any, n: int) -> ArrayView:
-    """Check a bias vector: N contiguous values of bf16, f16 or f32."""
-    view = view_of(bias, "bias")
-    if view.shape != (n,) or (n > 1 and view.strides != (1,)):
-        raise ArgumentError(
-            f"bias has shape {view.shape} and strides {view.strides}: one contiguous value for each of the {n} "
-            f"columns is needed, shape ({n},)",
-            code="TK-MM-017",
-        )
-    if view.dtype not in (BF16, F16, F32):
-        raise ArgumentError(f"bias is {view.dtype}: bf16, f16 or f32 is needed; nearest: f32", code="TK-MM-017")
-    return view
-
-
-def read_residual(residual: Any, out: ArrayView) -> ArrayView:
-    """Check a residual: a matrix (or a batch of them, or one for all of a batch) like the output."""
-    view = matrix_view(residual, "residual")
-    shapes = (out.shape, out.shape[-2:], (1, *out.shape[-2:]))[: 1 if len(out.shape) == 2 else 3]
-    if view.shape not in shapes or view.dtype != out.dtype:
-        raise ArgumentError(
-            f"residual is {view.dtype} of shape {view.shape}: it is added to the result, {out.dtype} of shape "
-            f"{out.shape}"
-            + ("" if len(out.shape) == 2 else f"; one of shape {out.shape[-2:]} is added to every matrix of the batch"),
-            code="TK-MM-020",
-        )
-    if overlap(view, out) and (view.address, view.strides) != (out.address, out.strides):
-        raise ArgumentError(
-            "residual overlaps out in memory without being the same array: the kernel would read what it has already "
-            "written; pass the same array or another one",
-            code="TK-MM-020",
-        )
-    return view
-
-
-def read_scale(scale: Any) -> float | ArrayView | None:
-    """Check a scale: a number as it is (also out of an array in host memory), or the view of one f32 in device memory.
-
-    Reading the number of a device array would wait for the device, so the kernel reads it.
-    """
-    if scale is None:
-        return None
-    if isinstance(scale, np.generic) or not hasattr(scale, "shape"):
-        try:
-            return float(scale)
-        except (TypeError, ValueError):
-            raise ArgumentError.of("scale", scale, legal="a number or an array of one f32", code="TK-MM-018") from None
-    view = scale_view(scale)
-    return float(host_array(view).reshape(())) if view.device == "cpu" else view
-
-
-def scale_view(scale: Any) -> ArrayView:
-    """Check a scale that is an array: one f32. Its value is not looked at."""
-    view = view_of(scale, "scale")
-    if prod(view.shape) != 1 or view.dtype != F32:
-        raise ArgumentError(
-            f"scale is {view.dtype} of shape {view.shape}: a number or an array of one f32 is needed (one factor for "
-            "the whole product)",
-            code="TK-MM-018",
-        )
-    return view
-
-
-def scale_kind(scale: float | ArrayView | None) -> ScaleKind | None:
-    """How a kernel receives this scale."""
-    return None if scale is None else "value" if isinstance(scale, float) else "pointer"
 
 
 @cache

@@ -243,6 +243,10 @@ class MatmulConfig(KernelConfig):
         """Accumulator registers of a consumer thread."""
         return self.tile[0] * self.tile[1] // (128 * max(self.sharing, 1))
 
+    def sum_registers(self, spec: MatmulSpec) -> int:
+        """Registers of a consumer thread that hold sums: with promotion, those of a k-block too."""
+        return self.accumulators * (2 if spec.promoted else 1)
+
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
         """A and B of a stage, as the instruction takes them."""
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
@@ -288,7 +292,7 @@ class MatmulConfig(KernelConfig):
         """The role plan."""
         return WarpPlan.register_accumulators(
             consumers=self.consumers,
-            accumulators=self.accumulators,
+            accumulators=self.sum_registers(spec),
             registers=target.registers,
             in_turn=self.in_turn,
             epilogue_loads=spec.loads_residual,

@@ -45,7 +45,8 @@ def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
         return [
             *lines,
             "",
-            f"registers {used} of {chip.registers} after setmaxnreg; accumulators {config.accumulators} a thread",
+            f"registers {used} of {chip.registers} after setmaxnreg; accumulators {config.accumulators} a thread"
+            + (", and as many for the sums of a k-block, which are added to them in f32" if spec.promoted else ""),
         ]
     return [*lines, "", f"registers {used} of {chip.registers}; accumulators in tensor memory"]
 

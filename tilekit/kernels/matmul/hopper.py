@@ -16,7 +16,7 @@ from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.standard import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
-from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
+from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
@@ -79,7 +79,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
         loader=loader,
         op=op,
-        accumulators=RegisterAccumulators(op),
+        accumulators=PromotedAccumulators(op) if spec.promoted else RegisterAccumulators(op),
         scheduler=scheduler,
         epilogue=output.epilogue,
         depth=depth,

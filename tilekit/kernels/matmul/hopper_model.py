@@ -10,7 +10,7 @@ from typing import Any
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import Estimate, Grid
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import Target
+from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
 
 # The constants below were fitted to 14 shapes from 1536^3 to 12288^3 and 512 x 7168 x 16384 on an H200 (2026-11;
@@ -95,14 +95,22 @@ The three with more than 128 accumulators a thread have room for three stages on
 
 
 def default(spec: MatmulSpec) -> MatmulConfig:
-    """What suits large outputs."""
-    return MatmulConfig(cluster=(1, 1)) if spec.copies else MatmulConfig()
+    """What suits large outputs: of the widest tile whose accumulators leave the epilogue its registers."""
+    config = _fitting(spec, MatmulConfig(cluster=(1, 1)) if spec.copies else MatmulConfig())
+    widths = (config.tile[1], 192, 128, 96)
+    wide = (replace(config, tile=(config.tile[0], width)) for width in widths)
+    return next((legal for legal in wide if legal.legal(SM_90A, spec)), config)
 
 
-def plain(wishes: Mapping[str, Any]) -> MatmulConfig:
+def plain(spec: MatmulSpec, wishes: Mapping[str, Any]) -> MatmulConfig:
     """Two consumer warpgroups where the tile has rows for them, and no cluster."""
     tile = wishes["tile"]
-    return MatmulConfig(tile=tile, cluster=(1, 1), consumers=1 if tile[0] < 128 else 2)
+    return _fitting(spec, MatmulConfig(tile=tile, cluster=(1, 1), consumers=1 if tile[0] < 128 else 2))
+
+
+def _fitting(spec: MatmulSpec, config: MatmulConfig) -> MatmulConfig:
+    """The config as promotion needs it, where sums are promoted: every slice of K is waited for."""
+    return replace(config, in_flight=0, k_group=1) if spec.promoted else config
 
 
 SHARES = (1, 2, 3, 4)
@@ -113,7 +121,8 @@ LARGEST_SHARED_TILE = 128 * 144
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Every legal candidate for `spec` on `target`."""
-    return tuple(config for config in _every(spec) if config.legal(target, spec))
+    fitting = dict.fromkeys(_fitting(spec, config) for config in _every(spec))
+    return tuple(config for config in fitting if config.legal(target, spec))
 
 
 def _every(spec: MatmulSpec) -> Iterator[MatmulConfig]:
@@ -162,6 +171,8 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         + (WAIT_COST if config.in_flight == 0 else 0)
     )
     k_block = max(max(tensor, l2, shared if copied else 0) * factor, TURN_CLOCKS * config.k_group)
+    if spec.promoted and config.consumers == 1:
+        k_block += config.accumulators  # an addition each, with no other consumer's instructions to hide it (no figure)
     alone = config.consumers == 1 and grid.waves > 1  # one consumer cannot hide the turn from tile to tile
     output = tile_m * tile_n * spec.out_dtype.bytes
     shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)

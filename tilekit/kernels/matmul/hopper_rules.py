@@ -42,7 +42,13 @@ DIRECT_HEADROOM = 64
 """The same for direct stores, each with an address and a predicate: 168 of 232 fits; 192 of 255, 128 of 160 spill."""
 
 BIAS_HEADROOM = 96
-"""The same with a bias, whose loads ptxas moves up: 136 of 232 fits; 160 of 255, 144 of 232 and 96 of 160 may spill."""
+"""The same with a bias, whose loads ptxas moves up: 136 of 232 fits; 160 of 255, 144 of 232 and 96 of 160 may spill.
+
+Scales of rows or of columns are loaded like it.
+"""
+
+SCALED_BIAS_HEADROOM = 128
+"""The same where columns have both a scale and a bias: 112 of 232 may spill."""
 
 TRANSPOSED_HEADROOM = 96
 """The same with direct stores of a transpose: 136 of 232 fits, 144 spill."""
@@ -90,13 +96,14 @@ def _turns(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vio
 def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
     """Registers that a thread's epilogue takes."""
     needs = [STAGED_HEADROOM]
-    if spec.functions.bias is not None:
-        needs.append(BIAS_HEADROOM)
+    functions = spec.functions
+    if functions.loads:
+        needs.append(SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM)
     if spec.store == "direct":
         needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
-        if config.swap_ab and spec.functions.residual is not None:
+        if config.swap_ab and functions.residual is not None:
             needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
-    tight = spec.store == "direct" or (config.in_turn and spec.functions.bias is not None)
+    tight = spec.store == "direct" or (config.in_turn and functions.loads)
     return max(needs) + (SHARE_HEADROOM if config.split_k > 1 and tight else 0)
 
 
@@ -116,13 +123,24 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
             f"tile N={columns} with {config.consumers} consumers: one instruction's {columns // 2} accumulators do not "
             f"fit the {launch} registers a thread is launched with",
         )
-    if config.accumulators > limit:
+    held = config.sum_registers(spec)
+    if held > limit:
+        promoted = ", with those of a k-block apart," if spec.promoted else ""
         yield Violation(
             "accumulators",
             "tile",
-            f"tile {rows}x{columns} over {config.sharing} consumers: {config.accumulators} accumulators a thread are "
-            f"{config.accumulators - limit} more than fit its {share} registers beside the epilogue",
+            f"tile {rows}x{columns} over {config.sharing} consumers: {held} accumulators a thread{promoted} are "
+            f"{held - limit} more than fit its {share} registers beside the epilogue",
         )
+
+
+def _promotion(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if spec.promoted and config.in_flight != 0:
+        text = f"in_flight={config.in_flight}: sums that are promoted are waited for after every k-block"
+        yield Violation("promotion", "in_flight", text)
+    if spec.promoted and config.k_group > 1:
+        text = f"k_group={config.k_group}: sums are promoted every 128 products, a slice of K"
+        yield Violation("promoted slices", "k_group", text)
 
 
 def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -173,7 +191,7 @@ RULES = RuleBook(
     phases=(
         (
             *(CONSUMERS, SCHEDULE, _turns, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH),
-            *(SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _tile),
+            *(SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _promotion, _tile),
         ),
         (slice_rule, _copies, _ahead),
         (_registers, shared_memory_rule),

@@ -90,16 +90,22 @@ class Output:
         transposed
             Whether the accumulators hold the transpose of the output.
         """
-        functions = Elementwise(w, spec.functions, columns=columns, precise=spec.out_dtype == F32)
+        # M is known to whoever needs it; groups of rows have declared it for their schedule.
+        direct = spec.store == "direct"
+        rows = w.parameter("rows", U32) if direct or spec.functions.scale_a else None
+        functions = Elementwise(
+            w, spec.functions, columns=columns, precise=spec.out_dtype == F32, rows=rows, batched=spec.batched
+        )
         boxes: Boxes = {}
         epilogue: StagedEpilogue | DirectEpilogue
         residual = None
-        if spec.store == "direct":
+        if rows is not None and direct:
             epilogue = DirectEpilogue(
                 w,
                 layout,
                 functions,
                 out=spec.out_dtype,
+                rows=rows,
                 columns=columns,
                 batched=spec.batched,
                 transposed=transposed,

@@ -18,7 +18,7 @@ class _Model(Protocol):
     def default(self, spec: MatmulSpec) -> KernelConfig:
         """What suits large outputs."""
 
-    def plain(self, wishes: Mapping[str, Any]) -> KernelConfig:
+    def plain(self, spec: MatmulSpec, wishes: Mapping[str, Any]) -> KernelConfig:
         """A config for wishes that no candidate meets: what goes with the tile, without a cluster beyond a pair."""
 
     def candidates(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
@@ -85,7 +85,7 @@ def closest(
         for config in best:
             if all(getattr(config, name) == value for name, value in asked.items()):
                 return config.changed(**wishes)
-    return _MODELS[target.name].plain(shape).changed(**wishes)
+    return _MODELS[target.name].plain(spec, shape).changed(**wishes)
 
 
 def pick(

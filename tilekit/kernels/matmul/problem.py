@@ -10,7 +10,7 @@ from tilekit.arrays import ArrayView, view_of
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.spec import Load, MatmulSpec, Precision
+from tilekit.kernels.matmul.spec import Accumulation, Load, MatmulSpec, Precision
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.operand import Major
 
@@ -79,6 +79,7 @@ class MatmulProblem:
         *,
         store: str = "tma",
         precision: Precision | None = None,
+        accumulation: Accumulation = "fast",
     ) -> MatmulSpec:
         """The kernel that computes it, into outputs of `out_dtype` that are stored in the way `store`."""
         return MatmulSpec(
@@ -93,6 +94,7 @@ class MatmulProblem:
             precision=precision,
             a_load=self.a.load,
             b_load=self.b.load,
+            accumulation=accumulation,
         )
 
     @property
@@ -111,6 +113,8 @@ class MatmulCall:
         What is multiplied, and the output.
     scale
         The factor, where it is a number.
+    scale_pitches
+        Elements from one matrix's scales of rows to the next one's, and of columns; 0 where all share them.
     residual, beta
         The matrix that is added, and its factor.
     groups, group_rows
@@ -120,6 +124,7 @@ class MatmulCall:
     problem: MatmulProblem
     out: Matrix
     scale: float = 1.0
+    scale_pitches: tuple[int, int] = (0, 0)
     residual: Matrix | None = None
     beta: float = 1.0
     groups: int = 0

@@ -16,6 +16,7 @@ FP8 = (E4M3, E5M2)
 
 Groups = Literal["ends", "counts"]
 Precision = Literal["tf32"]
+Accumulation = Literal["fast", "promoted"]
 
 Load = Literal["tma"] | int
 """How an operand is loaded: by TMA, or by threads, from an address and pitches that are multiples of so many bytes."""
@@ -23,7 +24,7 @@ Load = Literal["tma"] | int
 
 @dataclass(frozen=True)
 class MatmulSpec:
-    """``D = activation(scale * (A @ B) + bias)`` with f32 accumulation.
+    """``D = activation(scale * scale_a * (A @ B) * scale_b + bias)`` with f32 accumulation.
 
     Types may be given as anything `tilekit.dtypes.as_dtype` takes.
 
@@ -39,7 +40,7 @@ class MatmulSpec:
     batched
         Whether operands have a leading batch dimension.
     functions
-        Scale, bias and activation.
+        Scales, bias, residual and activation.
     store
         ``"tma"``, or ``"direct"`` for outputs whose address or pitch is not a multiple of 16 bytes.
     a_load, b_load
@@ -50,6 +51,9 @@ class MatmulSpec:
         ``"counts"`` for groups that each begin a whole number of rows apart. B then has a leading dimension.
     precision
         ``"tf32"``: f32 operands are multiplied with the 10 bits of mantissa that a tensor core reads of them.
+    accumulation
+        How sums of 8-bit products are made on sm_90a. ``"fast"``: by the tensor core alone, which keeps 13 bits of a
+        sum between its instructions. ``"promoted"``: it adds 128 products, and the sums of those are added in f32.
 
     Raises
     ------
@@ -69,6 +73,7 @@ class MatmulSpec:
     precision: Precision | None = None
     a_load: Load = "tma"
     b_load: Load = "tma"
+    accumulation: Accumulation = "fast"
 
     def __post_init__(self) -> None:
         for name in ("a_dtype", "b_dtype", "out_dtype"):
@@ -97,6 +102,16 @@ class MatmulSpec:
                 f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
                 code="TK-MM-023",
             )
+        if self.accumulation not in ("fast", "promoted"):
+            raise ArgumentError.of(
+                "accumulation", self.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
+            )
+        if self.promoted and a not in FP8:
+            raise ArgumentError(
+                f"accumulation='promoted' with a of {a} and b of {b}: it is for 8-bit operands; sums of others are f32 "
+                "anyway, leave it out",
+                code="TK-MM-027",
+            )
         if self.out_dtype in FP8 and (self.functions.residual or self.groups):
             what = "a residual" if self.functions.residual else "groups"
             raise ArgumentError(
@@ -121,11 +136,14 @@ class MatmulSpec:
             if load != "tma" and (load not in WIDTHS or load % dtype.bytes):
                 widths = ", ".join(str(width) for width in WIDTHS if width % dtype.bytes == 0)
                 raise ArgumentError(f"{name}_load={load!r}: of {dtype}, 'tma' or {widths} bytes", code="TK-MM-024")
-        if self.groups is not None and (self.batched or self.functions.residual or self.store != "tma" or self.copies):
+        f = self.functions
+        extra = self.batched or f.residual or f.scale_a or f.scale_b
+        if self.groups is not None and (extra or self.store != "tma" or self.copies):
             raise ArgumentError(
-                f"groups={self.groups!r} with batched={self.batched}, a residual of {self.functions.residual}, "
-                f"a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: a grouped matmul has "
-                "neither batches nor a residual, and loads and stores by 'tma'",
+                f"groups={self.groups!r} with batched={self.batched}, a residual of {f.residual}, scale_a={f.scale_a}, "
+                f"scale_b={f.scale_b}, a_load={self.a_load!r}, b_load={self.b_load!r} and store={self.store!r}: a "
+                "grouped matmul has neither batches nor a residual nor scales of rows or columns, and loads and "
+                "stores by 'tma'",
                 code="TK-MM-022",
             )
         if self.copies and self.loads_residual:
@@ -140,6 +158,12 @@ class MatmulSpec:
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for a major that no matrix instruction of `target` reads, and for loads it has not."""
         if target.tensor_columns:
+            if self.promoted:
+                raise ArgumentError(
+                    f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps "
+                    f"13 bits of a sum of 8-bit products; {target.name} adds in tensor memory, nearest: 'fast'",
+                    code="TK-MM-027",
+                )
             for name, load in zip("ab", self.loads, strict=True):
                 if load != "tma":
                     raise ArgumentError(
@@ -182,6 +206,11 @@ class MatmulSpec:
         return self.loads != ("tma", "tma")
 
     @property
+    def promoted(self) -> bool:
+        """Whether sums of 128 products are added in f32."""
+        return self.accumulation == "promoted"
+
+    @property
     def loads_residual(self) -> bool:
         """Whether a role loads a residual for the epilogue; direct stores read it element by element."""
         return self.functions.residual is not None and self.store == "tma"
@@ -191,12 +220,10 @@ class MatmulSpec:
         """A symbol that tells kernels apart in a profile, for example ``matmul_bf16_bf16_bf16_kmn_gelu``."""
         f = self.functions
         extras = [
+            "promoted" if self.promoted else "",
             "batched" if self.batched else "",
             f"grouped_{self.groups}" if self.groups else "",
-            f"scale_{f.scale}" if f.scale else "",
-            f"bias_{f.bias}" if f.bias else "",
-            "residual" if f.residual else "",
-            f.activation or "",
+            *f.words,
             "direct" if self.store == "direct" else "",
             *(f"{name}{load}" for name, load in zip("ab", self.loads, strict=True) if load != "tma"),
         ]
