@@ -27,6 +27,7 @@ KERNELS: dict[str, Case] = {
     "deep": Case(single(128, 64, stages=8), tiles=(4, 2), k_blocks=1),
     "cluster 2x1": Case(single(128, 32, (2, 1), stages=8), tiles=(2, 1), k_blocks=8),
     "N-major": Case(single(128, 128, stages=2), computes(majors="mn"), k_blocks=2),
+    "f32 N-major": Case(single(128, 64, stages=2), computes("f32 f32 f32", "mn"), k_blocks=2),
     "residual": Case(pairs(128, 128, stages=2, output_buffers=2), computes(residual=BF16), k_blocks=2),
     "load order": Case(pairs(128, 64, stages=3, load_order=True), computes(residual=BF16), tiles=(3, 1), k_blocks=5),
     "shared sum": Case(single(128, 64, stages=8, split_k=2), tiles=(1, 1), k_blocks=3),

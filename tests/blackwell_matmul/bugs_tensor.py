@@ -278,6 +278,22 @@ BUGS_TENSOR: tuple[Broken, ...] = (
         at("mma"),
     ),
     Broken(
+        "f32 along M with the swizzle of other types",
+        "f32 N-major",
+        _upper(0, lambda high: high ^ 3 << 29),
+        "protocol",
+        r"descriptor of A: a transposed tf32 operand needs swizzle 1 \(128B with 32-byte atoms\)",
+        at("mma"),
+    ),
+    Broken(
+        "f32 along N with the groups of other types",
+        "f32 N-major",
+        _upper(1, lambda high: high + 32),
+        "race",
+        r"race: inputs\.b\[\d\]",
+        unwaited("mma", "inputs.full"),
+    ),
+    Broken(
         "an instruction of fewer columns",
         "one CTA",
         _instruction(lambda d: d - (2 << 17)),

@@ -9,7 +9,12 @@ from small_kernels import BF16, E4M3, E5M2, Array, Tensor
 
 from tilekit.assembly.types import F32, PRED, U32
 from tilekit.assembly.values import Value
+from tilekit.dtypes import BF16 as BF16_TYPE
+from tilekit.dtypes import E4M3 as E4M3_TYPE
+from tilekit.dtypes import F32 as F32_TYPE
 from tilekit.emulator import EmulatorError
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_op.descriptors import MatrixDescriptor, tcgen05_mode
 
 F16, TF32 = np.dtype(np.float16), np.dtype(np.float32)
 FORMATS = {F16: 0, BF16: 1, TF32: 2, E4M3: 0, E5M2: 1}
@@ -123,6 +128,20 @@ def test_kinds(a_dtype: np.dtype, b_dtype: np.dtype, group: int) -> None:
     """`mma_f16`, `mma_tf32` and `mma_f8f6f4` with `commit`, or for a pair `commit_multicast`, are exact."""
     a, b = integers(128 * group, a_dtype, 1), integers(32 * group, b_dtype, 2)
     np.testing.assert_array_equal(multiply(a, b, group=group), product(a, b))
+
+
+def test_descriptors_of_what_lies_along_m_or_n() -> None:
+    """LBO, SBO, the step of one instruction and the swizzle code are those that CUTLASS and DeepGEMM give their tiles.
+
+    8 k-rows of 128 bytes repeat the swizzle that keeps 16 bytes together, 4 the one that keeps 32 (PTX ISA, tcgen05,
+    Strides; DeepGEMM, `make_umma_desc`: SBO = 128 / atom * 128 bytes, LBO = BLOCK_K * 128).
+    """
+    for dtype, k, rows, code in ((BF16_TYPE, 64, 8, 2), (F32_TYPE, 32, 4, 1), (E4M3_TYPE, 128, 8, 2)):
+        tile = OperandTile("a", dtype, 256, "mn")
+        fields = MatrixDescriptor.of(tile.tensor, major="mn", mode=tcgen05_mode(tile.tensor))
+        assert (fields.leading, fields.stride) == (k * 128, rows * 128)
+        assert fields.step == 32 // dtype.bytes * 128
+        assert fields.high == rows * 8 | 1 << 14 | code << 29
 
 
 @pytest.mark.parametrize("n", [16, 128])

@@ -65,7 +65,7 @@ def all_specs(chip: Target) -> list[MatmulSpec]:
     found = []
     for a, b in ((BF16, BF16), (F16, F16), (E4M3, E4M3), (E5M2, E4M3), (F32, F32)):
         for majors in (("k", "k"), ("k", "mn"), ("mn", "k"), ("mn", "mn")):
-            if majors != ("k", "k") and (a.bits == 32 or (a.bits == 8 and not chip.transposes_8bit)):
+            if majors != ("k", "k") and a.bits not in chip.transposed_bits:
                 continue
             for functions in FUNCTIONS:
                 for store in ("tma", "direct"):

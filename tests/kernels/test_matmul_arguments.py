@@ -15,12 +15,14 @@ from tilekit.emulator.tensor_map import TensorMap
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, launch_arguments
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, Matrix, matrix_view, output_matrix, read_problem
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import parameters as runtime
-from tilekit.targets import SM_90A
+from tilekit.targets import SM_90A, SM_100A
+from tilekit.tile_io.operand import Major
 
 ADDRESSES = Addresses(a=0x10000, b=0x20000, out=0x30000, bias=0x40004, scale=0)
 KINDS = {U32: runtime.U32, F32: runtime.F32, GMEM: runtime.Pointer, MAP: TensorMap}
@@ -110,7 +112,20 @@ def test_tensor_maps_describe_the_arrays() -> None:
         given = values[name]
         assert isinstance(given, TensorMap)
         assert (given.address, tuple(given.dims), tuple(given.strides)) == (address, dims, strides)
-        assert (tuple(given.box), given.l2_promotion, given.swizzle) == (text.boxes[name], promotion, "128B")
+        box = text.boxes[name]
+        assert (tuple(given.box), given.l2_promotion, given.swizzle) == (box.extents, promotion, box.swizzle)
+        assert box.swizzle == "128B"
+
+
+@pytest.mark.parametrize(("a_major", "b_major"), [("mn", "k"), ("k", "mn"), ("mn", "mn")])
+def test_f32_along_m_or_n_is_swizzled_by_32_bytes(a_major: Major, b_major: Major) -> None:
+    """The maps of f32 operands whose M or N is contiguous keep 32 bytes together, those of the others 16."""
+    spec = MatmulSpec(F32_TYPE, F32_TYPE, F32_TYPE, a_major, b_major, precision="tf32")
+    boxes = trace(spec, BlackwellConfig(), SM_100A).boxes
+    for name, major in (("a_map", a_major), ("b_map", b_major)):
+        wanted = ((32, 32), "128B_atom_32B") if major == "mn" else ((32, 128), "128B")
+        assert (boxes[name].extents, boxes[name].swizzle) == wanted
+    assert boxes["d_map"].swizzle == "128B"
 
 
 def test_an_empty_sum_reads_nothing() -> None:

@@ -30,7 +30,10 @@ def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str
     arrays = [device.buffer(np.zeros((extent, 192), ml_dtypes.bfloat16)) for extent in extents]
     out = device.buffer(np.zeros(extents[::-1] if config.swap_ab else extents, ml_dtypes.bfloat16))
     boxes = matmul.text.boxes.values()
-    maps = [device.tensor_map_tiled(x, box, swizzle="128B") for x, box in zip((*arrays, out), boxes, strict=True)]
+    maps = [
+        device.tensor_map_tiled(x, box.extents, swizzle=box.swizzle)
+        for x, box in zip((*arrays, out), boxes, strict=True)
+    ]
     sizes = {"depth": 192, "tile_rows": 1, "tile_columns": 1, "tile_group": 1, "tile_count": 1}
     launch = {
         "grid": config.cluster_size,

@@ -125,7 +125,7 @@ def argument_mutations(case: Case) -> Iterator[tuple[Mutation, Callable[[Argumen
     def swapping(first: str, second: str) -> Callable[[Arguments], Arguments]:
         return lambda arguments: {**arguments, first: arguments[second], second: arguments[first]}
 
-    boxes = case.kernel.text.boxes
+    boxes = {name: box.extents for name, box in case.kernel.text.boxes.items()}
     for name, box in boxes.items():
         fields = (
             ("box 8 rows lower", {"box": (box[0], box[1] - 8)}),

@@ -27,8 +27,9 @@ class Target:
         CTAs of a cluster that every device of the target accepts.
     tensor_columns
         Columns of tensor memory, 128 lanes of 32 bits each; 0 where there is none.
-    transposes_8bit
-        Whether the matrix instruction reads 8-bit operands whose M or N is contiguous.
+    transposed_bits
+        Widths of the elements that the matrix instruction reads where M or N is contiguous: for wgmma 16 (PTX ISA,
+        wgmma.mma_async, imm-trans), for tcgen05 8, 16 and 32 (tcgen05.mma, Instruction descriptor).
     """
 
     name: str
@@ -41,7 +42,7 @@ class Target:
     max_cluster: int
     compute_capability: tuple[int, int]
     tensor_columns: int = 0
-    transposes_8bit: bool = False
+    transposed_bits: tuple[int, ...] = (16,)
 
 
 SM_90A = Target(
@@ -67,7 +68,7 @@ SM_100A = Target(
     max_cluster=8,
     compute_capability=(10, 0),
     tensor_columns=512,
-    transposes_8bit=True,
+    transposed_bits=(8, 16, 32),
 )
 
 TARGETS = {t.name: t for t in (SM_90A, SM_100A)}

@@ -16,13 +16,19 @@ SPAN = 128
 """Bytes of one swizzled row, and so the width of a TMA box and of a k-block."""
 
 
+ATOM_32B = Swizzle(2, 5, 2)
+"""The 128-byte swizzle that keeps 32 bytes together: they trade places by the row's low two bits."""
+
+
 @dataclass(frozen=True)
 class OperandTile:
     """`rows` of M or N by one k-block of `depth` slices of 128 bytes, each swizzled over 128 bytes.
 
-    K-major, a row of the image is one row of the operand: 128 bytes along K. MN-major, a row of the image is 64
-    elements along M or N at one k, and the tile is a sequence of such 64-wide chunks, each `k` rows long
-    (`reference`: PTX ISA, Matrix Descriptor; CUTLASS calls the two canonical layouts K-SW128 and MN-SW128).
+    K-major, a row of the image is one row of the operand: 128 bytes along K. MN-major, a row of the image is 128 bytes
+    along M or N at one k, and the tile is a sequence of such chunks, each `k` rows long (`reference`: PTX ISA, Matrix
+    Descriptor; CUTLASS calls the two canonical layouts K-SW128 and MN-SW128). The swizzle keeps 16 bytes together, but
+    of 32-bit elements along M or N 32 bytes: a tensor core reads them in no other arrangement (PTX ISA, tcgen05,
+    Shared memory layout and swizzling; SWIZZLE_128B_BASE32B in CUTLASS and DeepGEMM).
     """
 
     name: str
@@ -69,4 +75,9 @@ class OperandTile:
             layout = Layout((self.rows, k), (k, 1))
         else:
             layout = Layout(((self.chunk, self.image_rows // self.chunk), k), ((1, self.chunk * k), self.chunk))
-        return TileTensor(layout, self.dtype.name, space=AddressSpace.SHARED, swizzle=Swizzle.tma(SPAN))
+        return TileTensor(layout, self.dtype.name, space=AddressSpace.SHARED, swizzle=self.swizzle)
+
+    @property
+    def swizzle(self) -> Swizzle:
+        """The swizzle of the image."""
+        return ATOM_32B if self.major == "mn" and self.dtype.bits == 32 else Swizzle.tma(SPAN)

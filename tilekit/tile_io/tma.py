@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
@@ -12,11 +13,27 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.tile_io.cluster import Multicast
-from tilekit.tile_io.operand import SPAN, OperandTile
+from tilekit.tile_io.operand import ATOM_32B, SPAN, OperandTile
 from tilekit.tile_pipeline.payload import Stage
 
 MAX_BOX = 256
 """Largest extent of a box in one dimension (cuTensorMapEncodeTiled)."""
+
+
+@dataclass(frozen=True)
+class TmaBox:
+    """What a tensor map must know of its copies.
+
+    Attributes
+    ----------
+    extents
+        Of one copy, contiguous dimension first, in elements.
+    swizzle
+        Of its image in shared memory, as tensor maps call it.
+    """
+
+    extents: tuple[int, ...]
+    swizzle: Literal["128B", "128B_atom_32B"] = "128B"
 
 
 class TmaLoader:
@@ -47,11 +64,12 @@ class TmaLoader:
         self.map = w.tensor_map(self.map_name)
 
     @property
-    def box(self) -> tuple[int, ...]:
-        """Extents of one copy, contiguous dimension first, in elements."""
+    def box(self) -> TmaBox:
+        """What one copy moves."""
         k = self.tile.slice_k
         extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, k)}[self.tile.major]
-        return (*extents, 1) if self.batched else extents
+        swizzle: Literal["128B", "128B_atom_32B"] = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else "128B"
+        return TmaBox((*extents, 1) if self.batched else extents, swizzle)
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""
@@ -171,9 +189,9 @@ class TmaBoxLoader:
         self.map = w.tensor_map(self.map_name)
 
     @property
-    def box(self) -> tuple[int, ...]:
-        """Extents of one load, contiguous dimension first, in elements."""
-        return (self.columns, self.rows, 1) if self.batched else (self.columns, self.rows)
+    def box(self) -> TmaBox:
+        """What one load moves."""
+        return TmaBox((self.columns, self.rows, 1) if self.batched else (self.columns, self.rows))
 
     def bytes(self, dtype: DType) -> int:
         """Bytes that a load of so wide elements counts."""
@@ -217,9 +235,9 @@ class TmaStorer:
         self.map = w.tensor_map(self.map_name)
 
     @property
-    def box(self) -> tuple[int, ...]:
-        """Extents of one store, contiguous dimension first, in elements."""
-        return (self.columns, self.rows, 1) if self.batched else (self.columns, self.rows)
+    def box(self) -> TmaBox:
+        """What one store moves."""
+        return TmaBox((self.columns, self.rows, 1) if self.batched else (self.columns, self.rows))
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""

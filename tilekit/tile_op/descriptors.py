@@ -19,8 +19,13 @@ K_BYTES = 32
 WGMMA_MODE = 1 << 30
 """High word of a wgmma descriptor: swizzle over 128 bytes (PTX ISA, wgmma, Matrix Descriptor Format)."""
 
-TCGEN05_MODE = 1 << 14 | 2 << 29
-"""High word of a tcgen05 descriptor: version 1, swizzle over 128 bytes (PTX ISA, tcgen05, Shared memory descriptor)."""
+_TCGEN05_SWIZZLES = {16: 2, 32: 1}
+"""The swizzles over 128 bytes, by the bytes they keep together."""
+
+
+def tcgen05_mode(tile: TileTensor) -> int:
+    """High word of a tcgen05 descriptor: version 1, the swizzle (PTX ISA, tcgen05, Shared memory descriptor)."""
+    return 1 << 14 | _TCGEN05_SWIZZLES[tile.swizzle.atom] << 29
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class MatrixDescriptor:
     step
         Bytes from one instruction's k-slice to the next.
     mode
-        The high word's bits beside SBO: `WGMMA_MODE` or `TCGEN05_MODE`.
+        The high word's bits beside SBO: `WGMMA_MODE`, or those of `tcgen05_mode`.
     """
 
     leading: int
@@ -46,8 +51,9 @@ class MatrixDescriptor:
     def of(cls, tile: TileTensor, *, major: str, mode: int) -> MatrixDescriptor:
         """Read the offsets off a tile's layout (row, k), swizzled over 128 bytes.
 
-        K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of 8
-        k-rows, LBO that of neighbouring 128-byte chunks of M or N.
+        K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of as many
+        k-rows as the swizzle has atoms in a row (8 of 16 bytes, or 4 of 32), LBO that of neighbouring 128-byte chunks
+        of M or N.
         """
         size = tile.dtype.bits // 8
         if major == "k":
@@ -55,7 +61,8 @@ class MatrixDescriptor:
         k_row = tile.layout(0, 1) * size
         chunk = k_row // size
         leading = tile.layout(chunk, 0) * size if tile.layout[0].size > chunk else 16
-        return cls(leading=leading, stride=8 * k_row, step=(K_BYTES // size) * k_row, mode=mode)
+        rows = tile.swizzle.span // tile.swizzle.atom
+        return cls(leading=leading, stride=rows * k_row, step=(K_BYTES // size) * k_row, mode=mode)
 
     @property
     def low(self) -> int:

@@ -11,7 +11,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part
-from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, TCGEN05_MODE, MatrixDescriptor
+from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, MatrixDescriptor, tcgen05_mode
 from tilekit.tile_pipeline.payload import Stage
 
 LANES = 128
@@ -53,8 +53,8 @@ class Tcgen05:
         self.n = b.rows * group
         self.kind = _KINDS[a.dtype]
         self.descriptor = instruction_descriptor(a, b, m=self.m, n=self.n)
-        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=TCGEN05_MODE)
-        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=TCGEN05_MODE)
+        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=tcgen05_mode(a.tensor))
+        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=tcgen05_mode(b.tensor))
 
     @property
     def layout(self) -> AccumulatorLayout:

@@ -14,6 +14,7 @@ from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.problem import TMA_ALIGNMENT, MatmulCall, Matrix
 from tilekit.runtime import parameters as runtime
+from tilekit.tile_io.tma import TmaBox
 from tilekit.tile_schedule.raster import Raster, RasterOrder
 
 _MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8", E5M2: "u8"}
@@ -195,12 +196,12 @@ def _copied(name: str, matrix: Matrix, address: int) -> dict[str, runtime.Parame
     }
 
 
-def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: KernelConfig | None) -> TensorMap:
+def _tensor_map(matrix: Matrix, address: int, box: TmaBox, config: KernelConfig | None) -> TensorMap:
     # With K = 0 an operand has no elements and perhaps no address, but a tensor map must exist; no copy goes through
     # it.
     dims = tuple(max(1, extent) for extent in matrix.extents)
     strides: tuple[int, ...] = (matrix.pitch,)
-    if len(box) == 3:
+    if len(box.extents) == 3:
         dims, strides = (*dims, matrix.batches), (matrix.pitch, matrix.batch_pitch or _whole(matrix))
     try:
         return TensorMap.tiled(
@@ -208,8 +209,8 @@ def _tensor_map(matrix: Matrix, address: int, box: tuple[int, ...], config: Kern
             _MAP_TYPES[matrix.dtype],
             dims,
             strides,
-            box,
-            swizzle="128B",
+            box.extents,
+            swizzle=box.swizzle,
             l2_promotion=config.l2_promotion if config else None,  # type: ignore[arg-type]
         )
     except ValueError as error:

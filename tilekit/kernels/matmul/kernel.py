@@ -32,7 +32,7 @@ class KernelText:
     parameters
         In launch order.
     boxes
-        Box extents of every tensor map parameter, contiguous dimension first.
+        What the copies of every tensor map parameter move.
     threads, cluster, shared_bytes
         Launch shape: threads of a CTA, CTAs of a cluster, dynamic shared memory.
     roles, shared
@@ -50,7 +50,7 @@ class KernelText:
     target: Target
     ptx: str
     parameters: tuple[Parameter, ...]
-    boxes: dict[str, tuple[int, ...]]
+    boxes: Boxes
     threads: int
     cluster: int
     shared_bytes: int

@@ -17,6 +17,7 @@ from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.tma import TmaBox
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
 from tilekit.tile_schedule.grouped import GroupedScheduler
 from tilekit.tile_schedule.raster import RasterOrder, Walk
@@ -25,8 +26,8 @@ from tilekit.tile_schedule.static import StaticScheduler
 FIRST_NAMED_BARRIER = 1
 """Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
 
-Boxes = dict[str, tuple[int, ...]]
-"""Box extents by tensor map parameter, contiguous dimension first."""
+Boxes = dict[str, TmaBox]
+"""What the copies of each tensor map parameter move."""
 
 
 @dataclass(frozen=True)

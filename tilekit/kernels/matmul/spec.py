@@ -35,8 +35,8 @@ class MatmulSpec:
     out_dtype
         bf16, f16, f32, e4m3 or e5m2. What is too large for an 8-bit type becomes its largest number.
     a_major, b_major
-        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. f32 operands, and on sm_90a
-        fp8 ones, must be ``"k"``.
+        ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. On sm_90a f32 and fp8
+        operands must be ``"k"``.
     batched
         Whether operands have a leading batch dimension.
     functions
@@ -173,14 +173,13 @@ class MatmulSpec:
                         code="TK-MM-013",
                     )
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
-            if major == "k" or dtype.bits == 16 or (dtype in FP8 and target.transposes_8bit):
+            if major == "k" or dtype.bits in target.transposed_bits:
                 continue
             where = "rows of K" if name == "a" else "columns of K"
-            read = f"of 8-bit types {target.name} reads" if dtype in FP8 else "of f32 tensor cores read"
             raise ArgumentError(
-                f"{name} is {dtype} and not contiguous along K: {read} K-major operands only (PTX ISA, "
-                + ("wgmma: no transpose for 8-bit types" if dtype in FP8 else "tf32: no transpose in this swizzle")
-                + f"). Pass {name} with contiguous {where}"
+                f"{name} is {dtype} and not contiguous along K: of {dtype.bits}-bit types {target.name} reads K-major "
+                "operands only (PTX ISA, wgmma.mma_async: only 16-bit types may be transposed). Pass "
+                f"{name} with contiguous {where}"
                 + (", for example the .T of an (N, K) array." if name == "b" else "."),
                 code="TK-MM-004",
             )
