@@ -22,10 +22,11 @@ def fragments(matrices: Array) -> Array:
     return matrices.reshape(len(matrices), 32, 2)
 
 
+@pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_ldmatrix(transposed: bool) -> None:
-    """`load_x4` reads the rows that the lanes address; `load_x4_trans` gives each lane of the transposed matrix."""
-    out = np.zeros((4, 32), np.uint32)
+def test_ldmatrix(count: int, transposed: bool) -> None:
+    """`load_x4` and `load_x2` read the rows that the lanes address; `_trans` gives lanes of the transposed matrix."""
+    out = np.zeros((count, 32), np.uint32)
     k = SmallKernel(pointers=2)
     w = k.w
     slab = slab_of(k)
@@ -34,13 +35,14 @@ def test_ldmatrix(transposed: bool) -> None:
         w.ptx.memory.store_shared_b32(address=slab + index.retyped(slab.type) * 4, value=k.load(0, index, B32))
     w.ptx.barrier.warp_sync()
     # Matrices are read in reverse order, so that an address of the wrong lane shows.
-    row = (3 - (k.thread >> 3)) * 8 + (k.thread & 7)
-    load = w.ptx.ldmatrix.load_x4_trans if transposed else w.ptx.ldmatrix.load_x4
+    row = ((3 - (k.thread >> 3)) & 3) * 8 + (k.thread & 7)
+    load = getattr(w.ptx.ldmatrix, f"load_x{count}" + ("_trans" if transposed else ""))
     for matrix, register in enumerate(load(address=slab + row.retyped(slab.type) * 16)):
         k.store(1, k.thread + 32 * matrix, register)
     k.run(MATRICES.reshape(-1).view(np.uint32), out)
-    expected = MATRICES[::-1].swapaxes(1, 2).copy() if transposed else MATRICES[::-1].copy()
-    np.testing.assert_array_equal(out.view(np.uint16).reshape(4, 32, 2), fragments(expected))
+    matrices = MATRICES[::-1][:count]
+    expected = matrices.swapaxes(1, 2).copy() if transposed else matrices.copy()
+    np.testing.assert_array_equal(out.view(np.uint16).reshape(count, 32, 2), fragments(expected))
 
 
 @pytest.mark.parametrize("count", [2, 4])

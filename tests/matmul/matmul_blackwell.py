@@ -20,7 +20,7 @@ TILES = (
 """CTAs of an instruction and tile: the four layouts of tensor memory in turn."""
 
 ODD_WIDTHS = ((1, (64, 8)), (1, (64, 24)), (1, (64, 72)), (2, (128, 48)), (2, (64, 80)))
-"""Legal only where f32 or direct stores take fewer than 16 columns at once."""
+"""The last piece of a row is 8 columns wide, or of either half."""
 
 CLUSTERS = {1: ((1, 1), (1, 1), (2, 1), (1, 2), (2, 2)), 2: ((2, 1), (2, 1), (4, 1), (2, 2), (4, 2))}
 
@@ -88,6 +88,7 @@ def _odd_widths() -> list[Case]:
         config = BlackwellConfig(tile=tile, cluster=(group, 1), cta_group=group)
         for kernel in (
             Kernel(out="f32", config=config, target=TARGET),
+            Kernel(bias="f32", config=config, target=TARGET),
             Kernel(direct=True, config=config, target=TARGET),
         ):
             cases.append(Case(kernel, 130, 100, 96, data=DATA[index % 3], seed=index))

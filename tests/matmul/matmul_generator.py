@@ -217,6 +217,18 @@ def _edge_cases() -> list[Case]:
 
 
 @cache
+def width_cases() -> tuple[Case, ...]:
+    """Every n that the matrix instruction has, in steps of 8, for a tile and the edge of a second one."""
+    cases = []
+    for turn, columns in enumerate(range(8, 257, 8)):
+        config = MatmulConfig(tile=(64, columns), cluster=(1, 1), consumers=1, output_buffers=1 + turn % 2)
+        a = b = ("bf16", "f16", "e4m3")[turn % 3]
+        kernel = Kernel(a=a, b=b, out=("bf16", "f16")[turn % 2], majors="kn" if turn % 3 == 1 else "kk", config=config)
+        cases.append(Case(kernel, 65, columns + 8, 40, data=DATA[turn % 3], seed=turn))
+    return tuple(cases)
+
+
+@cache
 def largest_cases() -> tuple[Case, ...]:
     """Two or three large dimensions at once; for the GPU."""
     return (

@@ -10,7 +10,14 @@ import pytest
 from matmul_blackwell import blackwell_cases
 from matmul_case import Case
 from matmul_data import inputs_of
-from matmul_generator import corner_cases, emulated, emulated_corner_cases, generated, largest_cases
+from matmul_generator import (
+    corner_cases,
+    emulated,
+    emulated_corner_cases,
+    generated,
+    largest_cases,
+    width_cases,
+)
 from matmul_machine import Machine
 from matmul_pingpong import MULTIPROCESSORS, pingpong_cases, pingpong_cases_on_gpu
 from matmul_reference import compare, expected_of
@@ -87,6 +94,12 @@ def test_generated(machine: Machine, case: Case) -> None:
 @over(emulator=emulated_corner_cases(), cuda=corner_cases())
 def test_corner(machine: Machine, case: Case) -> None:
     """Empty, one-element, ragged and many-matrix problems are as right as others."""
+    check(machine, case)
+
+
+@over(emulator=width_cases(), cuda=width_cases())
+def test_width(machine: Machine, case: Case) -> None:
+    """A tile may have any multiple of 8 columns up to 256: the last slab is as narrow as what is left."""
     check(machine, case)
 
 

@@ -21,7 +21,7 @@ SLAB_BYTES = 128
 """Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
 
 STMATRIX_COLUMNS = 16
-"""Accumulator columns that one stmatrix.x4 of a warp stores."""
+"""Accumulator columns that one stmatrix.x4 of a warp stores; .x2 stores half as many."""
 
 UNIT_BYTES = 32
 """Bytes of a row that 16-bit and 32-bit elements are reached by together, upright."""
@@ -159,25 +159,27 @@ def _swizzled(first: Value) -> list[Value]:
 
 
 class _Halves:
-    """16-bit elements, by stmatrix and ldmatrix: 16 columns of a warp's 16 rows together."""
+    """16-bit elements, by stmatrix and ldmatrix: 16 columns of a warp's 16 rows together, or 8."""
 
     columns = STMATRIX_COLUMNS
     fragment_bytes = FRAGMENT_BYTES
 
     def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
         self._bf16 = dtype == BF16
-        # Lane l names row l % 16 of a fragment's 16 rows and the left or right half of a 16-column pair.
+        # Lane l names row l % 16 of a fragment's 16 rows and the left or right half of 16 columns; of 8, the lower 16
+        # lanes speak.
         row = layout.first_row(thread) + (thread & 15)
         chunk = ((thread >> 4) & 1) ^ (thread & 7)
         self._units = _swizzled(slabs + row * SLAB_BYTES + (chunk << 4))
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         packed = RegisterTile(_packed(w, values, bf16=self._bf16))
-        w.ptx.stmatrix.store_x4(address=self._units[unit] + offset, values=packed)
+        store = w.ptx.stmatrix.store_x4 if len(packed) == 4 else w.ptx.stmatrix.store_x2
+        store(address=self._units[unit] + offset, values=packed)
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
-        packed = w.ptx.ldmatrix.load_x4(address=self._units[unit] + offset)
-        return _widened(w, packed, bf16=self._bf16)
+        load = w.ptx.ldmatrix.load_x4 if count == 8 else w.ptx.ldmatrix.load_x2
+        return _widened(w, load(address=self._units[unit] + offset), bf16=self._bf16)
 
 
 class _Words:

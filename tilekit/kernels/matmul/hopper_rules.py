@@ -84,7 +84,7 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
     step = stored_columns(config, spec)
     if not 0 < columns <= MAX_N or columns % step:
-        reason = f", and the epilogue stores {step} columns of {spec.out_dtype}" if step > 8 else ""
+        reason = f", and a row of a stored box has {step} columns of {spec.out_dtype}" if step > 8 else ""
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tilekit.epilogue.slabs import STMATRIX_COLUMNS
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 
@@ -19,6 +18,12 @@ if TYPE_CHECKING:
 
 CONFIGS = {"sm_90a": "MatmulConfig", "sm_100a": "BlackwellConfig"}
 """The class of configs that each chip takes."""
+
+FRAGMENT_COLUMNS = 8
+"""Columns of an accumulator fragment: what the steps of a matrix instruction's n are."""
+
+BOX_BYTES = 16
+"""Bytes of which a row of a copied box is a multiple (cuTensorMapEncodeTiled)."""
 
 MAX_SPLIT = 64
 """Shares of a sum beyond which their adding in turn costs more than their computing."""
@@ -247,9 +252,9 @@ def common_values(field: str, config: KernelConfig, chip: Target, spec: MatmulSp
 
 
 def stored_columns(config: KernelConfig, spec: MatmulSpec) -> int:
-    """Columns that the epilogue stores at once.
+    """Columns that the epilogue stores at once: 8 of a fragment, but a row of a box has at least 16 bytes.
 
-    Upright, stmatrix stores 16 columns of 16-bit types, and a row of a box has at least 16 bytes. Transposed, the
-    columns are rows, and stmatrix stores 8 as well.
+    Transposed, the columns are the box's rows.
     """
-    return STMATRIX_COLUMNS if spec.store == "tma" and spec.out_dtype.bits <= 16 and not config.swap_ab else 8
+    boxed = spec.store == "tma" and not config.swap_ab
+    return max(FRAGMENT_COLUMNS, BOX_BYTES // spec.out_dtype.bytes if boxed else 0)
