@@ -53,7 +53,7 @@ def _fake(_command: list[str]) -> subprocess.Popen[str]:
 def test_candidates_that_hang_crash_or_fail_do_not_stop_the_others() -> None:
     """Each is recorded with what happened to it, and a new process goes on with the next one."""
     workload = MatmulWorkload(256, 512, 128)
-    found = list(tuner.measure(workload, SM_90A, CONFIGS, patience=0.5, start=_fake))
+    found = tuner.measure(workload, SM_90A, CONFIGS, patience=0.5, start=_fake)
     assert [m.config for m in found] == CONFIGS
     assert found[0].seconds == pytest.approx(64e-6)
     assert "stopped" in found[1].failure

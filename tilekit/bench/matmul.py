@@ -183,7 +183,7 @@ def _measure(
     sets = _operand_sets(workload, machine, seed)
     results = {entrant.name: Result(entrant.name) for entrant in entrants}
     passes: dict[str, Callable[[], None]] = {}
-    check = _Check(workload, machine, sets)
+    check = ResultCheck(workload, machine, sets)
     for entrant in entrants:
         work = _one_pass(entrant, sets)
         result = results[entrant.name]
@@ -232,7 +232,7 @@ def _one_pass(entrant: Entrant, sets: Sequence[tuple[Any, ...]]) -> Callable[[],
     return work
 
 
-class _Check:
+class ResultCheck:
     """Compares the first and the last output of a pass with float32 products, which are computed once a case.
 
     Every element must be written. Of tall outputs about a thousand rows are compared, so that the reference does not

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -95,21 +94,21 @@ def bench(
     names = [name for text in suite or () for name in text.split(",")]
     with common.presented(as_json):
         if plot is not None and plot.suffix != ".svg":
-            _refuse("--plot", str(plot), "a file that ends in .svg", str(plot.with_suffix(".svg")))
+            common.refuse("--plot", str(plot), "a file that ends in .svg", str(plot.with_suffix(".svg")))
         if kernel == _REPORT:
             record = _read(files or [])
         else:
             common.require_family(kernel)
             if files:
-                _refuse("FILE", str(files[0]), "files after `report` only")
+                common.refuse("FILE", str(files[0]), "files after `report` only")
             if names and shape:
-                _refuse("--shape", shape[0], "--suite or --shape, not both")
+                common.refuse("--shape", shape[0], "--suite or --shape, not both")
             if not names and (sample is not None or part is not None):
-                _refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
+                common.refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
             if names and host:
-                _refuse("--host", host, "without --suite")
+                common.refuse("--host", host, "without --suite")
             if names and accumulation != "fast":
-                _refuse("--accumulation", accumulation, "without --suite: its cases have their own", "fast")
+                common.refuse("--accumulation", accumulation, "without --suite: its cases have their own", "fast")
             speed = _pace(pace or ("quick" if names else "thorough"))
             wanted = (peers or ("all" if names else "library")).split(",")
             if names:
@@ -128,7 +127,7 @@ def _read(files: Sequence[Path]) -> Record:
     from tilekit.bench.record import Record, merged
 
     if not files:
-        _refuse("FILE", "nothing", "the JSON files of one or more runs, after `report`")
+        common.refuse("FILE", "nothing", "the JSON files of one or more runs, after `report`")
     return merged([Record.read(file) for file in files])
 
 
@@ -147,7 +146,7 @@ def _run_suites(
     from tilekit.bench.session import gather, measure_suite
     from tilekit.bench.suites import select
 
-    chosen = select(names, sample, _part(part))
+    chosen = select(names, sample, common.part_of(part))
     machine = require_machine()
     record = Record({**facts(machine), "pace": pace.name})
     entrants = gather(machine, peers, record)
@@ -211,25 +210,10 @@ def _show(record: Record, json_file: Path | None, markdown_file: Path | None, pl
     typer.echo(record.to_json() if as_json else tables)
 
 
-def _part(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None:
-        _refuse("--part", text, "I/N, such as 1/4", "1/4")
-    return int(found[1]), int(found[2])
-
-
 def _pace(name: str) -> Pace:
     from tilekit.bench.contest import QUICK, THOROUGH
 
     paces = {pace.name: pace for pace in (QUICK, THOROUGH)}
     if name not in paces:
-        _refuse("--pace", name, " or ".join(paces), QUICK.name)
+        common.refuse("--pace", name, " or ".join(paces), QUICK.name)
     return paces[name]
-
-
-def _refuse(option: str, given: object, legal: str, nearest: str | None = None) -> NoReturn:
-    from tilekit.errors import ArgumentError
-
-    raise ArgumentError.of(option, given, legal=legal, nearest=nearest, code="TK-BENCH-003")

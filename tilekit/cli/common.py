@@ -187,13 +187,34 @@ def config_of(
 
 
 def ranking_of(workload: MatmulWorkload, target: str) -> str:
-    """Return the table of every config that is tried for a shape."""
+    """Return the table of every config that the picker chooses from, and of those that only tuning tries."""
     from tilekit.kernels.matmul.estimates import ranking
     from tilekit.kernels.matmul.picker import ranked
     from tilekit.targets import target as chip_named
 
-    batches = workload.batch or 1
-    return ranking(ranked(workload.spec, chip_named(target), m=workload.m, n=workload.n, k=workload.k, batches=batches))
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    timed, untimed = (ranked(workload.spec, chip_named(target), **shape, timed=timed) for timed in (True, False))
+    lines = [ranking(timed)]
+    if untimed:
+        lines += ["", "No GPU has timed these yet; only `tilekit tune` tries them:", ranking(untimed)]
+    return "\n".join(lines)
+
+
+def part_of(text: str | None) -> tuple[int, int] | None:
+    """Read ``I/N``: part I of N."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None:
+        refuse("--part", text, "I/N, such as 1/4", "1/4")
+    return int(found[1]), int(found[2])
+
+
+def refuse(option: str, given: object, legal: str, nearest: str | None = None) -> NoReturn:
+    """Raise what is wrong with an option of the commands that measure."""
+    from tilekit.errors import ArgumentError
+
+    raise ArgumentError.of(option, given, legal=legal, nearest=nearest, code="TK-BENCH-003")
 
 
 def pair(text: str, option: str) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,57 +12,124 @@ import typer
 from tilekit.cli import common
 
 if TYPE_CHECKING:
+    from tilekit.bench.workload import MatmulWorkload
     from tilekit.tuning.table import Measurement
+    from tilekit.tuning.tuner import TuneResult
 
 
 def tune(
     kernel: common.Kernel,
     shape: Annotated[
-        list[str], typer.Option("--shape", help="MxNxK, or BxMxNxK for batches; may be given more than once.")
-    ],
+        list[str] | None, typer.Option("--shape", help="MxNxK, or BxMxNxK for batches; may be given more than once.")
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Tune the matmuls of suites of `tilekit bench` instead; several with commas."
+        ),
+    ] = None,
+    sample: Annotated[int | None, typer.Option(metavar="N", help="Of the suites, the same N cases each time.")] = None,
+    part: Annotated[str | None, typer.Option(metavar="I/N", help="Of the suites' cases, part I of N.")] = None,
+    seconds: Annotated[
+        float, typer.Option(help="Of suites: after that time no further case is begun.", show_default=False)
+    ] = math.inf,
     dtype: common.Dtype = "bf16",
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",
     accumulation: common.AccumulationMode = "fast",
-    candidates: Annotated[int, typer.Option(min=1, help="How many of the model's ranking are measured.")] = 12,
+    candidates: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How many of the model's ranking are measured, and half as many of what the picker does not choose "
+            "from because no GPU has timed it yet.",
+        ),
+    ] = 12,
     as_json: common.Json = False,
 ) -> None:
     """Measure the best candidates for KERNEL at each shape, a process apart, and keep the times.
 
     Times are kept in one file a device, in the cache folder; `tilekit.matmul` takes the quickest from then on. Without
-    tuning it takes what the model picks, which `tilekit dump matmul --what ranking` shows.
+    tuning it takes what the model picks, which `tilekit dump matmul --what ranking` shows. Of suites, a table says how
+    far the model's choices are from the quickest.
 
     Examples: `tilekit tune matmul --shape 4096x4096x4096`;
-    `tilekit tune matmul --shape 64x8192x8192 --shape 128x8192x8192 --candidates 30`.
+    `tilekit tune matmul --shape 64x8192x8192 --shape 128x8192x8192 --candidates 30`;
+    `tilekit tune matmul --suite squares-small,prefill --sample 30 --seconds 450`.
     """
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    results = []
+    names = [name for text in suite or () for name in text.split(",")]
     with common.presented(as_json):
-        from tilekit.bench.workload import MatmulWorkload
-        from tilekit.tuning.tuner import tune_workload
-
         common.require_family(kernel)
+        if bool(names) == bool(shape):
+            common.refuse("--shape", shape, "one of --shape and --suite", "4096x4096x4096")
+        if names:
+            _suites(names, sample, part, seconds, candidates, as_json)
+            return
+        if sample is not None or part is not None:
+            common.refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
         like = common.workload_of(
             (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
         )
-        for text in shape:
-            workload = MatmulWorkload.parse(text, like)
-            with console.status(f"{text}: starting") as status:
+        _shapes(shape or [], like, candidates, as_json)
 
-                def show(measurement: Measurement, text: str = text, status: Any = status) -> None:
-                    status.update(f"{text}: {measurement.config}")
 
-                result = tune_workload(workload, candidates=candidates, progress=show)
-            if as_json:
-                rows = [
-                    {"config": str(m.config), "seconds": m.seconds, "failure": m.failure} for m in result.measurements
-                ]
-                results.append({**asdict(result.problem), "gain": result.gain, "file": result.path, "measured": rows})
-            else:
-                typer.secho(text, bold=True)
-                typer.echo(str(result))
+def _shapes(shapes: list[str], like: MatmulWorkload, candidates: int, as_json: bool) -> None:
+    from rich.console import Console
+
+    from tilekit.tuning.tuner import tune_workload
+
+    console = Console(stderr=True)
+    results = []
+    for text in shapes:
+        workload = like.parse(text, like)
+        with console.status(f"{text}: starting") as status:
+
+            def show(measurement: Measurement, text: str = text, status: Any = status) -> None:
+                status.update(f"{text}: {measurement.config}")
+
+            result = tune_workload(workload, candidates=candidates, progress=show)
+        results.append(_facts(result))
+        if not as_json:
+            typer.secho(text, bold=True)
+            typer.echo(str(result))
     if as_json:
         typer.echo(json.dumps(results))
+
+
+def _suites(
+    names: list[str], sample: int | None, part: str | None, seconds: float, candidates: int, as_json: bool
+) -> None:
+    from tilekit.bench.suites import select
+    from tilekit.tuning.suite import HEAD, TunedCase, summary, tunable, tune_suite
+
+    cases = tunable(select(names, sample, common.part_of(part)))
+    shown: list[TunedCase] = []
+
+    def show(case: TunedCase) -> None:
+        if not as_json:
+            typer.echo(str(case) if shown else f"{HEAD}\n{case}")
+        shown.append(case)
+
+    done = tune_suite(cases, candidates=candidates, seconds=seconds, progress=show)
+    left_out = len(cases) - len(done)
+    if as_json:
+        rows = [{"suite": case.suite, **_facts(case.result)} for case in done]
+        typer.echo(json.dumps({"cases": rows, "left_out": left_out}))
+    elif done or left_out:
+        typer.echo("\n" + summary(done, left_out))
+
+
+def _facts(result: TuneResult) -> dict[str, Any]:
+    rows = [
+        {
+            "config": str(m.config),
+            "seconds": m.seconds,
+            "failure": m.failure,
+            "picked": m.config == result.picked,
+            "untimed": m.config in result.untimed,
+        }
+        for m in result.measurements
+    ]
+    found = {"gain": result.gain, "untimed_gain": result.untimed_gain, "file": result.path, "measured": rows}
+    return {**asdict(result.problem), **found}

@@ -7,16 +7,17 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from statistics import median
 from typing import Any
 
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import BF16, as_dtype
 from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.picker import pick, ranked
+from tilekit.kernels.matmul.picker import ranked
 from tilekit.kernels.matmul.place import chip_of
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.runtime import driver
@@ -42,6 +43,8 @@ class TuneResult:
         Every candidate, quickest first; those that failed last.
     picked
         The model's choice, which is among them.
+    untimed
+        Those that the picker does not choose from.
     path
         Where the table is.
     """
@@ -49,6 +52,7 @@ class TuneResult:
     problem: Problem
     measurements: tuple[Measurement, ...]
     picked: KernelConfig
+    untimed: tuple[KernelConfig, ...]
     path: str
 
     @property
@@ -64,11 +68,19 @@ class TuneResult:
             return 1.0
         return picked.seconds / self.best.seconds
 
+    @property
+    def untimed_gain(self) -> float | None:
+        """How many times quicker the quickest of the untimed is than that of the others; None where either has none."""
+        seconds = [(m.config in self.untimed, m.seconds) for m in self.measurements if m.seconds is not None]
+        known, fresh = ([s for untimed, s in seconds if untimed is which] for which in (False, True))
+        return min(known) / min(fresh) if known and fresh else None
+
     def __str__(self) -> str:
         lines = []
         for m in self.measurements:
             time = f"{m.seconds * 1e6:10.2f} us" if m.seconds is not None else f"{m.failure[:60]:>13}"
-            lines.append(f"{time}  {m.config}{'  (the model picks it)' if m.config == self.picked else ''}")
+            note = "  (the model picks it)" if m.config == self.picked else ""
+            lines.append(f"{time}  {m.config}{note or '  (not timed before)' * (m.config in self.untimed)}")
         return "\n".join([*lines, f"quickest {self.gain:.3f} times as fast as the model's choice; kept in {self.path}"])
 
 
@@ -102,9 +114,10 @@ def tune(
     accumulation
         ``"promoted"`` for 8-bit operands whose sums of 128 products are added in f32.
     candidates
-        How many of the model's ranking are measured.
+        How many of the model's ranking are measured, and half as many of what the picker does not choose from because
+        no GPU has timed it yet.
     progress
-        Called with each measurement.
+        Called with each candidate's first time.
 
     Returns
     -------
@@ -139,14 +152,15 @@ def tune_workload(
         raise DriverError(f"tuning needs a GPU: {reason}", code="TK-TUNE-001")
     device = driver.devices()[0]
     chip = chip_of(device, None)
-    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    order = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)]
-    measured = list(measure(workload, chip, order[:candidates], progress=progress))
+    shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    known = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)[:candidates]]
+    fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, timed=False)[: -(-candidates // 2)]]
+    measured = measure(workload, chip, [*known, *fresh], progress=progress)
     problem = Problem.of(spec, **shape)
     table = table_of(device.name, chip)
     table.add(problem, measured)
     ordered = sorted(measured, key=lambda m: (m.seconds is None, m.seconds or 0.0))
-    return TuneResult(problem, tuple(ordered), pick(spec, chip, sms=device.sms, **shape), str(table.path))
+    return TuneResult(problem, tuple(ordered), known[0], tuple(fresh), str(table.path))
 
 
 @cache
@@ -169,8 +183,10 @@ def measure(
     patience: float = PATIENCE,
     progress: Callable[[Measurement], None] | None = None,
     start: Started | None = None,
-) -> Iterator[Measurement]:
+) -> list[Measurement]:
     """Measure configs in a process of their own; one that hangs or crashes ends that process, and another goes on.
+
+    A config's time is the median of all that its process reports.
 
     Parameters
     ----------
@@ -179,24 +195,35 @@ def measure(
     patience
         Seconds until a candidate counts as hanging; the first of a process may take three times as long.
     progress
-        Called with each measurement.
+        Called with each config's first time.
     start
         Starts the process; for tests.
+
+    Returns
+    -------
+    list of Measurement
+        One for each config, in their order.
     """
-    left = list(configs)
-    while left:
-        answers = _Answers(workload, chip, left, start or _start)
-        done = 0
-        for config in left:
-            measurement = answers.next(config, patience * (3 if done == 0 else 1))
-            done += 1
+    found: list[Measurement] = []
+    while len(found) < len(configs):
+        answers = _Answers(workload, chip, configs[len(found) :], start or _start)
+        first: list[Measurement] = []
+        for config in configs[len(found) :]:
+            first.append(answers.next(config, patience * (3 if not first else 1)))
             if progress is not None:
-                progress(measurement)
-            yield measurement
+                progress(first[-1])
             if not answers.alive:
                 break
+        found += answers.again(first, patience)
         answers.close()
-        left = left[done:]
+    return found
+
+
+def request(workload: MatmulWorkload, chip: Target, configs: Sequence[KernelConfig]) -> dict[str, Any]:
+    """What a worker is asked for, as JSON has it."""
+    values = {field.name: getattr(workload, field.name) for field in fields(workload)}
+    values |= {name: values[name].name for name in ("a_dtype", "b_dtype", "out_dtype")}
+    return {"workload": values, "target": chip.name, "configs": [asdict(c) for c in configs]}  # type: ignore[call-overload]
 
 
 class _Answers:
@@ -206,11 +233,8 @@ class _Answers:
         self.alive = True
         self._process = start([sys.executable, "-m", "tilekit.tuning.worker"])
         self._lines: queue.Queue[str | None] = queue.Queue()
-        fields = {name: getattr(workload, name) for name in workload.__dataclass_fields__}
-        fields |= {name: fields[name].name for name in ("a_dtype", "b_dtype", "out_dtype")}
-        request = {"workload": fields, "target": chip.name, "configs": [asdict(c) for c in configs]}  # type: ignore[call-overload]
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request))
+        self._process.stdin.write(json.dumps(request(workload, chip, configs)))
         self._process.stdin.close()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -227,6 +251,20 @@ class _Answers:
             return Measurement(config, None, f"its process ended with code {self._process.wait()}")
         answer = json.loads(line)
         return Measurement(config, answer.get("seconds"), answer.get("failure", ""))
+
+    def again(self, first: list[Measurement], patience: float) -> list[Measurement]:
+        """Wait for whatever else it says of the same configs, and take the median of each one's times."""
+        times = [[m.seconds] if m.seconds is not None else [] for m in first]
+        while self.alive:
+            try:
+                line = self._lines.get(timeout=patience)
+            except queue.Empty:
+                break
+            if line is None:
+                break
+            answer = json.loads(line)
+            times[answer["index"]].append(answer["seconds"])
+        return [replace(m, seconds=median(t)) if t else m for m, t in zip(first, times, strict=True)]
 
     def close(self) -> None:
         """End the process, whatever it does."""

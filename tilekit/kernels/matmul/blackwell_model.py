@@ -121,6 +121,11 @@ def candidates(spec: MatmulSpec, target: Target) -> Iterator[BlackwellConfig]:
     yield from _legal(spec, target)
 
 
+def untimed(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
+    """Nothing apart: no GPU has timed any of the candidates either."""
+    return ()
+
+
 def resident(config: BlackwellConfig, sms: int) -> int:
     """CTAs that `sms` multiprocessors hold at once: pairs fill the chip, larger clusters leave gaps in a GPC."""
     size = config.cluster_size

@@ -94,6 +94,18 @@ The three with more than 128 accumulators a thread have room for three stages on
 """
 
 
+UNTIMED = (
+    *(MatmulConfig(tile=(64, n), schedule="pingpong") for n in range(64, 272, 16)),
+    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 208, 16)),
+    *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
+    *(MatmulConfig(tile=(128, n), consumers=2) for n in range(88, 264, 16)),
+)
+"""What no GPU has timed yet: consumers that take turns, and widths between those of `CANDIDATES`.
+
+The picker leaves them alone; tuning tries those that the model likes best, with the same clusters and shares.
+"""
+
+
 def default(spec: MatmulSpec) -> MatmulConfig:
     """What suits large outputs: of the widest tile whose accumulators leave the epilogue its registers."""
     config = _fitting(spec, MatmulConfig(cluster=(1, 1)) if spec.copies else MatmulConfig())
@@ -121,12 +133,22 @@ LARGEST_SHARED_TILE = 128 * 144
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Every legal candidate for `spec` on `target`."""
-    fitting = dict.fromkeys(_fitting(spec, config) for config in _every(spec))
+    return _legal(CANDIDATES, spec, target)
+
+
+@lru_cache(maxsize=64)
+def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+    """What tuning may try beside the candidates."""
+    return _legal(UNTIMED, spec, target)
+
+
+def _legal(bases: tuple[MatmulConfig, ...], spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+    fitting = dict.fromkeys(_fitting(spec, config) for config in _every(bases, spec))
     return tuple(config for config in fitting if config.legal(target, spec))
 
 
-def _every(spec: MatmulSpec) -> Iterator[MatmulConfig]:
-    for base in CANDIDATES:
+def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[MatmulConfig]:
+    for base in bases:
         for shares in SHARES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE and not spec.groups else (1,):
             for cluster in ((1, 1), (2, 1), (1, 2)):
                 if not (base.swap_ab and spec.groups):
@@ -171,15 +193,20 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         + (WAIT_COST if config.in_flight == 0 else 0)
     )
     k_block = max(max(tensor, l2, shared if copied else 0) * factor, TURN_CLOCKS * config.k_group)
-    if spec.promoted and config.consumers == 1:
+    if spec.promoted and config.sharing == 1:
         k_block += config.accumulators  # an addition each, with no other consumer's instructions to hide it (no figure)
     alone = config.consumers == 1 and grid.waves > 1  # one consumer cannot hide the turn from tile to tile
+    main = grid.k_blocks * k_block * (1.15 if alone else 1.0)
     output = tile_m * tile_n * spec.out_dtype.bytes
+    stores = output / STORE_BYTES_PER_CLOCK
+    between = (grid.waves - 1) * stores
+    if config.in_turn:  # the stores of all tiles but the last run under the next one's main loop (not timed)
+        main, between = max(main, stores), 0.0
     shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)
     total = (
-        _all_waves(grid, grid.k_blocks * k_block * (1.15 if alone else 1.0))
+        _all_waves(grid, main)
         + shares * grid.waves
-        + (grid.waves - 1) * output / STORE_BYTES_PER_CLOCK
+        + between
         + output / LAST_STORE_BYTES_PER_CLOCK
         + LAUNCH_CLOCKS
         + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)

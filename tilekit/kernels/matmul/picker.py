@@ -24,6 +24,9 @@ class _Model(Protocol):
     def candidates(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         """Every legal candidate."""
 
+    def untimed(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
+        """Legal configs that are no candidates because nobody has timed them yet."""
+
     def resident(self, config: Any, sms: int) -> int:
         """CTAs that so many multiprocessors hold at once."""
 
@@ -55,9 +58,19 @@ def estimate(
 
 
 def ranked(
-    spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int = 1,
+    sms: int | None = None,
+    timed: bool = True,
 ) -> list[Estimate]:
     """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first.
+
+    Not `timed`: the configs that only tuning tries, since no GPU has timed them yet.
 
     Raises
     ------
@@ -66,7 +79,8 @@ def ranked(
     """
     spec.check(target)
     sms = sms or target.multiprocessors
-    fitting = (config for config in candidates(spec, target) if config.cluster_size <= sms)
+    every = candidates(spec, target) if timed else _MODELS[target.name].untimed(spec, target)
+    fitting = (config for config in every if config.cluster_size <= sms)
     found = [estimate(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms) for config in fitting]
     return sorted(found, key=lambda e: e.total)
 

@@ -1,0 +1,109 @@
+"""Tuning many cases: how far the model's choices are from the quickest, and what not yet timed configs gain."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tilekit.bench.suites import SuiteCase
+from tilekit.bench.workload import MatmulWorkload
+from tilekit.kernels.gemv.picker import MOST_TOKENS
+from tilekit.tuning.tuner import TuneResult, tune_workload
+
+
+@dataclass(frozen=True)
+class TunedCase:
+    """A case and what tuning found for it."""
+
+    suite: str
+    workload: MatmulWorkload
+    result: TuneResult
+
+    def __str__(self) -> str:
+        result, best = self.result, self.result.best
+        if best.seconds is None:
+            return f"| {self.suite} {self.workload.label} | | | | no candidate ran: {best.failure} |"
+        fresh = f"{result.untimed_gain:.3f}" if result.untimed_gain is not None else ""
+        return (
+            f"| {self.suite} {self.workload.label} | {best.seconds * 1e6:.2f} | {result.gain:.3f} | {fresh} | "
+            f"{best.config} |"
+        )
+
+
+HEAD = """\
+| case | quickest, us | model's choice / quickest | timed / not timed before | quickest config |
+|---|---|---|---|---|"""
+
+
+def tunable(cases: Iterable[SuiteCase]) -> list[tuple[str, MatmulWorkload]]:
+    """The suites and workloads of cases that the matmul computes: groups are tuned by nobody, few rows are a gemv's."""
+    return [
+        (case.suite, case.workload)
+        for case in cases
+        if isinstance(case.workload, MatmulWorkload) and case.workload.m > MOST_TOKENS
+    ]
+
+
+def tune_suite(
+    cases: Sequence[tuple[str, MatmulWorkload]],
+    *,
+    candidates: int,
+    seconds: float = math.inf,
+    progress: Callable[[TunedCase], None] | None = None,
+) -> list[TunedCase]:
+    """Tune cases one after the other; see `tilekit.tune`.
+
+    Parameters
+    ----------
+    cases
+        Suites and workloads, in the order in which they are tuned.
+    candidates
+        As for `tilekit.tune`.
+    seconds
+        After this time no further case is begun.
+    progress
+        Called with each case when it is done.
+    """
+    until = time.perf_counter() + seconds
+    done: list[TunedCase] = []
+    for suite, workload in cases:
+        if time.perf_counter() > until:
+            break
+        done.append(TunedCase(suite, workload, tune_workload(workload, candidates=candidates)))
+        if progress is not None:
+            progress(done[-1])
+    return done
+
+
+def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
+    """Say of each suite how far the model's choices are from the quickest, and where what was not timed before wins."""
+    lines = []
+    for suite in dict.fromkeys(case.suite for case in done):
+        found = [case for case in done if case.suite == suite and case.result.best.seconds is not None]
+        if not found:
+            lines.append(f"{suite}: no candidate ran")
+            continue
+        worst = max(found, key=lambda case: case.result.gain)
+        lines.append(
+            f"{suite}: {len(found)} case(s), the model's choice takes "
+            f"{_geomean(case.result.gain for case in found):.3f} of the quickest's time, "
+            f"{worst.result.gain:.3f} at worst ({worst.workload.label})"
+        )
+        fresh = [(gain, case.workload.label) for case in found if (gain := case.result.untimed_gain) is not None]
+        wins = [f"{label} {gain:.3f}" for gain, label in sorted(fresh, reverse=True) if gain > 1]
+        if fresh:
+            lines.append(
+                f"  what no GPU had timed wins {len(wins)} of {len(fresh)}"
+                + (f": {', '.join(wins)}" if wins else "")
+                + f"; geometric mean of all {_geomean(gain for gain, _ in fresh):.3f}"
+            )
+    if left_out:
+        lines.append(f"{left_out} case(s) left out, time was up")
+    return "\n".join(lines)
+
+
+def _geomean(values: Iterable[float]) -> float:
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
