@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.api import compile, matmul
+    from tilekit.api import compile, kernel_for, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.kernels.grouped.matmul import grouped_matmul
@@ -34,6 +34,7 @@ __all__ = [
     "TilekitError",
     "compile",
     "grouped_matmul",
+    "kernel_for",
     "matmul",
     "settings",
     "tune",
@@ -47,6 +48,7 @@ _HOMES = {
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
     "grouped_matmul": "tilekit.kernels.grouped.matmul",
+    "kernel_for": "tilekit.api",
     "matmul": "tilekit.api",
     "tune": "tilekit.tuning.tuner",
 }

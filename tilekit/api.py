@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from math import prod
 from typing import Any
 
 from tilekit.arrays import (
@@ -20,21 +20,20 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
-from tilekit.kernels.gemv.picker import MOST_TOKENS, offer
-from tilekit.kernels.gemv.problem import read_gemv
+from tilekit.kernels.choice import choose, read_product
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.extras import Extras, read_scale
-from tilekit.kernels.matmul.picker import default_config, pick
+from tilekit.kernels.matmul.picker import default_config
 from tilekit.kernels.matmul.place import place
 from tilekit.kernels.matmul.plan import MatmulPlan
-from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
+from tilekit.kernels.matmul.problem import matrix_view, output_matrix
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
+from tilekit.kernels.product import ProductKernel
 from tilekit.kernels.ready import ReadyLaunches
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
 from tilekit.targets import target as target_named
-from tilekit.tuning.tuner import tuned
 
 
 def matmul(
@@ -199,7 +198,7 @@ def result_of(
     """
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
     named = [("a", va), ("b", vb)]
-    problem = _read(va, vb)
+    problem = read_product(va, vb)
     if out is None:
         require_same_place(named)
         dtype = _output_type(va, out_dtype)
@@ -253,10 +252,64 @@ def compile(  # noqa: A001  the field's name for it
     return compiled(spec, config or default_config(spec, chip), chip)
 
 
-_ready = ReadyLaunches()
+def kernel_for(
+    a: Any,
+    b: Any,
+    *,
+    out: Any = None,
+    bias: Any = None,
+    activation: Activation | None = None,
+    scale: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    residual: Any = None,
+    out_dtype: Any = None,
+    precision: Precision | None = None,
+    accumulation: Accumulation = "fast",
+    config: KernelConfig | None = None,
+    target: str | None = None,
+) -> ProductKernel:
+    """Return the kernel that `matmul` launches for these arguments: to look at, or to bind once and call often.
 
-_pick = lru_cache(maxsize=1024)(pick)
-"""What the picker chose for a layout: asking it again costs ten times the rest of binding."""
+    Parameters
+    ----------
+    a, b, out, bias, activation, scale, scale_a, scale_b, residual, out_dtype, precision, accumulation, config, target
+        As for `matmul`. Layouts count, and what is in the arrays does not.
+
+    Returns
+    -------
+    ProductKernel
+        With ``.ptx``, ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
+
+    Raises
+    ------
+    ArgumentError, ConfigError
+        As for `matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np, tilekit
+    >>> a, b = np.ones((4, 512), np.float16), np.ones((512, 256), np.float16)
+    >>> tilekit.kernel_for(a, b).name
+    'gemv_f16_f16_f16_kn_m4'
+    """
+    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+    problem = read_product(va, vb)
+    if out is None:
+        shape = problem.out_shape
+        strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        vo = replace(va, address=0, shape=shape, strides=strides, dtype=_output_type(va, out_dtype))
+    else:
+        if out_dtype is not None:
+            _check_out_dtype(out, out_dtype)
+        vo = matrix_view(out, "out")
+        require_output(vo, problem.out_shape, vo.dtype, ())
+    extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
+    chip, _ = place(va, target)
+    return choose(va, vb, vo, extras, activation, precision, accumulation, config, chip)
+
+
+_ready = ReadyLaunches()
 
 
 def _bind(
@@ -278,46 +331,15 @@ def _bind(
         raise ArgumentError.of("config", config, legal=legal)
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     chip, device = place(va, target)
-    product = _read(va, vb)
-    read = Extras.read(product, vo, **extras)
-    functions = read.functions(activation)
-    # What no matmul takes is refused in its words, although a gemv, whose sums are f32 either way, would not mind.
-    product.spec(vo.dtype, functions, store="direct", precision=precision, accumulation=accumulation)
-    gemv = offer(va, vb, vo, functions, chip) if config is None and precision is None else None
-    if gemv is not None:
-        return gemv.bind(a, b, out, device=device, **extras)
-    problem = read_problem(va, vb)
-    store = store_kind(vo.address, output_matrix(vo))
-    if read.residual is not None:
-        kinds = {store, store_kind(read.residual.address, output_matrix(read.residual, "residual"))}
-        store = "tma" if kinds | {problem.a.load, problem.b.load} == {"tma"} else "direct"
-    spec = problem.spec(vo.dtype, functions, store=store, precision=precision, accumulation=accumulation)
-    if config is None and va.device != "cpu":
-        name = driver.devices()[va.device[1]].name
-        config = tuned(spec, chip, name, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
-    if config is None:
-        config = _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, batches=problem.batches)
-    return compiled(spec, config, chip).bind(a, b, out, device=device, **extras)
-
-
-def _read(a: ArrayView, b: ArrayView) -> MatmulProblem:
-    """Check two operands against each other: what a matmul takes, or a gemv, which reads any alignment."""
-    try:
-        return read_problem(a, b)
-    except ArgumentError:
-        if len(a.shape) != 2 or not 1 <= a.shape[0] <= MOST_TOKENS:
-            raise
-        try:
-            return read_gemv(a, b)
-        except ArgumentError:
-            pass
-        raise
+    read = Extras.read(read_product(va, vb), vo, **extras)
+    kernel = choose(va, vb, vo, read, activation, precision, accumulation, config, chip)
+    return kernel.bind(a, b, out, device=device, **extras)
 
 
 def _outputs(a: Any, b: Any, out_dtype: Any, precision: Precision | None) -> NewArrays:
     """How the output of a call that passes none is made."""
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-    problem = _read(va, vb)
+    problem = read_product(va, vb)
     require_same_place([("a", va), ("b", vb)])
     dtype = _output_type(va, out_dtype)
     majors = (problem.a.major, problem.b.major)

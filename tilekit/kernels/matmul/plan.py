@@ -17,7 +17,7 @@ from tilekit.runtime.scratch import DeviceScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.compiled import MatmulKernel
+    from tilekit.kernels.product import ProductKernel
 
 
 class MatmulPlan:
@@ -61,7 +61,7 @@ class DevicePlan(MatmulPlan):
 
     def __init__(
         self,
-        kernel: MatmulKernel,
+        kernel: ProductKernel,
         call: MatmulCall,
         operands: dict[str, ArrayView],
         out: Any,
@@ -115,7 +115,7 @@ class HostPlan(MatmulPlan, ABC):
 
     def __init__(
         self,
-        kernel: MatmulKernel,
+        kernel: ProductKernel,
         call: MatmulCall,
         operands: dict[str, ArrayView],
         out: Any,
