@@ -12,11 +12,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import tilekit
+from tilekit import api
 from tilekit.bench import machine as machines
 from tilekit.cli.app import app
 from tilekit.dtypes import as_dtype
 from tilekit.runtime import driver
 from tilekit.runtime.ptxas_log import Resources
+from tilekit.targets import target as target_named
 
 Invoke = Callable[..., Result]
 
@@ -59,10 +61,22 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Calls:
     def compile(spec: Any, target: str, config: Any) -> Any:  # noqa: A001  the name is tilekit's
         calls.compile.append({"spec": spec, "target": target, "config": config})
         return SimpleNamespace(
-            name=spec.name, ptx="ptx of it", isa="sass of it", explain=lambda: "roles of it", resources=Resources(168)
+            spec=spec,
+            config=config,
+            target=target_named(target),
+            name=spec.name,
+            ptx="ptx of it",
+            isa="sass of it",
+            explain=lambda: "roles of it",
+            resources=Resources(168),
         )
 
+    def kernel_for(a: Any, b: Any, *, config: Any = None, target: Any = None, **rest: Any) -> Any:
+        real = api.kernel_for(a, b, config=config, target=target, **rest)
+        return compile(real.spec, real.target.name, real.config)
+
     monkeypatch.setattr(tilekit, "matmul", matmul, raising=False)
+    monkeypatch.setattr(tilekit, "kernel_for", kernel_for, raising=False)
     monkeypatch.setattr(tilekit, "compile", compile, raising=False)
     monkeypatch.setattr(machines, "find_machine", lambda: None)
     monkeypatch.setattr(driver, "why_unavailable", lambda: "no NVIDIA driver")

@@ -14,6 +14,7 @@ from tilekit.dtypes import BF16, E4M3, E5M2, F32, DType
 from tilekit.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from tilekit.arrays import ArrayView
     from tilekit.bench.machine import Machine
     from tilekit.epilogue.functions import Activation
     from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
@@ -209,29 +210,36 @@ class MatmulWorkload:
 
     @property
     def spec(self) -> MatmulSpec:
-        """The kernel for operands and an output laid out like this workload's."""
-        from tilekit.arrays import ArrayView
+        """The matmul for operands and an output laid out like this workload's."""
         from tilekit.epilogue.functions import ElementwiseSpec
         from tilekit.kernels.matmul.problem import output_matrix, read_problem, store_kind
 
-        def view(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> ArrayView:
-            return ArrayView(0, shape, strides, dtype, "cpu", "numpy", None)
-
-        views = []
-        for operand in ("a", "b"):
-            # No memory is touched: NumPy cuts and turns an array of which every element is the same byte.
-            shape, dtype = self.stored(operand)
-            strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-            image = self.cut(operand, np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), shape, strides))
-            views.append(view(image.shape, image.strides, dtype))
-        out = view(self.out_shape, (self.m * self.n, self.n, 1)[-len(self.out_shape) :], self.out_dtype)
-        return read_problem(*views).spec(
+        a, b, out = self.views
+        return read_problem(a, b).spec(
             self.out_dtype,
             ElementwiseSpec(bias=F32 if self.bias else None, activation=self.activation),
             store=store_kind(0, output_matrix(out)),
             precision=self.precision,
             accumulation=self.accumulation,
         )
+
+    @property
+    def views(self) -> tuple[ArrayView, ArrayView, ArrayView]:
+        """Operands and output as they lie in memory that does not exist."""
+        from tilekit.arrays import ArrayView
+
+        def view(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> ArrayView:
+            return ArrayView(0, shape, strides, dtype, "cpu", "numpy", None)
+
+        def operand(name: str) -> ArrayView:
+            # No memory is touched: NumPy cuts and turns an array of which every element is the same byte.
+            shape, dtype = self.stored(name)
+            strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+            image = self.cut(name, np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), shape, strides))
+            return view(image.shape, image.strides, dtype)
+
+        steps = (self.m * self.n, self.n, 1)[-len(self.out_shape) :]
+        return operand("a"), operand("b"), view(self.out_shape, steps, self.out_dtype)
 
     @property
     def out_shape(self) -> tuple[int, ...]:

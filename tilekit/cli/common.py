@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilekit.epilogue.functions import Activation as ActivationName
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
+    from tilekit.kernels.product import ProductKernel
     from tilekit.tile_io.operand import Major
 
 OK: Final = 0
@@ -160,8 +161,8 @@ def config_of(
     cluster: str | None,
     cta_group: int | None = None,
     stages: int | None = None,
-) -> KernelConfig:
-    """Return the best config for a shape that has what the options say, after checking it."""
+) -> KernelConfig | None:
+    """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
     from tilekit.errors import ArgumentError
     from tilekit.kernels.matmul.picker import closest, default_config
     from tilekit.targets import target as chip_named
@@ -180,20 +181,45 @@ def config_of(
         wishes["cta_group"] = cta_group
     if stages is not None:
         wishes["stages"] = stages
+    if not wishes:
+        return None
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     config = closest(spec, chip, wishes, **shape)
     config.check(chip, spec)
     return config
 
 
-def ranking_of(workload: MatmulWorkload, target: str) -> str:
-    """Return the table of every config that the picker chooses from, and of those that only tuning tries."""
+def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None) -> ProductKernel:
+    """Return the kernel that `tilekit.matmul` takes for a workload, with a config of one's own where there is one."""
+    import numpy as np
+
+    import tilekit
+
+    a, b, out = workload.views
+    return tilekit.kernel_for(
+        a,
+        b,
+        out=out,
+        bias=np.zeros(workload.n, np.float32) if workload.bias else None,
+        activation=workload.activation,
+        precision=workload.precision,
+        accumulation=workload.accumulation,
+        config=config,
+        target=target,
+    )
+
+
+def ranking_of(kernel: ProductKernel, workload: MatmulWorkload) -> str:
+    """Return the table of every config that the kernel's family chooses from, and of those that only tuning tries."""
+    from tilekit.kernels.gemv import picker as gemv
+    from tilekit.kernels.gemv.compiled import GemvKernel
     from tilekit.kernels.matmul.estimates import ranking
     from tilekit.kernels.matmul.picker import ranked
-    from tilekit.targets import target as chip_named
 
+    if isinstance(kernel, GemvKernel):
+        return gemv.ranking(gemv.ranked(kernel.spec, kernel.target, n=workload.n, k=workload.k))
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    timed, untimed = (ranked(workload.spec, chip_named(target), **shape, timed=timed) for timed in (True, False))
+    timed, untimed = (ranked(workload.spec, kernel.target, **shape, timed=timed) for timed in (True, False))
     lines = [ranking(timed)]
     if untimed:
         lines += ["", "No GPU has timed these yet; only `tilekit tune` tries them:", ranking(untimed)]

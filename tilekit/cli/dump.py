@@ -58,7 +58,6 @@ def dump(
     `tilekit dump matmul --what all --out kernels`.
     """
     with common.presented(as_json):
-        import tilekit
         from tilekit.errors import ArgumentError
 
         common.require_family(kernel)
@@ -76,9 +75,9 @@ def dump(
             shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages)
-        built = tilekit.compile(workload.spec, target=target, config=config)
+        built = common.kernel_of(workload, target, config)
         parts = {
-            part: common.ranking_of(workload, target) if part == "ranking" else _part(built, part)
+            part: common.ranking_of(built, workload) if part == "ranking" else _part(built, part)
             for part in (_ALL if what == "all" else (what,))
         }
         files = [] if out is None else _write(out, built.name, parts)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
     from tilekit.bench.workload import MatmulWorkload, Operands
     from tilekit.kernels.matmul.config import KernelConfig
+    from tilekit.kernels.product import ProductKernel
 
 _TIMED_LAUNCHES = 50
 
@@ -63,9 +64,9 @@ def run(
         place = choose_place(device, target)
         operands = workload.operands(seed)
         if place.machine is None:
-            out, seconds = _with_numpy(workload, operands, config, place.target)
+            built, out, seconds = _with_numpy(workload, operands, config, place.target)
         else:
-            out, seconds = _with_library(workload, seed, config, place.machine)
+            built, out, seconds = _with_library(workload, seed, config, place.machine)
     accuracy = workload.accuracy(operands, out)
     flops = workload.flops / seconds
     if as_json:
@@ -75,7 +76,8 @@ def run(
             "kind": workload.kind,
             "device": place.name,
             "note": place.note,
-            "config": str(config),
+            "name": built.name,
+            "config": str(built.config),
             "seconds": seconds,
             "flops_per_second": flops,
             "relative_error": accuracy.relative,
@@ -89,7 +91,8 @@ def run(
         rows: dict[str, Any] = {
             # The whole reason is long, and `tilekit doctor` has it.
             "device": f"{place.name} ({place.note.partition(': ')[0]})" if place.note else place.name,
-            "config": str(config),
+            "kernel": built.name,
+            "config": str(built.config),
             "time": f"{_duration(seconds)} {place.timed} ({pace})",
             "error": f"{accuracy.relative:.2e} relative, {accuracy.largest:.2e} at most; "
             f"the worst element is at {accuracy.worst:.0%} of its limit",
@@ -150,47 +153,43 @@ def choose_place(device: str, target: str) -> Place:
 
 
 def _with_numpy(
-    workload: MatmulWorkload, operands: Operands, config: KernelConfig, target: str
-) -> tuple[np.ndarray[Any, Any], float]:
+    workload: MatmulWorkload, operands: Operands, config: KernelConfig | None, target: str
+) -> tuple[ProductKernel, np.ndarray[Any, Any], float]:
     import tilekit
 
+    options = _options(workload, operands.bias, config) | {"target": target, "out_dtype": workload.out_dtype}
+    kernel = tilekit.kernel_for(operands.a, operands.b, **options)
     start = time.perf_counter()
-    out = tilekit.matmul(
-        operands.a,
-        operands.b,
-        bias=operands.bias,
-        activation=workload.activation,
-        out_dtype=workload.out_dtype,
-        precision=workload.precision,
-        accumulation=workload.accumulation,
-        config=config,
-        target=target,
-    )
-    return out, time.perf_counter() - start
+    out = tilekit.matmul(operands.a, operands.b, **options)
+    return kernel, out, time.perf_counter() - start
 
 
 def _with_library(
-    workload: MatmulWorkload, seed: int, config: KernelConfig, machine: Machine
-) -> tuple[np.ndarray[Any, Any], float]:
+    workload: MatmulWorkload, seed: int, config: KernelConfig | None, machine: Machine
+) -> tuple[ProductKernel, np.ndarray[Any, Any], float]:
     import tilekit
 
     on_device = workload.operands(seed, machine.upload)
     out = machine.empty(workload.out_shape, workload.out_dtype)
     machine.poison(out)
+    options = _options(workload, on_device.bias, config) | {"out": out}
+    kernel = tilekit.kernel_for(on_device.a, on_device.b, **options)
 
     def launch() -> None:
-        tilekit.matmul(
-            on_device.a,
-            on_device.b,
-            out=out,
-            bias=on_device.bias,
-            activation=workload.activation,
-            precision=workload.precision,
-            accumulation=workload.accumulation,
-            config=config,
-        )
+        tilekit.matmul(on_device.a, on_device.b, **options)
 
     launch()
     result = machine.download(out)
     machine.time(launch, _TIMED_LAUNCHES)
-    return result, machine.time(launch, _TIMED_LAUNCHES) / _TIMED_LAUNCHES
+    seconds = machine.time(launch, _TIMED_LAUNCHES) / _TIMED_LAUNCHES
+    return kernel, result, seconds
+
+
+def _options(workload: MatmulWorkload, bias: Any, config: KernelConfig | None) -> dict[str, Any]:
+    return {
+        "bias": bias,
+        "activation": workload.activation,
+        "precision": workload.precision,
+        "accumulation": workload.accumulation,
+        "config": config,
+    }

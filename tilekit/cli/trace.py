@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,12 +52,19 @@ def trace(
     `tilekit trace matmul --target sm_100a`.
     """
     with common.presented(as_json):
+        from tilekit.errors import ArgumentError
+        from tilekit.kernels.matmul.config import KernelConfig
+
         common.require_family(kernel)
         workload = common.workload_of(
             (m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
-        chosen: Any = common.config_of(workload, target, tile, cluster)
-        config = replace(chosen, profile_tiles=tiles)
+        chosen = common.kernel_of(workload, target, common.config_of(workload, target, tile, cluster)).config
+        if not isinstance(chosen, KernelConfig):
+            raise ArgumentError.of(
+                "--m", m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9
+            )
+        config = chosen.changed(profile_tiles=tiles)
         place = choose_place(device, target)
         found = _run(workload, config, target, place, seed)
         _write(found, out)

@@ -43,8 +43,7 @@ def rules(text: str) -> list[str]:
 def tilekit_kernel(dtype: str = "bf16", out_dtype: str | None = None, *, bias: bool = False) -> str:
     """Text of one of tilekit's kernels."""
     workload = common.workload_of((4096, 4096, 4096), None, dtype, out_dtype, "k", "k", bias, "relu" if bias else None)
-    config = common.config_of(workload, "sm_90a", None, None)
-    return tilekit.compile(workload.spec, "sm_90a", config).ptx
+    return common.kernel_of(workload, "sm_90a", None).ptx
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -92,12 +92,24 @@ def estimate(config: GemvConfig, spec: GemvSpec, *, n: int, k: int, sms: int) ->
     return Estimate(config, clusters, rounds, filled, seconds)
 
 
-@lru_cache(maxsize=1024)
-def pick(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = None) -> GemvConfig:
-    """The best candidate by the model, for `sms` multiprocessors (by default the target's)."""
+def ranked(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = None) -> list[Estimate]:
+    """All candidates, best first by the model, for `sms` multiprocessors (by default the target's)."""
     sms = sms or target.multiprocessors
     found = [estimate(config, spec, n=n, k=k, sms=sms) for config in candidates(spec, target)]
-    return min(found, key=lambda e: e.seconds).config
+    return sorted(found, key=lambda e: e.seconds)
+
+
+def ranking(estimates: Sequence[Estimate]) -> str:
+    """Print estimates as a table, in the order given."""
+    lines = [f"{'clusters':>8} {'rounds':>6} {'filled':>6} {'µs':>8}  config"]
+    lines += [f"{e.clusters:>8} {e.rounds:>6} {e.filled:>6.0%} {e.seconds * 1e6:>8.2f}  {e.config}" for e in estimates]
+    return "\n".join(lines)
+
+
+@lru_cache(maxsize=1024)
+def pick(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = None) -> GemvConfig:
+    """The first of :func:`ranked`."""
+    return ranked(spec, target, n=n, k=k, sms=sms)[0].config
 
 
 def kernel_for(a: ArrayView, b: ArrayView, out: ArrayView, functions: ElementwiseSpec, target: Target) -> GemvKernel:
