@@ -31,6 +31,7 @@ from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.hopper_model import short_ring
 from tilekit.kernels.matmul.picker import candidates, estimate, pick
 from tilekit.targets import SM_90A
 
@@ -79,9 +80,9 @@ def overlaps(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     spec = workload.spec
     best = pick(spec, SM_90A, **shape)
+    assert isinstance(best, MatmulConfig)
     whole = best.resolved_stages(SM_90A, spec)
-    half = next((n for n in range(whole, 0, -1) if 2 * best.shared_bytes(spec, n) <= SM_90A.shared_bytes - 2048), whole)
-    for stages, blocks in product((whole, half), (0, 1, 2, 4, 8, 12)):
+    for stages, blocks in product((whole, short_ring(best, spec, SM_90A)), (0, 1, 2, 4, 8, 12)):
         yield best.changed(stages=stages, prefetch=blocks)
 
 

@@ -118,6 +118,8 @@ def test_wrong_arguments() -> None:
     """No candidates, and no GPU, are named."""
     with pytest.raises(ArgumentError, match="candidates"):
         tilekit.tune(64, 64, 64, candidates=0)
+    with pytest.raises(ArgumentError, match=r"m: given 8; legal: 9 or more rows: fewer are a gemv's"):
+        tilekit.tune(8, 64, 64)
     if driver.why_unavailable() is not None:
         with pytest.raises(DriverError, match="tuning needs a GPU"):
             tilekit.tune(64, 64, 64)

@@ -22,7 +22,7 @@ from tilekit.cli.app import app
 from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.hopper_model import CANDIDATES, UNTIMED
-from tilekit.kernels.matmul.picker import candidates, pick, ranked
+from tilekit.kernels.matmul.picker import candidates, pick, ranked, variants
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
 from tilekit.tuning import suite, tuner, worker
@@ -94,11 +94,11 @@ def test_the_median_of_all_times_counts() -> None:
 
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TunedTable:
-    """A GPU on which widths cost their columns, and consumers in turn a tenth less; measured in this process."""
+    """A GPU where widths cost their columns, turns save a tenth, prefetched blocks 1 %; measured in this process."""
 
     def microseconds(config: KernelConfig) -> float:
         assert isinstance(config, MatmulConfig)
-        return config.tile[1] * (0.9 if config.in_turn else 1.0)
+        return config.tile[1] * (0.9 if config.in_turn else 1.0) * (1 - config.prefetch / 100)
 
     def measure(workload: Any, chip: Any, configs: list[KernelConfig], **_: Any) -> list[Measurement]:
         return [Measurement(config, microseconds(config) * 1e-6) for config in configs]
@@ -121,15 +121,20 @@ def test_tuning_tries_what_the_picker_leaves_alone(simulated: TunedTable) -> Non
     assert {c.schedule for c in UNTIMED} == {"cooperative", "pingpong"}
     assert {c.tile for c in UNTIMED if c.in_turn} >= {(64, n) for n in range(64, 257, 64)}
     result = tuner.tune_workload(MatmulWorkload(2048, 2048, 512), candidates=7)
-    assert len(result.measurements) == 7 + 4
-    assert set(result.untimed) == set(fresh[:4]) <= {m.config for m in result.measurements}
+    measured = {m.config for m in result.measurements}
+    assert len(result.measurements) == len(measured) >= 7 + 4 + 4
+    assert set(fresh[:4]) < set(result.untimed) < measured
+    quickest = result.best.config
+    assert isinstance(quickest, MatmulConfig)
+    assert quickest.prefetch == 8
+    assert set(result.untimed) - set(fresh) == set(variants(quickest.changed(prefetch=0), spec, SM_90A))
     assert result.picked == pick(spec, SM_90A, **shape)
     times = {m.config: m.seconds for m in result.measurements}
     best = min(times[c] for c in times if c not in result.untimed)
     assert result.untimed_gain == pytest.approx(best / min(times[c] for c in result.untimed))
     assert result.gain == pytest.approx(times[result.picked] / min(times.values()))
     assert str(result).count("(the model picks it)") == 1
-    assert str(result).count("(not timed before)") == 4
+    assert str(result).count("(not timed before)") == len(result.untimed)
     kept = simulated.best(result.problem)
     assert kept is not None
     assert times[kept] == result.best.seconds
@@ -183,7 +188,7 @@ def test_the_command() -> None:
     made = CliRunner().invoke(app, [*words, "--json"])
     found = json.loads(made.output)
     assert found["left_out"] == 0
-    assert [len(case["measured"]) for case in found["cases"]] == [6, 6]
+    assert all(len(case["measured"]) >= 6 + 4 for case in found["cases"])
     assert {case["suite"] for case in found["cases"]} == {"squares-small"} <= set(SUITES)
     assert sum(row["picked"] for row in found["cases"][0]["measured"]) == 1
     made = CliRunner().invoke(app, ["tune", "matmul", "--shape", "256x256x256", "--candidates", "2", "--json"])

@@ -7,7 +7,7 @@ published is scaled from the H200 (`hopper_model`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -124,6 +124,12 @@ def candidates(spec: MatmulSpec, target: Target) -> Iterator[BlackwellConfig]:
 def untimed(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
     """Nothing apart: no GPU has timed any of the candidates either."""
     return ()
+
+
+def variants(config: BlackwellConfig, spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
+    """Legal variants in what the model knows nothing of: the raster."""
+    along_n = replace(config, raster_order="n")
+    return (along_n,) if config.raster_order == "m" and along_n.legal(target, spec) else ()
 
 
 def resident(config: BlackwellConfig, sms: int) -> int:

@@ -142,6 +142,23 @@ def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     return _legal(UNTIMED, spec, target)
 
 
+def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+    """Legal variants in what the model knows nothing of: prefetch, a short ring, the raster, what is kept in flight."""
+    short = short_ring(config, spec, target)
+    changes: list[dict[str, Any]] = [{"prefetch": 4}, {"prefetch": 8}, {"stages": short}]
+    changes += [{"stages": short, "prefetch": 4}, {"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
+    found = dict.fromkeys(replace(config, **change) for change in changes)
+    return tuple(v for v in found if v != config and v.legal(target, spec))
+
+
+def short_ring(config: MatmulConfig, spec: MatmulSpec, target: Target) -> int:
+    """Stages with which a multiprocessor holds two CTAs, one of the next launch beside one of this; at least one."""
+    # 1 KB of each CTA's shared memory is the system's (CUDA C++ Programming Guide, compute capability 9.0).
+    room = (target.shared_bytes + 1024) // 2 - 1024
+    whole = config.resolved_stages(target, spec)
+    return next((stages for stages in range(whole, 1, -1) if config.shared_bytes(spec, stages) <= room), 1)
+
+
 def _legal(bases: tuple[MatmulConfig, ...], spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     fitting = dict.fromkeys(_fitting(spec, config) for config in _every(bases, spec))
     return tuple(config for config in fitting if config.legal(target, spec))

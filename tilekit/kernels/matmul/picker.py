@@ -27,6 +27,9 @@ class _Model(Protocol):
     def untimed(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         """Legal configs that are no candidates because nobody has timed them yet."""
 
+    def variants(self, config: Any, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
+        """Legal variants of a config in what the model knows nothing of."""
+
     def resident(self, config: Any, sms: int) -> int:
         """CTAs that so many multiprocessors hold at once."""
 
@@ -45,6 +48,11 @@ def default_config(spec: MatmulSpec, target: Target) -> KernelConfig:
 def candidates(spec: MatmulSpec, target: Target) -> list[KernelConfig]:
     """Every legal candidate for `spec` on `target`."""
     return list(_MODELS[target.name].candidates(spec, target))
+
+
+def variants(config: KernelConfig, spec: MatmulSpec, target: Target) -> list[KernelConfig]:
+    """Legal variants of a config in what the model knows nothing of; only tuning tries them."""
+    return list(_MODELS[target.name].variants(config, spec, target))
 
 
 def estimate(
