@@ -168,6 +168,9 @@ def test_asking_for_a_gpu_that_is_not_there_exits_with_3(invoke: Any, kernels: A
         (("matmul", "--cluster", "9x9"), "TK-MM-006"),
         (("matmul", "--target", "sm_89"), "TK-TARGET-001"),
         (("matmul", "--cta-group", 2), "TK-CLI-009"),
+        (("matmul", "--target", "sm_100a", "--schedule", "pingpong"), "TK-CLI-009"),
+        (("matmul", "--schedule", "ping-pong"), "'cooperative' or 'pingpong'"),
+        (("matmul", "--schedule", "pingpong", "--tile", "128x256"), "nearest: tile=(64, 256)"),
         (("matmul", "--target", "sm_100a", "--cta-group", 3), "a matrix instruction spans 1 CTA or a pair of 2"),
         (("matmul", "--target", "sm_100a", "--tile", "256x256"), "a CTA has 64 or 128 rows"),
         (("matmul", "--target", "sm_100a", "--stages", 99), "stages=99: 1 to "),
@@ -240,6 +243,17 @@ def test_blackwell_takes_what_is_asked_for(invoke: Any, kernels: Any) -> None:
     assert (alone.cta_group, alone.cluster) == (1, (1, 1))
     assert (single.cta_group, single.stages) == (1, 2)
     assert other == BlackwellConfig(tile=(64, 96), cluster=(2, 1))
+
+
+def test_a_schedule_that_is_asked_for(invoke: Any, kernels: Any) -> None:
+    """Consumers in turn come with a tile that suits them, or with the one that is asked for."""
+    for options in ((), ("--tile", "64x192"), ("--tile", "64x72", "--stages", 3)):
+        result = invoke("run", "matmul", *SMALL, "--schedule", "pingpong", *options)
+        assert result.exit_code == 0, result.output
+    chosen, known, other = (call["config"] for call in kernels.matmul)
+    assert {config.schedule for config in (chosen, known, other)} == {"pingpong"}
+    assert (known.tile, known.consumers) == ((64, 192), 2)
+    assert other == MatmulConfig(tile=(64, 72), cluster=(1, 1), schedule="pingpong", stages=3)
 
 
 def test_a_b200_is_taken_for_its_target(invoke: Any, kernels: Any, bare_gpu: Any) -> None:

@@ -42,11 +42,13 @@ def sass(kernel: MatmulKernel) -> list[str]:
     return [line.strip() for line in kernel.isa.splitlines() if re.search(r"/\*[0-9a-f]{4,}\*/|^\s*\.L_", line)]
 
 
+IN_TURN = MatmulConfig(tile=(64, 256), schedule="pingpong")
+
+
 @cache
-def machine_code(in_flight: int = 1) -> list[str]:
-    """The SASS of the default bf16 kernel, an instruction a line."""
-    kernel = MatmulKernel(MatmulSpec(), MatmulConfig(in_flight=in_flight), SM_90A)
-    return sass(kernel)
+def machine_code(config: MatmulConfig = MatmulConfig()) -> list[str]:  # noqa: B008  configs do not change
+    """The SASS of a bf16 kernel, the default one's where none is given, an instruction a line."""
+    return sass(MatmulKernel(MatmulSpec(), config, SM_90A))
 
 
 def k_loop(code: list[str]) -> list[str]:
@@ -67,25 +69,27 @@ def test_registers_move_between_the_roles() -> None:
     assert sum("USETMAXREG" in line for line in machine_code()) == 2
 
 
-def test_k_loop_has_four_hgmma_and_nothing_between() -> None:
+@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN], ids=str)
+def test_k_loop_has_four_hgmma_and_nothing_between(config: MatmulConfig) -> None:
     """A k-block of 64 is four HGMMAs, whose descriptors stay in uniform registers: no R2UR between them."""
-    loop = k_loop(machine_code())
+    loop = k_loop(machine_code(config))
     hgmma = [at for at, line in enumerate(loop) if "HGMMA" in line]
     assert len(hgmma) == 4
     assert not [line for line in loop[hgmma[0] : hgmma[-1]] if "R2UR" in line]
 
 
-def test_k_loop_has_no_fence() -> None:
+@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN], ids=str)
+def test_k_loop_has_no_fence(config: MatmulConfig) -> None:
     """No MEMBAR, no local memory and no CTA barrier in the k-loop: only mbarriers, HGMMA and address arithmetic."""
-    loop = k_loop(machine_code())
-    assert not [line for line in loop if re.search(r"\b(MEMBAR|LDL|STL|BAR\.SYNC|ERRBAR|CCTL)", line)]
+    loop = k_loop(machine_code(config))
+    assert not [line for line in loop if re.search(r"\b(MEMBAR|LDL|STL|BAR\.|ERRBAR|CCTL)", line)]
     assert any("SYNCS" in line for line in loop)
 
 
 def test_one_group_stays_in_flight() -> None:
     """With in_flight=1 the k-loop waits for all but the latest group, with 0 for all."""
     for in_flight in (0, 1):
-        waits = [line for line in k_loop(machine_code(in_flight)) if "WARPGROUP.DEPBAR" in line]
+        waits = [line for line in k_loop(machine_code(MatmulConfig(in_flight=in_flight))) if "WARPGROUP.DEPBAR" in line]
         assert len(waits) == 1
         assert f"0x{in_flight}" in waits[0]
 

@@ -85,6 +85,24 @@ def test_there_is_nothing_when_off(target: str) -> None:
         plan.trace()
 
 
+def test_warpgroups_in_turn_note_their_own_tiles() -> None:
+    """Consumers that take turns share the tiles of a CTA evenly, and multiply one after the other."""
+    config = MatmulConfig(tile=(64, 64), cluster=(1, 1), schedule="pingpong", profile_tiles=8)
+    kernel = tilekit.compile(MatmulSpec(), config=config)
+    a, b = np.ones((64 * 6, 256), ml_dtypes.bfloat16), np.ones((64, 256), ml_dtypes.bfloat16)
+    plan: Any = kernel.bind(a, b.T, multiprocessors=1)
+    plan()
+    trace = plan.trace()
+    first, second = (trace.records[0, trace.lanes.index(lane)][:3] for lane in ("mma", "mma 1"))
+    assert first["row"].tolist() == [0, 128, 256]
+    assert second["row"].tolist() == [64, 192, 320]
+    turns = sorted([*first, *second], key=lambda record: int(record["row"]))
+    assert all(after["begin"] > before["begin"] for before, after in pairwise(turns))
+    for mma, epilogue in (("mma", "epilogue"), ("mma 1", "epilogue 1")):
+        lanes = [trace.records[0, trace.lanes.index(lane)] for lane in (mma, epilogue)]
+        assert all((lanes[0]["end"] <= lanes[1]["begin"])[:3])
+
+
 def test_later_tiles_leave_no_record() -> None:
     """A lane's records end where their memory does."""
     config = replace(KERNELS["sm_90a"][0], profile_tiles=1, cluster=(1, 1))

@@ -26,6 +26,7 @@ CONFIGS = (
     MatmulConfig((64, 64), (1, 1), consumers=1),
     MatmulConfig((128, 128), (2, 2), stages=3),
     MatmulConfig((128, 256), (2, 1), in_flight=0),
+    MatmulConfig((64, 256), (2, 1), schedule="pingpong"),
 )
 SLEEP_SECONDS = 0.3
 CLOCK = SM_90A.boost_mhz * 1e6

@@ -59,6 +59,14 @@ Cluster = Annotated[str | None, typer.Option(metavar="MxN", help="CTAs of a clus
 CtaGroup = Annotated[
     int | None, typer.Option(help="CTAs of a matrix instruction on sm_100a: 1, or 2 for CTA pairs. Default: chosen.")
 ]
+ScheduleName = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="Of the consumers on sm_90a: cooperative, each with a part of every tile, or pingpong, in turn. Default: "
+        "chosen.",
+    ),
+]
 Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
@@ -161,6 +169,7 @@ def config_of(
     cluster: str | None,
     cta_group: int | None = None,
     stages: int | None = None,
+    schedule: str | None = None,
 ) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
     from tilekit.errors import ArgumentError
@@ -181,6 +190,12 @@ def config_of(
         wishes["cta_group"] = cta_group
     if stages is not None:
         wishes["stages"] = stages
+    if schedule is not None:
+        if not hasattr(default_config(spec, chip), "schedule"):
+            raise ArgumentError.of(
+                "--schedule", schedule, legal=f"for sm_90a only: {target} has roles instead", code="TK-CLI-009"
+            )
+        wishes["schedule"] = schedule
     if not wishes:
         return None
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}

@@ -48,11 +48,13 @@ def dump(
     cluster: common.Cluster = None,
     cta_group: common.CtaGroup = None,
     stages: common.Stages = None,
+    schedule: common.ScheduleName = None,
     as_json: common.Json = False,
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need ptxas.
 
-    The config is the one picked for the shape unless --tile, --cluster, --cta-group or --stages say otherwise.
+    The config is the one picked for the shape unless --tile, --cluster, --cta-group, --stages or
+    --schedule say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`.
@@ -74,7 +76,7 @@ def dump(
         workload = common.workload_of(
             shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
-        config = common.config_of(workload, target, tile, cluster, cta_group, stages)
+        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule)
         built = common.kernel_of(workload, target, config)
         parts = {
             part: common.ranking_of(built, workload) if part == "ranking" else _part(built, part)

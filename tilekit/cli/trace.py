@@ -38,6 +38,7 @@ def trace(
     ] = 64,
     tile: common.Tile = None,
     cluster: common.Cluster = None,
+    schedule: common.ScheduleName = None,
     out: Annotated[Path, typer.Option(help="Where the events go, for ui.perfetto.dev or chrome://tracing.")] = Path(
         "trace.json"
     ),
@@ -59,7 +60,8 @@ def trace(
         workload = common.workload_of(
             (m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
-        chosen = common.kernel_of(workload, target, common.config_of(workload, target, tile, cluster)).config
+        wished = common.config_of(workload, target, tile, cluster, schedule=schedule)
+        chosen = common.kernel_of(workload, target, wished).config
         if not isinstance(chosen, KernelConfig):
             raise ArgumentError.of(
                 "--m", m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9

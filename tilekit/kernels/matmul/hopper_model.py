@@ -99,8 +99,11 @@ UNTIMED = (
     *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 208, 16)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in range(88, 264, 16)),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (256, 224, 192, 160, 128)),
+    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
 )
-"""What no GPU has timed yet: consumers that take turns, and widths between those of `CANDIDATES`.
+"""What no GPU has timed yet: consumers that take turns, widths between those of `CANDIDATES`, and its large tiles
+turned round, which cover as much of M as those do of N.
 
 The picker leaves them alone; tuning tries those that the model likes best, with the same clusters and shares.
 """
@@ -115,9 +118,10 @@ def default(spec: MatmulSpec) -> MatmulConfig:
 
 
 def plain(spec: MatmulSpec, wishes: Mapping[str, Any]) -> MatmulConfig:
-    """Two consumer warpgroups where the tile has rows for them, and no cluster."""
-    tile = wishes["tile"]
-    return _fitting(spec, MatmulConfig(tile=tile, cluster=(1, 1), consumers=1 if tile[0] < 128 else 2))
+    """Two consumer warpgroups where the tile has rows for them or they take turns, and no cluster."""
+    plain = MatmulConfig(cluster=(1, 1), **wishes)
+    alone = plain.tile[0] < 128 and not plain.in_turn
+    return _fitting(spec, replace(plain, consumers=1 if alone else 2))
 
 
 def _fitting(spec: MatmulSpec, config: MatmulConfig) -> MatmulConfig:

@@ -98,11 +98,13 @@ def closest(
 ) -> KernelConfig:
     """The best candidate whose fields are as wished.
 
-    Where there is none, the best one with that tile (and pairs, or none), else a plain config for it, with the wishes
-    in place: it may break rules.
+    Where there is none, the best one with that tile (and pairs, or none, and schedule), else a plain config for it,
+    with the wishes in place: it may break rules. Who wishes for a schedule gets it though nobody has timed it yet.
     """
     best = [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches)]
-    shape = {name: value for name, value in wishes.items() if name in ("tile", "cta_group")}
+    if "schedule" in wishes:
+        best += [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches, timed=False)]
+    shape = {name: value for name, value in wishes.items() if name in ("tile", "cta_group", "schedule")}
     for asked in (wishes, shape):
         for config in best:
             if all(getattr(config, name) == value for name, value in asked.items()):
