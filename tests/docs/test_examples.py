@@ -46,6 +46,12 @@ def test_hand_written_program_assembles():
     assemble((EXAMPLES / "double.ptx").read_text(), "sm_90a", kernel_name="double_it")
 
 
+def test_mixture_of_experts(capsys: pytest.CaptureFixture[str]):
+    """Tokens routed to experts and back in two launches agree with a loop over tokens."""
+    _run("mixture_of_experts.py")
+    assert "384 rows for 6 experts in 2 launches" in capsys.readouterr().out
+
+
 def test_torch_layer(capsys: pytest.CaptureFixture[str]):
     """A torch module on tilekit.matmul agrees with torch."""
     pytest.importorskip("torch")

@@ -18,5 +18,6 @@ class Family:
 
 def families() -> dict[str, Family]:
     """All families by name."""
-    matmul = Family("matmul", "D = activation(scale * (A @ B) + bias), batched, f32 accumulation", tuple(TARGETS))
+    summary = "D = activation(scale * (A @ B) + bias + beta * residual), batched or in groups of rows, f32 accumulation"
+    matmul = Family("matmul", summary, tuple(TARGETS))
     return {matmul.name: matmul}
