@@ -104,9 +104,13 @@ def is_canceled(warp: Warp, answer: npt.NDArray[np.uint64], mask: Mask | None) -
 
 
 def first_cta(answer: npt.NDArray[np.uint64], axis: int) -> npt.NDArray[np.uint32]:
-    """``query_cancel.get_first_ctaid``: a coordinate of the obtained cluster's first CTA (0 for the fourth)."""
+    """``query_cancel.get_first_ctaid``: a coordinate of the obtained cluster's first CTA (0 for the fourth).
+
+    Undefined where none was obtained: all ones, so that whoever uses it goes far astray.
+    """
     low = answer[0]
     if axis == 3:
         return np.zeros(32, np.uint32)
     shifted: npt.NDArray[np.uint32] = (low >> np.uint64((0, 32, 48)[axis])).astype(np.uint32)
-    return shifted if axis == 0 else np.bitwise_and(shifted, np.uint32(0xFFFF))
+    place = shifted if axis == 0 else np.bitwise_and(shifted, np.uint32(0xFFFF))
+    return np.where(answer[1] & np.uint64(1), place, np.uint32(0xFFFFFFFF))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .access import resolve
 from .agents import ALL_LANES
 from .deadlock import MbarrierWait
-from .errors import BarrierFault, ProtocolError, describe
+from .errors import BarrierFault, MemoryFault, ProtocolError, describe
 from .findings import Unheeded
 from .lanes import ballot
 from .memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW
@@ -53,13 +53,22 @@ def shared_address(space: str, address: int) -> int:
     return address
 
 
-def _find(warp: Warp, space: str, address: int) -> Mbarrier:
+def _find(warp: Warp, space: str, address: int, *, waits: bool = False) -> Mbarrier:
+    """The barrier of an instruction; of a peer's, where the instruction reaches it."""
     address = shared_address(space, address)
     barrier = warp.cta.cluster.mbarriers.get(address)
     if barrier is None:
         resolve(warp, "shared::cluster", address, 8, "mbarrier access")
         barrier = barrier_at(warp, address)
     owner = warp.cta.cluster.ctas[barrier.address >> RANK_SHIFT]
+    if owner is not warp.cta and (waits or space == "shared"):
+        what = "a wait for" if waits else "an access with .shared::cta to"
+        raise MemoryFault(
+            f"{what} {barrier.name} of CTA {owner.rank}, from CTA {warp.cta.rank}",
+            hint="a thread waits on barriers of its own CTA only: let the peer arrive on one of those"
+            if waits
+            else "reach another CTA's shared memory with .shared::cluster",
+        )
     if owner.live_warps == 0:
         raise ProtocolError(
             f"{barrier.name} of CTA {owner.rank} is used by CTA {warp.cta.rank}, but CTA {owner.rank} has exited",
@@ -208,7 +217,7 @@ def mbarrier_transaction(
 
 def mbarrier_test(warp: Warp, space: str, address: int, state: int, parity: bool, acquire: bool) -> bool | None:
     """``test_wait`` and ``try_wait``: True or False, or None when the fragment is suspended on the barrier."""
-    barrier = _find(warp, space, address)
+    barrier = _find(warp, space, address, waits=True)
     fragment = warp.fragment
     key = (warp.cta.rank, warp.index)
     unheeded = warp.cta.launch.findings.unheeded
@@ -255,7 +264,7 @@ def mbarrier_test_lanes(
         done = mbarrier_test(warp, space, int(addresses[active[0]]), int(states[active[0]]), parity, acquire)
         return None if done is None else np.full(32, done)
     for lane in active.tolist():
-        barrier = _find(warp, space, int(addresses[lane]))
+        barrier = _find(warp, space, int(addresses[lane]), waits=True)
         state = int(states[lane])
         done = barrier.test(state) if parity else barrier.test_token(state)
         result[lane] = done

@@ -176,8 +176,9 @@ def where_is(g: BlockCompiler, operand: Operand) -> str:
 
 
 def space_of(i: Decoded) -> str:
-    """``generic`` unless a state space is written."""
-    return "shared" if i.has("space") else "generic"
+    """``generic`` unless a state space is written: ``shared`` for the CTA's own, ``shared::cluster``."""
+    written = i.get("space", "generic")
+    return "shared" if written == "shared::cta" else written
 
 
 def _value(g: BlockCompiler, operand: Operand, kind: str = "u32") -> str:
