@@ -292,6 +292,15 @@ BUGS_RINGS: tuple[Broken, ...] = (
         stuck("scheduler", "clc.began"),
         "nobody has ever arrived",
     ),
+    # The grid ahead.
+    Broken(
+        "no wait for the grid ahead",
+        "pair",
+        removed("setup", "griddepcontrol.wait"),
+        "race",
+        "use by the grid ahead, which is not over before griddepcontrol.wait",
+        r"missing edge: no griddepcontrol.wait by role load \(warp 5\)",
+    ),
     # The cluster's barrier.
     Broken(
         "no cluster barrier at the end",

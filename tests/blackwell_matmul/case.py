@@ -193,6 +193,7 @@ class Case:
             grid=launch.grid,
             block=kernel.text.threads,
             shared_bytes=kernel.text.shared_bytes,
+            prerequisite=True,
             params=bytes(pack(list(launch.parameters), TensorMap.encode).data),
             step_budget=step_budget,
             progress=lambda done, total, seconds: ended.append(done),

@@ -133,6 +133,20 @@ def test_the_blackwell_model_page_is_current():
     assert all(written["best"](n).n == n for n in (4096, 8192))
 
 
+def test_the_emulators_rules_name_tests_that_exist():
+    """Every test that docs/emulator-blackwell.md names is there, and every rule names one."""
+    page = (ROOT / "docs" / "emulator-blackwell.md").read_text("utf-8")
+    rows = [row for row in re.findall(r"^\| (.*) \|$", page, re.MULTILINE) if row.count("|") == 2][1:]
+    rules = [row for row in rows if not row.startswith(("**", "---"))]
+    assert len(rules) > 40
+    for rule in rules:
+        named = re.findall(r"`([\w/.]+)::(\w+)`", rule.split("|")[2])
+        assert named, rule
+        for file, test in named:
+            folder = ROOT / "tests" / "emulator" / ("blackwell" if "/" not in file else "")
+            assert f"def {test}(" in (folder / file).resolve().read_text("utf-8"), rule
+
+
 def test_every_error_code_is_explained():
     """No row of the error table lacks its meaning or what to do."""
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,10 +37,20 @@ def test_launch_passes_shape_and_packed_parameters() -> None:
     prepared()
     (arguments,) = handle.launches
     block = arguments.pop("params")
+    assert not arguments.pop("prerequisite")
     assert arguments == {"grid": (2, 1, 1), "block": (384, 1, 1), "cluster": (2, 1, 1), "shared_bytes": 1024}
     assert TensorMap.decode(block[64:192]) == MAP
     assert (block[:4], block[192:]) == (b"\7\0\0\0", b"\xbc\x0a" + bytes(6))
     assert prepared.report == "report 1"
+
+
+@pytest.mark.parametrize("reads_early", [False, True])
+def test_overlapping_launches_must_wait(reads_early: bool) -> None:
+    """What may start while the kernel ahead runs is launched behind one, unless it says that it reads earlier."""
+    handle = RecordingHandle()
+    config = replace(CONFIG, pdl=True)
+    EmulatedKernel("matmul", handle).prepare(config, [U32(7)], reads_early=reads_early)()
+    assert handle.launches[0]["prerequisite"] is not reads_early
 
 
 def test_patches_reach_the_next_launch() -> None:

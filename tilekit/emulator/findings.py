@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tilekit.emulator.agents import Agent, Operation, Sync, lane_identity
 from tilekit.emulator.errors import Actor, EmulatorError, InstructionLike, RaceError, Where, describe
 from tilekit.emulator.mbarrier_table import MbarrierTable
+from tilekit.emulator.prerequisite import UNIT
 from tilekit.emulator.shadow import Access, Race
 from tilekit.emulator.symbols import SymbolMap
 
@@ -208,6 +209,8 @@ def _memory(race: Race, symbols: SymbolMap, dynamic_base: int) -> str:
 
 
 def _did(access: Access, lane: int) -> str:
+    if access.party.unit == UNIT:
+        return "use by the grid ahead, which is not over before griddepcontrol.wait"
     verb = ("atomic " if access.atomic else "") + ("write" if access.write else "read")
     cluster = access.party.actor.cluster
     who = f"lane {lane} of " if lane >= 0 else ""
@@ -268,6 +271,12 @@ def _missing_fence(race: Race) -> tuple[str, str]:
 def _missing_edge(race: Race, symbols: SymbolMap) -> tuple[str, str]:
     earlier, later = race.earlier, race.later
     first, second = earlier.party.issuer, later.party.issuer
+    if earlier.party.unit == UNIT:
+        return (
+            f"no griddepcontrol.wait by {second.actor}, nor a barrier behind one",
+            "execute griddepcontrol.wait before anything that the grid ahead may still read or write is touched, and "
+            "a barrier behind it where one thread waits for others",
+        )
     if isinstance(later.party, Operation) and not earlier.write and _read_too_soon(later.party, first, symbols):
         return _unwaited_barrier(later.party, earlier, symbols)
     if isinstance(earlier.party, Operation):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .device import Buffer
     from .explore import Exploration
     from .instrument import Observer
+    from .memory import Allocation
     from .module import Module
     from .program import Program
     from .stops import Stop
@@ -37,6 +38,7 @@ class LaunchOptions(TypedDict, total=False):
     cluster: int | Sequence[int] | None
     shared_bytes: int
     cooperative: bool
+    prerequisite: bool | Sequence[Any]
     params: bytes | None
     step_budget: int
 
@@ -85,6 +87,7 @@ class Kernel:
         cluster: int | Sequence[int] | None = None,
         shared_bytes: int = 0,
         cooperative: bool = False,
+        prerequisite: bool | Sequence[Any] = False,
         params: bytes | None = None,
         step_budget: int = DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
@@ -117,6 +120,7 @@ class Kernel:
         cluster: int | Sequence[int] | None = None,
         shared_bytes: int = 0,
         cooperative: bool = False,
+        prerequisite: bool | Sequence[Any] = False,
         params: bytes | None = None,
         step_budget: int = DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
@@ -141,6 +145,10 @@ class Kernel:
             Dynamic shared memory of a CTA, bytes.
         cooperative
             A cooperative launch: its CTAs, which must all fit on the device at once, may meet at barriers of the grid.
+        prerequisite
+            A programmatic dependent launch, behind a grid that is not over before ``griddepcontrol.wait``: the buffers,
+            or arrays of ``args``, that it still uses, or True for all of global memory. Whoever touches them without
+            being ordered behind that wait races with it.
         params
             A ready parameter block instead of ``args``.
         step_budget
@@ -178,6 +186,7 @@ class Kernel:
                 "cluster": cluster,
                 "shared_bytes": shared_bytes,
                 "cooperative": cooperative,
+                "prerequisite": prerequisite,
                 "params": params,
                 "step_budget": step_budget,
             }
@@ -201,6 +210,7 @@ class Kernel:
             cluster=cluster,
             shared_bytes=shared_bytes,
             cooperative=cooperative,
+            prerequisite=prerequisite,
             params=params,
             step_budget=step_budget,
             progress=progress,
@@ -225,6 +235,7 @@ class Kernel:
         cluster: int | Sequence[int] | None = None,
         shared_bytes: int = 0,
         cooperative: bool = False,
+        prerequisite: bool | Sequence[Any] = False,
         params: bytes | None = None,
         step_budget: int = DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
@@ -258,11 +269,12 @@ class Kernel:
         else:
             block_bytes, uploads = self._check_block(params, args), []
         gang = None
+        used = self._prerequisite(prerequisite, uploads)
         if observers:
             from .instrument import InstrumentedProgram
 
             program = InstrumentedProgram(program, observers)
-        else:
+        elif not used:
             gang = self._gang(program, shape, threads, clusters, shared_bytes)
         launch = Launch(
             program,
@@ -283,6 +295,7 @@ class Kernel:
             progress=progress,
             observers=observers,
             gang=gang,
+            prerequisite=used,
         )
         for observer in observers:
             observer.start(launch)
@@ -413,6 +426,21 @@ class Kernel:
         if len(params) != self.parameter_bytes:
             raise LaunchError.argument("params", f"{len(params)} bytes", f"{self.parameter_bytes} bytes for {self!r}")
         return bytes(params)
+
+    def _prerequisite(self, given: bool | Sequence[Any], uploads: Uploads) -> list[Allocation]:
+        """The memory that the grid ahead still uses."""
+        memory = self.module.device.memory
+        if isinstance(given, bool):
+            return [allocation for allocation in memory.allocations() if allocation.writable] if given else []
+        uploaded = {id(array): buffer for array, buffer in uploads}
+        found = []
+        for index, value in enumerate(given):
+            buffer = uploaded.get(id(value), value)
+            if not hasattr(buffer, "address"):
+                legal = "a Buffer, or an array that is one of args"
+                raise LaunchError.argument(f"prerequisite[{index}]", type(value).__name__, legal)
+            found.append(memory.at(buffer.address, 1, "prerequisite")[0])
+        return found
 
     def _pack(self, args: Sequence[Any]) -> tuple[bytes, Uploads]:
         parameters = self.parameters

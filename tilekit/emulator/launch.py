@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import collector
+from .agents import Sync
 from .blas import single_threaded
 from .chips import Chip
 from .deadlock import Blocked, GroupWait, deadlock, waiting_table
@@ -18,6 +19,7 @@ from .findings import Finding, Findings
 from .gang import run_gangs
 from .happens_before import HappensBefore
 from .memory import PARAM_WINDOW, Allocation, GlobalMemory
+from .prerequisite import grid_ahead
 from .rendezvous import warp_exits
 from .report import LaunchReport
 from .scheduler import Machine, Policy
@@ -76,6 +78,8 @@ class Launch:
         The program for many warps at once, or None where they run one by one.
     observers
         Who is told of asynchronous operations; an instrumented program tells them of the rest.
+    ahead
+        What tells of the end of the grid ahead, in a programmatic dependent launch; else None.
     """
 
     _number = 0
@@ -101,6 +105,7 @@ class Launch:
         progress: Progress | None,
         observers: Sequence[Observer] = (),
         gang: Program | None = None,
+        prerequisite: Iterable[Allocation] = (),
     ) -> None:
         Launch._number += 1
         self.number = Launch._number
@@ -139,6 +144,8 @@ class Launch:
         self.positions = positions(program, block, symbols)
         self.machine = Machine(self, program, schedule, seed, step_budget)
         self._shadowed: list[Allocation] = []
+        self.ahead: Sync | None = None
+        self._prerequisite = tuple(prerequisite)
 
     def run(self) -> LaunchReport:
         """Run to the end.
@@ -151,6 +158,8 @@ class Launch:
         start = time.perf_counter()
         if self.order is not None:
             self._shadow_global()
+            if self._prerequisite:
+                self.ahead = grid_ahead(self.order, self._prerequisite)
         try:
             with np.errstate(all="ignore"), single_threaded(), collector.held_back():
                 if self.gang is None or not run_gangs(self, self.gang):

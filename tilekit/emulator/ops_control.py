@@ -7,6 +7,7 @@ from .control_flow import targets_of
 from .errors import EmulatorError
 from .forms import Decoded, form
 from .ops_call import leave_procedure
+from .prerequisite import wait_for_grid
 from .warp import Warp
 
 
@@ -91,7 +92,13 @@ def nanosleep(g: BlockCompiler, i: Decoded) -> None:
     g.leave(f"w.fragment.block = {g.block.index + 1}; return YIELD")
 
 
+@form("griddepcontrol", "which=wait", "")
+def grid_wait(g: BlockCompiler, i: Decoded) -> None:
+    """``griddepcontrol.wait``: what the grid ahead did comes before."""
+    g.effect(f"{g.helper(wait_for_grid)}(w)")
+
+
 @form("pmevent", "mask?", "#")
-@form("griddepcontrol", "which=launch_dependents|wait", "")
+@form("griddepcontrol", "which=launch_dependents", "")
 def no_effect(g: BlockCompiler, i: Decoded) -> None:
     """Instructions whose effect lies outside one launch."""

@@ -55,6 +55,11 @@ class ProductKernel(ABC):
         """Elements of K that are fetched at once."""
 
     @property
+    def reads_early(self) -> bool:
+        """Whether operands are read while the kernel ahead in the stream runs: else they wait for its end."""
+        return False
+
+    @property
     def name(self) -> str:
         """The entry's symbol."""
         return str(self.text.name)

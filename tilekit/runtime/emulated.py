@@ -75,7 +75,13 @@ class EmulatedKernel:
         self._handle = handle
 
     def prepare(
-        self, config: LaunchConfig, parameters: Sequence[Parameter], *, description: str = "", work: Work | None = None
+        self,
+        config: LaunchConfig,
+        parameters: Sequence[Parameter],
+        *,
+        description: str = "",
+        work: Work | None = None,
+        reads_early: bool = False,
     ) -> EmulatedLaunch:
         """Pack the parameters for the emulator.
 
@@ -89,9 +95,11 @@ class EmulatedKernel:
             The kernel's configuration, for errors.
         work : Work, optional
             How much the launch does. Without it a launch is never refused for being too long.
+        reads_early : bool, optional
+            Whether the kernel may read operands while the kernel ahead runs. Else, with ``config.pdl``, it is an error.
         """
         label = f"{self.name} [{description}], {config}" if description else f"{self.name}, {config}"
-        return EmulatedLaunch(self._handle, label, config, parameters, work)
+        return EmulatedLaunch(self._handle, label, config, parameters, work, config.pdl and not reads_early)
 
 
 class EmulatedLaunch(PreparedLaunch):
@@ -104,12 +112,19 @@ class EmulatedLaunch(PreparedLaunch):
     """
 
     def __init__(
-        self, handle: Kernel, label: str, config: LaunchConfig, parameters: Sequence[Parameter], work: Work | None
+        self,
+        handle: Kernel,
+        label: str,
+        config: LaunchConfig,
+        parameters: Sequence[Parameter],
+        work: Work | None,
+        prerequisite: bool,
     ) -> None:
         super().__init__(label, config, parameters, TensorMap.encode)
         self.report: LaunchReport | None = None
         self._handle = handle
         self._work = work
+        self._prerequisite = prerequisite
 
     def __call__(self, stream: int = 0) -> None:
         """Run to the end; streams have no meaning on the emulator.
@@ -128,6 +143,7 @@ class EmulatedLaunch(PreparedLaunch):
             block=self.config.block,
             cluster=self.config.cluster,
             shared_bytes=self.config.shared_bytes,
+            prerequisite=self._prerequisite,
             params=bytes(self._block),
         )
 

@@ -44,6 +44,11 @@ class GemvKernel(ProductKernel):
         super().__init__(spec, config, target, trace(spec, config, target))
 
     @property
+    def reads_early(self) -> bool:
+        """Whether operands are read while the kernel ahead runs."""
+        return self.spec.weights_ready
+
+    @property
     def k_block(self) -> int:
         """Elements of K in a slot."""
         return shape_of(self.spec).k_block

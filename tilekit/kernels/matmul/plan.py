@@ -197,6 +197,7 @@ class EmulatedPlan(HostPlan):
                 launch.parameters,
                 description=str(kernel.config),
                 work=Work(flops=problem.flops, tiles=launch.k_blocks),
+                reads_early=kernel.reads_early,
             )
         )
         prepared()
