@@ -142,7 +142,8 @@ def _resolve(what: Any, name: str) -> DType:
 def _unknown(what: Any, name: str) -> ArgumentError:
     shown = str(what).removeprefix("torch.")
     legal = ", ".join(f"{dtype.name} ({dtype.long_name})" for dtype in DTYPES)
-    nearest = difflib.get_close_matches(shown, _BY_NAME, n=1, cutoff=0.5)
+    names = [name for name, dtype in _BY_NAME.items() if dtype is not S32]
+    nearest = difflib.get_close_matches(shown, names, n=1, cutoff=0.5)
     return ArgumentError.of(
         name, shown, legal=legal, nearest=_BY_NAME[nearest[0]].name if nearest else None, code="TK-DTYPE-001"
     )

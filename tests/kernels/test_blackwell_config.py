@@ -21,6 +21,7 @@ from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.runtime import driver
 from tilekit.targets import SM_90A, SM_100A
 
 CHANGE = re.compile(r"(\w+)=(\([^)]*\)|[^,]+)")
@@ -227,3 +228,22 @@ def test_no_two_ctas_share_a_multiprocessor() -> None:
     assert 2 * (kernel.launch_config(1).shared_bytes + reserved) > on_an_sm
     full = tilekit.compile(MatmulSpec(), target="sm_100a")
     assert full.launch_config(2).shared_bytes == full.text.shared_bytes
+
+
+def test_a_kernel_is_for_its_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel for sm_100a is not launched on a Hopper GPU: the call says what the GPU is, and what to do."""
+    hopper = driver.DeviceInfo(0, "NVIDIA H200", (9, 0), 132, 1 << 37, 1 << 26, (13, 0))
+    monkeypatch.setattr(driver, "devices", lambda: (hopper,))
+    kernel = tilekit.compile(MatmulSpec(), target="sm_100a")
+    a = np.zeros((64, 64), BF16.numpy)
+    with pytest.raises(ArgumentError) as caught:
+        kernel.bind(a, a.T, device="cuda")
+    assert caught.value.code == "TK-API-001"
+    for words in ("target='sm_100a'", "NVIDIA H200, which is sm_90a", "build the kernel for that", "emulate sm_100a"):
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_a_config_names_its_group(group: int) -> None:
+    """What a config says of itself is what was given, legal or not."""
+    assert {1: "single CTAs", 2: "CTA pairs", 4: "cta_group 4"}[group] in str(BlackwellConfig(cta_group=group))

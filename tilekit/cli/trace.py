@@ -75,6 +75,7 @@ def trace(
         typer.echo(json.dumps(facts | {"config": str(config), "file": str(out)}))
     else:
         typer.echo(found.summary())
+        typer.echo(f"{config}")
         typer.echo(f"{place.name}; events in {out}, for https://ui.perfetto.dev")
 
 

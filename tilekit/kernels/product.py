@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.extras import Extras
+from tilekit.kernels.matmul.place import chip_of
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
+from tilekit.runtime import driver
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
@@ -94,11 +96,21 @@ class ProductKernel(ABC):
         return CudaModule.from_ptx(self.ptx, self.target.name, kernel_name=self.name).kernel(self.name)
 
     def resident_clusters(self, ordinal: int) -> int:
-        """Clusters of a full grid on a device."""
+        """Clusters of a full grid on a device.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-API-001`` where it is another chip than the kernel was built for.
+        """
         if ordinal not in self._resident:
+            self._require_chip(ordinal)
             held = self.cuda.max_active_clusters(self.launch_config(self.text.cluster), ordinal=ordinal)
             self._resident[ordinal] = self._wanted(held, ordinal)
         return self._resident[ordinal]
+
+    def _require_chip(self, ordinal: int) -> None:
+        chip_of(driver.devices()[ordinal], self.target.name)
 
     def _wanted(self, held: int, ordinal: int) -> int:
         """How many clusters a full grid has, of those that the device holds at once."""
@@ -151,7 +163,8 @@ class ProductKernel(ABC):
         Raises
         ------
         ArgumentError
-            For arrays that do not fit this kernel, naming the argument.
+            For arrays that do not fit this kernel, naming the argument; ``TK-API-001`` where the GPU is another chip
+            than the kernel was built for.
         """
         if device not in (None, "cuda"):
             raise ArgumentError.of(
@@ -178,6 +191,7 @@ class ProductKernel(ABC):
         if vo.device != "cpu":
             return DevicePlan(self, call, operands, out)
         if device == "cuda":
+            self._require_chip(0)
             return StagedPlan(self, call, operands, out)
         return EmulatedPlan(self, call, operands, out, seed=seed, **emulator)
 

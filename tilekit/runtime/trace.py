@@ -48,9 +48,13 @@ class TileTrace:
         return int(np.count_nonzero(self.records["turn"]))
 
     def summary(self) -> str:
-        """For each lane: tiles, and the time a tile takes (median, least, most)."""
+        """For each lane: tiles, and the time a tile takes (median, least, most).
+
+        And on a GPU the share of the time that a CTA's lane works. The emulator runs one warp at a time.
+        """
+        shares = self.unit == "ns"
         lines = [f"{self.kernel}: {self.count} records, times in {self.unit}"]
-        lines.append(f"{'activity':<16}{'tiles':>8}{'median':>12}{'least':>12}{'most':>12}{'busy':>8}")
+        lines.append(f"{'activity':<16}{'tiles':>8}{'median':>12}{'least':>12}{'most':>12}" + f"{'busy':>8}" * shares)
         filled = self.records[self.records["turn"] > 0]
         span = int(filled["end"].max() - filled["begin"].min()) if filled.size else 0
         for index, lane in enumerate(self.lanes):
@@ -63,7 +67,8 @@ class TileTrace:
             ctas = int(np.count_nonzero((rows["turn"] > 0).any(axis=1)))
             busy = took.sum() / (span * ctas) if span else 0.0
             lines.append(
-                f"{lane:<16}{mine.size:>8}{int(np.median(took)):>12}{took.min():>12}{took.max():>12}{busy:>8.0%}"
+                f"{lane:<16}{mine.size:>8}{int(np.median(took)):>12}{took.min():>12}{took.max():>12}"
+                + f"{busy:>8.0%}" * shares
             )
         return "\n".join(lines)
 

@@ -127,11 +127,12 @@ class BlackwellConfig(KernelConfig):
 
     def __str__(self) -> str:
         stages = "auto" if self.stages is None else self.stages
+        spans = {1: "single CTAs", 2: "CTA pairs"}.get(self.cta_group, f"cta_group {self.cta_group}")
         schedule = f"{self.clc_stages} claims" if self.claims_tiles else "static"
         return (
             f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
-            f"{'CTA pairs' if self.cta_group == 2 else 'single CTAs'}, {stages} stages of {self.k_group}, "
+            f"{spans}, {stages} stages of {self.k_group}, "
             f"{self.accumulator_stages} accumulators, {schedule}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (", raster along N" if self.raster_order == "n" else "")

@@ -36,8 +36,8 @@ def chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
         )
     if target not in (None, "cuda", chip.name):
         raise ArgumentError(
-            f"target={target!r}, but the arrays are on {device.name}, which is {chip.name}: leave target out, or pass "
-            "arrays in host memory to emulate another chip",
+            f"target={target!r}, but the arrays are on {device.name}, which is {chip.name}: build the kernel for "
+            f"that (leave target out), or pass arrays in host memory to emulate {target}",
             code="TK-API-001",
         )
     return chip
