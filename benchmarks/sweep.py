@@ -2,6 +2,7 @@
 
     python -m benchmarks.sweep --configs small_m                          # M of 16, 32 and 64 over eight weights
     python -m benchmarks.sweep --shape 16x8192x8192 --shape 64x7168x2048 --rounds 9 --json sweep.json
+    python -m benchmarks.sweep --configs sums                             # shares of K, in a workspace and in clusters
     python -m benchmarks.sweep --configs overlaps                         # the picker's choice, as launches meet
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
 
@@ -70,6 +71,23 @@ def small_m(workload: MatmulWorkload) -> Iterator[KernelConfig]:
         )
 
 
+def sums(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """The same tiles with their sums whole, shared through a workspace, and shared in a cluster."""
+    columns = min(128, max(16, -(-workload.m // 16) * 16))
+    tiles = [((rows, columns), consumers, True) for rows, consumers in ROWS]
+    tiles += [((64, 64), 1, False), ((128, 64), 2, False), ((64, 128), 1, False), ((128, 128), 2, False)]
+    ways = [(1, 1), (2, 1), (3, 1), (4, 1), (8, 1), (1, 2), (1, 4), (1, 8)]
+    for (tile, consumers, swapped), (split_k, cluster_k) in product(tiles, ways):
+        yield MatmulConfig(
+            tile=tile,
+            cluster=(1, 1),
+            consumers=consumers,
+            swap_ab=swapped,
+            split_k=split_k,
+            cluster_k=cluster_k,
+        )
+
+
 def picked_from(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     """What the picker chooses from."""
     yield from candidates(workload.spec, SM_90A)
@@ -88,6 +106,7 @@ def overlaps(workload: MatmulWorkload) -> Iterator[KernelConfig]:
 
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
     "small_m": small_m,
+    "sums": sums,
     "overlaps": overlaps,
     "candidates": picked_from,
 }

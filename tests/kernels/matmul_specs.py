@@ -112,7 +112,7 @@ SAMPLED = {SM_90A: 1, SM_100A: 3}
 def family(config: KernelConfig) -> tuple[object, ...]:
     """What decides over registers: everything but the cluster and the shares, which go round with the rest."""
     warps = getattr(config, "consumers", None) or getattr(config, "cta_group", None)
-    return config.tile, warps, config.k_group, config.swap_ab, getattr(config, "schedule", None)
+    return config.tile, warps, config.k_group, config.swap_ab, config.layers, getattr(config, "schedule", None)
 
 
 def sampled_kernels(chip: Target) -> list[tuple[Target, MatmulSpec, KernelConfig]]:

@@ -18,6 +18,7 @@ from matmul_generator import (
     largest_cases,
     width_cases,
 )
+from matmul_layered import layered_cases, layered_cases_on_gpu
 from matmul_machine import Machine
 from matmul_pingpong import MULTIPROCESSORS, pingpong_cases, pingpong_cases_on_gpu
 from matmul_reference import compare, expected_of
@@ -143,4 +144,17 @@ def test_scaled(machine: Machine, case: Case) -> None:
 @over(emulator=promoted_cases(), cuda=promoted_cases_on_gpu())
 def test_promoted(machine: Machine, case: Case) -> None:
     """Sums of 8-bit products that are promoted to f32 are right, upright and transposed, whole and in shares."""
+    check(machine, case)
+
+
+@pytest.fixture
+def one_large_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated Hopper that holds one cluster of eight."""
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], sms=8))
+
+
+@pytest.mark.usefixtures("one_large_cluster")
+@over(emulator=layered_cases(), cuda=layered_cases_on_gpu())
+def test_layered(machine: Machine, case: Case) -> None:
+    """Kernels whose clusters share sums are as right, whatever the tile, the operands' order and the number of CTAs."""
     check(machine, case)

@@ -8,7 +8,7 @@ two; on sm_100a the accumulators are in tensor memory, and mma and epilogue are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
-from tilekit.epilogue.turnstile import BoundTurnstile, Turnstile
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.payload import Stage
@@ -57,6 +56,36 @@ class Epilogue(Protocol):
         """Prepare barriers (one thread)."""
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundEpilogue:
+        """Prepare a thread's addresses; once a role."""
+
+
+class BoundReduction(Protocol):
+    """A `Reduction` in a role."""
+
+    def add(
+        self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
+    ) -> None:
+        """Add this CTA's share of a tile's sum; whoever has a complete part of the sum stores it."""
+
+
+class Reduction(Protocol):
+    """What the driver asks of whatever adds the shares that several CTAs have of a tile."""
+
+    @property
+    def warpgroups(self) -> int:
+        """Warpgroups that add."""
+
+    @property
+    def floats(self) -> int:
+        """Elements of f32 that a CTA tile takes in global memory."""
+
+    def initialise(self, w: Writer) -> None:
+        """Prepare barriers (one thread)."""
+
+    def part(self, tile: Tile) -> Tile:
+        """What this CTA stores of a tile."""
+
+    def bind(self, w: Writer, group: Warpgroup) -> BoundReduction:
         """Prepare a thread's addresses; once a role."""
 
 
@@ -294,7 +323,7 @@ class WarpSpecialized:
     in_flight
         Groups of matrix instructions kept running while the next stage is awaited.
     reduction
-        Adds the shares of a tile where the scheduler hands out shares.
+        Adds the shares of a tile where several CTAs have them.
     source
         What the plan's ``epilogue_load`` role loads.
     order
@@ -317,7 +346,7 @@ class WarpSpecialized:
     epilogue: Epilogue
     depth: Value
     in_flight: int
-    reduction: Turnstile | None = None
+    reduction: Reduction | None = None
     source: TileSource | None = None
     order: LoadOrder | None = None
     profiler: TileProfiler | None = None
@@ -419,7 +448,7 @@ class WarpSpecialized:
             clock = self._clock(w, "epilogue_load")
             for tile in self.scheduler.tiles(w, role):
                 with timed(clock, tile):
-                    source.load(w, tile)
+                    source.load(w, tile if self.reduction is None else self.reduction.part(tile))
 
     def _ask(self, w: Writer, warp: Value, role: Role) -> None:
         with self._threads(w, warp, role), w.when(self.cluster.rank == 0):
@@ -436,6 +465,8 @@ class WarpSpecialized:
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
             self.epilogue.initialise(w)
+            if self.reduction is not None:
+                self.reduction.initialise(w)
             self.accumulators.initialise(w)
             self.scheduler.initialise(w)
             if self.order is not None:
@@ -447,8 +478,8 @@ class WarpSpecialized:
         w.ptx.grid.wait()
 
     def _tear_down(self, w: Writer, warp: Value) -> None:
-        # Peers multicast into this CTA's shared memory and arrive on its barriers: nobody leaves before everybody is
-        # done. Nor is tensor memory freed before.
+        # Peers multicast into this CTA's shared memory, send shares of sums there and arrive on its barriers: nobody
+        # leaves before everybody is done. Nor is tensor memory freed before.
         if self.cluster.size > 1 or self.accumulators.allocated:
             self.cluster.meet(w, self.warps.threads)
         self.accumulators.free(w, warp)
@@ -480,7 +511,7 @@ class _Storing:
 
     w: Writer
     epilogue: BoundEpilogue
-    reduction: BoundTurnstile | None
+    reduction: BoundReduction | None
     depth: Value
     clock: TileClock | None
 
@@ -493,12 +524,13 @@ class _Storing:
         w = self.w
         # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
         # wgmma (C7515).
-        with w.when(self.depth == 0):
+        layered = isinstance(tile.k_first, Value) and tile.share is None
+        with w.when(tile.k_end <= tile.k_first if layered else self.depth == 0):
             finished.clear(w)
-        if self.reduction is None or tile.share is None:
+        if self.reduction is None:
             self.epilogue.store(w, finished, tile)
         else:
-            self.reduction.add(w, finished, tile.share, lambda total: self.epilogue.store(w, total, tile))
+            self.reduction.add(w, finished, tile, lambda total, part: self.epilogue.store(w, total, part))
 
     def finish(self) -> None:
         """Wait for everything in flight."""

@@ -96,25 +96,38 @@ def issue_stores(
     warp: Warp, space: str, destination: Value, parts: tuple[npt.NDArray[Any], ...], barrier: Value,
     mask: Mask | None, combine: Combine | None = None,
 ) -> None:  # fmt: skip
-    """``st.async`` and ``red.async``: one small copy, or reduction, for each active lane."""
+    """``st.async`` and ``red.async``: a copy, or reduction, for each active lane.
+
+    Neighbouring lanes that store to neighbouring places and count on one barrier make one copy: it lands at once.
+    """
     unit = "st.async" if combine is None else "red.async"
     image = np.stack([np.ascontiguousarray(np.broadcast_to(part, (32,))) for part in parts], axis=1)
     size = image.shape[1] * image.itemsize
+    runs: list[tuple[int, int, int, int]] = []  # first lane, lanes, address, barrier
     for lane in active_lanes(warp, mask):
         address = shared_address(space, at_lane(destination, lane))
-        targets, offset = destinations_of(warp, address, None)
-        if offset % size:
+        bar = shared_address(space, at_lane(barrier, lane))
+        if address % size:
             raise access.misaligned(address, size, unit)
-        barriers = barriers_of(warp, shared_address(space, at_lane(barrier, lane)), targets, False)
         access.resolve(warp, "shared::cluster", address, size, unit)
-        data = image[lane].copy().view(np.uint8)
+        if combine is None and runs and runs[-1][2:] == (address - runs[-1][1] * size, bar):
+            first, lanes, start, _ = runs[-1]
+            if first + lanes == lane:
+                runs[-1] = (first, lanes + 1, start, bar)
+                continue
+        runs.append((lane, 1, address, bar))
+    for first, lanes, address, bar in runs:
+        targets, offset = destinations_of(warp, address, None)
+        barriers = barriers_of(warp, bar, targets, False)
+        data = image[first : first + lanes].copy().view(np.uint8).reshape(-1)
 
         def fetch(data: npt.NDArray[np.uint8] = data) -> npt.NDArray[np.uint8]:
             return data
 
         load = Load(
-            warp, lane, targets, offset, barriers, size, fetch, _no_source, unit, combine=combine, asynchronous=False
-        )
+            warp, first, targets, offset, barriers, lanes * size, fetch, _no_source, unit, combine=combine,
+            asynchronous=False,
+        )  # fmt: skip
         warp.cta.launch.machine.submit(load)
 
 

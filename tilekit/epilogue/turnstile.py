@@ -12,7 +12,7 @@ from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Share
+from tilekit.tile_schedule.raster import Tile
 
 THREADS = 32 * WARPS_PER_GROUP
 COLUMNS_AT_ONCE = 64
@@ -47,6 +47,13 @@ class Turnstile:
         """Elements of f32 that a CTA tile takes in the workspace."""
         return self.warpgroups * self.layout.blocks * self.layout.rows * self.layout.columns
 
+    def initialise(self, w: Writer) -> None:
+        """Nothing to prepare: whoever allocates the counters zeroes them."""
+
+    def part(self, tile: Tile) -> Tile:
+        """What a CTA stores of a tile: all of it, if its share is the last."""
+        return tile
+
     def bind(self, w: Writer, group: Warpgroup) -> BoundTurnstile:
         """Prepare a thread's addresses; once a role."""
         return BoundTurnstile(self, group)
@@ -62,10 +69,11 @@ class BoundTurnstile:
         self._first = group.thread == 0
 
     def add(
-        self, w: Writer, accumulators: AccumulatorTile, share: Share, store: Callable[[AccumulatorTile], None]
+        self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
     ) -> None:
         """Wait for this share's turn, add it, and pass on; the last share is not kept, but goes to `store`."""
-        t, layout = self._t, self._t.layout
+        t, layout, share = self._t, self._t.layout, tile.share
+        assert share is not None, "the scheduler hands out shares"
         place = share.slot * t.warpgroups + self._group.part
         turn = (t._turns + w.widen_multiply(place, 4)).retyped(GMEM)
         floats = layout.blocks * layout.rows * layout.columns
@@ -89,7 +97,7 @@ class BoundTurnstile:
             with w.when(self._first):
                 w.ptx.turnstile.pass_turn(address=turn, turn=share.turn + 1)
         with w.when(share.last):
-            store(total)
+            store(total, tile)
             with w.when(self._first):
                 # The next launch finds the counter as this one did.
                 w.ptx.turnstile.pass_turn(address=turn, turn=0)

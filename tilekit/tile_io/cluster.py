@@ -33,9 +33,11 @@ class Multicast:
 class ClusterPosition:
     """Where this CTA stands in its cluster of `m` by `n` output tiles; rank = row + m * column.
 
+    Or in one of `k` CTAs that share the sum of one output tile: then `m` and `n` are 1, and the rank is the `layer`.
+
     Attributes
     ----------
-    m, n
+    m, n, k
         Extents of the cluster.
     rank, row, column
         This CTA's, u32.
@@ -54,16 +56,17 @@ class ClusterPosition:
     group: int = 1
     half: Value | None = None
     leads: Value | None = None
+    k: int = 1
 
     @classmethod
-    def read(cls, w: Writer, m: int, n: int, *, group: int = 1) -> ClusterPosition:
+    def read(cls, w: Writer, m: int, n: int, *, group: int = 1, k: int = 1) -> ClusterPosition:
         """Read the special registers once."""
-        rank = w.ptx.cluster.cta_rank() if m * n > 1 else w.constant(U32, 0)
+        rank = w.ptx.cluster.cta_rank() if m * n * k > 1 else w.constant(U32, 0)
         nought = w.constant(U32, 0)
         row = nought if m == 1 else rank if n == 1 else rank % m
         column = nought if n == 1 else rank // m
         if group == 1:
-            return cls(m, n, rank, row, column)
+            return cls(m, n, rank, row, column, k=k)
         half = row if m == 2 else row & 1
         return cls(m, n, rank, row, column, group, half, half == 0)
 
@@ -129,7 +132,13 @@ class ClusterPosition:
     @property
     def size(self) -> int:
         """CTAs of the cluster."""
-        return self.m * self.n
+        return self.m * self.n * self.k
+
+    @property
+    def layer(self) -> Value:
+        """Which range of K this CTA has, of those that share a sum."""
+        assert self.m * self.n == 1, "CTAs share sums, or operands"
+        return self.rank
 
     @property
     def senders(self) -> int:

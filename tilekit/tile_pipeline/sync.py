@@ -277,7 +277,7 @@ class MbarrierReleaser:
         lane = w.ptx.special.lane_index()
         local = w.shared_base + empty.offset
         self._stride = empty.stride
-        self._remote = cluster.size > 1
+        self._remote = cluster.m * cluster.n > 1
         if self._remote:
             self.active = cluster.sends_here(lane)
             rank = w.minimum(lane, cluster.size - 1)

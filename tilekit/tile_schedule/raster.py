@@ -149,7 +149,8 @@ class RasterOrder:
     shared
         Whether several share a tile's sum; ``share_tiles`` and ``share_depth`` become parameters. The shares of one
         range of K come one behind the other, those of the next range behind all of them: whoever waits for a turn
-        waits for somebody with a lower number, who never waits for a higher one.
+        waits for somebody with a lower number, who never waits for a higher one. Where the CTAs of a cluster share a
+        sum, ``share_depth`` is the length of their ranges of K, of which the last may be empty.
     order
         The dimension walked along first.
     """
@@ -175,6 +176,7 @@ class RasterOrder:
         self.batched = batched
         self.depth = depth
         self.shares = (w.parameter("share_tiles", U32), w.parameter("share_depth", U32)) if shared else None
+        self.layer_depth = w.parameter("share_depth", U32) if cluster.k > 1 else None
 
     @staticmethod
     def arguments(raster: Raster) -> tuple[int, int, int, int]:
@@ -209,6 +211,9 @@ class BoundRasterOrder:
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
             share = Share(slot=index * o.cluster.size + o.cluster.rank, turn=turn, last=last)
+        if o.layer_depth is not None:
+            k_first = o.cluster.layer * o.layer_depth
+            k_end = w.minimum(k_first + o.layer_depth, k_end)
         batch: Operand = 0
         within = index
         if self._matrix_tiles is not None:

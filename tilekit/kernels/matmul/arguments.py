@@ -107,9 +107,9 @@ def launch_arguments(
         order=config.raster_order,
     )
     k_blocks = -(-problem.k // config.k_block(problem.a.dtype))
-    share = max(1, -(-k_blocks // config.split_k))
+    share = max(1, -(-k_blocks // (config.split_k * config.layers)))
     tiles = raster.tiles
-    raster = replace(raster, shares=max(1, -(-k_blocks // share)))
+    raster = replace(raster, shares=max(1, -(-k_blocks // (share * config.layers))))
     turns = workspace = 0
     if config.split_k > 1:
         slots = tiles * config.cluster_size
@@ -172,7 +172,9 @@ def launch_arguments(
         else values[p.name]
         for p in text.parameters
     )
-    return MatmulLaunch(clusters * config.cluster_size, parameters, tiles * config.cluster_size * k_blocks)
+    return MatmulLaunch(
+        clusters * config.cluster_size, parameters, tiles * config.cluster_size // config.layers * k_blocks
+    )
 
 
 def _copied(name: str, matrix: Matrix, address: int) -> dict[str, runtime.Parameter]:

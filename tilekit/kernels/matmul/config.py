@@ -17,7 +17,7 @@ from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.operand import SPAN, OperandTile
-from tilekit.tile_op.wgmma import atom_layout
+from tilekit.tile_op.wgmma import ATOM_ROWS, atom_layout
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import Walk
@@ -59,9 +59,14 @@ class KernelConfig(ABC):
     profile_tiles: int
 
     @property
+    def layers(self) -> int:
+        """CTAs of a cluster that share a tile's sum."""
+        return 1
+
+    @property
     def cluster_size(self) -> int:
         """CTAs of a cluster."""
-        return self.cluster[0] * self.cluster[1]
+        return self.cluster[0] * self.cluster[1] * self.layers
 
     @property
     @abstractmethod
@@ -175,6 +180,9 @@ class MatmulConfig(KernelConfig):
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
         CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+    cluster_k
+        CTAs of a cluster that share a tile's sum: each sends the others their columns of its share through distributed
+        shared memory, and adds and stores its own.
     prefetch
         k-blocks of `b` that each CTA brings into L2 while the kernel before this one ends: of weights, which that
         kernel does not write.
@@ -202,6 +210,7 @@ class MatmulConfig(KernelConfig):
     output_buffers: int = 2
     in_flight: int = 1
     split_k: int = 1
+    cluster_k: int = 1
     prefetch: int = 0
     raster_order: Walk = "m"
     raster_group: int | None = None
@@ -227,6 +236,11 @@ class MatmulConfig(KernelConfig):
     def least_stages_reason(self) -> str:
         """Why fewer stages than `least_stages` do not do."""
         return f"in_flight={self.in_flight} holds one stage back" if self.in_flight else "a ring has a stage"
+
+    @property
+    def layers(self) -> int:
+        """CTAs of a cluster that share a tile's sum."""
+        return self.cluster_k
 
     @property
     def in_turn(self) -> bool:
@@ -259,10 +273,11 @@ class MatmulConfig(KernelConfig):
         """Shared memory of the epilogue."""
         return Output.shared_bytes(
             spec,
-            atom_layout(self.tile[1]),
+            atom_layout(self.tile[1], atoms=self.tile[0] // (ATOM_ROWS * max(self.sharing, 1))),
             warpgroups=self.consumers,
             buffers=self.output_buffers,
             transposed=self.swap_ab,
+            layers=self.cluster_k,
         )
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
@@ -309,6 +324,7 @@ class MatmulConfig(KernelConfig):
             f"{self.consumers} consumers{' in turn' if self.in_turn else ''}, {stages} stages, "
             f"in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
+            + (f", cluster k {self.cluster_k}" if self.cluster_k > 1 else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (", raster along N" if self.raster_order == "n" else "")
         )

@@ -40,8 +40,8 @@ class Grid:
             m, n = n, m
         rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
         k_blocks = -(-k // config.k_block(spec.a_dtype))
-        share = -(-k_blocks // config.split_k)
-        tiles = rows * columns * batches * config.cluster_size * max(1, -(-k_blocks // max(share, 1)))
+        share = -(-k_blocks // (config.split_k * config.layers))
+        tiles = rows * columns * batches * config.cluster_size * max(1, -(-k_blocks // max(share * config.layers, 1)))
         waves = -(-tiles // resident)
         return cls(
             tiles=tiles,

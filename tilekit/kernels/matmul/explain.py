@@ -16,9 +16,10 @@ from tilekit.tile_schedule.clc import RESPONSE_BYTES
 def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
     """Describe a traced kernel."""
     (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
+    layers = f"x{config.layers} along K" if config.layers > 1 else ""
     head = (
         f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} "
-        f"stages, cluster {config.cluster[0]}x{config.cluster[1]}, {text.target.name}"
+        f"stages, cluster {config.cluster[0]}x{config.cluster[1]}{layers}, {text.target.name}"
         + (", operands swapped: rows along N" if config.swap_ab else "")
     )
     lines = [head, "", *_roles(spec, config, text), "", *_shared_memory(text), ""]
@@ -86,7 +87,13 @@ def _tensor_memory(spec: MatmulSpec, config: BlackwellConfig, text: KernelText) 
 
 def _barriers(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
     pair = config.cta_group if isinstance(config, BlackwellConfig) else 1
-    bytes_of = {"inputs.full": pair * config.engine_bytes(spec) or "-", "clc.full": RESPONSE_BYTES}
+    sums = (
+        4
+        * config.tile[0]
+        * config.tile[1]
+        // max(1, sum(array.count for array in text.shared if array.name == "sum.full"))
+    )
+    bytes_of = {"sum.full": sums, "inputs.full": pair * config.engine_bytes(spec) or "-", "clc.full": RESPONSE_BYTES}
     barriers = [array for array in text.shared if array.kind == "mbarrier"]
     labels = [f"{array.name}[{array.count}]" for array in barriers]
     arrivers = [_who(array, text) for array in barriers]
@@ -104,6 +111,8 @@ def _who(array: SharedArray, text: KernelText) -> str:
     ctas, odd = divmod(array.arrivals, here)
     where = " of the cluster" if odd else f" of {ctas} CTAs" if ctas > 1 else ""
     where = ", one warpgroup" if array.arrivals < here else where
+    if array.name == "sum.empty":
+        where = f" of {text.cluster} CTAs, one warpgroup"
     return ", ".join(array.arrive) + where
 
 
@@ -122,6 +131,8 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
         how = f"in {'transposed' if config.swap_ab else f'{op.layout.rows}-row'} slabs {slabs}"
     else:
         how = f"in {'transposed' if config.swap_ab else '64-row'} slabs {slabs} a warpgroup"
+    if config.layers > 1:
+        out = f"{tile_m * tile_n * 4} B of sums to {config.layers} CTAs, each with a part of {out}"
     if isinstance(config, MatmulConfig) and config.in_turn:
         out = f"one warpgroup's in its turn, {out}"
     if isinstance(config, MatmulConfig):

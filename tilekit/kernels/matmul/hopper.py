@@ -27,7 +27,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     """Declare the kernel's parameters and shared memory, and return its components."""
     plan = config.warps(target, spec)
     stages = config.resolved_stages(target, spec)
-    cluster = ClusterPosition.read(w, *config.cluster)
+    cluster = ClusterPosition.read(w, *config.cluster, k=config.cluster_k)
 
     a, b = config.operands(spec)
     payload = StandardPayload(a, b)
@@ -63,6 +63,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         buffers=config.output_buffers,
         shared=config.split_k > 1,
         transposed=config.swap_ab,
+        cluster=cluster,
     )
     sync = (CopySync if spec.copies else MbarrierSync)(
         w,

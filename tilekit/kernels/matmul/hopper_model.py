@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from tilekit.kernels.matmul.config import MatmulConfig
@@ -68,6 +69,12 @@ SHARE_CLOCKS = 2500
 
 SHARE_BYTES_PER_CLOCK = 20
 """How fast a CTA adds its part to the workspace, reads and writes."""
+
+EXCHANGE_CLOCKS = 1000
+"""What the CTAs of a cluster wait for each other's shares of a sum (an assumption: nobody has timed it)."""
+
+EXCHANGE_BYTES_PER_CLOCK = 32
+"""How fast a CTA sends its share, and adds what it is sent (an assumption, too)."""
 
 _SWAPPED = (
     *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
@@ -137,13 +144,15 @@ LARGEST_SHARED_TILE = 128 * 144
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """Every legal candidate for `spec` on `target`."""
-    return _legal(CANDIDATES, spec, target)
+    return _legal(_every(CANDIDATES, spec), spec, target)
 
 
 @lru_cache(maxsize=64)
 def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """What tuning may try beside the candidates."""
-    return _legal(UNTIMED, spec, target)
+    """What tuning may try beside the candidates; small ones, too, with sums that CTAs of a cluster share."""
+    small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
+    layered = (replace(base, cluster=(1, 1), cluster_k=layers) for base in small for layers in (2, 4, 8))
+    return _legal(chain(_every(UNTIMED, spec), layered), spec, target)
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
@@ -163,8 +172,8 @@ def short_ring(config: MatmulConfig, spec: MatmulSpec, target: Target) -> int:
     return next((stages for stages in range(whole, 1, -1) if config.shared_bytes(spec, stages) <= room), 1)
 
 
-def _legal(bases: tuple[MatmulConfig, ...], spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    fitting = dict.fromkeys(_fitting(spec, config) for config in _every(bases, spec))
+def _legal(configs: Iterable[MatmulConfig], spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+    fitting = dict.fromkeys(_fitting(spec, config) for config in configs)
     return tuple(config for config in fitting if config.legal(target, spec))
 
 
@@ -186,8 +195,12 @@ def _all_waves(grid: Grid, wave: float) -> float:
 
 
 def resident(config: MatmulConfig, sms: int) -> int:
-    """CTAs that `sms` multiprocessors hold at once."""
-    return sms // config.cluster_size * config.cluster_size
+    """CTAs that `sms` multiprocessors hold at once.
+
+    Of clusters of four, 32 fit an H200's 132, whose processing clusters have 16 or 18 each; so not 33.
+    """
+    left_over = 1 if config.cluster_size > 2 and sms > config.cluster_size else 0
+    return (sms // config.cluster_size - left_over) * config.cluster_size
 
 
 def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
@@ -210,7 +223,7 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         1
         + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * (1 - 1 / max(grid.waves, 1))
         + SHARED_RATE_COST * (moved / tensor - SHARED_BYTES_PER_CLOCK)
-        + (CLUSTER_COST if config.cluster_size > 1 else 0)
+        + (CLUSTER_COST if config.cluster != (1, 1) else 0)
         + (WAIT_COST if config.in_flight == 0 else 0)
     )
     k_block = max(max(tensor, l2, shared if copied else 0) * factor, TURN_CLOCKS * config.k_group)
@@ -218,7 +231,8 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         k_block += config.accumulators  # an addition each, with no other consumer's instructions to hide it (no figure)
     alone = config.consumers == 1 and grid.waves > 1  # one consumer cannot hide the turn from tile to tile
     main = grid.k_blocks * k_block * (1.15 if alone else 1.0)
-    output = tile_m * tile_n * spec.out_dtype.bytes
+    output = tile_m * tile_n * spec.out_dtype.bytes / config.cluster_k
+    exchange = EXCHANGE_CLOCKS + 4 * tile_m * tile_n / EXCHANGE_BYTES_PER_CLOCK if config.cluster_k > 1 else 0.0
     stores = output / STORE_BYTES_PER_CLOCK
     between = (grid.waves - 1) * stores
     if config.in_turn:  # the stores of all tiles but the last run under the next one's main loop (not timed)
@@ -226,7 +240,7 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
     shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)
     total = (
         _all_waves(grid, main)
-        + shares * grid.waves
+        + (shares + exchange) * grid.waves
         + between
         + output / LAST_STORE_BYTES_PER_CLOCK
         + LAUNCH_CLOCKS

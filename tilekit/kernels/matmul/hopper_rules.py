@@ -74,6 +74,7 @@ INSTRUCTION_HEADROOM = 24
 CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
+CLUSTER_K = Choice("cluster_k", (1, 2, 4, 8), "1, 2, 4 or 8 CTAs that share a tile's sum")
 SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pingpong'")
 
 
@@ -82,10 +83,27 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
     if config.consumers in CONSUMERS.values and (rows <= 0 or rows % (ATOM_ROWS * config.sharing)):
         of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
-    step = stored_columns(config, spec)
+    stored = stored_columns(config, spec)
+    step = stored * (config.cluster_k if config.cluster_k in CLUSTER_K.values else 1)
     if not 0 < columns <= MAX_N or columns % step:
-        reason = f", and a row of a stored box has {step} columns of {spec.out_dtype}" if step > 8 else ""
+        reason = f", and a row of a stored box has {stored} columns of {spec.out_dtype}" if stored > 8 else ""
+        if step > stored:
+            reason += f"; {config.cluster_k} CTAs store a part each"
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
+
+
+def _layers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if config.cluster_k == 1 or config.cluster_k not in CLUSTER_K.values:
+        return
+    shared = f"cluster_k={config.cluster_k}: CTAs that share a sum"
+    if config.cluster != (1, 1):
+        yield Violation("layers", "cluster", f"cluster={config.cluster} with {shared} share no operands")
+    if config.split_k in SPLIT_K.values[1:]:
+        yield Violation("shared layers", "split_k", f"split_k={config.split_k} with {shared} in one way only")
+    if config.in_turn:
+        yield Violation("layers in turn", "schedule", f"schedule='pingpong' with {shared} all have the same tile")
+    if spec.groups is not None:
+        yield Violation("grouped layers", "cluster_k", f"{shared}: of groups of rows, each sum has one CTA")
 
 
 def _turns(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -144,7 +162,7 @@ def _promotion(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
 
 
 def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    if spec.copies and config.cluster_size > 1:
+    if spec.copies and config.cluster[0] * config.cluster[1] > 1:
         yield Violation(
             "copies in a cluster",
             "cluster",
@@ -190,7 +208,19 @@ RULES = RuleBook(
     target="sm_90a",
     phases=(
         (
-            *(CONSUMERS, SCHEDULE, _turns, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH),
+            *(
+                CONSUMERS,
+                SCHEDULE,
+                _turns,
+                CLUSTER_K,
+                _layers,
+                cluster_rule,
+                SWAP_AB,
+                K_GROUP,
+                OUTPUT_BUFFERS,
+                IN_FLIGHT,
+                PREFETCH,
+            ),
             *(SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _promotion, _tile),
         ),
         (slice_rule, _copies, _ahead),

@@ -8,6 +8,7 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import F32
+from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.residual import ResidualRing
@@ -44,18 +45,28 @@ class Output:
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: ResidualRing | None
-    reduction: Turnstile | None
+    reduction: Turnstile | ClusterSum | None
     boxes: Boxes
 
     @staticmethod
     def shared_bytes(
-        spec: MatmulSpec, layout: AccumulatorLayout, *, warpgroups: int, buffers: int, transposed: bool
+        spec: MatmulSpec,
+        layout: AccumulatorLayout,
+        *,
+        warpgroups: int,
+        buffers: int,
+        transposed: bool,
+        layers: int = 1,
     ) -> int:
-        """Shared memory of the components."""
+        """Shared memory of the components; `layers` CTAs of a cluster share a tile's sum."""
+        size = 0
+        if layers > 1:
+            size += ClusterSum.shared_bytes(layout, warpgroups=warpgroups)
+            layout = ClusterSum.part_of(layout, layers)
         if spec.store == "direct":
-            return 0
+            return size
         plan = SlabPlan(layout, spec.out_dtype, transposed)
-        size = StagedEpilogue.shared_bytes(plan, warpgroups=warpgroups, buffers=buffers)
+        size += StagedEpilogue.shared_bytes(plan, warpgroups=warpgroups, buffers=buffers)
         if spec.loads_residual:
             size += ResidualRing.shared_bytes(plan, warpgroups=warpgroups, stages=buffers)
         return size
@@ -73,6 +84,7 @@ class Output:
         buffers: int,
         shared: bool,
         transposed: bool,
+        cluster: ClusterPosition | None = None,
     ) -> Output:
         """Declare parameters and shared memory.
 
@@ -90,7 +102,13 @@ class Output:
             Whether several CTAs share a tile's sum.
         transposed
             Whether the accumulators hold the transpose of the output.
+        cluster
+            The place of this CTA in its cluster, where its CTAs may share a sum.
         """
+        accumulators = layout
+        layered = cluster if cluster is not None and cluster.k > 1 else None
+        if layered is not None:
+            layout = ClusterSum.part_of(layout, layered.k)
         # M is known to whoever needs it; groups of rows have declared it for their schedule.
         direct = spec.store == "direct"
         rows = w.parameter("rows", U32) if direct or spec.functions.scale_a else None
@@ -138,10 +156,12 @@ class Output:
                 transposed=transposed,
             )
             boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
-        reduction = None
+        reduction: Turnstile | ClusterSum | None = None
         if shared:
             groups = stores.warps_at_once // WARPS_PER_GROUP
             reduction = Turnstile(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
+        elif layered is not None:
+            reduction = ClusterSum(w, accumulators, role=stores, cluster=layered)
         return cls(epilogue, residual, reduction, boxes)
 
 

@@ -1,0 +1,185 @@
+"""Sums shared by the CTAs of a cluster: each adds the shares of a part of the tile's columns, and stores that part.
+
+A share goes from registers to the shared memory of whoever adds it (``st.async``, which counts its bytes on a barrier
+there), so nothing is kept in global memory and nobody waits for a turn. Shares are added in the order of the CTAs'
+ranks: the result is the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tilekit.assembly.types import F32, SMEM, U32
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_schedule.raster import Tile
+
+THREADS = 32 * WARPS_PER_GROUP
+
+QUAD = 16
+"""Bytes of four f32: what a thread holds of 8 columns and sends at once."""
+
+
+class ClusterSum:
+    """Adds the shares that the CTAs of a cluster have of a tile, through distributed shared memory.
+
+    For each warpgroup there is a buffer with a slot for every CTA, in which a thread's elements lie in an order of its
+    own: only the same thread of the same warpgroup sends and reads them. `full` counts the bytes of all slots, `empty`
+    the warps that have read them, in every CTA that was sent to.
+
+    Parameters
+    ----------
+    w
+        The writer; buffers and barriers are allocated in its shared memory.
+    layout
+        How a warpgroup holds the accumulators; its columns are divided among the CTAs.
+    role
+        The role that runs the epilogue.
+    cluster
+        This CTA's place in its cluster.
+    """
+
+    floats = 0
+    """Elements that a CTA tile takes in global memory."""
+
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
+        self.warpgroups = len(role.warps) // WARPS_PER_GROUP
+        self.cluster = cluster
+        self.layout = self.part_of(layout, cluster.k)
+        self.slot_bytes = self.layout.blocks * self.layout.columns // 8 * THREADS * QUAD
+        self.parts = w.shared.allocate("sum.part", size=cluster.k * self.slot_bytes, count=self.warpgroups)
+        self.full, self.empty = (
+            w.shared.allocate(
+                f"sum.{name}",
+                size=8,
+                count=self.warpgroups,
+                alignment=8,
+                kind="mbarrier",
+                arrive=(role.name,),
+                wait=(role.name,),
+                arrivals=arrivals,
+            )
+            for name, arrivals in (("full", 1), ("empty", WARPS_PER_GROUP * cluster.k))
+        )
+
+    @staticmethod
+    def part_of(layout: AccumulatorLayout, ctas: int) -> AccumulatorLayout:
+        """How a warpgroup holds what its CTA adds and stores."""
+        return replace(layout, columns=layout.columns // ctas)
+
+    @staticmethod
+    def shared_bytes(layout: AccumulatorLayout, *, warpgroups: int) -> int:
+        """Shared memory of the buffers and barriers; `layout` is that of the accumulators."""
+        return warpgroups * (layout.blocks * layout.columns // 8 * THREADS * QUAD + 16)
+
+    def initialise(self, w: Writer) -> None:
+        """Initialise the barriers; one thread."""
+        for array in (self.full, self.empty):
+            for index in range(array.count):
+                w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + index * array.stride), count=array.arrivals)
+
+    def part(self, tile: Tile) -> Tile:
+        """What this CTA stores of a tile."""
+        return replace(tile, column=tile.column + self.cluster.layer * self.layout.columns)
+
+    def bind(self, w: Writer, group: Warpgroup) -> BoundClusterSum:
+        """Prepare a thread's addresses; once a role."""
+        return BoundClusterSum(w, self, group)
+
+
+class BoundClusterSum:
+    """A `ClusterSum` in a role."""
+
+    def __init__(self, w: Writer, total: ClusterSum, group: Warpgroup) -> None:
+        self._s = total
+        self._phase = w.variable(U32, 0, "sum_phase")
+        self._first = group.thread == 0
+        self._full, self._empty = (
+            w.shared_base + group.index * array.stride + array.offset for array in (total.full, total.empty)
+        )
+        self._slots = w.shared_base + group.index * total.parts.stride + total.parts.offset + group.thread * QUAD
+        lane = w.ptx.special.lane_index()
+        self._releases = lane < total.cluster.k
+        rank = w.minimum(lane, total.cluster.k - 1)
+        self._released: Value = w.ptx.cluster.map_address(address=self._empty, rank=rank)
+
+    def add(
+        self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
+    ) -> None:
+        """Send every CTA its part of this share, await the shares of this CTA's part, and `store` their sum."""
+        self._await_readers(w)
+        with w.when(self._first):
+            w.ptx.mbarrier.arrive_expect(bar=self._full, bytes=self._s.cluster.k * self._s.slot_bytes)
+        for rank in range(self._s.cluster.k):
+            self._send(w, accumulators, rank)
+        accumulators.done(w)
+        self._await_shares(w)
+        self._phase.assign(self._phase ^ 1)
+        store(_Sum(self), self._s.part(tile))
+
+    def _await_readers(self, w: Writer) -> None:
+        """Wait until everybody has read what was sent for the tile before, if there was one."""
+        w.ptx.mbarrier.wait_parity(bar=self._empty, parity=self._phase ^ 1)
+
+    def _send(self, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
+        """Send the CTA of `rank` its part of this share."""
+        s = self._s
+        mine = self._slots + s.cluster.layer * s.slot_bytes
+        slot = w.ptx.cluster.map_address(address=mine, rank=rank)
+        full = w.ptx.cluster.map_address(address=self._full, rank=rank)
+        for block, left, offset in _quads(s.layout):
+            (fragment,) = accumulators.read(w, block, rank * s.layout.columns + left, 8)
+            w.ptx.memory.store_async_f32x4(address=slot + offset, values=fragment, bar=full)
+
+    def _await_shares(self, w: Writer) -> None:
+        """Wait until every share of this CTA's part is here."""
+        w.ptx.mbarrier.wait_parity(bar=self._full, parity=self._phase)
+
+    def read(self, w: Writer, offset: int) -> RegisterTile:
+        """Add the shares of the thread's quad at `offset`, in the order of the ranks."""
+        s = self._s
+        quads = [
+            w.ptx.memory.load_shared_b32x4(address=(self._slots + (rank * s.slot_bytes + offset)).retyped(SMEM))
+            for rank in range(s.cluster.k)
+        ]
+        sums = [value.retyped(F32) for value in quads[0]]
+        for quad in quads[1:]:
+            sums = [before + value.retyped(F32) for before, value in zip(sums, quad, strict=True)]
+        return RegisterTile(sums)
+
+    def release(self, w: Writer) -> None:
+        """Let every CTA send again; one arrival a warp in each."""
+        w.ptx.barrier.warp_sync()
+        w.ptx.mbarrier.arrive_remote(bar=self._released, active=self._releases)
+
+
+class _Sum:
+    """The sum of a CTA's part, as an epilogue reads accumulators."""
+
+    def __init__(self, total: BoundClusterSum) -> None:
+        self.layout = total._s.layout
+        self._total = total
+
+    def clear(self, w: Writer) -> None:
+        raise AssertionError("shares of an empty sum are zero when they are sent")
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return the sums of `columns` columns of a block."""
+        found: list[Value] = []
+        for at, first, offset in _quads(self.layout):
+            if at == block and left <= first < left + columns:
+                found += self._total.read(w, offset)
+        return [RegisterTile(found)]
+
+    def done(self, w: Writer) -> None:
+        """Everything has been read."""
+        self._total.release(w)
+
+
+def _quads(layout: AccumulatorLayout) -> list[tuple[int, int, int]]:
+    """Block and first column of a thread's quads of a part, and where in a slot it keeps each (bytes)."""
+    places = [(block, left) for block in range(layout.blocks) for left in range(0, layout.columns, 8)]
+    return [(block, left, index * THREADS * QUAD) for index, (block, left) in enumerate(places)]
