@@ -8,7 +8,7 @@ from small_kernels import Array, SmallKernel, Tensor
 
 from tilekit.assembly.types import U64
 from tilekit.emulator import Deadlock
-from tilekit.tile_io.tma import EVICT_FIRST
+from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 
 
 def test_ranks_and_indices() -> None:
@@ -132,7 +132,8 @@ def test_a_missing_local_arrival_is_a_deadlock() -> None:
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_multicast_reaches_every_cta_of_the_mask(batched: bool) -> None:
+@pytest.mark.parametrize("hint", [False, True])
+def test_multicast_reaches_every_cta_of_the_mask(batched: bool, hint: bool) -> None:
     """Each CTA of two sends its half of a tile to both; each then holds the whole tile, all bytes counted."""
     source = np.arange(8 * 8, dtype=np.float32).reshape(8, 8)
     shape = (2, 8, 8)  # one copy of the tile from each CTA
@@ -148,8 +149,9 @@ def test_multicast_reaches_every_cta_of_the_mask(batched: bool) -> None:
         w.ptx.mbarrier.arrive_expect(bar=full, bytes=256)
         mask = w.ptx.convert.narrow_u16(wide=w.constant(rank.type, 0b11))
         half = w.shared_base + tile.offset + rank * 128
-        load = w.ptx.tma.load_3d_multicast if batched else w.ptx.tma.load_2d_multicast
-        load(dst=half, map=k.maps[0], x=0, y=rank * 4, full=full, mask=mask, **({"z": 0} if batched else {}))
+        load = getattr(w.ptx.tma, f"load_{3 if batched else 2}d_multicast{'_hint' * hint}")
+        more = ({"z": 0} if batched else {}) | ({"policy": w.constant(U64, EVICT_LAST)} if hint else {})
+        load(dst=half, map=k.maps[0], x=0, y=rank * 4, full=full, mask=mask, **more)
         w.ptx.mbarrier.wait_parity(bar=full, parity=0)
         whole = w.shared_base + tile.offset
         w.ptx.tma.store_3d(map=k.maps[1], x=0, y=0, z=rank, src=whole, policy=w.constant(U64, EVICT_FIRST))

@@ -20,10 +20,12 @@ def clipped(tensor: Array, x: int, y: int) -> Array:
     return padded[y + 8 : y + 12, x + 8 : x + 16]
 
 
-def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = True, apart: bool = False) -> Array:
+def load_then_store(
+    x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = True, apart: bool = False, hint: bool = False
+) -> Array:
     """Load a 4 x 8 box of `COUNT_UP` at (x, y) and store it to the origin of a zeroed tensor.
 
-    With `apart`, the bytes are expected before the thread arrives.
+    With `apart`, the bytes are expected before the thread arrives; with `hint`, L2 is told how long to keep them.
     """
     out = Tensor(np.zeros((4, 8), np.float32), (8, 4))
     k = SmallKernel(maps=2)
@@ -38,7 +40,11 @@ def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = Tru
             w.ptx.mbarrier.expect(bar=full, bytes=expect)
         else:
             w.ptx.mbarrier.arrive_expect(bar=full, bytes=expect)
-        w.ptx.tma.load_2d(dst=address, map=k.maps[0], x=x & 0xFFFFFFFF, y=y & 0xFFFFFFFF, full=full)
+        box = {"dst": address, "map": k.maps[0], "x": x & 0xFFFFFFFF, "y": y & 0xFFFFFFFF, "full": full}
+        if hint:
+            w.ptx.tma.load_2d_hint(**box, policy=w.constant(U64, EVICT_FIRST))
+        else:
+            w.ptx.tma.load_2d(**box)
         if apart:
             w.ptx.mbarrier.arrive(bar=full, active=k.thread == 0)
         if wait:
@@ -50,6 +56,11 @@ def load_then_store(x: int, y: int, *, expect: int = BOX_BYTES, wait: bool = Tru
         w.ptx.tma.wait_stores(pending=0)
     k.run(maps=[Tensor(COUNT_UP, (8, 4)), out])
     return out.read()
+
+
+def test_a_policy_changes_nothing_but_l2() -> None:
+    """`load_2d_hint` loads what `load_2d` loads."""
+    np.testing.assert_array_equal(load_then_store(4, 3, hint=True), load_then_store(4, 3))
 
 
 def test_bytes_are_expected_without_an_arrival() -> None:
@@ -77,9 +88,10 @@ def test_expected_bytes_are_counted() -> None:
         load_then_store(0, 0, expect=BOX_BYTES + 1)
 
 
+@pytest.mark.parametrize("hint", [False, True])
 @pytest.mark.parametrize(("x", "y", "z"), [(0, 0, 1), (4, 3, 2)])
-def test_3d_copies(x: int, y: int, z: int) -> None:
-    """`load_3d` and `store_3d` move a box of a batch, and clip each coordinate on its own."""
+def test_3d_copies(x: int, y: int, z: int, hint: bool) -> None:
+    """`load_3d` (with a policy or not) and `store_3d` move a box of a batch, and clip each coordinate on its own."""
     source = np.arange(1, 3 * 5 * 8 + 1, dtype=np.float32).reshape(3, 5, 8)
     out = Tensor(np.full((3, 5, 8), np.float32(-1)), (8, 4, 1))
     k = SmallKernel(maps=2)
@@ -89,9 +101,10 @@ def test_3d_copies(x: int, y: int, z: int) -> None:
     address = w.shared_base + tile.offset
     with w.when(k.thread == 0):
         w.ptx.mbarrier.arrive_expect(bar=full, bytes=BOX_BYTES)
-        w.ptx.tma.load_3d(dst=address, map=k.maps[0], x=x, y=y, z=z, full=full)
-        w.ptx.mbarrier.wait_parity(bar=full, parity=0)
         policy = w.constant(U64, EVICT_FIRST)
+        load = w.ptx.tma.load_3d_hint if hint else w.ptx.tma.load_3d
+        load(dst=address, map=k.maps[0], x=x, y=y, z=z, full=full, **({"policy": policy} if hint else {}))
+        w.ptx.mbarrier.wait_parity(bar=full, parity=0)
         w.ptx.tma.store_3d(map=k.maps[1], x=x, y=y, z=z, src=address, policy=policy)
         w.ptx.tma.commit_stores()
         w.ptx.tma.wait_stores(pending=0)

@@ -21,6 +21,7 @@ from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
+from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 
 CHANGE = re.compile(r"(\w+)=(\([^)]*\)|[^,]+)")
 
@@ -82,6 +83,7 @@ RULES = [
     ({"raster_order": "k"}, {}, "raster_order='k': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
     ({"raster_order": "n"}, {"groups": "ends"}, "groups of rows are walked down M", "raster_order", "m"),
     ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
+    ({"l2_stream": "c"}, {}, "l2_stream='c': None, 'a' or 'b'", "l2_stream", None),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
     ({"tile": (256, 192), "output_buffers": 8}, {}, "the output slabs are the largest", "tile", None),
     (
@@ -186,6 +188,22 @@ def test_legal_configs_stay_within_the_chip(config: MatmulConfig, spec: MatmulSp
     assert text.shared_bytes == legal.shared_bytes(spec, text.stages) <= SM_90A.shared_bytes
     assert text.threads <= SM_90A.max_threads
     assert sum(32 * len(r.warps) * (r.registers or 0) for r in text.roles) <= SM_90A.registers
+
+
+@pytest.mark.parametrize(("swapped", "stream"), [(False, "a"), (False, "b"), (True, "a"), (True, "b")])
+def test_what_passes_through_l2(swapped: bool, stream: str) -> None:
+    """The operand that passes through L2 is loaded to leave first, the other one last; else no load says anything."""
+    config = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, swap_ab=swapped)
+    plain = trace(MatmulSpec(), config, SM_90A).ptx
+    text = trace(MatmulSpec(), dataclasses.replace(config, l2_stream=stream), SM_90A).ptx  # type: ignore[arg-type]
+    loads = re.compile(r"complete_tx::bytes(\.L2::cache_hint)? \[\w+\], \[(\w)_map, .*\], \[\w+\](?:, (\w+))?;")
+    assert [hint for hint, _, _ in loads.findall(plain)] == ["", ""]
+    policies = {
+        operand: re.search(rf"mov\.u64 {register}, (\d+);", text) for _, operand, register in loads.findall(text)
+    }
+    first = (stream == "a") != swapped  # of the instruction's operands
+    found = {operand: int(match[1]) for operand, match in policies.items() if match}
+    assert found == dict(zip("ab", (EVICT_FIRST, EVICT_LAST) if first else (EVICT_LAST, EVICT_FIRST), strict=True))
 
 
 def test_target_by_name() -> None:

@@ -102,6 +102,7 @@ def _hopper(rng: Random, index: int) -> KernelConfig:
         prefetch=(0, 8, 0)[index % 3],
         raster_order="n" if index % 4 == 3 else "m",
         raster_group=rng.choice((None, None, 1, 2)),
+        l2_stream=(None, "a", None, None, "b")[index % 5],
     )
 
 

@@ -278,6 +278,7 @@ def test_the_swapped_cases_cover_their_axes() -> None:
             ([c.split_k for _, c in swapped], (1, 2, 3)),
             ([c.k_group for _, c in swapped], (1, 2, 4)),
             ([c.tile[1] % 16 for _, c in swapped], (0, 8)),
+            ([getattr(c, "l2_stream", None) for _, c in swapped], (None, "a", "b") if target == "sm_90a" else (None,)),
             ([k.bias is None for k, _ in swapped], (False, True)),
         ):
             counts = Counter(drawn)

@@ -51,15 +51,25 @@ class TmaLoader:
         CTAs of a cluster that need the same tile; the box is that fraction of it.
     paired
         Whether the bytes count on a barrier of the CTA pair's leader, in whichever CTA of the pair they land.
+    policy
+        How long L2 keeps what is loaded; None leaves it to the hardware.
     """
 
     def __init__(
-        self, w: Writer, tile: OperandTile, *, batched: bool = False, sharers: int = 1, paired: bool = False
+        self,
+        w: Writer,
+        tile: OperandTile,
+        *,
+        batched: bool = False,
+        sharers: int = 1,
+        paired: bool = False,
+        policy: int | None = None,
     ) -> None:
         self.tile = tile
         self.sharers = sharers
         self.batched = batched
         self.paired = paired
+        self.policy = policy
         self.map_name = f"{tile.name}_map"
         self.map = w.tensor_map(self.map_name)
 
@@ -102,6 +112,7 @@ class BoundTmaLoader:
         self._multicast = multicast
         self._base = w.shared_base + stages.offset
         self._first_row: Operand = 0
+        self._policy = w.constant(U64, loader.policy) if loader.policy is not None else None
         if multicast is not None:
             self._base = self._base + multicast.slice * (loader.extent * SPAN)
             self._first_row = multicast.slice * loader.extent
@@ -121,6 +132,9 @@ class BoundTmaLoader:
         if self._multicast is not None:
             fragment += "_multicast"
             operands["mask"] = self._multicast.mask
+        if self._policy is not None:
+            fragment += "_hint"
+            operands["policy"] = self._policy
         load = getattr(w.ptx.tma, fragment + "_pair" if loader.paired else fragment)
         for part, first, corner in self._boxes(row, k):
             load(dst=target + (part * tile.slice_bytes + first * SPAN), **corner, **operands)
@@ -164,6 +178,9 @@ class TmaTile:
 
 EVICT_FIRST = 0x12F0_0000_0000_0000
 """L2 policy of data that nobody reads again soon, as ``createpolicy`` makes it (CUTLASS, TMA::CacheHintSm90)."""
+
+EVICT_LAST = 0x14F0_0000_0000_0000
+"""The same of data that others will read again."""
 
 
 class TmaBoxLoader:

@@ -17,6 +17,7 @@ from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.operand import SPAN, OperandTile
+from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 from tilekit.tile_op.wgmma import ATOM_ROWS, atom_layout
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.sync import MbarrierSync
@@ -193,6 +194,9 @@ class MatmulConfig(KernelConfig):
         Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint.
     l2_promotion
         L2 fetch granularity of the input tensor maps.
+    l2_stream
+        Operand that passes through L2, ``"a"`` or ``"b"``: it leaves first, and the other one last, as far as TMA loads
+        them. ``None`` leaves both to the hardware.
     profile_tiles
         Tiles of a CTA whose times every role notes (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
@@ -215,6 +219,7 @@ class MatmulConfig(KernelConfig):
     raster_order: Walk = "m"
     raster_group: int | None = None
     l2_promotion: str | None = "256B"
+    l2_stream: Literal["a", "b"] | None = None
     profile_tiles: int = 0
 
     @property
@@ -260,6 +265,14 @@ class MatmulConfig(KernelConfig):
     def sum_registers(self, spec: MatmulSpec) -> int:
         """Registers of a consumer thread that hold sums: with promotion, those of a k-block too."""
         return self.accumulators * (2 if spec.promoted else 1)
+
+    @property
+    def l2_policies(self) -> tuple[int | None, int | None]:
+        """How long L2 keeps A and B, as the instruction takes them."""
+        if self.l2_stream is None:
+            return None, None
+        first = (self.l2_stream == "a") != self.swap_ab
+        return (EVICT_FIRST, EVICT_LAST) if first else (EVICT_LAST, EVICT_FIRST)
 
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
         """A and B of a stage, as the instruction takes them."""
@@ -326,5 +339,6 @@ class MatmulConfig(KernelConfig):
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (f", cluster k {self.cluster_k}" if self.cluster_k > 1 else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
+            + (f", {self.l2_stream} through L2" if self.l2_stream else "")
             + (", raster along N" if self.raster_order == "n" else "")
         )

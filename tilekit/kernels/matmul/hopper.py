@@ -35,10 +35,12 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     tiles = payload.allocate(w.shared, "inputs", stages)
     sharers = (cluster.share_a_count, cluster.share_b_count)
     load_a, load_b = (
-        TmaLoader(w, tile, batched=spec.indexed, sharers=count)
+        TmaLoader(w, tile, batched=spec.indexed, sharers=count, policy=policy)
         if copies is None
         else CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed)
-        for tile, copies, count in zip(payload.tiles, config.copy_plans(spec), sharers, strict=True)
+        for tile, copies, count, policy in zip(
+            payload.tiles, config.copy_plans(spec), sharers, config.l2_policies, strict=True
+        )
     )
     depth = w.parameter("depth", U32)
     scheduler = static_schedule(

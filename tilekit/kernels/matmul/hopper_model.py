@@ -156,10 +156,11 @@ def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """Legal variants in what the model knows nothing of: prefetch, a short ring, the raster, what is kept in flight."""
+    """Legal variants in what the model knows nothing of: prefetch, a short ring, the raster, groups in flight, L2."""
     short = short_ring(config, spec, target)
     changes: list[dict[str, Any]] = [{"prefetch": 4}, {"prefetch": 8}, {"stages": short}]
     changes += [{"stages": short, "prefetch": 4}, {"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
+    changes += [{"l2_stream": "a"}, {"l2_stream": "b"}]
     found = dict.fromkeys(replace(config, **change) for change in changes)
     return tuple(v for v in found if v != config and v.legal(target, spec))
 

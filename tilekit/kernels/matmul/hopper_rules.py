@@ -73,6 +73,7 @@ INSTRUCTION_HEADROOM = 24
 
 CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgroups")
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
+L2_STREAM = Choice("l2_stream", (None, "a", "b"), "None, 'a' or 'b'")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
 CLUSTER_K = Choice("cluster_k", (1, 2, 4, 8), "1, 2, 4 or 8 CTAs that share a tile's sum")
 SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pingpong'")
@@ -208,20 +209,9 @@ RULES = RuleBook(
     target="sm_90a",
     phases=(
         (
-            *(
-                CONSUMERS,
-                SCHEDULE,
-                _turns,
-                CLUSTER_K,
-                _layers,
-                cluster_rule,
-                SWAP_AB,
-                K_GROUP,
-                OUTPUT_BUFFERS,
-                IN_FLIGHT,
-                PREFETCH,
-            ),
-            *(SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, profile_rule, grouped_rule, _promotion, _tile),
+            *(CONSUMERS, SCHEDULE, _turns, CLUSTER_K, _layers, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS),
+            *(IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, L2_STREAM, profile_rule),
+            *(grouped_rule, _promotion, _tile),
         ),
         (slice_rule, _copies, _ahead),
         (_registers, shared_memory_rule),
