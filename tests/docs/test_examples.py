@@ -52,6 +52,12 @@ def test_mixture_of_experts(capsys: pytest.CaptureFixture[str]):
     assert "384 rows for 6 experts in 2 launches" in capsys.readouterr().out
 
 
+def test_quantised_linear(capsys: pytest.CaptureFixture[str]):
+    """An 8-bit layer with outliers keeps ordinary tokens exact with scales of rows and columns, and not with one."""
+    _run("quantised_linear.py")
+    assert "with a scale a token and a channel" in capsys.readouterr().out
+
+
 def test_torch_layer(capsys: pytest.CaptureFixture[str]):
     """A torch module on tilekit.matmul agrees with torch."""
     pytest.importorskip("torch")

@@ -126,6 +126,48 @@ def test_bad_bounds_are_refused(given: dict[str, Any], message: str) -> None:
         tilekit.grouped_matmul(a, b, **given)
 
 
+NONSENSE = [
+    [90, 40, 130, 130],
+    [-5, 60, 500, 200],
+    [70, 70, -2147483648, 2147483647],
+    [2147483647, 10, 20, 30],
+    [-1, -1, -1, -1],
+    [150, 0, 0, 151],
+]
+"""Bounds that nobody could have checked: of four groups, ends of 150 rows or counts of up to 60."""
+
+
+@pytest.mark.parametrize("kind", ["ends", "counts"])
+@pytest.mark.parametrize("bounds", NONSENSE, ids=str)
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [CONFIGS[0], CONFIGS[1], CONFIGS[4], pytest.param("cuda", None, marks=pytest.mark.gpu)],
+    ids=str,
+)
+def test_nonsense_on_the_device(
+    kind: str, bounds: list[int], target: str, config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds that only the device knows may be anything: each counts as the nearest legal one, and nothing is found."""
+    _skip_without_gpu(target)
+    rng = np.random.default_rng(3)
+    b = _weights(rng, 4, 72, 136, "k")
+    shape = (150, 72) if kind == "ends" else (4, 60, 72)
+    a = rng.integers(-2, 3, shape).astype(BF16)
+    out = np.full((*shape[:-1], 136), 7, BF16)
+    expected, first = out.copy(), 0
+    for group, bound in enumerate(bounds):
+        if kind == "ends":
+            end = min(max(bound, first), 150)
+            expected[first:end] = _product(a[first:end], b[group]).astype(BF16)
+            first = end
+        else:
+            rows = min(max(bound, 0), 60)
+            expected[group, :rows] = _product(a[group, :rows], b[group]).astype(BF16)
+    monkeypatch.setattr("tilekit.kernels.grouped.matmul._check", lambda *_: None)
+    tilekit.grouped_matmul(a, b, out=out, config=config, target=target, **{kind: np.array(bounds, np.int32)})
+    assert np.array_equal(out, expected)
+
+
 def test_an_output_that_no_copy_engine_writes() -> None:
     """Rows that are no multiple of 16 bytes are refused, with what to do."""
     with pytest.raises(ArgumentError, match="pad N"):

@@ -18,7 +18,9 @@ from tilekit.tile_schedule.raster import Tile
 class GroupedScheduler:
     """Tiles ``cluster, cluster + clusters, …`` of all groups.
 
-    Bounds that are out of order or out of range make groups empty or shorter; nothing outside the output is written.
+    Bounds may be anything. An end counts as the nearest between the end before it and the last row of all, a count as
+    the nearest between 0 and the rows of a group: bad bounds make groups empty or shorter, nothing outside the operands
+    is read or outside the output written, and every role sees the same tiles.
 
     Parameters
     ----------

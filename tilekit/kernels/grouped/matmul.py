@@ -74,7 +74,9 @@ def grouped_matmul(
     ------
     ArgumentError
         Naming the argument, what was given, what is legal, and the nearest legal value: also for bounds in host memory
-        that are out of order or out of range. Bounds on a device that are make groups shorter or empty.
+        that are out of order or out of range. On a device nobody looks at them before the kernel, which takes the
+        nearest legal bound instead: an end before the last group's end makes a group empty, one beyond M ends with the
+        last row, and a count is cut to 0 … R. Rows that belong to no group are left as they are.
     """
     key = None
     if out is not None:
