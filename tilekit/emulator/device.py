@@ -113,7 +113,8 @@ class Device:
         ``full``: everything, races included. ``protocol``: rules of use. ``off``: only what would break the run.
     exact
         Round matrix products bit for bit as an H200 does, instruction by instruction: slow. Otherwise they are
-        computed in float32, which is the same wherever partial sums are exact.
+        computed in float32, which is the same wherever partial sums are exact. On sm_100a those of tcgen05 without
+        block scales, as published for a B200 (`tensor_core`).
     multiprocessors
         Multiprocessors that the device has, 1 to the chip's number (None). With few, a small grid does not fit at once:
         clusters wait for others to end, or to take over their work (``clusterlaunchcontrol``).
@@ -142,8 +143,9 @@ class Device:
                     "multiprocessors", multiprocessors, f"1 to {most} on {target}", min(max(multiprocessors, 1), most)
                 )
             self.chip = replace(self.chip, sms=multiprocessors)
-        if exact and self.chip.number != 90:
-            raise LaunchError.argument("exact", exact, f"False on {target}: the rounding known is Hopper's", False)
+        if exact and self.chip.number not in (90, 100):
+            where = f"False on {target}: the rounding known is that of sm_90a, and of tcgen05 on sm_100a"
+            raise LaunchError.argument("exact", exact, where, False)
         self.exact = exact
         self.seed = seed
         self.schedule: Policy = schedule

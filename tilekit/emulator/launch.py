@@ -67,7 +67,9 @@ class Launch:
     protocol
         Whether rules of use are checked (every level but ``off``).
     exact
-        Whether matrix products are rounded as Hopper rounds them.
+        Whether the products of wgmma and tcgen05 are rounded as hardware rounds them.
+    exact_mma
+        Whether those of a warp's mma are: only Hopper's rounding is known.
     positions
         The warps of a CTA.
     workspace
@@ -128,6 +130,7 @@ class Launch:
         self.check = check
         self.protocol = check != "off"
         self.exact = exact
+        self.exact_mma = exact and chip.number == 90
         self.order = HappensBefore() if check == "full" else None
         self.findings = Findings(symbols, program.layout.dynamic_base, program.name)
         self.counters = Counters()

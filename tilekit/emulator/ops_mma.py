@@ -85,7 +85,7 @@ def mma_sync(g: BlockCompiler, i: Decoded) -> None:
 def multiply(warp: Warp, shape: Mma, a: tuple[Array, ...], b: tuple[Array, ...], c: tuple[Array, ...]) -> Array:
     """``mma.sync`` on lists of registers."""
     _begin(warp, 2 * shape.m * 8 * shape.k)
-    exact = warp.cta.launch.exact
+    exact = warp.cta.launch.exact_mma
     return multiply_accumulate(shape, np.stack(a), np.stack(b), np.stack(c), exact=exact)
 
 
@@ -128,7 +128,9 @@ def multiply_sparse(
     _begin(warp, shape.m * 8 * shape.k)
     operands = np.stack(a), np.stack(b), np.stack(c)
     try:
-        return multiply_accumulate(shape, *operands, metadata=metadata, selector=selector, exact=warp.cta.launch.exact)
+        return multiply_accumulate(
+            shape, *operands, metadata=metadata, selector=selector, exact=warp.cta.launch.exact_mma
+        )
     except ValueError as error:
         raise ProtocolError(f"mma.sp: {error}") from None
 

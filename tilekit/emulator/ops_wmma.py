@@ -230,4 +230,4 @@ def multiply_fragments(
         raise ProtocolError("wmma.mma needs all lanes of the warp together")
     launch = warp.cta.launch
     launch.counters.mma_flops += 2 * shape.m * shape.n * shape.k
-    return shape.multiply(op, np.stack(a), np.stack(b), np.stack(c), c_type, d_type, exact=launch.exact)
+    return shape.multiply(op, np.stack(a), np.stack(b), np.stack(c), c_type, d_type, exact=launch.exact_mma)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tilekit.emulator.errors import ProtocolError
 from tilekit.emulator.formats import decode, encode
 from tilekit.emulator.tcgen05_descriptors import ELEMENT_BITS, MmaForm, MmaShape, OperandLayout, gather
+from tilekit.emulator.tensor_core import TCGEN05, multiply_add
 from tilekit.emulator.tmem import Region, TensorMemory, split_address
 
 __all__ = [
@@ -212,7 +213,14 @@ class ZeroColumns:
 
 
 def accumulate(
-    form: MmaForm, shape: MmaShape, a: Matrix, b: Matrix, before: npt.NDArray[np.uint32] | None, scale_d: int
+    form: MmaForm,
+    shape: MmaShape,
+    a: Matrix,
+    b: Matrix,
+    before: npt.NDArray[np.uint32] | None,
+    scale_d: int,
+    *,
+    exact: bool = False,
 ) -> npt.NDArray[np.uint32]:
     """Return the cells of D after ``D = A * B + D * 2**-scale_d``.
 
@@ -226,6 +234,9 @@ def accumulate(
         Likewise.
     before : uint32[rows, columns]
         Cells of D, or None for ``D = A * B``.
+    exact
+        Round as the tensor core does, instruction by instruction (`tensor_core`); block-scaled products are in float32
+        all the same.
 
     Returns
     -------
@@ -244,6 +255,8 @@ def accumulate(
             if shape.saturate:
                 np.clip(total, -(2**31), 2**31 - 1, out=total)
         return total.astype(np.int32).view(np.uint32)
+    if exact and not form.vector:
+        return _accumulate_exactly(form, shape, a, b, before, scale_d)
     if shape.d_type == "f32":
         result = (a @ b.T).astype(np.float32)
         if before is not None:
@@ -263,6 +276,20 @@ def accumulate(
         total16 = decode(encode(step_total, "f16"), "f16")
     assert total16 is not None
     return encode(total16, "f16").astype(np.uint32) | np.uint32(0xFFFF0000)
+
+
+def _accumulate_exactly(
+    form: MmaForm, shape: MmaShape, a: Matrix, b: Matrix, before: npt.NDArray[np.uint32] | None, scale_d: int
+) -> npt.NDArray[np.uint32]:
+    half = shape.d_type == "f16"
+    cells = np.zeros((len(a), len(b)), np.uint32) if before is None else before
+    for first in range(0, a.shape[1], form.k):
+        held = decode((cells & np.uint32(0xFFFF)).astype(np.uint16), "f16") if half else cells.view(np.float32)
+        step = slice(first, first + form.k)
+        onto = np.ldexp(held, -scale_d).astype(np.float32)
+        total = multiply_add(a[:, step], b[:, step].T, onto, shape.a_type, shape.b_type, to_f16=half, adder=TCGEN05)
+        cells = encode(total, "f16").astype(np.uint32) | np.uint32(0xFFFF0000) if half else total.view(np.uint32)
+    return cells
 
 
 def check_lane(address: int, half_allowed: bool, what: str) -> tuple[int, int]:

@@ -150,7 +150,8 @@ class Mma(TensorIssue):
         if form.vector:
             a, b = self._scaled(run, memory, part, index, a, b)
         before = part.read(memory, column, width) if self.operands.enable else None
-        cells = accumulate(form, shape, a, b, before, self.operands.scale_d)
+        exact = cta.launch.exact
+        cells = accumulate(form, shape, a, b, before, self.operands.scale_d, exact=exact)
         disabled = self._disabled(cta)
         row = 0
         for region in regions:
