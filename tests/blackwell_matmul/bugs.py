@@ -50,7 +50,8 @@ def _no_fence_after_claims(program: Program) -> Edits:
 HARMLESS: tuple[tuple[Broken, str], ...] = (
     (
         Broken("the permit to allocate kept", "pair", removed("mma", "tcgen05.relinquish_alloc_permit")),
-        "Only another CTA on the same multiprocessor would miss the permit, and only if it allocates later.",
+        "Only another CTA on the same multiprocessor would miss the permit, and only if it allocates later. "
+        "`tilekit lint` says so.",
     ),
     (
         Broken("no throttle", "pair", no_throttle),

@@ -11,6 +11,7 @@ import pytest
 from tests.mutations.judge import NOT_CAUGHT, WRONG_RESULT, judge
 from tests.mutations.mutation import Mutation
 from tilekit.emulator import EmulatorError, LaunchReport
+from tilekit.emulator.lint import lint
 
 from .broken import KERNELS, Broken
 from .bugs import BARRIERS, BROKEN, HARMLESS, miscounted
@@ -110,3 +111,11 @@ def test_every_barrier_is_miscounted() -> None:
     arrays = {a.name for case in KERNELS.values() for a in case.kernel.text.shared if a.kind == "mbarrier"}
     assert {array for some in BARRIERS.values() for array in some} == arrays
     assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 60
+
+
+def test_the_permit_kept_is_seen_without_running() -> None:
+    """That an allocation keeps its permit shows in nothing that one CTA does; it is said of the text, by role."""
+    (change,) = (change for change, _ in HARMLESS if str(change) == "the permit to allocate kept")
+    remarks = lint(change.mutation().apply(KERNELS[change.kernel].kernel.ptx))
+    (said,) = (str(remark) for remark in remarks if remark.rule == "tcgen05")
+    assert re.search(r"no tcgen05.relinquish_alloc_permit in this kernel: tcgen05.alloc.*\[mma ", said)

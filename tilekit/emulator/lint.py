@@ -34,6 +34,7 @@ RULES = {
     "uninitialised": "a register that is read and that nothing on any path before has written",
     "cluster-barrier": "barrier.cluster.arrive without a wait, or a wait without an arrive",
     "wgmma": "wgmma without wgmma.fence, commit_group or wait_group anywhere in the kernel",
+    "tcgen05": "tcgen05.alloc, mma, ld or st without what belongs to it anywhere in the kernel",
     "proxy-fence": "shared memory written by st or stmatrix, and no fence.proxy.async before the async proxy reads it",
     "mbarrier-init": "mbarriers are used, and none is initialised",
     "bulk-group": "bulk stores, or cp.async, that nothing commits or waits for",
@@ -180,6 +181,31 @@ def _wgmma(code: Sequence[Decoded], flow: ControlFlow, function: Function) -> It
             yield products[0], f"no wgmma.{operation} in this kernel", f"wgmma.{operation}.sync.aligned belongs {why}"
 
 
+_TENSOR = (
+    ("alloc", "dealloc", "every allocation is given back before the CTA ends"),
+    (
+        "alloc",
+        "relinquish_alloc_permit",
+        "give the permit up behind the last allocation: until then no other CTA of the multiprocessor, of this kernel "
+        "or of the next, can allocate",
+    ),
+    ("mma", "commit", "nothing else says when products are complete and operands have been read"),
+    ("ld", "wait::ld", "registers of a load hold nothing before it"),
+    ("st", "wait::st", "nobody else may read what is stored before it"),
+)
+"""What needs what, and why."""
+
+
+def _tcgen05(code: Sequence[Decoded], flow: ControlFlow, function: Function) -> Iterator[Complaint]:
+    first: dict[str, Decoded] = {}
+    for decoded in code:
+        if decoded.form.opcode == "tcgen05":
+            first.setdefault(decoded["op"], decoded)
+    for operation, other, why in _TENSOR:
+        if operation in first and other not in first:
+            yield first[operation], f"no tcgen05.{other} in this kernel", why
+
+
 def _mbarrier_init(code: Sequence[Decoded], flow: ControlFlow, function: Function) -> Iterator[Complaint]:
     if any(_is(d, "mbarrier", op="init") for d in code):
         return
@@ -248,6 +274,7 @@ _NAMES: dict[Rule, str] = {
     _setmaxnreg: "setmaxnreg",
     _cluster_barrier: "cluster-barrier",
     _wgmma: "wgmma",
+    _tcgen05: "tcgen05",
     _mbarrier_init: "mbarrier-init",
     _bulk_group: "bulk-group",
     _uninitialised: "uninitialised",

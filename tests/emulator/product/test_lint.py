@@ -112,8 +112,8 @@ def test_each_rule_finds_its_mistake(rule: str):
 
 
 def test_every_rule_is_tested():
-    """No rule is without a text that breaks it; wgmma's is broken in a real kernel below."""
-    assert {*BROKEN, "wgmma"} == RULES.keys()
+    """No rule is without a text that breaks it; those of wgmma and tcgen05 are broken in real kernels below."""
+    assert {*BROKEN, "wgmma", "tcgen05"} == RULES.keys()
 
 
 @pytest.mark.parametrize("operation", ["fence", "commit_group", "wait_group"])
@@ -123,6 +123,19 @@ def test_wgmma_protocol(matmul: str, operation: str):
     assert broken != matmul
     found = lint(broken)
     assert [(remark.rule, f"no wgmma.{operation}" in remark.message) for remark in found] == [("wgmma", True)]
+
+
+@pytest.mark.parametrize("operation", ["dealloc", "relinquish_alloc_permit", "commit", "wait::ld", "wait::st"])
+def test_tcgen05_protocol(operation: str):
+    """What tensor memory and its instructions need is missed by name, with the role that needs it."""
+    text = tilekit.compile(tilekit.MatmulSpec(), "sm_100a").ptx
+    assert lint(text) == []
+    broken = re.sub(rf"^\s*tcgen05\.{operation}\.[^\n]*\n", "", text, flags=re.MULTILINE)
+    assert broken != text
+    (found,) = (remark for remark in lint(broken) if remark.rule == "tcgen05")
+    assert f"no tcgen05.{operation} in this kernel" in found.message
+    role = "epilogue" if operation.startswith("wait") else "mma"
+    assert f"[{role} " in found.message
 
 
 @pytest.mark.parametrize(
