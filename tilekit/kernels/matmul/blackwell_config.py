@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_specialized import WarpPlan
 from tilekit.kernels.matmul import blackwell_rules
-from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.config import KernelConfig, counted
 from tilekit.kernels.matmul.parts import Output
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -126,14 +126,14 @@ class BlackwellConfig(KernelConfig):
         return WarpPlan.tensor_memory(scheduler=self.claims_tiles, epilogue_loads=spec.loads_residual)
 
     def __str__(self) -> str:
-        stages = "auto" if self.stages is None else self.stages
+        stages = "all stages" if self.stages is None else counted(self.stages, "stage")
         spans = {1: "single CTAs", 2: "CTA pairs"}.get(self.cta_group, f"cta_group {self.cta_group}")
-        schedule = f"{self.clc_stages} claims" if self.claims_tiles else "static"
+        schedule = counted(self.clc_stages, "claim") if self.claims_tiles else "static"
         return (
             f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
-            f"{spans}, {stages} stages of {self.k_group}, "
-            f"{self.accumulator_stages} accumulators, {schedule}"
+            f"{spans}, {stages}{f' of {self.k_group} slices' if self.k_group > 1 else ''}, "
+            f"{counted(self.accumulator_stages, 'accumulator')}, {schedule}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (", raster along N" if self.raster_order == "n" else "")
         )

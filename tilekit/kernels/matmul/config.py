@@ -26,6 +26,11 @@ from tilekit.tile_schedule.raster import Walk
 Schedule = Literal["cooperative", "pingpong"]
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 class KernelConfig(ABC):
     """What the config of every chip has.
 
@@ -328,13 +333,12 @@ class MatmulConfig(KernelConfig):
         )
 
     def __str__(self) -> str:
-        stages = "auto" if self.stages is None else self.stages
-        if self.k_group > 1:
-            stages = f"{stages} x {self.k_group}"
+        stages = "all stages" if self.stages is None else counted(self.stages, "stage")
         return (
             f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
-            f"{self.consumers} consumers{' in turn' if self.in_turn else ''}, {stages} stages, "
+            f"{counted(self.consumers, 'consumer')}{' in turn' if self.in_turn else ''}, "
+            f"{stages}{f' of {self.k_group} slices' if self.k_group > 1 else ''}, "
             f"in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (f", cluster k {self.cluster_k}" if self.cluster_k > 1 else "")
