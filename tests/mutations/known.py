@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .mutation import Mutation
 
-SINGLE, CLUSTER, DIRECT = "two consumers", "cluster 2x1", "direct, cluster 1x2"
-EVERYWHERE = (SINGLE, CLUSTER, DIRECT)
+SINGLE, CLUSTER, DIRECT, IN_TURN = "two consumers", "cluster 2x1", "direct, cluster 1x2", "in turn"
+EVERYWHERE = (SINGLE, CLUSTER, DIRECT, IN_TURN)
 
 
 ORDER = (
@@ -54,7 +54,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*setmaxnreg\.inc: removed",
-        (SINGLE,),
+        (SINGLE, IN_TURN),
         False,
         "PTX has virtual registers: how many a role needs is known to ptxas only, which refuses such a kernel",
     ),
@@ -67,7 +67,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.store: fence\.proxy\.async( #\d)?: behind the barrier",
-        (SINGLE, CLUSTER),
+        (SINGLE, CLUSTER, IN_TURN),
         True,
         "the thread that starts the copy executes the fence as well, and a proxy fence may stand anywhere on the path "
         "from the writes to the copy (PTX ISA, proxy-preserved base causality order)",
@@ -86,7 +86,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*wait_group( #\d)?: only the reads",
-        (SINGLE, CLUSTER),
+        (SINGLE, CLUSTER, IN_TURN),
         True,
         "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
     ),
@@ -104,7 +104,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.(store: bra|(_claim|finish): bra( #\d)?): never taken",
-        (SINGLE, CLUSTER),
+        (SINGLE, CLUSTER, IN_TURN),
         True,
         "threads without bulk stores of their own wait for nothing",
     ),
@@ -133,6 +133,13 @@ UNNOTICED = (
         "a stage is always owed at the end of a tile unless K = 0",
     ),
     Unnoticed(
+        r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard inverted",
+        (IN_TURN,),
+        True,
+        "31 lanes of each of four warps complete 31 phases of a barrier of four: an odd number, so that it looks as "
+        "after one",
+    ),
+    Unnoticed(
         r"mma BoundWgmma\._issue: wgmma\.mma_async( #\d)?: [AB]: leading byte offset 16 more",
         EVERYWHERE,
         True,
@@ -146,9 +153,9 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"host: tile_count: one more",
-        (DIRECT,),
+        (DIRECT, IN_TURN),
         True,
-        "the tile lies below the last row, where every store is predicated off",
+        "the tile lies below the last row, where every store is predicated off or clipped",
     ),
 )
 

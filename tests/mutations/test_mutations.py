@@ -14,7 +14,7 @@ from tilekit import MatmulConfig, MatmulSpec
 from tilekit.emulator.parser import parse_module
 
 from .judge import NOT_CAUGHT, judge
-from .known import CLUSTER, ORDER, SINGLE, UNNOTICED, explanation
+from .known import CLUSTER, IN_TURN, ORDER, SINGLE, UNNOTICED, explanation
 from .launches import Case, argument_mutations, cases
 from .mutation import Mutation, mutations
 from .statements import Program
@@ -33,9 +33,11 @@ def every() -> Iterator[Chosen]:
 
 
 def is_fast(launch: str, mutation: Mutation) -> bool:
-    """What runs with the tests: order in a cluster, what only two warpgroups show, and one of each kind of the rest."""
+    """What runs with the tests: order in a cluster, turns, what only two warpgroups show, one of each other kind."""
     if launch == CLUSTER:
         return mutation.family in ORDER or (mutation.ordinal == 0 and mutation.family != "guard")
+    if launch == IN_TURN:
+        return mutation.family == "barrier" and "BoundPingPong" in mutation.site
     return launch == SINGLE and mutation.family in ("barrier", "registers", "wgmma", "count")
 
 
