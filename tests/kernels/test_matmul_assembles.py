@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from matmul_specs import CHIPS, all_specs, family, legal_configs, sampled_kernels
 
+from tilekit.dtypes import F32
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
@@ -101,3 +102,14 @@ def test_a_pair_multiplies_as_one() -> None:
     assert [name for name in opcodes if name.startswith("UTCHMMA")] == ["UTCHMMA.2CTA"] * 4
     assert all(".2CTA" in name for name in opcodes if name.startswith(("UTCBAR", "UTMALDG"))), opcodes
     assert sum(name.startswith("UTCBAR") for name in opcodes) == 2
+
+
+def test_a_shared_sum_is_sent_and_read_16_bytes_at_a_time() -> None:
+    """Four CTAs send each other 64x16 of f32 with two STAS.128 a thread; only the cluster's two barriers fence."""
+    config = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, cluster_k=4, swap_ab=True)
+    code = sass(MatmulKernel(MatmulSpec(out_dtype=F32), config, SM_90A))
+    counts = [
+        sum(bool(re.search(rf"\s{name}\b", line)) for line in code)
+        for name in (r"STAS\.128", r"LDS\.128", r"MEMBAR\.ALL\.GPU", "UCGABAR_ARV")
+    ]
+    assert counts == [4 * 2, 4 * 2, 2, 2]
