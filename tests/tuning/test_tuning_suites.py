@@ -165,6 +165,12 @@ def test_a_suite_is_tuned_and_summed_up() -> None:
     gains = [case.result.gain for case in done if case.suite == "decode"]
     assert f"{np.exp(np.mean(np.log(gains))):.3f} of the quickest's time, {max(gains):.3f} at worst" in text
     assert "what no GPU had timed wins" in text
+    winners = [line for line in text.splitlines() if line.startswith("    ")]
+    assert len(winners) == sum((case.result.untimed_gain or 0) > 1 for case in done) > 0
+    fresh = {str(config) for case in done for config in case.result.untimed}
+    assert all(line.split(maxsplit=2)[2] in fresh for line in winners)
+    gains = [case.result.gain for case in done]
+    assert f"all: 5 case(s), the model's choice takes {np.exp(np.mean(np.log(gains))):.3f} of" in text
     assert text.endswith("2 case(s) left out, time was up")
     assert suite.tune_suite(cases[:5], candidates=6, seconds=-1) == []
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tilekit.bench.suites import SuiteCase
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.kernels.gemv.picker import MOST_TOKENS
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.tuning.tuner import TuneResult, tune_workload
 
 
@@ -31,6 +32,8 @@ class TunedCase:
             f"{best.config} |"
         )
 
+
+_ALL = "all"
 
 HEAD = """\
 | case | quickest, us | model's choice / quickest | timed / not timed before | quickest config |
@@ -78,10 +81,11 @@ def tune_suite(
 
 
 def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
-    """Say of each suite how far the model's choices are from the quickest, and where what was not timed before wins."""
+    """Say of each suite, and of all, how far the model's choices are from the quickest, and where untimed ones win."""
     lines = []
-    for suite in dict.fromkeys(case.suite for case in done):
-        found = [case for case in done if case.suite == suite and case.result.best.seconds is not None]
+    suites = {suite: [case for case in done if case.suite == suite] for suite in dict.fromkeys(c.suite for c in done)}
+    for suite, cases in (suites | ({_ALL: list(done)} if len(suites) > 1 else {})).items():
+        found = [case for case in cases if case.result.best.seconds is not None]
         if not found:
             lines.append(f"{suite}: no candidate ran")
             continue
@@ -91,17 +95,20 @@ def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
             f"{_geomean(case.result.gain for case in found):.3f} of the quickest's time, "
             f"{worst.result.gain:.3f} at worst ({worst.workload.label})"
         )
-        fresh = [(gain, case.workload.label) for case in found if (gain := case.result.untimed_gain) is not None]
-        wins = [f"{label} {gain:.3f}" for gain, label in sorted(fresh, reverse=True) if gain > 1]
-        if fresh:
-            lines.append(
-                f"  what no GPU had timed wins {len(wins)} of {len(fresh)}"
-                + (f": {', '.join(wins)}" if wins else "")
-                + f"; geometric mean of all {_geomean(gain for gain, _ in fresh):.3f}"
-            )
+        gains = {case: gain for case in found if (gain := case.result.untimed_gain) is not None}
+        wins = sorted((case for case in gains if gains[case] > 1), key=lambda case: -gains[case])
+        if gains:
+            mean = _geomean(gains.values())
+            lines.append(f"  what no GPU had timed wins {len(wins)} of {len(gains)}; geometric mean {mean:.3f}")
+        if suite != _ALL:
+            lines += [f"    {gains[case]:.3f}  {case.workload.label}  {_quickest_untimed(case)}" for case in wins]
     if left_out:
         lines.append(f"{left_out} case(s) left out, time was up")
     return "\n".join(lines)
+
+
+def _quickest_untimed(case: TunedCase) -> KernelConfig:
+    return next(m.config for m in case.result.measurements if m.config in case.result.untimed)
 
 
 def _geomean(values: Iterable[float]) -> float:
