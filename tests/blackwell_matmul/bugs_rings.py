@@ -107,8 +107,8 @@ BUGS_RINGS: tuple[Broken, ...] = (
         "bytes expected by both CTAs of a pair",
         "pair",
         _expected_by_both,
-        "barrier",
-        phase("inputs.full", r"an arrival too many: all 1 of phase 0 are in, \d+ bytes are not"),
+        "memory",
+        r"an access with .shared::cta to inputs.full\[\d\] of CTA 0, from CTA 1",
         at("load"),
     ),
     Broken(
