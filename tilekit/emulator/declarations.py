@@ -7,6 +7,9 @@ import struct
 from .syntax import TYPE_BYTES, Variable
 from .token_reader import TokenReader
 
+LARGEST = 1 << 30
+"""Bytes of a variable: the emulator has every one of them in memory."""
+
 
 def variable_declarators(reader: TokenReader, space: str, external: bool, *, single: bool = False) -> list[Variable]:
     """``.align 16 .b8 name[64] = {…}, other`` after the state space."""
@@ -49,12 +52,16 @@ def variable_declarators(reader: TokenReader, space: str, external: bool, *, sin
         width = TYPE_BYTES[kind]
         variable = Variable(name.text, space, 0 if unsized else count * width, max(align, width * vector), kind)
         variable.external, variable.pointee = external, pointee
+        if variable.size > LARGEST:
+            reader.fail(f"{name.text} takes {variable.size:,} bytes: at most {LARGEST:,} are emulated", name)
         if reader.accept("="):
             image = bytearray()
             _initializer(reader, variable, width, image)
             variable.image = bytes(image)
             if unsized:
                 variable.size = len(image)
+            elif len(image) > variable.size:
+                reader.fail(f"{name.text} has {variable.size} bytes, its initial values {len(image)}", name)
         variables.append(variable)
         if single or not reader.accept(","):
             return variables
@@ -87,4 +94,6 @@ def _initializer(reader: TokenReader, variable: Variable, width: int, image: byt
         elif operand.kind == "f64" and variable.type == "f32":
             number = struct.unpack("<d", value.to_bytes(8, "little"))[0]
             value = int.from_bytes(struct.pack("<f", number), "little")
+        if value >> 8 * width:
+            reader.fail(f"a floating-point number in {variable.name}, whose elements are .{variable.type}", token)
         image += value.to_bytes(width, "little")

@@ -115,9 +115,7 @@ class HappensBefore:
     def acquire(self, agent: Agent, sync: Sync) -> None:
         """Order `agent`'s next instructions after everything released to `sync`."""
         clock = agent.clock
-        own = sync.releases.get(agent.identity)
-        if own is not None and own.epoch >= agent.apart[agent.identity]:
-            agent.together(own.epoch + 1)  # all of them came here, and then went on
+        _meet_own(agent, sync.releases.get(agent.identity))
         news = [s for s in sync.releases.values() if clock.get(s.identity, 0) < s.epoch]
         if news:
             agent.hear(sync)
@@ -150,6 +148,7 @@ class HappensBefore:
         Earlier relaxed reads become acquires, later relaxed writes become releases.
         """
         if agent.acquirable:
+            _meet_own(agent, agent.acquirable.get(agent.identity))
             _learn(agent, [s for s in agent.acquirable.values() if agent.clock.get(s.identity, 0) < s.epoch])
             agent.acquirable.clear()
         agent.fence_snapshots = {agent.identity: agent.snapshot()}
@@ -200,6 +199,12 @@ class HappensBefore:
                 agent.acquirable.update(sync.releases)
         if writes:
             self.release(agent, sync, relaxed=order in ("relaxed", "acquire"))
+
+
+def _meet_own(agent: Agent, released: Snapshot | None) -> None:
+    """Order a warp's lanes after what its own lanes released: all came here, and then went on."""
+    if released is not None and released.epoch >= agent.apart[agent.identity]:
+        agent.together(released.epoch + 1)
 
 
 def _learn(agent: Agent, news: list[Snapshot]) -> None:

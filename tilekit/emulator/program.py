@@ -90,6 +90,10 @@ class Program:
         Reads of registers that may come before anything has written them.
     full, masked
         Compiled block functions, filled on first use.
+    polling_blocks
+        Whether a block, left for a join, is in a loop that polls memory, filled on first use.
+    common_work
+        Whether a block is for whole warps, and the registers it writes once for all lanes, filled on first use.
     """
 
     def __init__(
@@ -135,6 +139,8 @@ class Program:
         self.full: list[Any] = [None] * count
         self.masked: list[Any] = [None] * count
         self.sources: dict[tuple[int, bool], str] = {}
+        self.polling_blocks: dict[tuple[int, int], bool] = {}
+        self.common_work: dict[int, tuple[bool, int]] = {}
         self.layout = SharedLayout(function, code)
         self.local_bytes = _place(v for v in function.variables if v.space in ("local", "frame"))
         self._framed: set[int] = set()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from .cta import Cluster
 from .errors import EmulatorError, StepBudgetExceeded, Where
+from .forward_progress import TURN, let_ahead, next_fragment, turn_ended, wait_for_others
 from .warp import SPLIT, WAIT, Fragment, Warp
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ SPIN = 8192
 
 POLL = 1024
 """The same while a warp polls memory: each time nothing but a poll has run, half as many, down to this."""
+
+
+LATENESS = 32768
+"""Blocks after which one of these happens in any case: who polls may store and meet at barriers as well. Work lands in
+half as many each time, down to ``POLL``, while there is always a warp that can run."""
 
 
 class Pending(Protocol):
@@ -70,6 +76,10 @@ class Machine:
         self._last_events = 0
         self._spun = 0
         self._patience = SPIN
+        self._moved = 0
+        self._lateness = LATENESS
+        self._pollers: set[Warp] = set()
+        """Warps whose turns ended in loops that poll memory, since one that did not."""
         self._gave_up: set[tuple[int, int, int, int]] = set()
         self.started = time.perf_counter()
         self._waiting = deque(range(launch.clusters[0] * launch.clusters[1] * launch.clusters[2]))
@@ -130,13 +140,16 @@ class Machine:
             if self.pending and self.policy != "adversarial":
                 self._land_some()
             if not self.ready:
-                self._patience = SPIN
+                self._patience, self._lateness = SPIN, LATENESS
             elif not self._spinning():
                 self._turn(self._pick())
                 continue
+            self._moved = self.steps
             if self.pending:
+                if self.ready:
+                    self._lateness = max(POLL, self._lateness // 2)
                 self._land(self.rng.randrange(len(self.pending)))
-            elif self._waiting and len(self.resident) < self.launch.max_resident_clusters:
+            elif self._can_start():
                 self._start_cluster()
             elif not self.resident:
                 return
@@ -146,14 +159,14 @@ class Machine:
                 raise self.launch.deadlock(self.resident)
 
     def _spinning(self) -> bool:
-        """Whether warps have run for long without changing anything: perhaps they poll memory for what is pending."""
+        """Whether warps have run for long, or changed nothing: perhaps they poll memory for what is pending."""
         if self.events != self._last_events:
             self._last_events = self.events
             self._spun = self.steps
-        if self.steps - self._spun <= self._patience:
-            return False
-        self._patience = max(POLL, self._patience // 2)
-        return True
+        if self.steps - self._spun > self._patience:
+            self._patience = max(POLL, self._patience // 2)
+            return True
+        return self.steps - self._moved > self._lateness
 
     def _indices(self) -> range:
         width, height, depth = self.launch.cluster
@@ -252,13 +265,18 @@ class Machine:
 
     def _run_warp(self, warp: Warp, fuel: int) -> None:
         program, counts, exit_block = warp.program, warp.counts, warp.exit_block
+        if warp.parted or warp.polling:
+            fuel = min(fuel, TURN)
         start = fuel
         while True:
-            fragment = warp.runnable()
+            fragment = next_fragment(warp) if warp.parted else warp.runnable()
             if fragment is None:
                 break
             warp.fragment = fragment
             block, mask, join = fragment.block, fragment.mask, fragment.join
+            if warp.parted and wait_for_others(warp, block):
+                self.enqueue(warp)
+                break
             table = program.full if mask is None else program.masked
             while fuel > 0:
                 fuel -= 1
@@ -280,13 +298,19 @@ class Machine:
                     warp.exit_fragment()
                     break
                 block = following
+                if warp.parted and wait_for_others(warp, block):
+                    following = SPLIT
+                    break
             else:
                 fragment.block = block
-                self.enqueue(warp)
+                self._turn_ended(warp, start)
                 break
             if following < SPLIT:
-                self.enqueue(warp)
+                self._turn_ended(warp, max(start - fuel, TURN))
                 break
+            warp.polling = False
+        if not warp.polling:
+            self._pollers.clear()
         self.steps += start - fuel
         if self.steps > self.budget:
             raise StepBudgetExceeded(
@@ -297,6 +321,19 @@ class Machine:
             )
         if not warp.fragments and not warp.done:
             self._finish(warp)
+
+    def _turn_ended(self, warp: Warp, blocks: int) -> None:
+        long_polled = turn_ended(warp, blocks)
+        if warp.polling:
+            self._pollers.add(warp)
+        if long_polled and not self.pending and not self._can_start() and self._pollers.issuperset(self.ready):
+            let_ahead(warp)
+            self._pollers.clear()
+        self.enqueue(warp)
+
+    def _can_start(self) -> bool:
+        """Whether another cluster waits, and has room."""
+        return bool(self._waiting) and len(self.resident) < self.launch.max_resident_clusters
 
     def _finish(self, warp: Warp) -> None:
         warp.done = True
@@ -310,6 +347,7 @@ class Machine:
         if cta.live_warps == 0:
             self._finished_ctas += 1
         if cluster.live_warps == 0:
+            self._moved = self.steps
             self.launch.cluster_finished(cluster)
             self.resident.remove(cluster)
             cluster.dissolve()

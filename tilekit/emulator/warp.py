@@ -64,6 +64,10 @@ class Fragment:
         The calls that its lanes made together and have not returned from, innermost last.
     frame
         Where the frame of the function that it runs begins in each lane's local memory.
+    ran
+        Blocks it has run without an end, and
+    parked
+        whether it waits for the rest of its warp to catch up; see `forward_progress`.
     """
 
     __slots__ = (
@@ -78,6 +82,8 @@ class Fragment:
         "join",
         "mask",
         "parent",
+        "parked",
+        "ran",
         "ticket",
         "timed_out",
     )
@@ -94,6 +100,8 @@ class Fragment:
         self.cluster_ticket: Any = None  # apart, since a CTA barrier may stand between a cluster's arrive and its wait
         self.timed_out = -1
         self.expired = False
+        self.ran = 0
+        self.parked = False
         self.calls: list[Any] = []
         self.frame: int = 0 if parent is None else parent.frame
 
@@ -296,6 +304,8 @@ class Warp(Lanes):
         "in_flight",
         "index",
         "local",
+        "parted",
+        "polling",
         "program",
         "queued",
         "register_count",
@@ -328,6 +338,8 @@ class Warp(Lanes):
         self.counts = position.counts
         self.queued = False
         self.done = False
+        self.parted = False  # whether its fragments take turns,
+        self.polling = False  # and whether its latest turn ended in a loop that polls memory: see `forward_progress`
         self.local: Any = None
         self.stack_top: Any = None  # of each lane, once it has allocated on its stack
         self.agent: Any = None

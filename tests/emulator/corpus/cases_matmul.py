@@ -268,3 +268,13 @@ def attention_maps_launch(rng: np.random.Generator, rows: int) -> Launch:
     want, _ = attend(*heads, 0.125, False)
     return Launch((128 // rows, 2), [Map(q), Map(k), Map(v), out, i32(128), f32(0.125)],
                   {"out": Expect(out, want.reshape(256, 64), 2e-3, 2e-3)})  # fmt: skip
+
+
+@case("triton/matmul_stream_k", *HOPPER_ON)
+def matmul_stream_k(rng: np.random.Generator) -> Launch:
+    m, n, k, each = 128, 128, 160, 3
+    a, b, c = whole(rng, m, k, dtype=f16), whole(rng, k, n, dtype=f16), unset(m, n)
+    programs = -(-4 * (k // 32) // each)
+    flags, parts = np.zeros(programs, np.int32), unset(programs, 64, 64)
+    args = [a, b, c, flags, parts, i32(m), i32(n), i32(k), i32(each)]
+    return Launch((programs,), args, {"c": Expect(c, product(a, b))})

@@ -1,5 +1,7 @@
 """Compile the CUDA kernels to ``ptx/nvcc`` for the targets that each file's first line names; needs nvcc, but no GPU.
 
+A second line ``// options: -G`` stands for ``-O3``.
+
 Run as ``python compile_nvcc.py [name …]``; without names, every kernel is compiled.
 """
 
@@ -18,7 +20,8 @@ NVCC = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 def compile_kernel(source: Path, target: str) -> None:
     """Write the PTX of a source for a target such as ``sm_90a``."""
-    options = ["-ptx", f"-arch={target}", "-std=c++17", "-O3"]
+    own = re.search(r"^// options: (.*)$", source.read_text(), re.MULTILINE)
+    options = ["-ptx", f"-arch={target}", "-std=c++17", *(own[1].split() if own else ["-O3"])]
     command = [NVCC, *options, source.name, "-o", "-"]
     text = subprocess.run(command, cwd=source.parent, check=True, capture_output=True, text=True).stdout
     cluster = re.search(r"\.reqnctapercluster (\d+)", text)

@@ -14,7 +14,8 @@ for _source in sorted(Path(__file__).parent.glob("cases_*.py")):
 _TIMED = {
     *("nvcc/warp_roles", "nvcc/cluster_ring", "nvcc/last_block", "triton/spin_lock"),
     *("nvcc/look_back_scan", "nvcc/grid_sync", "nvcc/atomic_orders", "nvcc/pipeline", "nvcc/bulk_barrier"),
-    *("triton/gluon_warp_specialized", "triton/gluon_tcgen05_roles"),
+    *("triton/gluon_warp_specialized", "triton/gluon_tcgen05_roles", "triton/matmul_stream_k"),
+    *("nvcc/thread_locks", "nvcc/breadth_first"),
 }
 """Kernels whose warps or CTAs wait on each other in ways that depend on who is first."""
 

@@ -425,3 +425,38 @@ def attention_maps(q, k, v, out, length, scale):
         peak = higher
     rows = row + tl.arange(0, M)
     tl.store(out + rows[:, None] * D + tl.arange(0, D)[None, :], (result / total[:, None]).to(tl.float16))
+
+
+@variant("matmul_stream_k", "*fp16 *fp16 *fp32 *i32 *fp32 i32:16 i32:16 i32:16 i32", HOPPER_ON,
+         constants={"M": 64, "N": 64, "K": 32}, num_stages=3)  # fmt: skip
+@triton.jit
+def matmul_stream_k(a, b, c, flags, parts, m, n, k, each, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    # Every program takes as many k-steps as any other; who begins a tile waits for the parts of those who end it.
+    program, steps = tl.program_id(0), k // K
+    at = program * each
+    end = tl.minimum(at + each, (m // M) * (n // N) * steps)
+    inside = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    while at < end:
+        tile, first = at // steps, at % steps
+        last = tl.minimum(steps, first + end - at)
+        rows = tile // (n // N) * M + tl.arange(0, M)
+        columns = tile % (n // N) * N + tl.arange(0, N)
+        total = tl.zeros((M, N), tl.float32)
+        for step in range(first, last):
+            depth = step * K + tl.arange(0, K)
+            x = tl.load(a + rows[:, None] * k + depth[None, :])
+            total = tl.dot(x, tl.load(b + depth[:, None] * n + columns[None, :]), total)
+        if first != 0:
+            tl.store(parts + program * M * N + inside, total)
+            tl.debug_barrier()
+            tl.atomic_xchg(flags + program, 1, sem="release")
+        else:
+            done, other = last, program + 1
+            while done < steps:
+                while tl.atomic_cas(flags + other, 1, 1, sem="acquire") != 1:
+                    pass
+                total += tl.load(parts + other * M * N + inside, cache_modifier=".cg")
+                done += each
+                other += 1
+            tl.store(c + rows[:, None] * n + columns[None, :], total)
+        at += last - first
