@@ -24,7 +24,7 @@ template <int C> __device__ void mma(float (&d)[64], u64 a, u64 b) {
     : "l"(a), "l"(b), "n"(C));
 }
 struct Shared { alignas(1024) __nv_bfloat16 a[ST][BM * BK], b[ST][BN * BK], c[2][64 * BN]; u64 full[ST], empty[ST]; };
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384) warp_specialized_gemm(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUtensorMap mb, const __grid_constant__ CUtensorMap mc, int M, int N, int K) {
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1) warp_specialized_gemm(const __grid_constant__ CUtensorMap ma, const __grid_constant__ CUtensorMap mb, const __grid_constant__ CUtensorMap mc, int M, int N, int K) {
     extern __shared__ uint8_t raw[];
     Shared& s = *(Shared*)((uintptr_t)raw + 1023 & ~(uintptr_t)1023);
     u32 rank; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
