@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from .mutation import Mutation
 
 SINGLE, CLUSTER, DIRECT, IN_TURN = "two consumers", "cluster 2x1", "direct, cluster 1x2", "in turn"
-EVERYWHERE = (SINGLE, CLUSTER, DIRECT, IN_TURN)
+LAYERED = "sum in a cluster"
+EVERYWHERE = (SINGLE, CLUSTER, DIRECT, IN_TURN, LAYERED)
 
 
 ORDER = (
@@ -46,7 +47,7 @@ class Unnoticed:
 
 UNNOTICED = (
     Unnoticed(
-        r".*: bar\.warp( #\d)?: removed",
+        r"(?!mma BoundClusterSum).*: bar\.warp( #\d)?: removed",
         EVERYWHERE,
         True,
         "nothing passes between the lanes before the next barrier, and at the end of a branch they run together again: "
@@ -67,26 +68,26 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.store: fence\.proxy\.async( #\d)?: behind the barrier",
-        (SINGLE, CLUSTER, IN_TURN),
+        (SINGLE, CLUSTER, IN_TURN, LAYERED),
         True,
         "the thread that starts the copy executes the fence as well, and a proxy fence may stand anywhere on the path "
         "from the writes to the copy (PTX ISA, proxy-preserved base causality order)",
     ),
     Unnoticed(
         r".*meet: barrier\.cluster\.arrive\.release: relaxed",
-        (CLUSTER, DIRECT),
+        (CLUSTER, DIRECT, LAYERED),
         True,
         "`fence.mbarrier_init` before it publishes all that must be published there",
     ),
     Unnoticed(
         r".*meet: barrier\.cluster\.arrive\.release #2: relaxed",
-        (CLUSTER, DIRECT),
+        (CLUSTER, DIRECT, LAYERED),
         True,
         "the last cluster barrier keeps CTAs alive while peers reach them; no data passes through it",
     ),
     Unnoticed(
         r".*wait_group( #\d)?: only the reads",
-        (SINGLE, CLUSTER, IN_TURN),
+        (SINGLE, CLUSTER, IN_TURN, LAYERED),
         True,
         "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
     ),
@@ -98,13 +99,13 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.(_claim|store): bar( #\d)?: barrier 0",
-        (CLUSTER,),
+        (CLUSTER, LAYERED),
         True,
         "nobody else uses barrier 0 there: with one consumer warpgroup any number will do (with two it is caught)",
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.(store: bra|(_claim|finish): bra( #\d)?): never taken",
-        (SINGLE, CLUSTER, IN_TURN),
+        (SINGLE, CLUSTER, IN_TURN, LAYERED),
         True,
         "threads without bulk stores of their own wait for nothing",
     ),
@@ -134,10 +135,16 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard inverted",
-        (IN_TURN,),
+        (IN_TURN, LAYERED),
         True,
         "31 lanes of each of four warps complete 31 phases of a barrier of four: an odd number, so that it looks as "
         "after one",
+    ),
+    Unnoticed(
+        r"mma BoundClusterSum\.release: mbarrier\.arrive: guard dropped",
+        (LAYERED,),
+        True,
+        "the lanes to spare arrive where the last one does, 31 of each warp, and complete 31 phases instead of one",
     ),
     Unnoticed(
         r"mma BoundWgmma\._issue: wgmma\.mma_async( #\d)?: [AB]: leading byte offset 16 more",
@@ -153,7 +160,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"host: tile_count: one more",
-        (DIRECT, IN_TURN),
+        (DIRECT, IN_TURN, LAYERED),
         True,
         "the tile lies below the last row, where every store is predicated off or clipped",
     ),

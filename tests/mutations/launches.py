@@ -1,4 +1,4 @@
-"""Four small matmul launches whose rings wrap, each CTA with several tiles."""
+"""Five small matmul launches whose rings wrap, each CTA with several tiles."""
 
 from __future__ import annotations
 
@@ -101,11 +101,13 @@ def cases() -> dict[str, Case]:
     shared_b = MatmulConfig(tile=(64, 128), cluster=(2, 1), consumers=1, stages=3, output_buffers=2, in_flight=1)
     shared_a = MatmulConfig(tile=(64, 64), cluster=(1, 2), consumers=1, stages=2, in_flight=1)
     in_turn = MatmulConfig(tile=(64, 64), cluster=(1, 1), schedule="pingpong", stages=3, output_buffers=1)
+    layers = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, cluster_k=2, stages=2, output_buffers=1)
     every = (
         Case("two consumers", two, MatmulSpec(), 256, 64, 384),
         Case("cluster 2x1", shared_b, MatmulSpec(), 256, 128, 512),
         Case("direct, cluster 1x2", shared_a, MatmulSpec(store="direct"), 104, 101, 384),
         Case("in turn", in_turn, MatmulSpec(), 448, 64, 128),
+        Case("sum in a cluster", layers, MatmulSpec(), 192, 64, 320),
     )
     return {case.name: case for case in every}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -54,7 +55,8 @@ class Mutation:
         """The mutated text."""
         for edit in sorted(self.edits, key=lambda e: -e.start):
             text = text[: edit.start] + edit.text + text[edit.end :]
-        return text.replace(".version 8.0\n", ".version 8.6\n", 1)  # which has relaxed arrivals
+        # Relaxed arrivals came with 8.6.
+        return re.sub(r"^\.version 8\.[0-5]$", ".version 8.6", text, count=1, flags=re.MULTILINE)
 
 
 Changes = Iterator[tuple[str, tuple[Edit, ...]]]

@@ -14,7 +14,7 @@ from tilekit import MatmulConfig, MatmulSpec
 from tilekit.emulator.parser import parse_module
 
 from .judge import NOT_CAUGHT, judge
-from .known import CLUSTER, IN_TURN, ORDER, SINGLE, UNNOTICED, explanation
+from .known import CLUSTER, IN_TURN, LAYERED, ORDER, SINGLE, UNNOTICED, explanation
 from .launches import Case, argument_mutations, cases
 from .mutation import Mutation, mutations
 from .statements import Program
@@ -33,11 +33,13 @@ def every() -> Iterator[Chosen]:
 
 
 def is_fast(launch: str, mutation: Mutation) -> bool:
-    """What runs with the tests: order in a cluster, turns, what only two warpgroups show, one of each other kind."""
+    """What runs with the tests: order in a cluster, turns, sums, what two warpgroups show, one of each other kind."""
     if launch == CLUSTER:
         return mutation.family in ORDER or (mutation.ordinal == 0 and mutation.family != "guard")
     if launch == IN_TURN:
         return mutation.family == "barrier" and "BoundPingPong" in mutation.site
+    if launch == LAYERED:
+        return mutation.family in ORDER and "BoundClusterSum" in mutation.site
     return launch == SINGLE and mutation.family in ("barrier", "registers", "wgmma", "count")
 
 
@@ -59,7 +61,7 @@ def test_caught_or_explained(launch: str, mutation: Mutation, change: Any) -> No
         assert re.search(r"role (load|mma) \(warp", verdict.message), verdict.message
         assert re.search(r"line \d+: .+\[\w+ [\w.]+ [\w/]+\.py:\d+\]", verdict.message), verdict.message
     if mutation.family in NAMED:
-        assert re.search(r"inputs\.(full|empty)\[\d\]", verdict.message), verdict.message
+        assert re.search(r"inputs\.(full|empty)\[\d\]|sum\.(full|empty)", verdict.message), verdict.message
 
 
 def test_enough_mutations() -> None:
