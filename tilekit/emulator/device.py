@@ -159,7 +159,11 @@ class Device:
         ------
         PtxSyntaxError, UnsupportedInstruction
             Naming line and column.
+        LaunchError
+            If ``text`` is no string.
         """
+        if not isinstance(text, str):
+            raise LaunchError.argument("text", type(text).__name__, "a string of PTX", "Path(...).read_text()")
         return Module(self, text)
 
     def buffer(self, array: npt.ArrayLike, name: str = "") -> Buffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
@@ -258,6 +259,9 @@ class Kernel:
             raise LaunchError.argument(
                 "schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0]
             )
+        _whole("step_budget", step_budget, 1)
+        if not isinstance(shared_bytes, Integral):
+            raise LaunchError.argument("shared_bytes", shared_bytes, "an integer", 0)
         shape, threads = _dim3("grid", grid), _dim3("block", block)
         clusters = self._cluster(cluster)
         self._check_shape(shape, threads, clusters)
@@ -444,6 +448,8 @@ class Kernel:
 
     def _pack(self, args: Sequence[Any]) -> tuple[bytes, Uploads]:
         parameters = self.parameters
+        if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+            raise LaunchError.argument("args", type(args).__name__, "a list of one value a parameter", [])
         if len(args) != len(parameters):
             raise LaunchError(
                 f"{len(args)} arguments for the {len(parameters)} parameters of {self!r}",
@@ -503,8 +509,14 @@ def _encode_number(name: str, value: float, parameter: Variable) -> bytes:
 
 
 def _dim3(name: str, value: int | Sequence[int]) -> Dim3:
-    parts = (value,) if isinstance(value, int) else tuple(int(part) for part in value)
-    if not 1 <= len(parts) <= 3 or any(part < 1 for part in parts):
+    parts = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
+    if not 1 <= len(parts) <= 3 or not all(isinstance(part, Integral) and int(part) >= 1 for part in parts):
         raise LaunchError.argument(name, value, "one to three positive integers", (1, 1, 1))
-    x, y, z = (*parts, 1, 1)[:3]
+    x, y, z = (*map(int, parts), 1, 1)[:3]
     return x, y, z
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    """Refuse what is no integer from ``least`` on."""
+    if not isinstance(value, Integral) or int(value) < least:
+        raise LaunchError.argument(name, value, f"an integer, {least} or more", least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -210,3 +211,29 @@ def test_module_needs_a_target() -> None:
     """Text without .target is refused."""
     with pytest.raises(PtxSyntaxError, match=r"\.target"):
         Device().load(".version 8.0\n.visible .entry k() { ret; }")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"grid": "a"}, "grid='a'"),
+        ({"grid": 1.5}, "grid=1.5"),
+        ({"grid": (2, 0.5)}, "grid="),
+        ({"block": None}, "block=None"),
+        ({"cluster": "a"}, "cluster='a'"),
+        ({"shared_bytes": 1.5}, "shared_bytes=1.5"),
+        ({"shared_bytes": None}, "shared_bytes=None"),
+        ({"step_budget": 0}, "step_budget=0"),
+        ({"step_budget": "a"}, "step_budget='a'"),
+        ({"args": None}, "args='NoneType'"),
+        ({"args": "ab"}, "args='str'"),
+    ],
+)
+def test_arguments_of_another_type(change: dict[str, Any], named: str) -> None:
+    """What is no number of CTAs, threads, bytes or blocks is refused by its name."""
+    loaded = kernel("ret;")
+    with pytest.raises(LaunchError, match=re.escape(named)):
+        loaded.launch(**({"grid": 1, "block": 32} | change))
+    assert loaded.launch(np.int64(2), np.array([32, 1]), []).clean
+    with pytest.raises(LaunchError, match="text='bytes'"):
+        Device().load(b"")  # type: ignore[arg-type]
