@@ -160,7 +160,7 @@ def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[Ma
     short = short_ring(config, spec, target)
     changes: list[dict[str, Any]] = [{"prefetch": 4}, {"prefetch": 8}, {"stages": short}]
     changes += [{"stages": short, "prefetch": 4}, {"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
-    changes += [{"l2_stream": "a"}, {"l2_stream": "b"}]
+    changes += [{"l2_stream": "a"}, {"l2_stream": "b"}, {"raster_group": 8}, {"raster_group": 16}]
     found = dict.fromkeys(replace(config, **change) for change in changes)
     return tuple(v for v in found if v != config and v.legal(target, spec))
 
