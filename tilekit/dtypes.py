@@ -35,7 +35,7 @@ class DType:
     numpy : numpy.dtype
         The NumPy type, from ml_dtypes where NumPy has none. Its name is torch's name too.
     tensor_map : str
-        The element type of a tensor map, as :mod:`tilekit.emulator.tensor_map` names it; 8-bit floats move as ``u8``.
+        The element type of a tensor map, as the emulator names it; 8-bit floats move as ``u8``.
     dlpack : tuple of (int, int)
         ``DLDataTypeCode`` and bits, as DLPack 1.1 writes them.
     epsilon : float

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tilekit.dtypes import BF16
-from tilekit.emulator.bulk import Load
-from tilekit.emulator.scheduler import Machine, Pending
+from tilekit.emulator.execution.scheduler import Machine, Pending
+from tilekit.emulator.memory.bulk import Load
 
 from .case import Case, Problem
 from .configs import computes, pairs, single

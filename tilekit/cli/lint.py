@@ -27,7 +27,7 @@ def lint(
         from tilekit.cli.emulate_arguments import CODE, read_file
         from tilekit.emulator.chips import CHIPS
         from tilekit.emulator.errors import nearest
-        from tilekit.emulator.lint import lint as lint_text
+        from tilekit.emulator.language.lint import lint as lint_text
         from tilekit.errors import ArgumentError
 
         if target is not None and target not in CHIPS:

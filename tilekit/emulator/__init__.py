@@ -14,9 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .debugger import Debugger
+    from .checks.findings import Finding
     from .device import Buffer, Device, EncodedTensorMap
-    from .device_runtime import AssertionFailedError
     from .errors import (
         BarrierFault,
         Deadlock,
@@ -30,16 +29,17 @@ if TYPE_CHECKING:
         StepBudgetExceeded,
         UnsupportedInstruction,
     )
+    from .execution.device_runtime import AssertionFailedError
     from .explore import Exploration, Failure
-    from .findings import Finding
-    from .forms import coverage
     from .kernel import Kernel
+    from .language.forms import coverage
+    from .memory.tensor_map import TensorMap
     from .module import Module
-    from .ops_control import TrapError
+    from .observation.debugger import Debugger
+    from .observation.statistics import Statistics
+    from .observation.stops import Stop
+    from .ops.control import TrapError
     from .report import LaunchReport
-    from .statistics import Statistics
-    from .stops import Stop
-    from .tensor_map import TensorMap
 
 __all__ = [
     "AssertionFailedError",
@@ -72,19 +72,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "debugger": ("Debugger",),
+    "observation.debugger": ("Debugger",),
     "device": ("Buffer", "Device", "EncodedTensorMap"),
-    "device_runtime": ("AssertionFailedError",),
+    "execution.device_runtime": ("AssertionFailedError",),
     "explore": ("Exploration", "Failure"),
-    "findings": ("Finding",),
-    "forms": ("coverage",),
+    "checks.findings": ("Finding",),
+    "language.forms": ("coverage",),
     "kernel": ("Kernel",),
     "module": ("Module",),
-    "ops_control": ("TrapError",),
+    "ops.control": ("TrapError",),
     "report": ("LaunchReport",),
-    "statistics": ("Statistics",),
-    "stops": ("Stop",),
-    "tensor_map": ("TensorMap",),
+    "observation.statistics": ("Statistics",),
+    "observation.stops": ("Stop",),
+    "memory.tensor_map": ("TensorMap",),
 }
 """Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map only."""
 

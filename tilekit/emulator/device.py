@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from .chips import CHIPS
 from .errors import LaunchError, nearest
-from .memory import GlobalMemory
+from .execution.scheduler import Policy
+from .memory.memory import GlobalMemory
+from .memory.swizzle import Swizzle
+from .memory.tensor_map import TensorMap, WideMode
 from .module import Module
-from .scheduler import Policy
-from .swizzle import Swizzle
-from .tensor_map import TensorMap, WideMode
 
 Check = Literal["full", "protocol", "off"]
 _ELEMENT_TYPES: dict[Any, str] = {

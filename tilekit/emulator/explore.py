@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from .errors import EmulatorError, LaunchError, PtxSyntaxError, UnsupportedInstruction
+from .execution.scheduler import Policy
 from .launch import Progress
 from .report import LaunchReport
-from .scheduler import Policy
 
 if TYPE_CHECKING:
     from .kernel import Kernel, LaunchOptions
-    from .memory import GlobalMemory
+    from .memory.memory import GlobalMemory
 
 __all__ = ["Exploration", "Failure", "explore"]
 

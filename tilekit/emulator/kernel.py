@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 
-from . import gang as gangs
 from .errors import LaunchError, nearest
+from .execution import gang as gangs
+from .execution.scheduler import Policy
+from .language.syntax import TYPE_BYTES, Function, Variable
 from .launch import Dim3, Launch, Progress
 from .report import LaunchReport
-from .scheduler import Policy
-from .syntax import TYPE_BYTES, Function, Variable
 
 if TYPE_CHECKING:
-    from .debugger import Debugger
+    from .compiler.instrument import Observer
+    from .compiler.program import Program
     from .device import Buffer
     from .explore import Exploration
-    from .instrument import Observer
-    from .memory import Allocation
+    from .memory.memory import Allocation
     from .module import Module
-    from .program import Program
-    from .stops import Stop
+    from .observation.debugger import Debugger
+    from .observation.stops import Stop
 
 Uploads = list[tuple[np.ndarray[Any, Any], "Buffer"]]
 
@@ -195,12 +195,12 @@ class Kernel:
         observers: list[Observer] = []
         counting = recorder = None
         if statistics:
-            from .statistics import Counting
+            from .observation.statistics import Counting
 
             counting = Counting()
             observers.append(counting)
         if timeline is not None:
-            from .timeline import Recorder
+            from .observation.timeline import Recorder
 
             recorder = Recorder()
             observers.append(recorder)
@@ -275,7 +275,7 @@ class Kernel:
         gang = None
         used = self._prerequisite(prerequisite, uploads)
         if observers:
-            from .instrument import InstrumentedProgram
+            from .compiler.instrument import InstrumentedProgram
 
             program = InstrumentedProgram(program, observers)
         elif not used:
@@ -369,7 +369,7 @@ class Kernel:
         LaunchError
             As for `launch`, and if there is nothing at ``stop``.
         """
-        from .debugger import Debugger
+        from .observation.debugger import Debugger
 
         return Debugger(self, stop, grid, block, args, seed, schedule, options)
 

@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import collector
-from .agents import Sync
-from .blas import single_threaded
+from .checks.agents import Sync
+from .checks.deadlock import Blocked, GroupWait, deadlock, waiting_table
+from .checks.findings import Finding, Findings
+from .checks.happens_before import HappensBefore
+from .checks.shadow import Memory
 from .chips import Chip
-from .deadlock import Blocked, GroupWait, deadlock, waiting_table
 from .errors import Deadlock, EmulatorError, LaunchError, ProtocolError
-from .findings import Finding, Findings
-from .gang import run_gangs
-from .happens_before import HappensBefore
-from .memory import PARAM_WINDOW, Allocation, GlobalMemory
-from .prerequisite import grid_ahead
-from .rendezvous import warp_exits
+from .execution import collector
+from .execution.blas import single_threaded
+from .execution.gang import run_gangs
+from .execution.prerequisite import grid_ahead
+from .execution.scheduler import Machine, Policy
+from .execution.warp import positions
+from .language.symbols import SymbolMap
+from .matrix.tensor_warp import check_exit
+from .memory.memory import PARAM_WINDOW, Allocation, GlobalMemory
+from .memory.tensor_map import TensorMap
 from .report import LaunchReport
-from .scheduler import Machine, Policy
-from .shadow import Memory
-from .symbols import SymbolMap
-from .tensor_map import TensorMap
-from .tensor_warp import check_exit
-from .warp import positions
+from .synchronisation.rendezvous import warp_exits
 
 if TYPE_CHECKING:
-    from .cta import Cluster
-    from .instrument import Observer
-    from .program import Program
-    from .warp import Warp
+    from .compiler.instrument import Observer
+    from .compiler.program import Program
+    from .execution.cta import Cluster
+    from .execution.warp import Warp
 
 Dim3 = tuple[int, int, int]
 Progress = Callable[[int, int, float], None]

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .availability import dialect, target
-from .call_graph import CallGraph
 from .chips import Chip
+from .compiler.call_graph import CallGraph
+from .compiler.inlining import inline_calls
+from .compiler.program import Program, place_parameters
 from .errors import LaunchError, PtxSyntaxError, nearest
-from .forms import Decoded, decode
-from .inlining import inline_calls
-from .memory import Allocation
-from .parser import parse_module
-from .program import Program, place_parameters
-from .symbols import SymbolMap
-from .syntax import Function, PtxModule
+from .language.availability import dialect, target
+from .language.forms import Decoded, decode
+from .language.parser import parse_module
+from .language.symbols import SymbolMap
+from .language.syntax import Function, PtxModule
+from .memory.memory import Allocation
 
 if TYPE_CHECKING:
     from .device import Device
@@ -30,7 +30,7 @@ _OPERATIONS = (
     *("tensormap", "wgmma", "tcgen05", "clc", "narrow", "packed", "remote", "call", "mma", "wmma", "video"),
 )
 for _name in _OPERATIONS:
-    importlib.import_module(f".ops_{_name}", __package__)
+    importlib.import_module(f".ops.{_name}", __package__)
 
 
 @dataclass(slots=True)

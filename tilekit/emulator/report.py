@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tilekit.emulator.findings import Finding
+from tilekit.emulator.checks.findings import Finding
 
 if TYPE_CHECKING:
-    from tilekit.emulator.statistics import Statistics
+    from tilekit.emulator.observation.statistics import Statistics
 
 __all__ = ["LaunchReport"]
 

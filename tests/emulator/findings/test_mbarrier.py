@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilekit.emulator.checks.findings import Findings
 from tilekit.emulator.errors import Actor, BarrierFault
-from tilekit.emulator.findings import Findings
-from tilekit.emulator.mbarrier import MAXIMUM_COUNT, MAXIMUM_TX, BarrierState, Mbarrier, decode, encode
-from tilekit.emulator.mbarrier_table import MbarrierTable
+from tilekit.emulator.synchronisation.mbarrier import MAXIMUM_COUNT, MAXIMUM_TX, BarrierState, Mbarrier, decode, encode
+from tilekit.emulator.synchronisation.mbarrier_table import MbarrierTable
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tilekit.emulator.agents import Agent, Sync
+from tilekit.emulator.checks.agents import Agent, Sync
+from tilekit.emulator.checks.findings import Finding, Findings
+from tilekit.emulator.checks.happens_before import HappensBefore
+from tilekit.emulator.checks.shadow import Memory
 from tilekit.emulator.errors import Actor, BarrierFault, RaceError
-from tilekit.emulator.findings import Finding, Findings
-from tilekit.emulator.happens_before import HappensBefore
-from tilekit.emulator.mbarrier import Mbarrier
-from tilekit.emulator.shadow import Memory
-from tilekit.emulator.symbols import SymbolMap
+from tilekit.emulator.language.symbols import SymbolMap
+from tilekit.emulator.synchronisation.mbarrier import Mbarrier
 
 WINDOW = 1 << 24
 DYNAMIC = 1024

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tilekit.emulator.checks.findings import Finding, Findings
 from tilekit.emulator.errors import (
     Actor,
     Deadlock,
@@ -19,9 +20,8 @@ from tilekit.emulator.errors import (
     Where,
     nearest,
 )
-from tilekit.emulator.findings import Finding, Findings
+from tilekit.emulator.language.symbols import SymbolMap
 from tilekit.emulator.report import LaunchReport
-from tilekit.emulator.symbols import SymbolMap
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilekit.emulator.wgmma import (
+from tilekit.emulator.matrix.wgmma import (
     MatrixDescriptor,
     Wgmma,
     descriptor_problems,

@@ -1,0 +1,1 @@
+"""Numbers as the hardware computes them: formats, rounding, tensor cores."""

@@ -1,0 +1,1 @@
+"""From parsed kernels to Python that runs warps: blocks, inlining, uniform values, generated source."""

@@ -1,0 +1,1 @@
+"""Matrix instructions: mma, wgmma, tcgen05 and tensor memory."""

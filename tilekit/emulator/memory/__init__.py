@@ -1,0 +1,1 @@
+"""Address spaces, accesses, and copies in bulk: tensor maps, boxes, swizzles."""

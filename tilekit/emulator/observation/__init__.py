@@ -1,0 +1,1 @@
+"""Looking at a launch: stops, state, counts, time lines."""

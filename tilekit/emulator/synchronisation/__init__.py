@@ -1,0 +1,1 @@
+"""Barriers, mbarriers and cluster launch control."""
