@@ -29,7 +29,7 @@ def grid_ahead(order: HappensBefore, allocations: Iterable[Allocation]) -> Sync:
     operation = order.issue(order.warp(Actor(0, 0, UNIT)), UNIT, None, over)
     for allocation in allocations:
         if allocation.shadow is not None:
-            allocation.shadow.span(operation, allocation.start, allocation.start + allocation.size, write=True)
+            allocation.shadow.occupy(operation)
     order.release(operation, over)
     return over
 
