@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.drivers.load_order import LoadOrder
-from tilekit.drivers.warp_specialized import WarpPlan
+from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted
 from tilekit.kernels.matmul.parts import Output

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from tilekit.drivers.warp_specialized import WarpPlan
+from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.dtypes import DType
 from tilekit.errors import ConfigError
 from tilekit.kernels.matmul import hopper_rules
