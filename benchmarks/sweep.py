@@ -5,6 +5,8 @@
     python -m benchmarks.sweep --configs sums                             # shares of K, in a workspace and in clusters
     python -m benchmarks.sweep --configs overlaps                         # the picker's choice, as launches meet
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
+    python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
+    python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
 
 Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
 CUDA graph, a pass over all operand sets; every round goes over the contestants in an order of its own, each with a
@@ -15,11 +17,13 @@ shape: the quickest, with the place that the model gives each of them, and the p
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import count, product
 from pathlib import Path
 from random import Random
@@ -29,12 +33,14 @@ import typer
 
 import tilekit
 from tilekit.bench.machine import Machine, require_machine
+from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
-from tilekit.kernels.matmul.hopper_model import short_ring
+from tilekit.kernels.matmul.hopper_model import short_ring, untimed
 from tilekit.kernels.matmul.picker import candidates, estimate, pick
 from tilekit.targets import SM_90A
+from tilekit.tuning.suite import tunable
 
 SHAPES = tuple(
     f"{m}x{weights}"
@@ -46,6 +52,10 @@ SHAPES = tuple(
 
 ROWS = ((64, 1), (128, 1), (128, 2), (192, 3), (256, 2))
 """Rows of N and the warpgroups that share them."""
+
+LIBRARY = "cuBLAS"
+CLOCK = 1.98e9
+"""Hertz that the model's clocks are told at: the SMs', while power permits."""
 
 LEAD_IN_SECONDS = 0.004
 SLICE_SECONDS = 0.008
@@ -95,13 +105,30 @@ def picked_from(workload: MatmulWorkload) -> Iterator[KernelConfig]:
 
 def overlaps(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     """The picker's choice, ready for the launch before to end: b brought into L2, a ring that leaves room for a CTA."""
-    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    spec = workload.spec
-    best = pick(spec, SM_90A, **shape)
-    assert isinstance(best, MatmulConfig)
+    spec, best = workload.spec, _picked(workload)
     whole = best.resolved_stages(SM_90A, spec)
     for stages, blocks in product((whole, short_ring(best, spec, SM_90A)), (0, 1, 2, 4, 8, 12)):
         yield best.changed(stages=stages, prefetch=blocks)
+
+
+def _picked(workload: MatmulWorkload) -> MatmulConfig:
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    best = pick(workload.spec, SM_90A, **shape)
+    assert isinstance(best, MatmulConfig)
+    return best
+
+
+def rasters(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """The picker's choice, its tiles in other orders."""
+    best = _picked(workload)
+    for order, group in product(("m", "n"), (None, 2, 4, 6, 8, 12, 16, 24, 32)):
+        yield best.changed(raster_order=order, raster_group=group)
+
+
+def everything(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """What the picker chooses from, and what only tuning tries."""
+    yield from candidates(workload.spec, SM_90A)
+    yield from untimed(workload.spec, SM_90A)
 
 
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
@@ -109,12 +136,14 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
     "sums": sums,
     "overlaps": overlaps,
     "candidates": picked_from,
+    "rasters": rasters,
+    "everything": everything,
 }
 
 
 @dataclass(frozen=True)
 class Row:
-    """What came out for one config.
+    """What came out for one config, or for the array library's product.
 
     Attributes
     ----------
@@ -122,8 +151,8 @@ class Row:
         In words.
     microseconds, gigabytes_per_second
         The median round's, operands and result counted once.
-    model_place
-        Among all legal ones, from 1 on, by the model's time.
+    model_microseconds, model_place
+        The model's time at `CLOCK`, and its place among all legal ones, from 1 on; None for the library.
     picked
         Whether the picker takes it.
     """
@@ -131,8 +160,9 @@ class Row:
     config: str
     microseconds: float
     gigabytes_per_second: float
-    model_place: int
-    picked: bool
+    model_microseconds: float | None = None
+    model_place: int | None = None
+    picked: bool = False
 
 
 def sweep(
@@ -164,7 +194,7 @@ def sweep(
     operands = [workload.operand_set(machine, seeds) for _ in range(sets)]
     with ThreadPoolExecutor(COMPILERS) as pool:
         kernels = list(pool.map(lambda config: _compiled(spec, config), chosen))
-    passes = {}
+    passes: dict[Any, Replay] = {}
     for config, kernel in zip(chosen, kernels, strict=True):
         if isinstance(kernel, TilekitError):
             typer.echo(f"  {config}: {kernel}", err=True)
@@ -175,17 +205,15 @@ def sweep(
             typer.echo(f"  {config}: {wrong}", err=True)
             continue
         passes[config] = machine.capture(_one_pass(plans))
-    times = shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds)
-    rows = [
-        Row(
-            config=str(config),
-            microseconds=each / sets * 1e6,
-            gigabytes_per_second=workload.bytes / (each / sets) / 1e9,
-            model_place=1 + ranked.index(config),
-            picked=config == picked,
-        )
-        for config, each in times.items()
-    ]
+    passes[LIBRARY] = machine.capture(_one_pass([partial(machine.matmul, *arrays) for arrays in operands]))
+    rows = []
+    for config, each in shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds).items():
+        seconds_each = each / sets
+        row = Row(str(config), seconds_each * 1e6, workload.bytes / seconds_each / 1e9)
+        if config != LIBRARY:
+            place, modelled_us = 1 + ranked.index(config), modelled[config] / CLOCK * 1e6
+            row = replace(row, model_microseconds=modelled_us, model_place=place, picked=config == picked)
+        rows.append(row)
     return sorted(rows, key=lambda row: row.microseconds)
 
 
@@ -239,6 +267,11 @@ def _error(machine: Machine, workload: MatmulWorkload, operands: list[Any], plan
 
 def main(
     shape: Annotated[list[str] | None, typer.Option(metavar="MxNxK", help="Repeatable.")] = None,
+    suite: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The matmuls of suites of `tilekit bench`, with commas.")
+    ] = None,
+    sample: Annotated[int | None, typer.Option(help="Of the suites, the same so many cases each time.")] = None,
+    until: Annotated[float, typer.Option(help="Seconds after which no further case is begun.")] = math.inf,
     configs: Annotated[str, typer.Option(help=f"Which: {' or '.join(FAMILIES)}.")] = "small_m",
     rounds: Annotated[int, typer.Option(help="Rounds over all configs.")] = 5,
     seconds: Annotated[float, typer.Option(help="A shape: no round begins after that.")] = 20,
@@ -249,26 +282,41 @@ def main(
     """Time many configs of the matmul against each other."""
     if configs not in FAMILIES:
         raise typer.BadParameter(f"{configs!r}: {' or '.join(FAMILIES)}", param_hint="--configs")
+    end = time.perf_counter() + until
+    workloads = [MatmulWorkload.parse(text) for text in shape or (SHAPES if suite is None else ())]
+    if suite is not None:
+        workloads += [workload for _, workload in tunable(select(suite.split(","), sample))]
     machine = require_machine()
     results = {}
-    for text in shape or SHAPES:
-        workload = MatmulWorkload.parse(text)
+    for workload in workloads:
+        if time.perf_counter() > end:
+            typer.echo("\ntime is up")
+            break
+        name = f"{workload.label} {workload.kind}"
         rows = sweep(machine, workload, configs, rounds=rounds, seconds=seconds, most=most)
-        picked = next((place for place, row in enumerate(rows) if row.picked), None)
-        typer.echo(f"\n{text}: {len(rows)} configs")
-        for place, row in enumerate(rows):
-            if place < show or place == picked:
-                typer.echo(
-                    f"  {place + 1:>3} {row.microseconds:9.2f} us {row.gigabytes_per_second:6.0f} GB/s"
-                    f"  model {row.model_place:>3}  {row.config}{'  (picked)' if row.picked else ''}"
-                )
-        if picked is not None:
-            typer.echo(
-                f"  the picker's takes {rows[picked].microseconds / rows[0].microseconds:.3f} of the best's time"
-            )
-        results[text] = [asdict(row) for row in rows]
+        typer.echo("\n" + table(name, rows, show))
+        results[name] = [asdict(row) for row in rows]
         if json_file is not None:
             json_file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def table(name: str, rows: Sequence[Row], show: int) -> str:
+    """The first rows, the library's and the picker's, and how far the latter is from the best."""
+    ours = [row for row in rows if row.model_place is not None]
+    lines = [f"{name}: {len(ours)} configs"]
+    for place, row in enumerate(rows):
+        if place < show or row.picked or row.model_place is None:
+            model = f"model {row.model_place:>3}" if row.model_place is not None else " " * 9
+            lines.append(
+                f"  {place + 1:>3} {row.microseconds:9.2f} us {row.gigabytes_per_second:6.0f} GB/s"
+                f"  {model}  {row.config}{'  (picked)' if row.picked else ''}"
+            )
+    lines += [
+        f"  the picker's takes {row.microseconds / ours[0].microseconds:.3f} of the best's time"
+        for row in ours
+        if row.picked
+    ]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

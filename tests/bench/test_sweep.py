@@ -11,9 +11,11 @@ import pytest
 import tilekit
 from benchmarks import sweep
 from tests.bench.simulated import SimulatedMachine
+from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.targets import SM_90A
+from tilekit.tuning.suite import tunable
 
 WORKLOAD = MatmulWorkload(16, 256, 512)
 
@@ -72,7 +74,32 @@ def test_a_sweep_ranks_by_time_and_by_model(machine: SimulatedMachine, monkeypat
     monkeypatch.setattr(sweep, "_compiled", compiled)
     rows = sweep.sweep(machine, WORKLOAD, "small_m", rounds=1, seconds=0, most=30)
     assert rows == sorted(rows, key=lambda row: row.microseconds)
+    library = next(row for row in rows if row.config == sweep.LIBRARY)
+    rows.remove(library)
+    assert library.model_place is None
     assert rows[0].microseconds == pytest.approx(1.0)
     assert len(rows) > 5
     assert len({row.model_place for row in rows}) == len(rows)
+    by_place = sorted(rows, key=lambda row: row.model_place or 0)
+    assert by_place == sorted(by_place, key=lambda row: row.model_microseconds or 0)
+    assert sum(row.picked for row in rows) <= 1  # it may be one of the wrong ones
     assert all(" x 2 stages" not in row.config for row in rows)
+    text = sweep.table("16x256x512", rows, 2)
+    assert ("of the best's time" in text) == any(row.picked for row in rows)
+
+
+def test_rasters_differ_in_the_walk_only() -> None:
+    """The picker's choice, its tiles in other orders; each is legal."""
+    workload = MatmulWorkload(4096, 4096, 4096)
+    found = [config for config in sweep.rasters(workload) if config.legal(SM_90A, workload.spec)]
+    assert len(found) == 18
+    assert len({config.changed(raster_order="m", raster_group=None) for config in found}) == 1
+
+
+@pytest.mark.parametrize("suite", ["prefill-small", "fp8"])
+def test_everything_holds_what_only_tuning_tries(suite: str) -> None:
+    """Consumers in turn and the picker's candidates are both there."""
+    workload = tunable(select([suite], 1))[0][1]
+    found = {config for config in sweep.everything(workload) if config.legal(SM_90A, workload.spec)}
+    assert found > set(sweep.picked_from(workload))
+    assert any(config.in_turn for config in found)
