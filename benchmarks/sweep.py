@@ -6,6 +6,7 @@
     python -m benchmarks.sweep --configs overlaps                         # the picker's choice, as launches meet
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
     python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
+    python -m benchmarks.sweep --configs everything --again sweep.json --most 8 --turn 0.1   # the quickest of them
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
 
 Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
@@ -20,7 +21,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -57,8 +58,9 @@ LIBRARY = "cuBLAS"
 CLOCK = 1.98e9
 """Hertz that the model's clocks are told at: the SMs', while power permits."""
 
-LEAD_IN_SECONDS = 0.004
 SLICE_SECONDS = 0.008
+"""A contestant's turn in a round; its lead-in is half as long."""
+
 COMPILERS = 12
 
 Replay = Callable[[], None]
@@ -125,6 +127,25 @@ def rasters(workload: MatmulWorkload) -> Iterator[KernelConfig]:
         yield best.changed(raster_order=order, raster_group=group)
 
 
+def balanced(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """Tiles just wide enough for all to be done in one to four waves, each of almost all SMs."""
+    for (rows, consumers), waves in product(((64, 1), (128, 2), (192, 3), (256, 2)), (1, 2, 3, 4)):
+        if rows > max(64, workload.m):
+            continue
+        high = -(-workload.m // rows)
+        columns = -(-workload.n // max(1, SM_90A.multiprocessors * waves // high) // 8) * 8
+        for k_group, in_flight, cluster, shares in product((1, 2, 4), (0, 1), ((1, 1), (2, 1), (1, 2)), (1, 2)):
+            if 8 <= columns <= 256 and (shares == 1 or cluster == (1, 1)):
+                yield MatmulConfig(
+                    tile=(rows, columns),
+                    cluster=cluster,
+                    consumers=consumers,
+                    k_group=k_group,
+                    in_flight=in_flight,
+                    cluster_k=shares,
+                )
+
+
 def everything(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     """What the picker chooses from, and what only tuning tries."""
     yield from candidates(workload.spec, SM_90A)
@@ -137,6 +158,7 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
     "overlaps": overlaps,
     "candidates": picked_from,
     "rasters": rasters,
+    "balanced": balanced,
     "everything": everything,
 }
 
@@ -166,7 +188,15 @@ class Row:
 
 
 def sweep(
-    machine: Machine, workload: MatmulWorkload, family: str, *, rounds: int, seconds: float, most: int
+    machine: Machine,
+    workload: MatmulWorkload,
+    family: str,
+    *,
+    rounds: int,
+    seconds: float,
+    most: int,
+    turn: float = SLICE_SECONDS,
+    names: Collection[str] | None = None,
 ) -> list[Row]:
     """Measure a family's legal configs on one shape, quickest first.
 
@@ -180,11 +210,16 @@ def sweep(
         Rounds, and after how many seconds no other begins.
     most
         Configs at most: those that the model likes best, and the picker's.
+    turn
+        Seconds that a config is measured in a round.
+    names
+        Only these, as a `Row` calls them, and the picker's.
     """
     spec = workload.spec
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     picked = pick(spec, SM_90A, **shape)
-    found = {config for config in FAMILIES[family](workload) if config.legal(SM_90A, spec)} | {picked}
+    found = {config for config in FAMILIES[family](workload) if config.legal(SM_90A, spec)}
+    found = {config for config in found if names is None or str(config) in names} | {picked}
     modelled = {c: estimate(c, spec, SM_90A, **shape, sms=SM_90A.multiprocessors).total for c in found}
     ranked = sorted(found, key=lambda config: modelled[config])
     chosen = [*ranked[:most], *([picked] if picked not in ranked[:most] else [])]
@@ -207,7 +242,7 @@ def sweep(
         passes[config] = machine.capture(_one_pass(plans))
     passes[LIBRARY] = machine.capture(_one_pass([partial(machine.matmul, *arrays) for arrays in operands]))
     rows = []
-    for config, each in shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds).items():
+    for config, each in shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds, turn=turn).items():
         seconds_each = each / sets
         row = Row(str(config), seconds_each * 1e6, workload.bytes / seconds_each / 1e9)
         if config != LIBRARY:
@@ -217,7 +252,9 @@ def sweep(
     return sorted(rows, key=lambda row: row.microseconds)
 
 
-def shuffled_rounds(machine: Machine, passes: Mapping[Any, Replay], *, rounds: int, seconds: float) -> dict[Any, float]:
+def shuffled_rounds(
+    machine: Machine, passes: Mapping[Any, Replay], *, rounds: int, seconds: float, turn: float = SLICE_SECONDS
+) -> dict[Any, float]:
     """Median seconds of a pass of each contestant, over rounds that each have an order of their own."""
     until = time.perf_counter() + seconds
     single = {}
@@ -225,12 +262,12 @@ def shuffled_rounds(machine: Machine, passes: Mapping[Any, Replay], *, rounds: i
         machine.time(replay, 1)
         single[name] = max(machine.time(replay, 1), 1e-7)
     taken: dict[Any, list[float]] = {name: [] for name in passes}
-    for turn in range(rounds):
+    for number in range(rounds):
         order = list(passes)
-        Random(turn).shuffle(order)
+        Random(number).shuffle(order)
         for name in order:
-            machine.time(passes[name], max(1, round(LEAD_IN_SECONDS / single[name])))
-            repeats = max(1, round(SLICE_SECONDS / single[name]))
+            machine.time(passes[name], max(1, round(turn / 2 / single[name])))
+            repeats = max(1, round(turn / single[name]))
             taken[name].append(machine.time(passes[name], repeats) / repeats)
         if time.perf_counter() > until:
             break
@@ -272,6 +309,10 @@ def main(
     ] = None,
     sample: Annotated[int | None, typer.Option(help="Of the suites, the same so many cases each time.")] = None,
     until: Annotated[float, typer.Option(help="Seconds after which no further case is begun.")] = math.inf,
+    again: Annotated[
+        Path | None, typer.Option(help="The quickest of each case of an earlier sweep's JSON file, --most of them.")
+    ] = None,
+    turn: Annotated[float, typer.Option(help="Seconds of a config in a round, after half as many.")] = SLICE_SECONDS,
     configs: Annotated[str, typer.Option(help=f"Which: {' or '.join(FAMILIES)}.")] = "small_m",
     rounds: Annotated[int, typer.Option(help="Rounds over all configs.")] = 5,
     seconds: Annotated[float, typer.Option(help="A shape: no round begins after that.")] = 20,
@@ -283,7 +324,13 @@ def main(
     if configs not in FAMILIES:
         raise typer.BadParameter(f"{configs!r}: {' or '.join(FAMILIES)}", param_hint="--configs")
     end = time.perf_counter() + until
-    workloads = [MatmulWorkload.parse(text) for text in shape or (SHAPES if suite is None else ())]
+    workloads = [MatmulWorkload.parse(text) for text in shape or (SHAPES if not (suite or again) else ())]
+    known = {f"{workload.label} {workload.kind}": workload for _, workload in tunable(select(["all"]))}
+    earlier: dict[str, set[str]] = {}
+    if again is not None:
+        rows_of = json.loads(again.read_text())
+        earlier = {name: {row["config"] for row in rows[:most]} for name, rows in rows_of.items()}
+        workloads = [known.get(name) or MatmulWorkload.parse(name.split()[0]) for name in earlier]
     if suite is not None:
         workloads += [workload for _, workload in tunable(select(suite.split(","), sample))]
     machine = require_machine()
@@ -293,7 +340,16 @@ def main(
             typer.echo("\ntime is up")
             break
         name = f"{workload.label} {workload.kind}"
-        rows = sweep(machine, workload, configs, rounds=rounds, seconds=seconds, most=most)
+        rows = sweep(
+            machine,
+            workload,
+            configs,
+            rounds=rounds,
+            seconds=seconds,
+            most=most,
+            turn=turn,
+            names=earlier.get(name),
+        )
         typer.echo("\n" + table(name, rows, show))
         results[name] = [asdict(row) for row in rows]
         if json_file is not None:
