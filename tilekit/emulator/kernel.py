@@ -266,7 +266,9 @@ class Kernel:
         clusters = self._cluster(cluster)
         self._check_shape(shape, threads, clusters)
         aligned = threads[1:] == (1, 1) or threads[0] % 32 == 0
-        program = self.module.program(self.name, aligned_warps=aligned)
+        program = self.module.program(
+            self.name, aligned_warps=aligned, each_access=bool(observers) or device.check != "off"
+        )
         self._check_shared(program.layout.total_bytes(shared_bytes), shared_bytes)
         if params is None:
             block_bytes, uploads = self._pack(args)

@@ -39,8 +39,9 @@ class _DecodedText:
 
     parsed: PtxModule
     code: dict[str, list[Decoded]]
-    programs: dict[tuple[str, bool, int, tuple[int, ...]], Program]
-    """Analysed kernels by name, kind of block shape, warps that run together, and addresses of variables."""
+    programs: dict[tuple[str, bool, int, bool, tuple[int, ...]], Program]
+    """Analysed kernels by name, kind of block shape, warps that run together, how they make accesses, and addresses of
+    variables."""
 
 
 @lru_cache(32)
@@ -127,13 +128,19 @@ class Module:
         lines = (f"//@{notes[line]}" if line in notes else "" for line in range(first, last + 1))
         return SymbolMap.parse("\n".join(lines), first)
 
-    def program(self, name: str, *, aligned_warps: bool, warps: int = 1) -> Program:
+    def program(self, name: str, *, aligned_warps: bool, warps: int = 1, each_access: bool = True) -> Program:
         """The kernel analysed for a kind of block shape, or for a gang, kept for later launches of the same text."""
         addresses = {name: allocation.start for name, allocation in self._variables.items()}
-        key = (name, aligned_warps, warps, tuple(addresses.values()))
+        key = (name, aligned_warps, warps, each_access, tuple(addresses.values()))
         if key not in self._shared_programs:
             self._shared_programs[key] = Program(
-                self.function(name), self._code[name], self.chip, addresses, aligned_warps=aligned_warps, warps=warps
+                self.function(name),
+                self._code[name],
+                self.chip,
+                addresses,
+                aligned_warps=aligned_warps,
+                warps=warps,
+                each_access=each_access,
             )
         return self._shared_programs[key]
 

@@ -8,6 +8,7 @@ overwritten before.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,19 @@ class Member:
     template: str
     sources: tuple[str, ...]
     reads: frozenset[int]
+
+
+_TILE_ROW = re.compile(r"T([UF])\[(\d+)\]")
+
+
+def _stacked(texts: Sequence[str]) -> str:
+    """Text of an array of arrays: rows of the tile file that are evenly spaced are a part of it."""
+    found = [_TILE_ROW.fullmatch(text) for text in texts]
+    rows = [int(match[2]) for match in found if match is not None and found[0] is not None and match[1] == found[0][1]]
+    step = rows[1] - rows[0] if len(rows) > 1 else 0
+    if step > 0 and rows == list(range(rows[0], rows[0] + step * len(texts), step)):
+        return f"{texts[0].replace('T', 'A', 1).rstrip(']')}:{rows[-1] + 1}:{step}]"
+    return f"array(({', '.join(texts)}))"
 
 
 class Batches:
@@ -79,6 +93,6 @@ class Batches:
             for member in members:
                 yield f"{member.name} = {template.format(*member.sources)}"
             return
-        stacked = (f"array(({', '.join(texts)}))" for texts in zip(*(m.sources for m in members), strict=True))
+        stacked = (_stacked(texts) for texts in zip(*(m.sources for m in members), strict=True))
         yield f"{temporary} = {template.format(*stacked)}"
         yield f"{', '.join(member.name for member in members)} = {temporary}"

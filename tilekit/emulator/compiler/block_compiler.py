@@ -8,6 +8,7 @@ place. An array may be held in several representations (unsigned, signed, floati
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from ..language.syntax import (
 )
 from .batches import Batches, Member
 from .control_flow import Block
+from .late_stores import PASSES, LateStore, LateStores
 from .unwritten import check_written, wrote
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ DTYPES: dict[tuple[str, int], type[np.generic]] = {
 }
 """NumPy type of each representation: (``u`` unsigned, ``s`` signed, ``f`` floating, ``b`` predicate; bits)."""
 
+
+TILE_ROW = re.compile(r"T[UF]\[(\d+)\](?:\.view\(int32\))?")
+"""Text of a register of the tile file."""
+TILE_TEXT = re.compile(r"\b[TA][UF]\[")
+"""In a line of code that uses the tile file."""
 
 _OWN_ORDER = ("bar", "barrier", "ldmatrix", "stmatrix")
 """``.aligned`` instructions that order memory themselves, or access it."""
@@ -82,6 +89,9 @@ class BlockCompiler:
         self.broadcast: dict[tuple[int, str], str] = {}
         self.changed: dict[int, Register] = {}
         self.batches = Batches()
+        self.late = LateStores()
+        self.moved: dict[int, int] = {}
+        """By its number, the register of the tile file whose value a register has: copied when either changes."""
         self.condition: str | None = None
         self.guarded = False
         self.decoded: Decoded = program.code[block.start] if program.code else None  # type: ignore[assignment]
@@ -97,11 +107,14 @@ class BlockCompiler:
             self.decoded = self.program.code[position]
             self._instruction()
         if not self.returned:
+            self.before = []
+            self._make_stores()
+            self.lines += self.before
             self.store_changed()
             self.line(f"return {self.block.index + 1}")
         header = ["def block(w, m):", "    V = w.arrays; U = w.uniforms"]
-        if any("TU[" in line or "TF[" in line for line in self.lines):
-            header.append("    TU, TF = w.tile_rows or w.open_tile()")
+        if any(TILE_TEXT.search(line) for line in self.lines):
+            header.append("    TU, TF, AU, AF = w.tile_rows or w.open_tile()")
         source = "\n".join(header + ["    " + line for line in self.lines])
         name = f"<{self.program.name} block {self.block.index}{' masked' if self.masked else ''}>"
         return source, compile(source, name, "exec")
@@ -110,8 +123,11 @@ class BlockCompiler:
         guard = self.decoded.guard
         self.before, self.body = [], []
         self.condition, self.guarded = None, False
-        if self.decoded.form.opcode in ("wgmma", "tcgen05"):
-            self._compute(self.batches.reading(self.program.tile_rows))
+        opcode = self.decoded.form.opcode
+        if opcode not in PASSES and opcode not in ("st", "stmatrix"):
+            self._make_stores()
+        if opcode in ("wgmma", "tcgen05"):
+            self._leave_tile()
         self.check_tile_registers()
         test = ""
         if guard is not None and self.decoded.form.flow not in ("branch", "exit"):
@@ -128,7 +144,7 @@ class BlockCompiler:
         self._check_written()
         self.decoded.form.emit(self, self.decoded)
         self._note_written()
-        if self.decoded.aligned and self.decoded.form.opcode not in _OWN_ORDER:
+        if self.decoded.aligned and self.decoded.form.opcode not in _OWN_ORDER and self.program.each_access:
             self.emit(f"if w.agent is not None: {self.helper(came_together)}(w)")
         self.lines += self.before
         if test and self.body:
@@ -195,6 +211,7 @@ class BlockCompiler:
             else:
                 home = self.program.home_tag(register)
                 self.before = []
+                self._copy_moved(number)
                 name = self._hold(register, home)
                 self.lines += self.before
                 self.line(f"V[{number}] = {name}")
@@ -379,10 +396,10 @@ class BlockCompiler:
 
     def _hold(self, register: Register, tag: str) -> str:
         """Local name of an array register in a representation."""
-        row = self.program.tile_rows.get(register.number)
+        number = register.number
+        row = self.program.tile_rows.get(self.moved.get(number, number))
         if row is not None:
             return {"u": f"TU[{row}]", "f": f"TF[{row}]", "s": f"TU[{row}].view(int32)"}[tag]
-        number = register.number
         self._compute([number] if number in self.batches else [])
         held = self.held.get(number)
         if held is None:
@@ -428,7 +445,7 @@ class BlockCompiler:
     def _write_uniform(self, register: Register, expression: str) -> None:
         number = register.number
         name = f"k{number}"
-        self._compute(self.batches.readers(number))
+        self._read_before(number)
         if self.guarded and number not in self.held:
             self.before.append(f"{name} = U[{number}]")
         self.emit(f"{name} = {expression}")
@@ -440,9 +457,12 @@ class BlockCompiler:
     def _write_array(self, register: Register, tag: str, expression: str) -> None:
         number = register.number
         condition = self._written_where(register)
-        self._compute(self.batches.readers(number))
+        self._read_before(number)
         row = self.program.tile_rows.get(number)
+        moved = TILE_ROW.fullmatch(expression)
         if row is not None:
+            for other in [other for other, source in self.moved.items() if source == number]:
+                self._copy_moved(other)
             target = {"u": f"TU[{row}]", "f": f"TF[{row}]", "s": f"TU[{row}].view(int32)"}[tag]
             if condition is None:
                 self.emit(f"{target}[:] = {expression}")
@@ -450,10 +470,19 @@ class BlockCompiler:
                 self.emit(f"copyto({target}, {expression}, where={condition})")
             return
         if condition is not None or self.guarded:
+            self._copy_moved(number)
             old = self._hold(register, tag)
             if condition is not None:
                 expression = f"where({condition}, {expression}, {old})"
+            elif moved:
+                expression += ".copy()"
         self.batches.drop(number)
+        self.moved.pop(number, None)
+        if moved and condition is None and not self.guarded:
+            self.moved[number] = self.program.tile_registers[int(moved[1])]
+            self.held.pop(number, None)
+            self.changed[number] = register
+            return
         name = f"r{number}{tag}"
         self.emit(f"{name} = {expression}")
         self.held[number] = {tag: name}
@@ -491,10 +520,12 @@ class BlockCompiler:
             return
         self.check_width(register, kind)
         number, tag = register.number, representation(kind)[0]
-        reads = frozenset(s.register.number for s, _ in sources if isinstance(s, RegisterOperand))
-        self._compute(self.batches.readers(number))
+        read = [s.register.number for s, _ in sources if isinstance(s, RegisterOperand)]
+        reads = frozenset((*read, *(self.moved[source] for source in read if source in self.moved)))
+        self._read_before(number)
         name = f"r{number}{tag}"
         self.batches.drop(number)
+        self.moved.pop(number, None)
         if number in reads:
             self.emit(f"{name} = {template.format(*texts)}")
         else:
@@ -502,11 +533,68 @@ class BlockCompiler:
         self.held[number] = {tag: name}
         self.changed[number] = register
 
+    def _read_before(self, number: int) -> None:
+        """Before a register changes: have what was put off and reads it."""
+        if self.late.reads(number):
+            self._make_stores()
+        self._compute(self.batches.readers(number))
+
     def _compute(self, numbers: Sequence[int]) -> None:
         """Compute results that were put off, before the current instruction."""
         for number in numbers:
             if number in self.batches:
                 self.before += self.batches.compute(number, self.temporary())
+
+    def _leave_tile(self) -> None:
+        """Before the tile file changes: have what is still needed of it, put off or moved."""
+        for number in (*self.batches.reading(self.program.tile_rows), *self.moved):
+            if self._needed(number):
+                self._compute([number])
+                self._copy_moved(number)
+            else:
+                self.batches.drop(number)
+                self.moved.pop(number, None)
+                self.held.pop(number, None)
+                self.changed.pop(number, None)
+
+    def _copy_moved(self, number: int) -> None:
+        """Give a register that holds what one of the tile file does an array of its own."""
+        source = self.moved.pop(number, None)
+        if source is not None:
+            name = f"r{number}u"
+            self.before.append(f"{name} = TU[{self.program.tile_rows[source]}].copy()")
+            self.held[number] = {"u": name}
+
+    def _needed(self, number: int) -> bool:
+        """Whether the current instruction, or one behind it, reads what a register holds now."""
+        for decoded in self.program.code[self.decoded.index : self.block.end]:
+            if any(register.number == number for register in decoded.uses):
+                return True
+            if any(register.number == number for register in decoded.defs):
+                return self.masked or decoded.guard is not None
+        return bool(self.block.live_out >> number & 1)
+
+    # -- stores ------------------------------------------------------------------------------------------------------
+
+    def stores_later(self) -> bool:
+        """Whether the current instruction, a store, may be made together with others."""
+        return not (self.program.each_access or self.masked or self.decoded.guard is not None)
+
+    def store_later(
+        self, call: str, address: str, operands: Sequence[Operand], values: Callable[[], Sequence[str]]
+    ) -> None:
+        """Put a store off; see `LateStore`. ``operands`` are what ``values`` reads."""
+        name = self.temporary()
+        self.emit(f"{name} = {address}")
+        read = [operand.register.number for operand in operands if isinstance(operand, RegisterOperand)]
+        reads = frozenset((*read, *(self.moved[number] for number in read if number in self.moved)))
+        self.late.add(LateStore(call, self.decoded.index, name, values, reads))
+
+    def _make_stores(self) -> None:
+        """Make the stores that were put off, before the current instruction."""
+        if self.late:
+            lines = list(self.late.make())  # what they store is computed before
+            self.before += lines
 
     # -- effects -----------------------------------------------------------------------------------------------------
 
@@ -518,6 +606,7 @@ class BlockCompiler:
 
     def effect(self, call: str) -> None:
         """A call that does something for each active lane; skipped when there is none."""
+        self._make_stores()
         if self.condition is not None:
             self.emit(f"if 1 in {self.condition}.tobytes(): {call}")
         else:

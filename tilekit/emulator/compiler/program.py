@@ -82,6 +82,9 @@ class Program:
     ----------
     code
         Decoded instructions.
+    each_access
+        Whether every access to memory is made by itself, in the text's order, and what lanes learn from each other is
+        kept: for checks and observers, which look at them.
     warps, lanes
         How many run together: one warp of 32 lanes, or a gang.
     special_registers
@@ -115,8 +118,10 @@ class Program:
         *,
         aligned_warps: bool,
         warps: int = 1,
+        each_access: bool = True,
     ) -> None:
         self.name = function.name
+        self.each_access = each_access
         self.warps = warps
         self.lanes = 32 * warps
         self.special_registers = SPECIAL_REGISTERS if warps == 1 else OF_A_GANG
@@ -235,6 +240,11 @@ class Program:
         """Size of the frame that an instruction's function has."""
         procedure = self.procedure_at(position)
         return self.local_bytes if procedure is None else procedure.frame_bytes
+
+    @cached_property
+    def tile_registers(self) -> tuple[int, ...]:
+        """Numbers of the registers in the tile file, by row."""
+        return tuple(sorted(self.tile_rows, key=self.tile_rows.__getitem__))
 
     @cached_property
     def procedure_of_address(self) -> dict[int, Procedure]:

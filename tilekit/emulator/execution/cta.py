@@ -196,12 +196,14 @@ class Cluster:
     def dissolve(self) -> None:
         """Let go of everything, so that a finished cluster's memory is free at once and not when Python collects it.
 
-        What is still in flight needs it all: then it is left alone.
+        What is still in flight needs it all: then it is left alone, until the last of that has landed.
         """
         if self.pending:
             return
         for cta in self.ctas:
             for group in cta.warpgroups:
                 group.warps.clear()
+            for warp in cta.warps:
+                warp.bulk = warp.copies = warp.tensor = None
             cta.warps.clear()
         self.ctas.clear()

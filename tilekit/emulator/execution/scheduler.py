@@ -52,7 +52,10 @@ class Pending(Protocol):
     """An asynchronous operation that has been issued and may land at any time."""
 
     done: bool
-    where: Where
+
+    @property
+    def where(self) -> Where:
+        """Where it was issued."""
 
     def land(self) -> bool:
         """Do its next step; False when another one remains."""

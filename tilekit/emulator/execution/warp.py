@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .cta import Cta, Warpgroup
 
 Mask = npt.NDArray[np.bool_]
+TileRows = tuple[list[Any], list[Any], npt.NDArray[np.uint32], npt.NDArray[np.float32]]
 WAIT = -1
 """Returned by a block that must wait: its fragment is blocked and enters the same block again."""
 SPLIT = -2
@@ -127,6 +128,8 @@ class Position:
         Lanes that have a thread.
     mask
         The same, or None where all have.
+    threads
+        How many these are.
     counts
         How often each block was run by the warps at this position.
     """
@@ -136,6 +139,7 @@ class Position:
     tid: tuple[npt.NDArray[np.uint32], ...]
     live: Mask
     mask: Mask | None
+    threads: int
     counts: list[int]
 
 
@@ -149,7 +153,8 @@ def positions(program: Program, block: tuple[int, int, int], symbols: SymbolMap)
         live = linear < threads
         tid = linear % width, linear // width % height, linear // (width * height)
         counts = [0] * (len(program.flow.blocks) + 1)
-        found.append(Position(index, symbols.role_of(index), tid, live, None if live.all() else live, counts))
+        count = int(np.count_nonzero(live))
+        found.append(Position(index, symbols.role_of(index), tid, live, None if count == 32 else live, count, counts))
     return found
 
 
@@ -306,6 +311,7 @@ class Warp(Lanes):
         "local",
         "parted",
         "polling",
+        "position",
         "program",
         "queued",
         "register_count",
@@ -324,13 +330,14 @@ class Warp(Lanes):
         super().__init__(program, position.live, position.mask)
         self.program = program
         self.cta = cta
+        self.position = position
         self.index = position.index
         self.role = position.role
         self.tid = position.tid
         self.arrays: list[Any] = program.poison.copy()
         self.uniforms: list[Any] = [0] * len(program.homes)
         self.warpgroup = group
-        self.tile_rows: tuple[list[Any], list[Any]] | None = None
+        self.tile_rows: TileRows | None = None
         self.at = 0
         self.in_flight = 0
         self.carry = _NOBODY
@@ -359,15 +366,22 @@ class Warp(Lanes):
         return self._actor
 
     @property
+    def live_threads(self) -> int:
+        """Number of its threads that have not exited."""
+        position = self.position
+        return position.threads if self.live is position.live else int(np.count_nonzero(self.live))
+
+    @property
     def tile(self) -> npt.NDArray[np.uint32]:
         """The warp's part of the tile file: row by register, column by lane."""
         lane = self.index % 4 * 32
         return self.warpgroup.tile[:, lane : lane + 32]
 
-    def open_tile(self) -> tuple[list[Any], list[Any]]:
-        """Rows of the tile file as unsigned integers and as floats, kept as ``tile_rows``."""
+    def open_tile(self) -> TileRows:
+        """The tile file as unsigned integers and as floats, row by row and whole, kept as ``tile_rows``."""
         tile = self.tile
-        self.tile_rows = list(tile), list(tile.view(np.float32))
+        floats = tile.view(np.float32)
+        self.tile_rows = list(tile), list(floats), tile, floats
         return self.tile_rows
 
     def clock(self) -> int:

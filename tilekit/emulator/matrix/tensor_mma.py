@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["MmaOperands", "issue_mma"]
 
 
-@dataclass(frozen=True)
-class MmaOperands:
+class MmaOperands(NamedTuple):
     """Register values of one ``tcgen05.mma``.
 
     Attributes
@@ -84,21 +84,26 @@ class MmaOperands:
 class Mma(TensorIssue):
     """One ``tcgen05.mma``."""
 
-    __slots__ = ("form", "key", "operands", "shape")
+    __slots__ = ("form", "operands", "shape")
 
     def __init__(self, warp: Warp, form: MmaForm, shape: MmaShape, operands: MmaOperands) -> None:
         super().__init__(warp, form.group, "tcgen05.mma")
         self.form = form
         self.shape = shape
         self.operands = operands
-        plain = replace(shape, a_scale=0, b_scale=0)
-        self.key = (form, plain, operands.d, operands.masks, operands.zero_columns)
 
     def joins(self, first: object) -> bool:
         """Whether it adds onto what the one before leaves."""
-        if not isinstance(first, Mma) or first.key != self.key:
+        if not isinstance(first, Mma):
             return False
-        return self.operands.enable and not self.operands.scale_d
+        mine, others = self.operands, first.operands
+        return (
+            mine.enable
+            and not mine.scale_d
+            and (mine.d, mine.masks, mine.zero_columns) == (others.d, others.masks, others.zero_columns)
+            and self.form == first.form
+            and _unscaled(self.shape) == _unscaled(first.shape)
+        )
 
     def execute(self, run: Sequence[Mma]) -> None:
         """Multiply and accumulate a run of instructions on one accumulator."""
@@ -268,6 +273,12 @@ class Mma(TensorIssue):
             found += scale_regions(split_address(operands.a_scales)[1], rows, (0, 1, 2, 3))
             found += scale_regions(split_address(operands.b_scales)[1], columns, quarters)
         return found
+
+
+@lru_cache(maxsize=256)
+def _unscaled(shape: MmaShape) -> MmaShape:
+    """A shape but for which of the scales it uses, which may differ between the instructions of a run."""
+    return replace(shape, a_scale=0, b_scale=0)
 
 
 def _uses_half_lanes(form: MmaForm, shape: MmaShape) -> bool:

@@ -128,7 +128,7 @@ class TensorIssue(InFlight):
         self.ctas = group_of(warp, group)
         side = tensor_unit(warp)
         side.issued = True
-        self.operations = side.pipelined(unit, self.where.instruction)
+        self.operations = side.pipelined(unit, self.instruction)
 
     def joins(self, first: object) -> bool:
         """Whether it can be executed together with the operations before it, of which ``first`` is the first."""
@@ -327,8 +327,7 @@ class Arrival(InFlight):
     __slots__ = ("barrier", "snapshot", "target")
 
     def __init__(self, commit: Commit, cta: Cta, barrier: Any) -> None:
-        super().__init__(commit.warp)
-        self.where = commit.where
+        super().__init__(commit.warp, commit.instruction)
         self.target = cta
         self.barrier = barrier
         self.snapshot = commit.snapshot
@@ -343,7 +342,7 @@ class Arrival(InFlight):
         phase = self.barrier.phase
         if self.snapshot is not None:
             self.barrier.arriving.add(self.snapshot)
-        self.barrier.arrive(1, by=self.where.actor, instruction=self.where.instruction)
+        self.barrier.arrive(1, by=self.warp.actor, instruction=self.instruction)
         changed(self.cluster, self.barrier, phase)
         self.finish()
         return True

@@ -24,6 +24,7 @@ from .tensor_map import TensorMap
 if TYPE_CHECKING:
     from ..execution.cta import Cta
     from ..execution.warp import Warp
+    from ..language.syntax import Instruction
     from ..synchronisation.mbarrier import Mbarrier
 
 Array = npt.NDArray[Any]
@@ -36,21 +37,29 @@ Combine = Callable[[Array, Array], Array]
 class InFlight:
     """An asynchronous operation with the place it was issued from."""
 
-    __slots__ = ("cluster", "done", "warp", "where")
+    __slots__ = ("cluster", "done", "instruction", "warp")
 
-    def __init__(self, warp: Warp) -> None:
+    def __init__(self, warp: Warp, instruction: Instruction | None = None) -> None:
         self.done = False
         self.warp = warp
         self.cluster = warp.cta.cluster
-        self.where = Where(warp.program.name, warp.actor, warp.program.instruction(warp.at))
+        self.instruction = instruction or warp.program.code[warp.at].instruction
         self.cluster.pending += 1
+
+    @property
+    def where(self) -> Where:
+        """The place."""
+        return Where(self.warp.program.name, self.warp.actor, self.instruction)
 
     def finish(self) -> None:
         """Note that nothing remains to be done."""
         if not self.done:
             self.done = True
-            self.cluster.pending -= 1
-            self.cluster.launch.machine.events += 1
+            cluster = self.cluster
+            cluster.pending -= 1
+            cluster.launch.machine.events += 1
+            if not cluster.live_warps:
+                cluster.dissolve()
 
 
 class Load(InFlight):
@@ -92,7 +101,7 @@ class Load(InFlight):
                 hb.issue(
                     warp.agent,
                     unit,
-                    self.where.instruction,
+                    self.instruction,
                     barrier.arriving,
                     asynchronous=asynchronous,
                     lanes=1 << lane,
@@ -117,7 +126,7 @@ class Load(InFlight):
         image = self.fetch()
         launch = self.cluster.launch
         hb = launch.order
-        by, instruction = self.where.actor, self.where.instruction
+        by, instruction = self.warp.actor, self.instruction
         for index, (cta, barrier) in enumerate(zip(self.targets, self.barriers, strict=True)):
             shared = cta.shared
             if cta.live_warps == 0:
@@ -165,7 +174,7 @@ class Store(InFlight):
         self.image: Array | None = None
         self.read_done = False
         queue = bulk_queue(warp)
-        self.operations = queue.groups.issue(self.where.instruction, 1 << lane) if queue.groups is not None else None
+        self.operations = queue.groups.issue(self.instruction, 1 << lane) if queue.groups is not None else None
         queue.open.append(self)
 
     def read(self) -> None:
@@ -252,7 +261,7 @@ def active_lanes(warp: Warp, mask: Mask | None) -> list[int]:
     """Lanes that execute an instruction."""
     if mask is None:
         mask = warp.live
-    found: list[int] = np.flatnonzero(mask).tolist()
+    found: list[int] = mask.nonzero()[0].tolist()
     return found
 
 

@@ -43,7 +43,7 @@ class Copy(InFlight):
         self.lanes = lanes
         self.pieces = pieces
         queue = copy_queue(warp)
-        self.operation = queue.groups.issue(self.where.instruction).of_each_lane() if queue.groups is not None else None
+        self.operation = queue.groups.issue(self.instruction).of_each_lane() if queue.groups is not None else None
         queue.open.append(self)
 
     def land(self) -> bool:
@@ -165,7 +165,7 @@ class Arrival(InFlight):
         for copy in self.copies:
             copy.land()
         phase = self.barrier.phase
-        self.barrier.arrive(self.count, by=self.where.actor, instruction=self.where.instruction)
+        self.barrier.arrive(self.count, by=self.warp.actor, instruction=self.instruction)
         changed(self.cluster, self.barrier, phase)
         self.finish()
         return True

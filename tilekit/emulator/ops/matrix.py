@@ -25,6 +25,7 @@ from ..matrix.matrix_rows import (
 )
 from ..memory.access import resolve
 from ..memory.memory import OFFSET_MASK
+from ..memory.stores import free_place
 from .memory import array_address
 
 if TYPE_CHECKING:
@@ -96,6 +97,27 @@ def store_matrix(warp: Warp, addresses: Array, registers: tuple[Array, ...], tra
     rows = matrices_from_registers(np.concatenate(registers).reshape(-1, 32), transposed)
     memory, offsets = _rows(warp, addresses, 8 * len(registers), rows)
     memory.data.view(_ROW)[offsets >> 4] = rows.view(_ROW).ravel()
+
+
+def store_matrices(
+    warp: Warp, transposed: bool, positions: tuple[int, ...], addresses: tuple[Array, ...], registers: tuple[Array, ...]
+) -> None:
+    """``stmatrix`` of the instructions at ``positions``, each with its addresses and as many registers as others."""
+    number = len(positions)
+    count = len(registers) // number
+    place = None
+    if number > 1:
+        named = np.concatenate(addresses).reshape(number, 32)[:, : 8 * count].ravel()
+        place = free_place(warp, "shared" if named.itemsize == 4 else "generic", named, 16)
+    if place is None:
+        for n, position in enumerate(positions):
+            warp.at = position
+            store_matrix(warp, addresses[n], registers[n * count : (n + 1) * count], transposed)
+        return
+    memory, offsets = place
+    rows = matrices_from_registers(np.concatenate(registers).reshape(-1, 32), transposed)
+    memory.data.view(_ROW)[offsets >> 4] = rows.view(_ROW).ravel()
+    warp.cta.launch.machine.events += number
 
 
 def load_bytes(warp: Warp, addresses: Array, count: int, source: str, tall: bool) -> Array:
@@ -178,6 +200,10 @@ def stmatrix(g: BlockCompiler, i: Decoded) -> None:
     a, source = i.operands
     assert isinstance(source, VectorOperand)
     _count(g, i, source)
+    if g.stores_later():
+        call = f"{g.helper(store_matrices)}(w, {i.has('trans')}"
+        g.store_later(call, array_address(g, a), source.items, lambda: [g.array(item, "u32") for item in source.items])
+        return
     registers = "".join(g.array(item, "u32") + ", " for item in source.items)
     g.place()
     g.effect(f"{g.helper(store_matrix)}(w, {array_address(g, a)}, ({registers}), {i.has('trans')})")

@@ -17,6 +17,7 @@ from ..language.syntax import (
     VectorOperand,
 )
 from ..memory import access
+from ..memory.stores import store_together
 
 HINTS = (
     "l1=L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate? "
@@ -228,11 +229,15 @@ def store(g: BlockCompiler, i: Decoded) -> None:
     _check_vector(g, i, parts)
     order = strength(i)
     space = address_space(g, i, a)
+    if order is None and space != "local" and g.stores_later() and not _one_store(g, a, parts):
+        call = f"{g.helper(store_together)}(w, {space!r}, {width}"
+        g.store_later(call, array_address(g, a), parts, lambda: _lane_values(g, parts, i["type"]))
+        return
     g.place()
     if space == "local":
-        values = _lane_values(g, parts, i["type"])
-        g.effect(f"{g.helper(access.store_local)}(w, {array_address(g, a)}, ({values}), {width}, {g.mask()})")
-    elif g.program.warps == 1 and g.is_uniform(a) and g.sources_uniform(*parts):
+        values = ", ".join(_lane_values(g, parts, i["type"]))
+        g.effect(f"{g.helper(access.store_local)}(w, {array_address(g, a)}, ({values},), {width}, {g.mask()})")
+    elif _one_store(g, a, parts):
         kinds = [byte_register(part) if width == 1 else f"u{width * 8}" for part in parts]
         mask = hex((1 << 8 * width) - 1)
         texts = ", ".join(
@@ -243,12 +248,19 @@ def store(g: BlockCompiler, i: Decoded) -> None:
             f"{order!r})"
         )
     else:
-        values = _lane_values(g, parts, i["type"])
+        values = ", ".join(_lane_values(g, parts, i["type"]))
         address = array_address(g, a)
-        g.effect(f"{g.helper(access.store_lanes)}(w, {space!r}, {address}, ({values}), {width}, {g.mask()}, {order!r})")
+        call = f"{g.helper(access.store_lanes)}(w, {space!r}, {address}, ({values},), {width}, {g.mask()}, {order!r})"
+        g.effect(call)
 
 
-def _lane_values(g: BlockCompiler, parts: tuple[Operand, ...], kind: str) -> str:
+def _one_store(g: BlockCompiler, address: Operand, parts: tuple[Operand, ...]) -> bool:
+    """Whether all lanes store the same to one address."""
+    return g.program.warps == 1 and g.is_uniform(address) and g.sources_uniform(*parts)
+
+
+def _lane_values(g: BlockCompiler, parts: tuple[Operand, ...], kind: str) -> list[str]:
+    """Expressions of the unsigned arrays that a store of a type takes."""
     width = TYPE_BYTES[kind]
     texts = []
     for part in parts:
@@ -258,7 +270,7 @@ def _lane_values(g: BlockCompiler, parts: tuple[Operand, ...], kind: str) -> str
             storage = kind if kind in ("f32", "f64") else f"u{width * 8}"
             text = g.array(part, storage, wider=True)
             texts.append(f"{text}.view(uint{width * 8})" if storage in ("f32", "f64") else text)
-    return ", ".join(texts) + ","
+    return texts
 
 
 @form("prefetch", "space=global|local|const|param? level=L1|L2|L2::evict_last|L2::evict_normal|tensormap", "[a]")

@@ -37,9 +37,7 @@ def move(g: BlockCompiler, i: Decoded) -> None:
     if g.results_uniform():
         g.write(d, plain, g.scalar(a, plain if plain[0] != "f" else f"u{bits}"), scalar=True)
         return
-    text = g.array(a, plain)
-    in_tile = isinstance(a, RegisterOperand) and a.register.number in g.program.tile_rows
-    g.write(d, plain, f"{text}.copy()" if in_tile else text)
+    g.write(d, plain, g.array(a, plain))
 
 
 def _special(g: BlockCompiler, d: Operand, a: SpecialRegister, bits: int) -> None:
@@ -85,7 +83,7 @@ def _repack(g: BlockCompiler, i: Decoded, d: Operand, a: Operand) -> None:
     if packed is not None and packed.template == _packing(g, total, len(d.items)):
         for item, source in zip(d.items, packed.sources, strict=True):
             if not isinstance(item, Sink):
-                g.write(item, f"u{part}", f"{source}.copy()" if source.startswith("TU[") else source)
+                g.write(item, f"u{part}", source)
         return
     g.emit(f"{name} = {g.helper(unpack)}({g.array(a, f'u{total}')}, {part})")
     for n, item in enumerate(d.items):

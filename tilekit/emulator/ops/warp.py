@@ -186,7 +186,12 @@ def elect(g: BlockCompiler, i: Decoded) -> None:
 
 def leader(warp: Warp, members: int | Array) -> Any:
     """The lowest of the voters."""
-    return by_groups(warp, members, lambda who: int(np.argmax(who)))
+    return by_groups(warp, members, _lowest)
+
+
+def _lowest(who: Mask) -> int:
+    """The lowest of some lanes; 0 of none."""
+    return max(who.tobytes().find(1), 0)
 
 
 @form("match", "mode=any|all sync type=b32|b64", "d|p a a", uniform=never)

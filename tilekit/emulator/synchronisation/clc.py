@@ -37,7 +37,7 @@ class Request(InFlight):
         self.order: Any = warp.cta.launch.order
         hb = self.order
         self.operations = (
-            [hb.issue(warp.agent, "cluster launch control", self.where.instruction, b.arriving) for _, _, b in targets]
+            [hb.issue(warp.agent, "cluster launch control", self.instruction, b.arriving) for _, _, b in targets]
             if hb is not None
             else []
         )
@@ -60,7 +60,7 @@ class Request(InFlight):
                     cta.shared.shadow.span(operation, start, start + _BYTES, write=True)
                 self.order.release(operation, barrier.arriving)
             phase = barrier.phase
-            barrier.complete_tx(_BYTES, by=self.where.actor, instruction=self.where.instruction)
+            barrier.complete_tx(_BYTES, by=self.warp.actor, instruction=self.instruction)
             changed(self.cluster, barrier, phase)
         self.finish()
         return True

@@ -123,16 +123,20 @@ class MbarrierTable:
         BarrierFault
             If it does.
         """
+        barrier = self.overlapping(low, high)
+        if barrier is not None:
+            raise barrier.fault(
+                f"its bytes are overwritten by a write to {low:#x} .. {high:#x}",
+                by,
+                instruction,
+                hint="the barrier's eight bytes belong to it until mbarrier.inval; does a tile overlap it?",
+            )
+
+    def overlapping(self, low: int, high: int) -> Mbarrier | None:
+        """Return a live barrier with bytes in [low, high), or None."""
         if high <= self._low or low >= self._high:
-            return
-        for barrier in self._barriers.values():
-            if barrier.address < high and low < barrier.address + BYTES:
-                raise barrier.fault(
-                    f"its bytes are overwritten by a write to {low:#x} .. {high:#x}",
-                    by,
-                    instruction,
-                    hint="the barrier's eight bytes belong to it until mbarrier.inval; does a tile overlap it?",
-                )
+            return None
+        return next((b for b in self._barriers.values() if b.address < high and low < b.address + BYTES), None)
 
     def unfinished(self) -> list[Mbarrier]:
         """Return the barriers whose current phase was promised bytes that have not arrived, or got others."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,8 +112,8 @@ def each(warp: Warp, addresses: int | Array, mask: Mask | None) -> list[tuple[in
     """(address, number of lanes) of an instruction that every active lane executes."""
     if isinstance(addresses, int):
         return [(addresses, warp.fragment.lanes if mask is None else int(np.count_nonzero(mask)))]
-    lanes = Counter((addresses if mask is None else addresses[mask]).tolist())
-    return sorted(lanes.items())
+    given = (addresses if mask is None else addresses[mask]).tolist()
+    return [(address, given.count(address)) for address in sorted(set(given))]
 
 
 def mbarrier_init(warp: Warp, space: str, addresses: int | Array, count: int | Array, mask: Mask | None) -> None:

@@ -52,7 +52,7 @@ def _threads(warp: Warp, aligned: bool) -> int:
     if aligned:
         return 32
     lanes = fragment.lanes
-    return 32 if lanes == int(np.count_nonzero(warp.live)) else lanes
+    return 32 if lanes == warp.live_threads else lanes
 
 
 def _arrive(warp: Warp, number: int, threads: int, aligned: bool, what: str) -> Rendezvous:
@@ -178,7 +178,7 @@ def cluster_arrive(warp: Warp, release: bool) -> None:
 def _complete_cluster(warp: Warp) -> None:
     cluster = warp.cta.cluster
     barrier = cluster.barrier
-    barrier.expected = sum(int(np.count_nonzero(w.live)) for w in cluster.warps if not w.done)
+    barrier.expected = sum(w.live_threads for w in cluster.warps if not w.done)
     if barrier.arrived >= barrier.expected:
         barrier.complete()
         cluster.launch.machine.wake(barrier.waiters)
