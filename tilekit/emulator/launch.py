@@ -32,7 +32,7 @@ from .synchronisation.rendezvous import warp_exits
 if TYPE_CHECKING:
     from .compiler.instrument import Observer
     from .compiler.program import Program
-    from .execution.cta import Cluster
+    from .execution.cta import Cluster, TileFile
     from .execution.warp import Warp
 
 Dim3 = tuple[int, int, int]
@@ -80,6 +80,8 @@ class Launch:
         The program for many warps at once, or None where they run one by one.
     observers
         Who is told of asynchronous operations; an instrumented program tells them of the rest.
+    free_tiles
+        Tile files of warpgroups that have ended, for others.
     ahead
         What tells of the end of the grid ahead, in a programmatic dependent launch; else None.
     """
@@ -146,6 +148,7 @@ class Launch:
         self._names: dict[int, str] = {}
         self.positions = positions(program, block, symbols)
         self.machine = Machine(self, program, schedule, seed, step_budget)
+        self.free_tiles: list[TileFile] = []
         self._shadowed: list[Allocation] = []
         self.ahead: Sync | None = None
         self._prerequisite = tuple(prerequisite)

@@ -11,7 +11,7 @@ from ..checks.agents import Sync
 from ..errors import Actor
 from ..memory.memory import RANK_SHIFT, RESERVED_SHARED, Allocation
 from ..synchronisation.mbarrier_table import MbarrierTable
-from .warp import Fragment, Warp
+from .warp import Fragment, TileRows, Warp
 
 if TYPE_CHECKING:
     from ..compiler.program import Program
@@ -85,14 +85,33 @@ class Barriers(dict[int, Rendezvous]):
         return made
 
 
+class TileFile:
+    """Registers of a warpgroup that asynchronous units write.
+
+    Attributes
+    ----------
+    cells
+        uint32[registers, 128]: row by register, column by thread.
+    rows
+        For each of the four warps its part, as unsigned integers and as floats, row by row and whole.
+    """
+
+    __slots__ = ("cells", "rows")
+
+    def __init__(self, registers: int) -> None:
+        self.cells = np.empty((registers, 128), np.uint32)
+        quarters = np.split(self.cells, 4, axis=1)
+        self.rows: list[TileRows] = [(list(q), list(q.view(np.float32)), q, q.view(np.float32)) for q in quarters]
+
+
 class Warpgroup:
     """Four warps that execute wgmma together."""
 
-    __slots__ = ("_rows", "_tile", "executed", "identity", "issued", "latest", "waiters", "warps")
+    __slots__ = ("_file", "executed", "identity", "issued", "latest", "launch", "waiters", "warps")
 
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._tile: npt.NDArray[np.uint32] | None = None
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._file: TileFile | None = None
         self.warps: list[Warp] = []
         self.issued: list[Any] = []
         """Every wgmma of the warpgroup so far that has not been executed, and those after ``executed``."""
@@ -103,11 +122,26 @@ class Warpgroup:
         self.waiters: list[tuple[Warp, Fragment]] = []
 
     @property
+    def file(self) -> TileFile:
+        """Tile file of the four warps: made when it is first used, or taken over from a warpgroup that has ended."""
+        if self._file is None:
+            launch = self.launch
+            free = launch.free_tiles
+            self._file = free.pop() if free else TileFile(launch.program.tile_row_count)
+            self._file.cells.fill(0xFFFFFFFF)
+        return self._file
+
+    @property
     def tile(self) -> npt.NDArray[np.uint32]:
-        """Tile file of the four warps, row by register, column by thread: made when it is first used."""
-        if self._tile is None:
-            self._tile = np.full((self._rows, 128), 0xFFFFFFFF, np.uint32)
-        return self._tile
+        """What is in it, row by register, column by thread."""
+        return self.file.cells
+
+    def dissolve(self) -> None:
+        """Let go of the warps, and of the tile file."""
+        self.warps.clear()
+        if self._file is not None:
+            self.launch.free_tiles.append(self._file)
+            self._file = None
 
 
 class Cta:
@@ -146,7 +180,7 @@ class Cta:
         self.warps: list[Warp] = []
         for position in launch.positions:
             if position.index % 4 == 0:
-                self.warpgroups.append(Warpgroup(program.tile_row_count))
+                self.warpgroups.append(Warpgroup(launch))
             group = self.warpgroups[-1]
             warp = Warp(program, self, position, group)
             group.warps.append(warp)
@@ -202,7 +236,7 @@ class Cluster:
             return
         for cta in self.ctas:
             for group in cta.warpgroups:
-                group.warps.clear()
+                group.dissolve()
             for warp in cta.warps:
                 warp.bulk = warp.copies = warp.tensor = None
             cta.warps.clear()

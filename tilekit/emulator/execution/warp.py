@@ -374,14 +374,11 @@ class Warp(Lanes):
     @property
     def tile(self) -> npt.NDArray[np.uint32]:
         """The warp's part of the tile file: row by register, column by lane."""
-        lane = self.index % 4 * 32
-        return self.warpgroup.tile[:, lane : lane + 32]
+        return self.warpgroup.file.rows[self.index % 4][2]
 
     def open_tile(self) -> TileRows:
         """The tile file as unsigned integers and as floats, row by row and whole, kept as ``tile_rows``."""
-        tile = self.tile
-        floats = tile.view(np.float32)
-        self.tile_rows = list(tile), list(floats), tile, floats
+        self.tile_rows = self.warpgroup.file.rows[self.index % 4]
         return self.tile_rows
 
     def clock(self) -> int:

@@ -258,7 +258,7 @@ def accumulate(
     if exact and not form.vector:
         return _accumulate_exactly(form, shape, a, b, before, scale_d)
     if shape.d_type == "f32":
-        result = (a @ b.T).astype(np.float32)
+        result = (a @ b.T).astype(np.float32, copy=False)
         if before is not None:
             held = before.view(np.float32)
             result += np.ldexp(held, -scale_d) if scale_d else held

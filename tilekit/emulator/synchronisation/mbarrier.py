@@ -237,7 +237,9 @@ class Mbarrier:
         if expect_tx:
             self._raise_tx(expect_tx, by, instruction)
         token = self.image()
-        self._take(count, by, instruction)
+        if not 1 <= count <= self.pending:
+            raise self._refused(count, by, instruction)
+        self.pending -= count
         self._remember(Arrival(by, instruction, count, expect_tx, 0))
         if no_complete and self.pending == 0:
             raise self.fault(
@@ -302,22 +304,21 @@ class Mbarrier:
         self.tx += size
         self.bytes_expected += size
 
-    def _take(self, count: int, by: Actor | None, instruction: InstructionLike | None) -> None:
+    def _refused(self, count: int, by: Actor | None, instruction: InstructionLike | None) -> BarrierFault:
+        """The fault of an arrive with a count that is illegal, or more than the phase needs."""
         if not 1 <= count <= MAXIMUM_COUNT:
-            raise self.fault(f"arrive with count {count}; legal: 1 to {MAXIMUM_COUNT}", by, instruction)
-        if count > self.pending:
-            number, expected = self.phase, self.expected
-            if self.pending == 0:
-                problem = f"an arrival too many: all {expected} of phase {number} are in, {self.tx} bytes are not"
-                hint = "its copies are in flight: whoever lets the stage be filled again must wait for this phase first"
-            else:
-                problem = f"{count} arrivals at once, where phase {number} needs {self.pending} more of {expected}"
-                hint = (
-                    "more arrive than the barrier was initialised for, or someone arrives again without waiting for "
-                    "the phase to complete"
-                )
-            raise self.fault(problem, by, instruction, hint=hint)
-        self.pending -= count
+            return self.fault(f"arrive with count {count}; legal: 1 to {MAXIMUM_COUNT}", by, instruction)
+        number, expected = self.phase, self.expected
+        if self.pending == 0:
+            problem = f"an arrival too many: all {expected} of phase {number} are in, {self.tx} bytes are not"
+            hint = "its copies are in flight: whoever lets the stage be filled again must wait for this phase first"
+        else:
+            problem = f"{count} arrivals at once, where phase {number} needs {self.pending} more of {expected}"
+            hint = (
+                "more arrive than the barrier was initialised for, or someone arrives again without waiting for "
+                "the phase to complete"
+            )
+        return self.fault(problem, by, instruction, hint=hint)
 
     def _complete_if_done(self, by: Actor | None, instruction: InstructionLike | None) -> None:
         if self.pending:
