@@ -3,6 +3,7 @@
     python -m benchmarks.sweep --configs small_m                          # M of 16, 32 and 64 over eight weights
     python -m benchmarks.sweep --shape 16x8192x8192 --shape 64x7168x2048 --rounds 9 --json sweep.json
     python -m benchmarks.sweep --configs sums                             # shares of K, in a workspace and in clusters
+    python -m benchmarks.sweep --configs streamed --shape 2048x2112x7168         # stream-K
     python -m benchmarks.sweep --configs overlaps                         # the picker's choice, as launches meet
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
     python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
@@ -146,6 +147,11 @@ def balanced(workload: MatmulWorkload) -> Iterator[KernelConfig]:
                 )
 
 
+def streamed(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+    """What the picker chooses from, the last tiles shared by all CTAs."""
+    yield from (config for config in untimed(workload.spec, SM_90A) if config.streamed)
+
+
 def everything(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     """What the picker chooses from, and what only tuning tries."""
     yield from candidates(workload.spec, SM_90A)
@@ -159,6 +165,7 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
     "candidates": picked_from,
     "rasters": rasters,
     "balanced": balanced,
+    "streamed": streamed,
     "everything": everything,
 }
 

@@ -31,6 +31,14 @@ def test_small_m_configs_hold_m() -> None:
         assert {c.k_group for c in found} >= {1, 2}
 
 
+def test_streamed_configs_stream() -> None:
+    """All of them do, in clusters and without, and are legal."""
+    found = list(sweep.streamed(WORKLOAD))
+    assert {config.streamed for config in found} == {2, 8}
+    assert {config.cluster for config in found} == {(1, 1), (2, 1), (1, 2)}
+    assert all(config.legal(SM_90A, WORKLOAD.spec) for config in found)
+
+
 @pytest.mark.parametrize(("m", "rings"), [(1, 2), (16, 2), (64, 2), (128, 1)])
 def test_overlaps_leave_room_for_another_cta(m: int, rings: int) -> None:
     """All are the picker's choice but for ring and prefetch; an SM holds two with the short ring, if it is legal."""

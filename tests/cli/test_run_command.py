@@ -169,6 +169,8 @@ def test_asking_for_a_gpu_that_is_not_there_exits_with_3(invoke: Any, kernels: A
         (("matmul", "--target", "sm_89"), "TK-TARGET-001"),
         (("matmul", "--cta-group", 2), "TK-CLI-009"),
         (("matmul", "--target", "sm_100a", "--schedule", "pingpong"), "TK-CLI-009"),
+        (("matmul", "--target", "sm_100a", "--stream-k", 2), "TK-CLI-009"),
+        (("matmul", "--stream-k", 99), "stream_k=99: 0 to 64 ranges of a tile"),
         (("matmul", "--schedule", "ping-pong"), "'cooperative' or 'pingpong'"),
         (("matmul", "--schedule", "pingpong", "--tile", "128x256"), "nearest: tile=(64, 256)"),
         (("matmul", "--target", "sm_100a", "--cta-group", 3), "a matrix instruction spans 1 CTA or a pair of 2"),
@@ -254,6 +256,17 @@ def test_a_schedule_that_is_asked_for(invoke: Any, kernels: Any) -> None:
     assert {config.schedule for config in (chosen, known, other)} == {"pingpong"}
     assert (known.tile, known.consumers) == ((64, 192), 2)
     assert other == MatmulConfig(tile=(64, 72), cluster=(1, 1), schedule="pingpong", stages=3)
+
+
+def test_streamed_tiles_that_are_asked_for(invoke: Any, kernels: Any) -> None:
+    """They come with the best config that streams, or with any number of ranges, and no other shares of K."""
+    for options in ((2,), (5,), (2, "--tile", "64x72")):
+        result = invoke("run", "matmul", "--m", 64, "--n", 2112, "--k", 7168, "--stream-k", *options)
+        assert result.exit_code == 0, result.output
+    configs = [call["config"] for call in kernels.matmul]
+    assert [config.stream_k for config in configs] == [2, 5, 2]
+    assert {config.split_k for config in configs} == {1}
+    assert configs[2].tile == (64, 72)
 
 
 def test_a_b200_is_taken_for_its_target(invoke: Any, kernels: Any, bare_gpu: Any) -> None:

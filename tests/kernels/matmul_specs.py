@@ -48,6 +48,11 @@ CHOSEN_BY_HAND: dict[Target, tuple[KernelConfig, ...]] = {
         MatmulConfig(tile=(128, 112), cluster=(1, 2), schedule="pingpong", split_k=2),
         MatmulConfig(tile=(64, 128), cluster=(1, 1), consumers=3, schedule="pingpong"),
         MatmulConfig(tile=(128, 136), cluster=(1, 1), schedule="pingpong", swap_ab=True, in_flight=0),
+        MatmulConfig(stream_k=1),
+        MatmulConfig(tile=(64, 256), schedule="pingpong", stream_k=1),
+        MatmulConfig(tile=(256, 112), cluster=(1, 1), swap_ab=True, stream_k=2),
+        MatmulConfig(tile=(256, 200), cluster=(1, 2), in_flight=0, stream_k=2),
+        MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, k_group=2, swap_ab=True, stream_k=8),
     ),
     SM_100A: (
         BlackwellConfig(tile=(128, 64), cluster=(2, 2), cta_group=1, accumulator_stages=4, clc_stages=4, stages=3),
@@ -112,7 +117,15 @@ SAMPLED = {SM_90A: 1, SM_100A: 3}
 def family(config: KernelConfig) -> tuple[object, ...]:
     """What decides over registers: everything but the cluster and the shares, which go round with the rest."""
     warps = getattr(config, "consumers", None) or getattr(config, "cta_group", None)
-    return config.tile, warps, config.k_group, config.swap_ab, config.layers, getattr(config, "schedule", None)
+    return (
+        config.tile,
+        warps,
+        config.k_group,
+        config.swap_ab,
+        config.layers,
+        config.streamed,
+        getattr(config, "schedule", None),
+    )
 
 
 def sampled_kernels(chip: Target) -> list[tuple[Target, MatmulSpec, KernelConfig]]:

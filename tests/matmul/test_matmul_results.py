@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import matmul_streamed as streamed
 import pytest
 from matmul_blackwell import blackwell_cases
 from matmul_case import Case
@@ -157,4 +158,17 @@ def one_large_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 @over(emulator=layered_cases(), cuda=layered_cases_on_gpu())
 def test_layered(machine: Machine, case: Case) -> None:
     """Kernels whose clusters share sums are as right, whatever the tile, the operands' order and the number of CTAs."""
+    check(machine, case)
+
+
+@pytest.fixture
+def seven_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated Hopper on which tiles seldom make whole waves."""
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], sms=streamed.MULTIPROCESSORS))
+
+
+@pytest.mark.usefixtures("seven_multiprocessors")
+@over(emulator=streamed.streamed_cases(), cuda=streamed.streamed_cases_on_gpu())
+def test_streamed(machine: Machine, case: Case) -> None:
+    """Kernels whose CTAs share the last tiles' k-blocks are as right, whatever there is of tiles and k-blocks."""
     check(machine, case)

@@ -67,6 +67,13 @@ ScheduleName = Annotated[
         "chosen.",
     ),
 ]
+StreamK = Annotated[
+    int | None,
+    typer.Option(
+        help="On sm_90a, have all CTAs share the tiles of the last wave or two, each with an equal range of their "
+        "k-blocks: so many ranges of a tile at most, 0 for none. Default: none."
+    ),
+]
 Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
@@ -170,6 +177,7 @@ def config_of(
     cta_group: int | None = None,
     stages: int | None = None,
     schedule: str | None = None,
+    stream_k: int | None = None,
 ) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
     from tilekit.errors import ArgumentError
@@ -196,6 +204,12 @@ def config_of(
                 "--schedule", schedule, legal=f"for sm_90a only: {target} has roles instead", code="TK-CLI-009"
             )
         wishes["schedule"] = schedule
+    if stream_k is not None:
+        if not hasattr(default_config(spec, chip), "stream_k"):
+            raise ArgumentError.of(
+                "--stream-k", stream_k, legal=f"for sm_90a only: {target} has no streamed tiles", code="TK-CLI-009"
+            )
+        wishes |= {"stream_k": stream_k, "split_k": 1}
     if not wishes:
         return None
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}

@@ -49,12 +49,13 @@ def dump(
     cta_group: common.CtaGroup = None,
     stages: common.Stages = None,
     schedule: common.ScheduleName = None,
+    stream_k: common.StreamK = None,
     as_json: common.Json = False,
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need ptxas.
 
-    The config is the one picked for the shape unless --tile, --cluster, --cta-group, --stages or
-    --schedule say otherwise.
+    The config is the one picked for the shape unless --tile, --cluster, --cta-group, --stages, --schedule or
+    --stream-k say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
     `tilekit dump matmul --what all --out kernels`.
@@ -76,7 +77,7 @@ def dump(
         workload = common.workload_of(
             shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
-        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule)
+        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
         built = common.kernel_of(workload, target, config)
         parts = {
             part: common.ranking_of(built, workload) if part == "ranking" else _part(built, part)

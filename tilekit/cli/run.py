@@ -46,6 +46,7 @@ def run(
     cta_group: common.CtaGroup = None,
     stages: common.Stages = None,
     schedule: common.ScheduleName = None,
+    stream_k: common.StreamK = None,
     as_json: common.Json = False,
 ) -> None:
     """Run KERNEL once on random data and check every element against float64.
@@ -61,7 +62,7 @@ def run(
         workload = common.workload_of(
             shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
-        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule)
+        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
         place = choose_place(device, target)
         operands = workload.operands(seed)
         if place.machine is None:

@@ -39,6 +39,7 @@ def trace(
     tile: common.Tile = None,
     cluster: common.Cluster = None,
     schedule: common.ScheduleName = None,
+    stream_k: common.StreamK = None,
     out: Annotated[Path, typer.Option(help="Where the events go, for ui.perfetto.dev or chrome://tracing.")] = Path(
         "trace.json"
     ),
@@ -60,7 +61,7 @@ def trace(
         workload = common.workload_of(
             (m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
-        wished = common.config_of(workload, target, tile, cluster, schedule=schedule)
+        wished = common.config_of(workload, target, tile, cluster, schedule=schedule, stream_k=stream_k)
         chosen = common.kernel_of(workload, target, wished).config
         if not isinstance(chosen, KernelConfig):
             raise ArgumentError.of(

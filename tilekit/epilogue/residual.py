@@ -124,11 +124,11 @@ class ResidualProducer:
         self._turn = w.variable(U32, 0, "turn") if ring.turns > 1 else None
 
     def load(self, w: Writer, tile: Tile) -> None:
-        """Load the tile's slabs; of a share, only where it is the last, which stores."""
+        """Load the tile's slabs; of a share, only where it is the one that stores."""
         if tile.share is None:
             self._load(w, tile)
         else:
-            with w.when(tile.share.last):
+            with w.when(tile.share.stores):
                 self._load(w, tile)
         if self._turn is not None:
             self._turn.assign((self._turn + 1) % self._ring.turns)

@@ -24,16 +24,26 @@ class Share:
     Attributes
     ----------
     slot
-        The tile's place in the workspace, the same for all its shares, u32.
-    turn
-        Shares that are added before this one, u32.
-    last
+        A place in the workspace, u32.
+    stores
         Whether this one comes last and stores the tile, a predicate.
     """
 
     slot: Value
+    stores: Value
+
+
+@dataclass(frozen=True)
+class TurnShare(Share):
+    """One of the shares that are added in turn, all of them at the tile's slot.
+
+    Attributes
+    ----------
+    turn
+        Shares that are added before this one, u32.
+    """
+
     turn: Value
-    last: Value
 
 
 @dataclass(frozen=True)
@@ -210,7 +220,7 @@ class BoundRasterOrder:
             index = index - turn * tiles
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
-            share = Share(slot=index * o.cluster.size + o.cluster.rank, turn=turn, last=last)
+            share = TurnShare(slot=index * o.cluster.size + o.cluster.rank, stores=last, turn=turn)
         if o.layer_depth is not None:
             k_first = o.cluster.layer * o.layer_depth
             k_end = w.minimum(k_first + o.layer_depth, k_end)

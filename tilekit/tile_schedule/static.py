@@ -21,7 +21,7 @@ class StaticScheduler:
     """Whether the next kernel may start as soon as this one has: every tile has its CTA from the beginning."""
 
     def __init__(self, order: RasterOrder) -> None:
-        self._order = order
+        self.order = order
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""
@@ -31,10 +31,10 @@ class StaticScheduler:
 
     def first(self, w: Writer) -> Tile:
         """Where a CTA begins; a grid has no more clusters than there are tiles."""
-        return self._order.bind().tile(w, self._order.cluster.index(w))
+        return self.order.bind().tile(w, self.order.cluster.index(w))
 
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
-        cluster, order = self._order.cluster, self._order.bind()
-        for index in w.range(self._order.count, start=cluster.index(w), step=cluster.count(w), name="tile"):
+        cluster, order = self.order.cluster, self.order.bind()
+        for index in w.range(self.order.count, start=cluster.index(w), step=cluster.count(w), name="tile"):
             yield order.tile(w, index)

@@ -16,6 +16,7 @@ from tilekit.kernels.matmul.problem import TMA_ALIGNMENT, MatmulCall, Matrix
 from tilekit.runtime import parameters as runtime
 from tilekit.tile_io.tma import TmaBox
 from tilekit.tile_schedule.raster import Raster, RasterOrder
+from tilekit.tile_schedule.stream_k import StreamPlan
 
 _MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8", E5M2: "u8"}
 
@@ -110,12 +111,15 @@ def launch_arguments(
     share = max(1, -(-k_blocks // (config.split_k * config.layers)))
     tiles = raster.tiles
     raster = replace(raster, shares=max(1, -(-k_blocks // (share * config.layers))))
+    clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
+    stream = StreamPlan.of(tiles=tiles, k_blocks=k_blocks, resident=resident_clusters, most=config.streamed or 1)
+    if config.streamed:
+        clusters = stream.clusters
     turns = workspace = 0
-    if config.split_k > 1:
-        slots = tiles * config.cluster_size
+    if config.split_k > 1 or config.streamed:  # a slot for each tile, or for each CTA
+        slots = (clusters if config.streamed else tiles) * config.cluster_size
         turns = scratch("turns", 4 * slots * text.warpgroups)
         workspace = scratch("workspace", 4 * slots * text.workspace)
-    clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
     if call.groups:  # how many tiles there are is only known on the device
         clusters = resident_clusters
     profile = 0
@@ -127,6 +131,9 @@ def launch_arguments(
         "depth": runtime.U32(_fits("K", problem.k)),
         "share_tiles": runtime.U32(tiles),
         "share_depth": runtime.U32(_fits("a share of K", share * config.k_block(problem.a.dtype))),
+        "stream_first": runtime.U32(_fits("tile count", stream.whole)),
+        "stream_blocks": runtime.U32(max(1, k_blocks)),
+        "stream_range": runtime.U32(stream.length),
         "turns": runtime.Pointer(turns),
         "workspace": runtime.Pointer(workspace),
         "profile": runtime.Pointer(profile),

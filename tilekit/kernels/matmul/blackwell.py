@@ -7,6 +7,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
+from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -49,7 +50,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         stores=plan.epilogue,
         loads=plan.epilogue_load,
         buffers=config.output_buffers,
-        shared=shared,
+        shares=Turnstile if shared else None,
         transposed=config.swap_ab,
     )
     sync = CommitSync(

@@ -70,6 +70,11 @@ class KernelConfig(ABC):
         return 1
 
     @property
+    def streamed(self) -> int:
+        """Ranges that the last tiles' k-blocks are cut into at most, a tile; 0 where each tile is computed at once."""
+        return 0
+
+    @property
     def cluster_size(self) -> int:
         """CTAs of a cluster."""
         return self.cluster[0] * self.cluster[1] * self.layers
@@ -189,6 +194,10 @@ class MatmulConfig(KernelConfig):
     cluster_k
         CTAs of a cluster that share a tile's sum: each sends the others their columns of its share through distributed
         shared memory, and adds and stores its own.
+    stream_k
+        Where tiles do not make whole waves, all CTAs share those of the last one or two: each has an equal range of
+        their k-blocks, and shares of a tile are added through a workspace (stream-K). A tile is cut into so many ranges
+        at most, which counts where there are fewer tiles than CTAs; 0: every tile has its CTA.
     prefetch
         k-blocks of `b` that each CTA brings into L2 while the kernel before this one ends: of weights, which that
         kernel does not write.
@@ -220,6 +229,7 @@ class MatmulConfig(KernelConfig):
     in_flight: int = 1
     split_k: int = 1
     cluster_k: int = 1
+    stream_k: int = 0
     prefetch: int = 0
     raster_order: Walk = "m"
     raster_group: int | None = None
@@ -251,6 +261,11 @@ class MatmulConfig(KernelConfig):
     def layers(self) -> int:
         """CTAs of a cluster that share a tile's sum."""
         return self.cluster_k
+
+    @property
+    def streamed(self) -> int:
+        """Ranges that the last tiles' k-blocks are cut into at most, a tile; 0 where each tile is computed at once."""
+        return self.stream_k
 
     @property
     def in_turn(self) -> bool:
@@ -342,6 +357,7 @@ class MatmulConfig(KernelConfig):
             f"in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (f", cluster k {self.cluster_k}" if self.cluster_k > 1 else "")
+            + (f", stream k {self.stream_k}" if self.stream_k else "")
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (f", {self.l2_stream} through L2" if self.l2_stream else "")
             + (", raster along N" if self.raster_order == "n" else "")

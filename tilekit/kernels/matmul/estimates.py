@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.tile_schedule.stream_k import StreamPlan
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Grid:
         Rounds of tiles, CTAs that work at once in a full one, and in the last one.
     k_blocks
         K-blocks of a tile, or of its share.
+    rounds
+        Tiles' worth of k-blocks on the longest way through the launch: the waves, or less where tiles are streamed.
+    kept
+        Shares of a streamed tile that are added to its head, at most.
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
     """
@@ -30,6 +35,8 @@ class Grid:
     active: int
     last: int
     k_blocks: int
+    rounds: float
+    kept: int
     bytes: float
 
     @classmethod
@@ -43,12 +50,20 @@ class Grid:
         share = -(-k_blocks // (config.split_k * config.layers))
         tiles = rows * columns * batches * config.cluster_size * max(1, -(-k_blocks // max(share * config.layers, 1)))
         waves = -(-tiles // resident)
+        active, rounds, kept = min(tiles, resident), float(waves), 0
+        if config.streamed:
+            size = config.cluster_size
+            held = resident // size
+            plan = StreamPlan.of(tiles=tiles // size, k_blocks=k_blocks, resident=held, most=config.streamed)
+            active, rounds, kept = plan.clusters * size, plan.rounds(k_blocks), plan.kept(k_blocks)
         return cls(
             tiles=tiles,
             waves=waves,
-            active=min(tiles, resident),
+            active=active,
             last=tiles - (waves - 1) * resident if tiles else 0,
             k_blocks=share,
+            rounds=rounds,
+            kept=kept,
             bytes=(m * _fetches(columns) + n * _fetches(rows)) * k * batches * spec.a_dtype.bytes,
         )
 

@@ -7,6 +7,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
+from tilekit.epilogue.fixup import Fixup
+from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output, static_schedule
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -52,6 +54,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         depth=depth,
         shared=config.split_k > 1,
         order=config.raster_order,
+        streamed=payload.k if config.stream_k else None,
     )
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = w.parameter("columns", U32)
@@ -63,7 +66,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         stores=plan.mma,
         loads=plan.epilogue_load,
         buffers=config.output_buffers,
-        shared=config.split_k > 1,
+        shares=Fixup if config.stream_k else Turnstile if config.split_k > 1 else None,
         transposed=config.swap_ab,
         cluster=cluster,
     )

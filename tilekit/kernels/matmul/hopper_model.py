@@ -149,10 +149,16 @@ def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
 
 @lru_cache(maxsize=64)
 def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """What tuning may try beside the candidates; small ones, too, with sums that CTAs of a cluster share."""
+    """What tuning may try beside the candidates: streamed ones, and small ones with sums that a cluster shares."""
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
     layered = (replace(base, cluster=(1, 1), cluster_k=layers) for base in small for layers in (2, 4, 8))
-    return _legal(chain(_every(UNTIMED, spec), layered), spec, target)
+    streamed = (
+        replace(base, cluster=cluster, stream_k=ranges)
+        for base in CANDIDATES
+        for cluster in ((1, 1), (2, 1), (1, 2))
+        for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
+    )
+    return _legal(chain(_every(UNTIMED, spec), layered, streamed), spec, target)
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
@@ -192,7 +198,7 @@ def _all_waves(grid: Grid, wave: float) -> float:
     Where there are several, DRAM has little to do during about half of the last one.
     """
     alone = wave / 2 if grid.waves > 1 else 0.0
-    return max(grid.waves * wave, grid.bytes / DRAM_BYTES_PER_CLOCK + alone)
+    return max(grid.rounds * wave, grid.bytes / DRAM_BYTES_PER_CLOCK + alone)
 
 
 def resident(config: MatmulConfig, sms: int) -> int:
@@ -239,8 +245,11 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
     if config.in_turn:  # the stores of all tiles but the last run under the next one's main loop (not timed)
         main, between = max(main, stores), 0.0
     shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)
+    # A CTA keeps its share of one tile, and adds those of others to the head of another.
+    fixup = SHARE_CLOCKS + (1 + grid.kept) * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK if grid.kept else 0.0
     total = (
         _all_waves(grid, main)
+        + fixup
         + (shares + exchange) * grid.waves
         + between
         + output / LAST_STORE_BYTES_PER_CLOCK

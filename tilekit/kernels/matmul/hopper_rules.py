@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
+    MAX_SPLIT,
     OUTPUT_BUFFERS,
     RASTER_ORDER,
     SPLIT_K,
@@ -62,6 +63,9 @@ SHARE_HEADROOM = 16
 In turn, 128 with a bias spill with staged stores too.
 """
 
+STREAM_HEADROOM = 8
+"""The same for a way through streamed tiles: 220 of 255 spill, and in turn 192 of 232 with a residual."""
+
 GROUPED_F32_ACCUMULATORS = 96
 """What a thread may hold where f32 slabs may also be stored row by row: 112 of 232 and 128 of 255 spill."""
 
@@ -75,6 +79,7 @@ CONSUMERS = Choice("consumers", (1, 2, 3), "a CTA has 1, 2 or 3 consumer warpgro
 IN_FLIGHT = Choice("in_flight", (0, 1), "0 or 1")
 L2_STREAM = Choice("l2_stream", (None, "a", "b"), "None, 'a' or 'b'")
 PREFETCH = Choice("prefetch", tuple(range(13)), "0 to 12 k-blocks, as many as a ring may hold")
+STREAM_K = Choice("stream_k", tuple(range(MAX_SPLIT + 1)), f"0 to {MAX_SPLIT} ranges of a tile")
 CLUSTER_K = Choice("cluster_k", (1, 2, 4, 8), "1, 2, 4 or 8 CTAs that share a tile's sum")
 SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pingpong'")
 
@@ -107,6 +112,18 @@ def _layers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vi
         yield Violation("grouped layers", "cluster_k", f"{shared}: of groups of rows, each sum has one CTA")
 
 
+def _streams(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if config.stream_k not in STREAM_K.values[1:]:
+        return
+    ranges = f"stream_k={config.stream_k}: ranges of k-blocks"
+    if config.split_k in SPLIT_K.values[1:]:
+        yield Violation("streamed shares", "split_k", f"split_k={config.split_k} with {ranges} divide sums twice")
+    if config.cluster_k in CLUSTER_K.values[1:]:
+        yield Violation("streamed layers", "cluster_k", f"cluster_k={config.cluster_k} with {ranges} divide sums twice")
+    if spec.groups is not None:
+        yield Violation("streamed groups", "stream_k", f"{ranges} are cut when tiles are counted, before groups are")
+
+
 def _turns(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if config.in_turn and config.consumers == 1:
         yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
@@ -123,7 +140,9 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
         if config.swap_ab and functions.residual is not None:
             needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
     tight = spec.store == "direct" or (config.in_turn and functions.loads)
-    return max(needs) + (SHARE_HEADROOM if config.split_k > 1 and tight else 0)
+    if tight and (config.split_k > 1 or config.streamed):
+        return max(needs) + SHARE_HEADROOM
+    return max(needs) + (STREAM_HEADROOM if config.streamed else 0)
 
 
 def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -209,9 +228,9 @@ RULES = RuleBook(
     target="sm_90a",
     phases=(
         (
-            *(CONSUMERS, SCHEDULE, _turns, CLUSTER_K, _layers, cluster_rule, SWAP_AB, K_GROUP, OUTPUT_BUFFERS),
-            *(IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, L2_STREAM, profile_rule),
-            *(grouped_rule, _promotion, _tile),
+            *(CONSUMERS, SCHEDULE, _turns, CLUSTER_K, _layers, STREAM_K, _streams, cluster_rule, SWAP_AB, K_GROUP),
+            *(OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, L2_STREAM),
+            *(profile_rule, grouped_rule, _promotion, _tile),
         ),
         (slice_rule, _copies, _ahead),
         (_registers, shared_memory_rule),

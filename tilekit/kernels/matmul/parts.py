@@ -10,6 +10,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import F32
 from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
@@ -23,6 +24,7 @@ from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
 from tilekit.tile_schedule.grouped import GroupedScheduler
 from tilekit.tile_schedule.raster import RasterOrder, Walk
 from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tile_schedule.stream_k import StreamKScheduler
 
 FIRST_NAMED_BARRIER = 1
 """Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
@@ -45,7 +47,7 @@ class Output:
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: ResidualRing | None
-    reduction: Turnstile | ClusterSum | None
+    reduction: Turnstile | Fixup | ClusterSum | None
     boxes: Boxes
 
     @staticmethod
@@ -82,7 +84,7 @@ class Output:
         stores: Role,
         loads: Role | None,
         buffers: int,
-        shared: bool,
+        shares: type[Turnstile | Fixup] | None,
         transposed: bool,
         cluster: ClusterPosition | None = None,
     ) -> Output:
@@ -98,8 +100,8 @@ class Output:
             The role that runs the epilogue, and the one that loads what it reads.
         buffers
             Slabs in flight, a warpgroup.
-        shared
-            Whether several CTAs share a tile's sum.
+        shares
+            What adds the shares of a tile's sum in a workspace, where several CTAs have them.
         transposed
             Whether the accumulators hold the transpose of the output.
         cluster
@@ -156,10 +158,10 @@ class Output:
                 transposed=transposed,
             )
             boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
-        reduction: Turnstile | ClusterSum | None = None
-        if shared:
+        reduction: Turnstile | Fixup | ClusterSum | None = None
+        if shares is not None:
             groups = stores.warps_at_once // WARPS_PER_GROUP
-            reduction = Turnstile(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
+            reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif layered is not None:
             reduction = ClusterSum(w, accumulators, role=stores, cluster=layered)
         return cls(epilogue, residual, reduction, boxes)
@@ -175,8 +177,12 @@ def static_schedule(
     depth: Value,
     shared: bool,
     order: Walk,
+    streamed: int | None = None,
 ) -> StaticScheduler | GroupedScheduler:
-    """Declare the schedule of a kernel in which nobody asks for tiles: a raster, or groups of rows."""
+    """Declare the schedule of a kernel in which nobody asks for tiles: a raster, or groups of rows.
+
+    Of a raster, k-blocks of `streamed` elements may be streamed.
+    """
     if spec.groups is not None:
         rows = w.parameter("rows", U32)
         return GroupedScheduler(
@@ -188,15 +194,14 @@ def static_schedule(
             rows=rows,
             counted=spec.groups == "counts",
         )
-    return StaticScheduler(
-        RasterOrder(
-            w,
-            tile_m=tile_m,
-            tile_n=tile_n,
-            cluster=cluster,
-            depth=depth,
-            batched=spec.batched,
-            shared=shared,
-            order=order,
-        )
+    raster = RasterOrder(
+        w,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        cluster=cluster,
+        depth=depth,
+        batched=spec.batched,
+        shared=shared,
+        order=order,
     )
+    return StaticScheduler(raster) if streamed is None else StreamKScheduler(w, raster, k_block=streamed)

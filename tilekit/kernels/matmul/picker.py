@@ -59,10 +59,15 @@ def estimate(
     config: KernelConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
 ) -> Estimate:
     """Model the time of one launch on `sms` multiprocessors."""
-    model = _MODELS[target.name]
-    resident = model.resident(config, sms)
-    grid = Grid.of(config, spec, m=m, n=n, k=k, batches=batches, resident=resident)
-    return model.estimate(config, spec, grid)
+    grid = _grid(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
+    return _MODELS[target.name].estimate(config, spec, grid)
+
+
+def _grid(
+    config: KernelConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
+) -> Grid:
+    resident = _MODELS[target.name].resident(config, sms)
+    return Grid.of(config, spec, m=m, n=n, k=k, batches=batches, resident=resident)
 
 
 def ranked(
@@ -87,9 +92,12 @@ def ranked(
     """
     spec.check(target)
     sms = sms or target.multiprocessors
-    every = candidates(spec, target) if timed else _MODELS[target.name].untimed(spec, target)
+    model = _MODELS[target.name]
+    every = model.candidates(spec, target) if timed else model.untimed(spec, target)
     fitting = (config for config in every if config.cluster_size <= sms)
-    found = [estimate(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms) for config in fitting]
+    grids = ((config, _grid(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)) for config in fitting)
+    # Where no tile is shared, a streamed schedule is that of another config.
+    found = [model.estimate(config, spec, grid) for config, grid in grids if grid.kept or not config.streamed]
     return sorted(found, key=lambda e: e.total)
 
 
@@ -99,10 +107,11 @@ def closest(
     """The best candidate whose fields are as wished.
 
     Where there is none, the best one with that tile (and pairs, or none, and schedule), else a plain config for it,
-    with the wishes in place: it may break rules. Who wishes for a schedule gets it though nobody has timed it yet.
+    with the wishes in place: it may break rules. Who wishes for a schedule or for streamed tiles gets them though
+    nobody has timed them yet.
     """
     best = [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches)]
-    if "schedule" in wishes:
+    if wishes.keys() & {"schedule", "stream_k"}:
         best += [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches, timed=False)]
     shape = {name: value for name, value in wishes.items() if name in ("tile", "cta_group", "schedule")}
     for asked in (wishes, shape):

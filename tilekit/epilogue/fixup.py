@@ -1,0 +1,91 @@
+"""Sums of tiles whose k-blocks several CTAs have (stream-K): who has the head adds what the others have kept.
+
+The others keep their shares in a workspace without waiting for anybody. Shares are added in the order of K, each when
+it is there, so the result is the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilekit.assembly.writer import Writer
+from tilekit.epilogue.workspace import Workspace
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_schedule.raster import Tile
+from tilekit.tile_schedule.stream_k import StreamShare
+
+KEPT = 1
+"""What a counter says while a share is in its slot: 0 before and after."""
+
+
+class Fixup:
+    """Adds the shares of a tile through a workspace, in which each CTA has a slot for the one that it may have to keep.
+
+    Parameters
+    ----------
+    w, layout, warpgroups, first_barrier
+        Of the `Workspace`.
+    """
+
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
+        self.warpgroups = warpgroups
+        self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
+
+    @property
+    def floats(self) -> int:
+        """Elements of f32 that a CTA tile takes in the workspace."""
+        return self._workspace.floats
+
+    def initialise(self, w: Writer) -> None:
+        """Nothing to prepare: whoever allocates the counters zeroes them."""
+
+    def part(self, tile: Tile) -> Tile:
+        """What a CTA stores of a tile: all of it, if its share is the head."""
+        return tile
+
+    def bind(self, w: Writer, group: Warpgroup) -> BoundFixup:
+        """Prepare a thread's addresses; once a role."""
+        return BoundFixup(self._workspace, group)
+
+
+class BoundFixup:
+    """A `Fixup` in a role."""
+
+    def __init__(self, workspace: Workspace, group: Warpgroup) -> None:
+        self._workspace = workspace.bind(group)
+
+    def add(
+        self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
+    ) -> None:
+        """Keep this share; or, if it is a tile's head, add the other shares to it and `store` the sum."""
+        share = tile.share
+        assert isinstance(share, StreamShare), "the scheduler hands out pieces of ranges"
+        with w.when(~share.stores):
+            self._keep(w, accumulators, share)
+        with w.when(share.stores):
+            self._add_others(w, accumulators, share)
+            store(accumulators, tile)
+
+    def _keep(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
+        """Write the accumulators to this CTA's slot, and say so."""
+        workspace = self._workspace
+        slot = workspace.slot(w, share.slot)
+        for block, left, columns in workspace.pieces():
+            slot.keep(w, accumulators.read(w, block, left, columns), block, left)
+        accumulators.done(w)
+        workspace.meet(w)
+        with w.when(workspace.first):
+            w.ptx.turnstile.pass_turn(address=slot.counter, turn=KEPT)
+
+    def _add_others(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
+        """Add the shares in the slots behind this CTA's to the accumulators, one after the other."""
+        workspace = self._workspace
+        for other in w.range(share.others, name="other"):
+            slot = workspace.slot(w, share.slot + other + 1)
+            with w.when(workspace.first):
+                w.ptx.turnstile.wait_turn(address=slot.counter, turn=KEPT)
+                # Nobody else reads the counter in this launch, and the next one finds it as this one did.
+                w.ptx.turnstile.pass_turn(address=slot.counter, turn=0)
+            workspace.meet(w)
+            for block, left, columns in workspace.pieces():
+                slot.add_to(w, accumulators.read(w, block, left, columns), block, left)

@@ -1,0 +1,125 @@
+"""Global memory in which CTAs keep what they have of a sum for each other, and counters that say how far they are.
+
+A thread keeps its own elements, in an order of its own, 16 bytes at a time beside its neighbours': only the same thread
+of the same warpgroup of another CTA reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.types import GMEM
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Writer
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
+
+THREADS = 32 * WARPS_PER_GROUP
+COLUMNS_AT_ONCE = 64
+"""Columns that are read or written together."""
+
+
+class Workspace:
+    """Slots for CTA tiles of f32, each with a counter a warpgroup.
+
+    Parameters
+    ----------
+    w
+        The writer; the addresses of ``workspace`` (f32) and ``turns`` (u32, zero before the first launch and after
+        each) become kernel parameters. Whoever allocates the counters zeroes them.
+    layout
+        How a warpgroup holds the accumulators.
+    warpgroups
+        Warpgroups that share a tile.
+    first_barrier
+        Named barrier of the first warpgroup that runs the epilogue; each has its own.
+    """
+
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
+        self.layout = layout
+        self.warpgroups = warpgroups
+        self.first_barrier = first_barrier
+        self.address = w.parameter("workspace", GMEM)
+        self.counters = w.parameter("turns", GMEM)
+
+    @property
+    def floats(self) -> int:
+        """Elements of f32 that a CTA tile takes."""
+        return self.warpgroups * self.layout.blocks * self.layout.rows * self.layout.columns
+
+    def bind(self, group: Warpgroup) -> BoundWorkspace:
+        """For a thread; once a role."""
+        return BoundWorkspace(self, group)
+
+
+class BoundWorkspace:
+    """A `Workspace` in a role."""
+
+    def __init__(self, workspace: Workspace, group: Warpgroup) -> None:
+        self._workspace = workspace
+        self._group = group
+        self._barrier = group.index + workspace.first_barrier
+        self.first = group.thread == 0
+
+    def slot(self, w: Writer, slot: Value) -> Slot:
+        """Return the warpgroup's part of a slot."""
+        s, layout = self._workspace, self._workspace.layout
+        place = slot * s.warpgroups + self._group.part
+        counter = (s.counters + w.widen_multiply(place, 4)).retyped(GMEM)
+        floats = layout.blocks * layout.rows * layout.columns
+        start = s.address + w.widen_multiply(place, 4 * floats) + w.widen_multiply(self._group.thread, 16)
+        return Slot(layout, counter, start.retyped(GMEM))
+
+    def meet(self, w: Writer) -> None:
+        """Wait for the warpgroup."""
+        w.ptx.barrier.sync(id=self._barrier, threads=THREADS)
+
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """Block, first column and number of columns of all that a thread holds, a piece at a time."""
+        layout = self._workspace.layout
+        return [
+            (block, left, min(COLUMNS_AT_ONCE, layout.columns - left))
+            for block in range(layout.blocks)
+            for left in range(0, layout.columns, COLUMNS_AT_ONCE)
+        ]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A thread's place in the workspace.
+
+    Attributes
+    ----------
+    layout
+        How the warpgroup holds the accumulators.
+    counter
+        Address of the counter.
+    start
+        Address of the thread's first elements.
+    """
+
+    layout: AccumulatorLayout
+    counter: Value
+    start: Value
+
+    def keep(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> None:
+        """Write the registers of columns of a block, from `left` on."""
+        for index, registers in enumerate(fragments):
+            for address, four in self._quads(registers, block, index, left):
+                w.ptx.memory.store_global_f32x4(address=address, values=four)
+
+    def add_to(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> None:
+        """Add what is kept here to the same registers."""
+        for index, registers in enumerate(fragments):
+            for address, four in self._quads(registers, block, index, left):
+                kept = w.ptx.memory.load_global_f32x4(address=address)
+                for register, value in zip(four, kept, strict=True):
+                    register.assign(register + value)
+
+    def _quads(self, registers: RegisterTile, block: int, fragment: int, left: int) -> list[tuple[Value, RegisterTile]]:
+        """A fragment's registers by fours, and where the thread keeps them."""
+        layout = self.layout
+        before = ((block * layout.fragments + fragment) * layout.columns + left) // 8
+        return [
+            ((self.start + (before + four) * THREADS * 16).retyped(GMEM), registers[4 * four : 4 * four + 4])
+            for four in range(len(registers) // 4)
+        ]
