@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,14 @@ def test_turns_are_named() -> None:
         in tilekit.compile(MatmulSpec(), config=config).explain()
     )
     assert "2 consumers in turn" in str(config)
+
+
+def test_streamed_tiles_are_named() -> None:
+    """What a CTA keeps of a tile is 4 bytes an element, and is spoken of where there is such a thing only."""
+    config = MatmulConfig(tile=(128, 128), cluster=(1, 1), stream_k=2)
+    assert "equal ranges of k-blocks, 65536 B of sums kept" in tilekit.compile(MatmulSpec(), config=config).explain()
+    whole = tilekit.compile(MatmulSpec(), config=replace(config, stream_k=0))
+    assert "kept" not in whole.explain()
 
 
 def test_costs_name_the_instructions() -> None:

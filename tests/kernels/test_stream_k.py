@@ -136,7 +136,7 @@ def test_the_traced_scheduler_does_the_same(
     shares = Counter(piece.tile for way in expected for piece in way)
     for cluster, way in enumerate(expected):
         for rank in range(cluster_m):
-            slot = rank * plan.clusters + plan.clusters - 1 - cluster
+            slot = cluster * cluster_m + rank
             for piece, record in zip(way, out[cluster, rank].tolist(), strict=False):
                 head = piece.first == 0
                 assert record == [

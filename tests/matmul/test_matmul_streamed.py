@@ -191,7 +191,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def nobody_awaits_the_others(patch: pytest.MonkeyPatch) -> None:
     def add(self: BoundFixup, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         for other in w.range(share.others, name="other"):
-            slot = self._workspace.slot(w, share.slot + other + 1)
+            slot = self._workspace.slot(w, share.behind(other))
             for block, left, columns in self._workspace.pieces():
                 slot.add_to(w, accumulators.read(w, block, left, columns), block, left)
 

@@ -78,10 +78,10 @@ class BoundFixup:
             w.ptx.turnstile.pass_turn(address=slot.counter, turn=KEPT)
 
     def _add_others(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
-        """Add the shares in the slots behind this CTA's to the accumulators, one after the other."""
+        """Add the shares behind this one to the accumulators, one after the other."""
         workspace = self._workspace
         for other in w.range(share.others, name="other"):
-            slot = workspace.slot(w, share.slot + other + 1)
+            slot = workspace.slot(w, share.behind(other))
             with w.when(workspace.first):
                 w.ptx.turnstile.wait_turn(address=slot.counter, turn=KEPT)
                 # Nobody else reads the counter in this launch, and the next one finds it as this one did.

@@ -25,11 +25,26 @@ class StreamShare(Share):
 
     Attributes
     ----------
-    others
-        For a head, shares of the tile that follow it, in the slots behind its own; u32.
+    rest
+        K-blocks of the tile behind this share, u32.
+    length
+        K-blocks of a range, u32: so many, or what is left, each next one has of them.
+    step
+        How far below a CTA's slot that of the next range is: each has its own.
     """
 
-    others: Value
+    rest: Value
+    length: Value
+    step: int
+
+    @property
+    def others(self) -> Value:
+        """Shares of the tile behind this one."""
+        return (self.rest + self.length - 1) // self.length
+
+    def behind(self, other: Value) -> Value:
+        """The slot of the share `other` places behind this one, from 0 on."""
+        return self.slot - (other + 1) * self.step
 
 
 @dataclass(frozen=True)
@@ -109,55 +124,58 @@ class StreamKScheduler(StaticScheduler):
     def first(self, w: Writer) -> Tile:
         """Where a CTA begins; no cluster's way is empty."""
         way = _Way(w, self, self.order.bind())
-        return way.piece(w, way.index, way.begin)[0]
+        return way.piece(w, way.start(w))[0]
 
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles, and over its shares of others."""
         way = _Way(w, self, self.order.bind())
-        index = w.variable(U32, way.index, "tile")
-        at = w.variable(U32, way.begin, "stream_at")
+        at = w.variable(U32, way.start(w), "at")
         for turn in w.repeat("tile", uniform=not role.one_thread):
-            tile, behind = way.piece(w, index, at)
-            index.assign(index + way.clusters)
+            tile, behind = way.piece(w, at)
             at.assign(behind)
             yield tile
-            turn.again = (index < self.whole) | (at < way.end)
+            turn.again = at < way.end
 
 
 class _Way:
-    """A cluster's way in a role: from tile `index` in steps of `clusters`, then from `begin` to `end` of its range.
+    """A cluster's way in a role: whole tiles, then the k-blocks of its range.
 
-    A range is counted in k-blocks, from the first one of the first streamed tile on.
+    Where it is, is one number: that of a whole tile, below ``stream_first``; from there on ``stream_first`` and the
+    place in the range, counted in k-blocks from the first one of the first streamed tile on. `begin` and `end` are the
+    range's.
     """
 
     def __init__(self, w: Writer, scheduler: StreamKScheduler, order: BoundRasterOrder) -> None:
         self._s = s = scheduler
         self._order = order
-        self.index = s.order.cluster.index(w)
-        self.clusters = s.order.cluster.count(w)
-        self.range = self.clusters - self.index - 1
-        self.slot = s.order.cluster.rank * self.clusters + self.range
-        self.begin = self.range * s.length
-        self.end = w.minimum(self.begin + s.length, (s.order.count - s.whole) * s.blocks)
+        cluster = s.order.cluster
+        self._index, self._clusters = cluster.index(w), cluster.count(w)
+        first = (self._clusters - self._index - 1) * s.length
+        self.begin = s.whole + first
+        self.end = s.whole + w.minimum(first + s.length, (s.order.count - s.whole) * s.blocks)
 
-    def piece(self, w: Writer, index: Value, at: Value) -> tuple[Tile, Value]:
-        """Return tile `index` or, once the whole ones are done, the share that begins at `at`, and where it ends."""
+    def start(self, w: Writer) -> Value:
+        """Where the way begins."""
+        return w.select(self._index < self._s.whole, self._index, self.begin)
+
+    def piece(self, w: Writer, at: Value) -> tuple[Tile, Value]:
+        """Return the tile or share at `at`, and where the way goes on."""
         s = self._s
-        whole = index < s.whole
-        number = at // s.blocks
+        whole = at < s.whole
+        place = at - s.whole
+        number = place // s.blocks
         start = number * s.blocks
-        stop = start + s.blocks
-        behind = w.minimum(stop, self.end)
-        tile = self._order.tile(w, w.select(whole, index, s.whole + number))
-        k_first = w.select(whole, 0, (at - start) * s.k_block)
-        return (
-            replace(
-                tile,
-                k_first=k_first,
-                k_end=w.select(whole, tile.k_end, w.minimum(tile.k_end, (behind - start) * s.k_block)),
-                share=StreamShare(
-                    slot=self.slot, stores=k_first == 0, others=w.select(whole, 0, (stop - 1) // s.length - self.range)
-                ),
-            ),
-            w.select(whole, at, behind),
+        stop = w.minimum(start + s.blocks, self.end - s.whole)
+        tile = self._order.tile(w, w.select(whole, at, s.whole + number))
+        k_first = w.select(whole, 0, (place - start) * s.k_block)
+        share = StreamShare(
+            slot=w.ptx.special.cta_index(),
+            stores=k_first == 0,
+            rest=w.select(whole, 0, start + s.blocks - stop),
+            length=s.length,
+            step=s.order.cluster.size,
         )
+        k_end = w.select(whole, tile.k_end, w.minimum(tile.k_end, (stop - start) * s.k_block))
+        following = at + self._clusters
+        following = w.select(following < s.whole, following, self.begin)
+        return replace(tile, k_first=k_first, k_end=k_end, share=share), w.select(whole, following, s.whole + stop)

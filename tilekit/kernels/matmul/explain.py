@@ -137,7 +137,10 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
         out = f"one warpgroup's in its turn, {out}"
     if isinstance(config, MatmulConfig):
         lines += [_copies(copies) for copies in config.copy_plans(spec) if copies is not None]
-    return [*lines, f"per tile     K/{k} k-blocks, {out} " + (how if spec.store == "tma" else "stored from registers")]
+    last = f"{4 * tile_m * tile_n} B of sums kept for the CTA that has a tile's first k-block"
+    tail = [f"last tiles   equal ranges of k-blocks, {last}"] if config.streamed else []
+    where = how if spec.store == "tma" else "stored from registers"
+    return [*lines, f"per tile     K/{k} k-blocks, {out} {where}", *tail]
 
 
 def _copies(plan: CopyPlan) -> str:
