@@ -264,6 +264,8 @@ BOUND = (
         ("rows of 96 bytes", "98 bytes apart", "store='direct'", "padded")),
     Bad("device", lambda k: k.bind(zeros(64, 32), zeros(48, 32).T, device="gpu"),
         "TK-MM-016", ("device: given 'gpu'", "'cuda'")),
+    Bad("seed", lambda k: k.bind(zeros(64, 32), zeros(48, 32).T, seed="0"),
+        "TK-ARG-001", ("seed: given '0'", "integer")),
 )  # fmt: skip
 
 

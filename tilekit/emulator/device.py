@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .chips import CHIPS
 from .errors import LaunchError, nearest
-from .execution.scheduler import Policy
+from .execution.scheduler import Policy, checked_seed
 from .memory.memory import GlobalMemory
 from .memory.swizzle import Swizzle
 from .memory.tensor_map import TensorMap, WideMode
@@ -147,7 +147,7 @@ class Device:
             where = f"False on {target}: the rounding known is that of sm_90a, and of tcgen05 on sm_100a"
             raise LaunchError.argument("exact", exact, where, False)
         self.exact = exact
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.schedule: Policy = schedule
         self.check: Check = check
         self.memory = GlobalMemory()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from .errors import EmulatorError, LaunchError, PtxSyntaxError, UnsupportedInstruction
-from .execution.scheduler import Policy
+from .execution.scheduler import Policy, checked_seed
 from .launch import Progress
 from .report import LaunchReport
 
@@ -111,6 +111,7 @@ def explore(
         raise LaunchError.argument("tries", tries, "1 or more", 1)
     if not schedules:
         raise LaunchError.argument("schedules", schedules, f"some of {', '.join(get_args(Policy))}", get_args(Policy))
+    seed = checked_seed(seed)
     memory = kernel.module.device.memory
     before = _snapshot(memory)
     arrays = [(value, value.copy()) for value in args if isinstance(value, np.ndarray)]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from .errors import LaunchError, nearest
 from .execution import gang as gangs
-from .execution.scheduler import Policy
+from .execution.scheduler import Policy, checked_seed
 from .language.syntax import TYPE_BYTES, Function, Variable
 from .launch import Dim3, Launch, Progress
 from .report import LaunchReport
@@ -202,6 +203,7 @@ class Kernel:
         if timeline is not None:
             from .observation.timeline import Recorder
 
+            _require_writable(timeline)
             recorder = Recorder()
             observers.append(recorder)
         launch, uploads = self.prepare(
@@ -294,7 +296,7 @@ class Kernel:
             cooperative=cooperative,
             parameters=block_bytes,
             schedule=device.schedule if schedule is None else schedule,
-            seed=device.seed if seed is None else seed,
+            seed=device.seed if seed is None else checked_seed(seed),
             check=device.check,
             exact=device.exact,
             step_budget=step_budget,
@@ -516,6 +518,22 @@ def _dim3(name: str, value: int | Sequence[int]) -> Dim3:
         raise LaunchError.argument(name, value, "one to three positive integers", (1, 1, 1))
     x, y, z = (*map(int, parts), 1, 1)[:3]
     return x, y, z
+
+
+def _require_writable(timeline: object) -> None:
+    """Refuse a path that no file can be written to; leaves what is there as it is."""
+    legal = "a path to write a file to"
+    if not isinstance(timeline, str | PathLike):
+        raise LaunchError.argument("timeline", timeline, legal, "timeline.json")
+    path = Path(timeline)
+    try:
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise LaunchError.argument("timeline", str(timeline), f"{legal} ({reason.lower()})") from None
 
 
 def _whole(name: str, value: object, least: int) -> None:

@@ -227,6 +227,9 @@ def test_module_needs_a_target() -> None:
         ({"step_budget": "a"}, "step_budget='a'"),
         ({"args": None}, "args='NoneType'"),
         ({"args": "ab"}, "args='str'"),
+        ({"seed": "a"}, "seed='a'"),
+        ({"seed": 1.6}, "use seed=2"),
+        ({"seed": 0.5, "stop": 1}, "seed=0.5"),
     ],
 )
 def test_arguments_of_another_type(change: dict[str, Any], named: str) -> None:
@@ -235,5 +238,10 @@ def test_arguments_of_another_type(change: dict[str, Any], named: str) -> None:
     with pytest.raises(LaunchError, match=re.escape(named)):
         loaded.launch(**({"grid": 1, "block": 32} | change))
     assert loaded.launch(np.int64(2), np.array([32, 1]), []).clean
+    assert loaded.launch(1, 32, seed=np.int64(7)).seed == 7  # type: ignore[arg-type]
+    with pytest.raises(LaunchError, match=re.escape("seed=None is not allowed; legal: an integer")):
+        Device(seed=None)  # type: ignore[arg-type]
+    with pytest.raises(LaunchError, match=re.escape("seed=1.0")):
+        loaded.explore(2, 1, 32, seed=1.0)  # type: ignore[arg-type]
     with pytest.raises(LaunchError, match="text='bytes'"):
         Device().load(b"")  # type: ignore[arg-type]

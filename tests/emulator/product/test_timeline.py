@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from product_kernels import HANG, TICKETS, doubling
 
-from tilekit.emulator import Deadlock, Device
+from tilekit.emulator import Deadlock, Device, LaunchError
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -77,3 +77,19 @@ def test_many_ctas(tmp_path: Path):
     processes = [e["args"]["name"] for e in found if e["name"] == "process_name"]
     assert len(processes) == 6
     assert "CTA (2, 1, 0), cluster 5 rank 0" in processes
+
+
+@pytest.mark.parametrize("path", ["", "no/such/folder/trace.json", 3, "a\0b"])
+def test_a_path_that_cannot_be_written(path: Any, tmp_path: Path) -> None:
+    """It is refused by its name before anything runs, and a path that can be written is left as it is until then."""
+    launch = doubling()
+    given = tmp_path / path if isinstance(path, str) else path
+    with pytest.raises(LaunchError, match=r"timeline=.* legal: a path to write a file to"):
+        launch.kernel.launch(**launch.options, timeline=given)
+    assert np.isnan(launch.result.read()).all()
+    kept = tmp_path / "kept.json"
+    for _ in range(2):
+        with pytest.raises(LaunchError, match="seed"):
+            launch.kernel.launch(**launch.options, seed="a", timeline=kept)
+        assert not kept.exists() or kept.read_text() == "as it was"
+        kept.write_text("as it was")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from .bulk import combination, value
 from .memory import store
 
 if TYPE_CHECKING:
+    from random import Random
+
     from ..execution.warp import Warp
 
 _COMPLETE = "complete=mbarrier::complete_tx::bytes"
@@ -98,8 +102,11 @@ def issue_stores(
 ) -> None:  # fmt: skip
     """``st.async`` and ``red.async``: a copy, or reduction, for each active lane.
 
-    Neighbouring lanes that store to neighbouring places and count on one barrier make one copy: it lands at once.
+    Neighbouring lanes that store to neighbouring places and count on one barrier make one copy, which lands at once:
+    an operation for each lane would take many times as long. Nothing promises that they land together, so with the
+    schedule `random` some are taken apart.
     """
+    machine = warp.cta.launch.machine
     unit = "st.async" if combine is None else "red.async"
     image = np.stack([np.ascontiguousarray(np.broadcast_to(part, (32,))) for part in parts], axis=1)
     size = image.shape[1] * image.itemsize
@@ -116,6 +123,8 @@ def issue_stores(
                 runs[-1] = (first, lanes + 1, start, bar)
                 continue
         runs.append((lane, 1, address, bar))
+    if machine.policy == "random":
+        runs = [part for run in runs for part in _taken_apart(machine.rng, run, size)]
     for first, lanes, address, bar in runs:
         targets, offset = destinations_of(warp, address, None)
         barriers = barriers_of(warp, bar, targets, False)
@@ -128,7 +137,16 @@ def issue_stores(
             warp, first, targets, offset, barriers, lanes * size, fetch, _no_source, unit, combine=combine,
             asynchronous=False,
         )  # fmt: skip
-        warp.cta.launch.machine.submit(load)
+        machine.submit(load)
+
+
+def _taken_apart(rng: Random, run: tuple[int, int, int, int], size: int) -> Iterator[tuple[int, int, int, int]]:
+    """The copies that neighbouring lanes make, ``size`` bytes each: one, two, or now and then one for each lane."""
+    first, lanes, address, barrier = run
+    choice = rng.randrange(32) if lanes > 1 else 31
+    cuts = range(1, lanes) if choice == 0 else [rng.randrange(1, lanes)] if choice < 16 else []
+    for start, end in itertools.pairwise((0, *cuts, lanes)):
+        yield first + start, end - start, address + start * size, barrier
 
 
 def _no_source(operation: Any) -> None:
