@@ -41,13 +41,14 @@ class Member:
     reads: frozenset[int]
 
 
-_TILE_ROW = re.compile(r"T([UF])\[(\d+)\]")
+TILE_ROW = re.compile(r"T([UF])\[(\d+)\](\.view\(int32\))?")
+"""Text of a row of the tile file, one register of all lanes."""
 
 
 def _stacked(texts: Sequence[str]) -> str:
     """Text of an array of arrays: rows of the tile file that are evenly spaced are a part of it."""
-    found = [_TILE_ROW.fullmatch(text) for text in texts]
-    rows = [int(match[2]) for match in found if match is not None and found[0] is not None and match[1] == found[0][1]]
+    found = [TILE_ROW.fullmatch(text) for text in texts]
+    rows = [int(match[2]) for match in found if match and not match[3] and found[0] and match[1] == found[0][1]]
     step = rows[1] - rows[0] if len(rows) > 1 else 0
     if step > 0 and rows == list(range(rows[0], rows[0] + step * len(texts), step)):
         return f"{texts[0].replace('T', 'A', 1).rstrip(']')}:{rows[-1] + 1}:{step}]"

@@ -27,7 +27,8 @@ from ..language.syntax import (
 from ..matrix.tensor_order import touch_loading
 from ..matrix.wgmma_queue import touch_in_flight
 from ..memory.memory import PARAM_WINDOW, RESERVED_SHARED
-from .block_compiler import BlockCompiler, representation
+from .block_compiler import BlockCompiler
+from .block_registers import representation
 from .control_flow import build_control_flow
 from .independent import independent
 from .uniformity import analyse_uniformity

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..arithmetic.lanes import Array
-from ..compiler.block_compiler import BlockCompiler, representation
+from ..compiler.block_compiler import BlockCompiler
+from ..compiler.block_registers import representation
 from ..execution.warp import Warp
 from ..language.forms import Decoded, form, never
 from ..language.syntax import Immediate, Operand, PairOperand, RegisterOperand, Sink

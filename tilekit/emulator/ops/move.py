@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..arithmetic.lanes import Array
-from ..compiler.block_compiler import BlockCompiler, representation
+from ..compiler.block_compiler import BlockCompiler
+from ..compiler.block_registers import representation
 from ..language.forms import Decoded, form
 from ..language.syntax import Immediate, Operand, RegisterOperand, Sink, SpecialRegister, VectorOperand
 from ..memory.memory import LOCAL_WINDOW, PARAM_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW
