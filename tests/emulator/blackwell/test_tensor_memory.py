@@ -339,3 +339,23 @@ def test_registers_before_the_wait() -> None:
   tcgen05.wait::ld.sync.aligned;"""
     with pytest.raises(ProtocolError, match=r"before tcgen05.wait::ld"):
         probe(body)
+
+
+def test_registers_copied_before_another_load() -> None:
+    """What a register was moved to keeps its value when another load fills the register again."""
+    out, report = probe("""
+  add.u32 %r3, %thread, 1000;
+  tcgen05.st.sync.aligned.32x32b.x2.b32 [%lane], {%thread, %r3};
+  tcgen05.wait::st.sync.aligned;
+  setp.ge.u32 %p1, %tm, 0;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%lane];
+  tcgen05.wait::ld.sync.aligned;
+  mov.u32 %r2, %r1;
+  @%p1 tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%lane+1];
+  tcgen05.wait::ld.sync.aligned;
+  st.global.b32 [%out], %r2;
+  st.global.b32 [%out+4], %r1;
+""")
+    assert report.clean
+    assert (out[:, 0] == np.arange(128)).all()
+    assert (out[:, 1] == np.arange(128) + 1000).all()

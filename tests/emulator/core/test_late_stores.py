@@ -139,9 +139,10 @@ def test_a_fault_names_the_same_instruction(bad: str, error: type[Exception], wo
 
 
 MOVES = """
-  .reg .f32 %e<8>;
+  .reg .f32 %e<8>; .reg .pred %q;
+  setp.lt.u32 %q, %lane, 32;
   mov.f32 %e0, %d0; mov.b32 %e1, %d1;
-  add.f32 %d0, %d0, %d0; add.f32 %d1, %e1, %d1;
+  @%q add.f32 %d0, %d0, %d0; @%q add.f32 %d1, %e1, %d1;
   mov.f32 %e2, %e0; mov.f32 %e0, %e1; mov.f32 %e1, %e2;
   st.global.v2.f32 [%out+0], {%e1, %e0};
   st.global.v2.f32 [%out8+0], {%d0, %d1};
@@ -162,11 +163,16 @@ def test_a_copy_of_an_accumulator_keeps_its_value(check: Check) -> None:
 
 
 @pytest.mark.parametrize("check", ["full", "off"])
-def test_a_copy_outlives_the_next_product(check: Check) -> None:
-    """Copied before the last wgmma, an accumulator's value is that of the sum so far."""
-    text = gemm_text().replace("  wgmma.fence.sync.aligned;", "  mov.f32 %e0, %d0; wgmma.fence.sync.aligned;", 1)
-    text = text.replace("  .reg .f32 %d<", "  .reg .f32 %e<8>;\n  mov.f32 %e0, 0f00000000;\n  .reg .f32 %d<", 1)
-    text = text.replace("st.global.v2.f32 [%out+0], {%d0, %d1};", "st.global.v2.f32 [%out+0], {%e0, %d1};")
+@pytest.mark.parametrize("before", [True, False])
+def test_a_copy_outlives_the_next_product(before: bool, check: Check) -> None:
+    """Copied before the last wgmma, or behind the one ahead of it, an accumulator's value is that of the sum so far."""
+    text = gemm_text().replace("  .reg .f32 %d<", "  .reg .f32 %e<8>;\n  mov.f32 %e0, 0f00000000;\n  .reg .f32 %d<", 1)
+    if before:
+        text = text.replace("  wgmma.fence.sync.aligned;", "  mov.f32 %e1, %d0; wgmma.fence.sync.aligned;", 1)
+    else:
+        wait = "  wgmma.wait_group.sync.aligned 0;"
+        text = text.replace(wait, f"{wait} mov.f32 %e1, %e0; mov.f32 %e0, %d0;", 1)
+    text = text.replace("st.global.v2.f32 [%out+0], {%d0, %d1};", "st.global.v2.f32 [%out+0], {%e1, %d1};")
     found, exact, _ = run_gemm(text, 64, 64, 128, check=check)
     rows = np.arange(64) // 8 % 2 == 0
     assert (found[rows, 1:8:2] == exact[rows, 1:8:2]).all()
