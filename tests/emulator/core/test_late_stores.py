@@ -51,7 +51,7 @@ def alike(body: str, calls: int) -> np.ndarray:
     (checked, one_by_one), (found, together) = (results(body, check) for check in ("protocol", "off"))
     assert (found == checked).all()
     assert "store_together" not in one_by_one
-    assert len(re.findall(r"store_together\(w, '\w+', \d, \(\d+, \d", together)) == calls
+    assert len(re.findall(r"store_together\(w, '\w+', \d, \d, \(\d+, \d", together)) == calls
     return found
 
 
@@ -97,21 +97,36 @@ def test_the_last_of_two_stores_to_a_place_wins() -> None:
     assert (found[:, 3] == np.where(LANE == 0, 7, LANE + 200)).all()
 
 
+def test_vectors_of_other_lengths() -> None:
+    """Stores of one, two and four elements, and of other types, are each made with their like."""
+    body = "".join(f"    add.u32 b{n}, lane, {n};\n" for n in range(8))
+    body += "    st.global.v4.u32 [at], {b0, b1, b2, b3};\n    st.global.u32 [at + 16], b4;\n"
+    body += "    st.global.u32 [at + 20], b5;\n    st.global.v2.u32 [at + 24], {b6, b7};\n"
+    body += "    st.global.v2.u32 [at + 32], {b0, b1};\n    st.global.u16 [at + 40], b2;\n"
+    body += "    st.global.u16 [at + 42], b3;\n    st.global.v2.u16 [at + 44], {b4, b5};\n"
+    found = alike(body, 3)
+    assert (found[:, :8] == LANE[:, None] + np.arange(8)).all()
+    assert (found[:, 8:10] == LANE[:, None] + np.arange(2)).all()
+    assert (found[:, 10] == LANE + 2 + (LANE + 3 << 16)).all()
+    assert (found[:, 11] == LANE + 4 + (LANE + 5 << 16)).all()
+
+
 def test_matrices() -> None:
     """``stmatrix`` puts the same rows into the same places."""
     body = "".join(f"    mul.lo.u32 b{n}, lane, {n + 3};\n" for n in range(8))
     body += "    stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {b0, b1, b2, b3};\n    add.u32 a4, place, 512;\n"
     body += "    stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [a4], {b4, b5, b6, b7};\n    add.u32 a5, a4, 512;\n"
-    body += "    stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [a5], {b0, b2, b4, b6};\n    bar.warp.sync -1;\n"
+    body += "    stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [a5], {b0, b2, b4, b6};\n    add.u32 a6, a5, 512;\n"
+    body += "    stmatrix.sync.aligned.m8n8.x2.shared.b16 [a6], {b5, b1};\n    bar.warp.sync -1;\n"
     body += "".join(
         f"    ld.shared.v4.u32 {{b0, b1, b2, b3}}, [place + {512 * n}];\n"
         f"    st.global.v4.u32 [at + {16 * n}], {{b0, b1, b2, b3}};\n"
-        for n in range(3)
+        for n in range(4)
     )
     (checked, _), (found, text) = (results(body, check) for check in ("protocol", "off"))
     assert (found == checked).all()
-    assert found[:, :12].any(axis=0).all()
-    assert len(re.findall(r"store_matrices\(w, True, \(\d+, \d+", text)) == 1
+    assert found.any(axis=0).all()
+    assert len(re.findall(r"store_matrices\(w, 4, True, \(\d+, \d+", text)) == 1
 
 
 @pytest.mark.parametrize(

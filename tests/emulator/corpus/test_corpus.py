@@ -28,6 +28,13 @@ def test_result(case: Case) -> None:
     assert report.clean, str(report)
 
 
+@pytest.mark.parametrize("case", list({case.name: case for case in CASES}.values()), ids=str)
+def test_result_without_checks(case: Case) -> None:
+    """Without checks, where accesses are made together, the results are the same: for one target of each kernel."""
+    report, launch = emulate(case, check="off")
+    compare(launch, report.printed)
+
+
 @pytest.mark.parametrize("schedule", ["random", "fair"])
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in _TIMED], ids=str)
 def test_other_schedules(case: Case, schedule: str) -> None:

@@ -23,6 +23,7 @@ def store_together(
     warp: Warp,
     space: str,
     width: int,
+    count: int,
     positions: tuple[int, ...],
     addresses: tuple[Array, ...],
     values: tuple[Array, ...],
@@ -31,15 +32,14 @@ def store_together(
 
     Parameters
     ----------
-    width
-        Bytes of an element.
+    width, count
+        Bytes of an element, and how many of them a lane stores.
     addresses
         For each instruction unsigned[32].
     values
-        For each instruction as many unsigned[32] of ``width`` bytes as each lane stores elements.
+        For each instruction ``count`` unsigned[32] of ``width`` bytes.
     """
     number = len(positions)
-    count = len(values) // number
     size = width * count
     place = None
     if number > 1 and size in RECORDS:

@@ -100,11 +100,15 @@ def store_matrix(warp: Warp, addresses: Array, registers: tuple[Array, ...], tra
 
 
 def store_matrices(
-    warp: Warp, transposed: bool, positions: tuple[int, ...], addresses: tuple[Array, ...], registers: tuple[Array, ...]
+    warp: Warp,
+    count: int,
+    transposed: bool,
+    positions: tuple[int, ...],
+    addresses: tuple[Array, ...],
+    registers: tuple[Array, ...],
 ) -> None:
-    """``stmatrix`` of the instructions at ``positions``, each with its addresses and as many registers as others."""
+    """``stmatrix`` of the instructions at ``positions``, each with its addresses and ``count`` registers."""
     number = len(positions)
-    count = len(registers) // number
     place = None
     if number > 1:
         named = np.concatenate(addresses).reshape(number, 32)[:, : 8 * count].ravel()
@@ -199,9 +203,9 @@ def stmatrix(g: BlockCompiler, i: Decoded) -> None:
     """``stmatrix``."""
     a, source = i.operands
     assert isinstance(source, VectorOperand)
-    _count(g, i, source)
+    count = _count(g, i, source)
     if g.stores_later():
-        call = f"{g.helper(store_matrices)}(w, {i.has('trans')}"
+        call = f"{g.helper(store_matrices)}(w, {count}, {i.has('trans')}"
         g.store_later(call, array_address(g, a), source.items, lambda: [g.array(item, "u32") for item in source.items])
         return
     registers = "".join(g.array(item, "u32") + ", " for item in source.items)

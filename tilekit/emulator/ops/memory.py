@@ -230,7 +230,7 @@ def store(g: BlockCompiler, i: Decoded) -> None:
     order = strength(i)
     space = address_space(g, i, a)
     if order is None and space != "local" and g.stores_later() and not _one_store(g, a, parts):
-        call = f"{g.helper(store_together)}(w, {space!r}, {width}"
+        call = f"{g.helper(store_together)}(w, {space!r}, {width}, {len(parts)}"
         g.store_later(call, array_address(g, a), parts, lambda: _lane_values(g, parts, i["type"]))
         return
     g.place()
