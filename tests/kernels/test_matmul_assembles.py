@@ -44,6 +44,7 @@ def sass(kernel: MatmulKernel) -> list[str]:
 
 
 IN_TURN = MatmulConfig(tile=(64, 256), schedule="pingpong")
+STREAMED = MatmulConfig(stream_k=2)
 
 
 @cache
@@ -70,7 +71,7 @@ def test_registers_move_between_the_roles() -> None:
     assert sum("USETMAXREG" in line for line in machine_code()) == 2
 
 
-@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN], ids=str)
+@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN, STREAMED], ids=str)
 def test_k_loop_has_four_hgmma_and_nothing_between(config: MatmulConfig) -> None:
     """A k-block of 64 is four HGMMAs, whose descriptors stay in uniform registers: no R2UR between them."""
     loop = k_loop(machine_code(config))
@@ -79,7 +80,7 @@ def test_k_loop_has_four_hgmma_and_nothing_between(config: MatmulConfig) -> None
     assert not [line for line in loop[hgmma[0] : hgmma[-1]] if "R2UR" in line]
 
 
-@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN], ids=str)
+@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN, STREAMED], ids=str)
 def test_k_loop_has_no_fence(config: MatmulConfig) -> None:
     """No MEMBAR, no local memory and no CTA barrier in the k-loop: only mbarriers, HGMMA and address arithmetic."""
     loop = k_loop(machine_code(config))
@@ -113,3 +114,12 @@ def test_a_shared_sum_is_sent_and_read_16_bytes_at_a_time() -> None:
         for name in (r"STAS\.128", r"LDS\.128", r"MEMBAR\.ALL\.GPU", "UCGABAR_ARV")
     ]
     assert counts == [4 * 2, 4 * 2, 2, 2]
+
+
+def test_shares_of_streamed_tiles_are_many_loads_in_flight() -> None:
+    """A thread writes and reads its 128 sums of a tile 16 bytes at a time, and has ten loads or more under way."""
+    code = machine_code(STREAMED)
+    assert sum("STG.E.128" in line for line in code) == 32
+    reads = [at for at, line in enumerate(code) if "LDG.E.128" in line]
+    assert len(reads) == 32
+    assert not [line for line in code[reads[0] : reads[9]] if "FADD" in line]

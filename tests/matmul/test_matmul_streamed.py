@@ -34,7 +34,7 @@ from tilekit.tile_schedule.stream_k import StreamShare
 Array = NDArray[Any]
 
 STREAMED = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stream_k=8, stages=3)
-SCHEDULES = (*(("adversarial", seed) for seed in range(6)), *(("random", seed) for seed in range(5)), ("fair", 0))
+SCHEDULES = (*(("adversarial", seed) for seed in range(4)), ("random", 0), ("random", 1), ("fair", 0))
 SPEC = MatmulSpec(b_major="mn")
 
 
@@ -54,12 +54,12 @@ def exact(a: Array, b: Array) -> Array:
         (STREAMED, 4),
         (replace(STREAMED, cluster=(2, 1), tile=(128, 64), consumers=2, swap_ab=True), 6),
         (replace(STREAMED, schedule="pingpong", consumers=2), 4),
-        (replace(STREAMED, stages=1, in_flight=0), 20),
+        (replace(STREAMED, stages=1, in_flight=0), 16),
     ],
     ids=["more tiles", "cluster, swapped", "in turn", "fewer tiles"],
 )
 def test_every_schedule_gives_the_same_bits(config: MatmulConfig, multiprocessors: int) -> None:
-    """Under twelve schedules the result is exact and nothing is found, with more tiles than CTAs or fewer."""
+    """Under seven schedules the result is exact and nothing is found, with more tiles than CTAs or fewer."""
     kernel = tilekit.compile(SPEC, config=config)
     a, b = integers(130, 328), integers(328, 136, seed=1)
     for schedule, seed in SCHEDULES:

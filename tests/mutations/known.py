@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from .mutation import Mutation
 
 SINGLE, CLUSTER, DIRECT, IN_TURN = "two consumers", "cluster 2x1", "direct, cluster 1x2", "in turn"
-LAYERED = "sum in a cluster"
-EVERYWHERE = (SINGLE, CLUSTER, DIRECT, IN_TURN, LAYERED)
+LAYERED, STREAMED = "sum in a cluster", "streamed"
+EVERYWHERE = (SINGLE, CLUSTER, DIRECT, IN_TURN, LAYERED, STREAMED)
 
 
 ORDER = (
@@ -68,7 +68,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.store: fence\.proxy\.async( #\d)?: behind the barrier",
-        (SINGLE, CLUSTER, IN_TURN, LAYERED),
+        (SINGLE, CLUSTER, IN_TURN, LAYERED, STREAMED),
         True,
         "the thread that starts the copy executes the fence as well, and a proxy fence may stand anywhere on the path "
         "from the writes to the copy (PTX ISA, proxy-preserved base causality order)",
@@ -87,7 +87,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*wait_group( #\d)?: only the reads",
-        (SINGLE, CLUSTER, IN_TURN, LAYERED),
+        (SINGLE, CLUSTER, IN_TURN, LAYERED, STREAMED),
         True,
         "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
     ),
@@ -98,14 +98,14 @@ UNNOTICED = (
         "with `in_flight=0` every k-block has waited for its group already",
     ),
     Unnoticed(
-        r"mma BoundStagedEpilogue\.(_claim|store): bar( #\d)?: barrier 0",
-        (CLUSTER, LAYERED),
+        r"mma (BoundStagedEpilogue\.(_claim|store)|BoundWorkspace\.meet): bar( #\d)?: barrier 0",
+        (CLUSTER, LAYERED, STREAMED),
         True,
         "nobody else uses barrier 0 there: with one consumer warpgroup any number will do (with two it is caught)",
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.(store: bra|(_claim|finish): bra( #\d)?): never taken",
-        (SINGLE, CLUSTER, IN_TURN, LAYERED),
+        (SINGLE, CLUSTER, IN_TURN, LAYERED, STREAMED),
         True,
         "threads without bulk stores of their own wait for nothing",
     ),
@@ -126,6 +126,12 @@ UNNOTICED = (
         EVERYWHERE,
         True,
         "the other warps enter the load role, whose own test of the warp sends them on",
+    ),
+    Unnoticed(
+        r"mma BoundFixup\._add_others: setp\.lt: one iteration fewer",
+        (STREAMED,),
+        True,
+        "where ranges are longer than a tile, none has more than one other share, and the loop runs once",
     ),
     Unnoticed(
         r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard dropped",

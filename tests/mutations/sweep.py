@@ -76,7 +76,7 @@ def page(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
         shape = f"{case.m}x{case.n}x{case.k}, {case.spec.store} store"
         numbers = " | ".join(str(count[kind]) for kind in ("reported", WRONG_RESULT, NOT_CAUGHT))
         yield f"| {name} | {case.config} | {shape} | {len(found)} | {numbers} |"
-    yield "\nEach launch runs on one cluster, so that every CTA computes several tiles and every ring wraps.\n"
+    yield "\nEach launch runs on few clusters, so that every CTA computes several tiles and every ring wraps.\n"
     yield "## Unnoticed, and why\n"
     yield "| mutation | launches | |"
     yield "|---|---|---|"

@@ -14,7 +14,7 @@ from tilekit import MatmulConfig, MatmulSpec
 from tilekit.emulator.language.parser import parse_module
 
 from .judge import NOT_CAUGHT, judge
-from .known import CLUSTER, IN_TURN, LAYERED, ORDER, SINGLE, UNNOTICED, explanation
+from .known import CLUSTER, IN_TURN, LAYERED, ORDER, SINGLE, STREAMED, UNNOTICED, explanation
 from .launches import Case, argument_mutations, cases
 from .mutation import Mutation, mutations
 from .statements import Program
@@ -40,6 +40,9 @@ def is_fast(launch: str, mutation: Mutation) -> bool:
         return mutation.family == "barrier" and "BoundPingPong" in mutation.site
     if launch == LAYERED:
         return mutation.family in ORDER and "BoundClusterSum" in mutation.site
+    if launch == STREAMED:
+        here = any(name in mutation.site for name in ("BoundFixup", "BoundWorkspace", "StreamKScheduler"))
+        return here and mutation.family in (*ORDER, "loop")
     return launch == SINGLE and mutation.family in ("barrier", "registers", "wgmma", "count")
 
 

@@ -112,12 +112,13 @@ def launch_arguments(
     tiles = raster.tiles
     raster = replace(raster, shares=max(1, -(-k_blocks // (share * config.layers))))
     clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
-    stream = StreamPlan.of(tiles=tiles, k_blocks=k_blocks, resident=resident_clusters, most=config.streamed or 1)
+    stream = None
     if config.streamed:
+        stream = StreamPlan.of(tiles=tiles, k_blocks=k_blocks, resident=resident_clusters, most=config.streamed)
         clusters = stream.clusters
     turns = workspace = 0
-    if config.split_k > 1 or config.streamed:  # a slot for each tile, or for each CTA
-        slots = (clusters if config.streamed else tiles) * config.cluster_size
+    if config.split_k > 1 or stream is not None:  # a slot for each tile, or for each CTA
+        slots = (tiles if stream is None else clusters) * config.cluster_size
         turns = scratch("turns", 4 * slots * text.warpgroups)
         workspace = scratch("workspace", 4 * slots * text.workspace)
     if call.groups:  # how many tiles there are is only known on the device
@@ -131,9 +132,7 @@ def launch_arguments(
         "depth": runtime.U32(_fits("K", problem.k)),
         "share_tiles": runtime.U32(tiles),
         "share_depth": runtime.U32(_fits("a share of K", share * config.k_block(problem.a.dtype))),
-        "stream_first": runtime.U32(_fits("tile count", stream.whole)),
-        "stream_blocks": runtime.U32(max(1, k_blocks)),
-        "stream_range": runtime.U32(stream.length),
+        **({} if stream is None else _streamed(stream, k_blocks)),
         "turns": runtime.Pointer(turns),
         "workspace": runtime.Pointer(workspace),
         "profile": runtime.Pointer(profile),
@@ -182,6 +181,16 @@ def launch_arguments(
     return MatmulLaunch(
         clusters * config.cluster_size, parameters, tiles * config.cluster_size // config.layers * k_blocks
     )
+
+
+def _streamed(plan: StreamPlan, k_blocks: int) -> dict[str, runtime.Parameter]:
+    """What a kernel must know of tiles that are streamed; where none are, only that every tile is whole."""
+    _fits("the place in the tiles that stream_k divides", plan.whole + plan.streamed * k_blocks)
+    return {
+        "stream_first": runtime.U32(plan.whole),
+        "stream_blocks": runtime.U32(max(1, k_blocks)),
+        "stream_range": runtime.U32(plan.length),
+    }
 
 
 def _copied(name: str, matrix: Matrix, address: int) -> dict[str, runtime.Parameter]:

@@ -60,11 +60,8 @@ TRANSPOSED_RESIDUAL_HEADROOM = 128
 SHARE_HEADROOM = 16
 """Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias.
 
-In turn, 128 with a bias spill with staged stores too.
+In turn, 128 with a bias spill with staged stores too, and 184 of streamed tiles with a residual.
 """
-
-STREAM_HEADROOM = 8
-"""The same for a way through streamed tiles: 220 of 255 spill, and in turn 192 of 232 with a residual."""
 
 GROUPED_F32_ACCUMULATORS = 96
 """What a thread may hold where f32 slabs may also be stored row by row: 112 of 232 and 128 of 255 spill."""
@@ -139,10 +136,9 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
         needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
         if config.swap_ab and functions.residual is not None:
             needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
-    tight = spec.store == "direct" or (config.in_turn and functions.loads)
-    if tight and (config.split_k > 1 or config.streamed):
-        return max(needs) + SHARE_HEADROOM
-    return max(needs) + (STREAM_HEADROOM if config.streamed else 0)
+    residual = config.streamed and functions.residual is not None
+    tight = spec.store == "direct" or (config.in_turn and (functions.loads or residual))
+    return max(needs) + (SHARE_HEADROOM if (config.split_k > 1 or config.streamed) and tight else 0)
 
 
 def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
