@@ -45,6 +45,9 @@ def shuffle(g: BlockCompiler, i: Decoded) -> None:
     d, p = pair(i.operands[0])
     a, b, c = i.operands[1:4]
     _members(g, i, 4)
+    if g.is_uniform(a) and isinstance(p, Sink):  # from whichever lane, and from itself, each receives the same
+        g.write(d, "u32", g.scalar(a, "u32"), scalar=True)
+        return
     if g.is_uniform(b) and g.is_uniform(c):
         plan = f"{g.helper(shuffle_plan)}({i['mode']!r}, {g.scalar(b, 'u32')}, {g.scalar(c, 'u32')}, {g.program.lanes})"
     else:
