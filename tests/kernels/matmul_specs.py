@@ -129,13 +129,19 @@ def family(config: KernelConfig) -> tuple[object, ...]:
 
 
 def sampled_kernels(chip: Target) -> list[tuple[Target, MatmulSpec, KernelConfig]]:
-    """One config for each sampled spec, always of a family that came up least, so that all come up."""
+    """One config for each sampled spec, always of a family that came up least; then those families that did not."""
     found = []
     used: Counter[tuple[object, ...]] = Counter()
-    for turn, spec in enumerate(all_specs(chip)[:: SAMPLED[chip]]):
+    specs = all_specs(chip)[:: SAMPLED[chip]]
+    for turn, spec in enumerate(specs):
         configs = legal_configs(spec, chip)
         rotated = configs[turn % len(configs) :] + configs[: turn % len(configs)]
         config = min(rotated, key=lambda c: used[family(c)])
         used[family(config)] += 1
         found.append((chip, spec, config))
+    for spec in all_specs(chip):
+        for config in legal_configs(spec, chip):
+            if not used[family(config)]:
+                used[family(config)] += 1
+                found.append((chip, spec, config))
     return found

@@ -124,8 +124,8 @@ def test_the_closest_config_to_what_is_asked_for() -> None:
     assert (known.tile, known.stages) == ((128, 192), 3)
     other = closest(MatmulSpec(), SM_100A, {"tile": (128, 48), "cta_group": 1}, **shape)
     assert other == BlackwellConfig(tile=(128, 48), cta_group=1, cluster=(1, 1))
-    hopper = closest(MatmulSpec(), SM_90A, {"tile": (64, 176)}, **shape)
-    assert hopper == MatmulConfig(tile=(64, 176), cluster=(1, 1), consumers=1)
+    hopper = closest(MatmulSpec(), SM_90A, {"tile": (64, 168)}, **shape)
+    assert hopper == MatmulConfig(tile=(64, 168), cluster=(1, 1), consumers=1)
 
 
 @ON_BOTH

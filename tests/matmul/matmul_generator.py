@@ -26,12 +26,19 @@ UNUSUAL_TILES = (
 )  # fmt: skip
 """Legal tiles that the picker does not know: one to four atoms a warpgroup, tall operands, narrow and odd slabs."""
 
-TILES = tuple(dict.fromkeys((*((c.tile, c.consumers) for c in CANDIDATES if not c.swap_ab), *UNUSUAL_TILES)))
+KNOWN_TILES = [
+    (c.tile, c.consumers)
+    for c in CANDIDATES
+    if not (c.swap_ab or c.short or c.in_turn) and (c.tile[1] % 32 == 0 or c.tile[1] in (48, 112, 176))
+]
+"""Tiles that the picker knows, of whole instructions; `width_cases` has the widths between."""
+
+TILES = tuple(dict.fromkeys((*KNOWN_TILES, *UNUSUAL_TILES)))
 
 EDGES = (1, 7, 8, 63, 64, 65, 127, 128, 129, 255, 256, 257, 13, 61, 97, 131, 193, 251, 389, 509)
 LARGE = (1000, 1021, 1024, 2047, 2048, 2053, 4095, 4096, 4099, 8191, 8192)
 
-KERNELS = 126
+KERNELS = 129
 EMULATED_SECONDS = 0.4
 """What the emulator may need for a case, by `Case.emulated_cost`."""
 

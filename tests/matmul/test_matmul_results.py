@@ -24,6 +24,7 @@ from matmul_machine import Machine
 from matmul_pingpong import MULTIPROCESSORS, pingpong_cases, pingpong_cases_on_gpu
 from matmul_reference import compare, expected_of
 from matmul_scaled import promoted_cases, promoted_cases_on_gpu, scaled_cases
+from matmul_short import short_cases, short_cases_on_gpu
 from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
 import tilekit
@@ -155,6 +156,12 @@ def one_large_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_large_cluster")
+@over(emulator=short_cases(), cuda=short_cases_on_gpu())
+def test_short(machine: Machine, case: Case) -> None:
+    """Tiles of fewer rows than an instruction are as right; of what the instruction reads more, nothing is stored."""
+    check(machine, case)
+
+
 @over(emulator=layered_cases(), cuda=layered_cases_on_gpu())
 def test_layered(machine: Machine, case: Case) -> None:
     """Kernels whose clusters share sums are as right, whatever the tile, the operands' order and the number of CTAs."""

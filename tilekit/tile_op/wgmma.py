@@ -21,16 +21,21 @@ MAX_N = 256
 """Columns of N that one instruction computes at most."""
 
 
-def atom_layout(columns: int, *, atoms: int = 1) -> AccumulatorLayout:
-    """How a warpgroup holds the accumulators of so many instructions, one below the other: each is a block."""
-    return AccumulatorLayout(atoms, ATOM_ROWS, columns, (Part(0, ATOM_ROWS, 0, 0),))
+def atom_layout(rows: int, columns: int) -> AccumulatorLayout:
+    """How a warpgroup holds `rows` of a tile: an instruction for each 64, one below the other, is a block.
+
+    Fewer than 64 rows are the first ones of an instruction.
+    """
+    return AccumulatorLayout(-(-rows // ATOM_ROWS), ATOM_ROWS, columns, (Part(0, min(rows, ATOM_ROWS), 0, 0),))
 
 
 class Wgmma:
     """Multiplies the tiles of a stage into accumulators.
 
-    The warpgroups that share a tile split it along M: part g is rows ``g * rows … (g + 1) * rows - 1``, in `atoms`
-    instructions of 64 rows each.
+    The warpgroups that share a tile split it along M: part g is rows ``g * rows … (g + 1) * rows - 1``, in instructions
+    of 64 rows each. A tile of fewer rows is one warpgroup's, whose instruction reads on behind A: what it finds there
+    must be complete (`StandardPayload`, ``adjacent``), and what it makes of it nobody stores, since a row of the result
+    depends on that row of A alone.
 
     Parameters
     ----------
@@ -38,19 +43,19 @@ class Wgmma:
         The operand tiles; `b.rows` is the instruction's n.
     warpgroups
         Warpgroups that share the tile.
+
+    Attributes
+    ----------
+    rows
+        Rows of M that a warpgroup computes.
     """
 
     def __init__(self, a: OperandTile, b: OperandTile, *, warpgroups: int) -> None:
         self.a = a
         self.b = b
-        self.atoms = a.rows // (ATOM_ROWS * warpgroups)
+        self.rows = a.rows // warpgroups
         self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=WGMMA_MODE)
         self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=WGMMA_MODE)
-
-    @property
-    def rows(self) -> int:
-        """Rows of M that a warpgroup computes."""
-        return self.atoms * ATOM_ROWS
 
     @property
     def columns(self) -> int:
@@ -59,8 +64,8 @@ class Wgmma:
 
     @property
     def layout(self) -> AccumulatorLayout:
-        """How a warpgroup holds its accumulators: one block an atom."""
-        return atom_layout(self.columns, atoms=self.atoms)
+        """How a warpgroup holds its accumulators: one block an instruction."""
+        return atom_layout(self.rows, self.columns)
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
         """Prepare the descriptors of a warpgroup; once a role."""

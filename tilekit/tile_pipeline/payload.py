@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilekit.assembly.shared import SharedArray, SharedMemory
 from tilekit.assembly.values import Value
@@ -35,11 +35,15 @@ class StandardPayload:
     ----------
     a, b
         The operand tiles of one stage.
+    adjacent
+        Whether B lies right behind A in a stage, for an instruction that reads more rows than A has: those that come
+        next are B's, which are as complete as A's when the stage is full.
     """
 
-    def __init__(self, a: OperandTile, b: OperandTile) -> None:
+    def __init__(self, a: OperandTile, b: OperandTile, *, adjacent: bool = False) -> None:
         self.a = a
         self.b = b
+        self.adjacent = adjacent
 
     @property
     def tiles(self) -> tuple[OperandTile, ...]:
@@ -58,6 +62,12 @@ class StandardPayload:
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
         """Reserve `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
+        if self.adjacent:
+            both = shared.allocate(name, size=self.stage_bytes, count=stages, alignment=1024, kind="tile")
+            return {
+                tile.name: replace(both, name=f"{name}.{tile.name}", offset=both.offset + before)
+                for tile, before in ((self.a, 0), (self.b, self.a.bytes))
+            }
         return {
             tile.name: shared.allocate(
                 f"{name}.{tile.name}", size=tile.bytes, count=stages, alignment=1024, kind="tile"

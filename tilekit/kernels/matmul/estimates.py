@@ -28,6 +28,8 @@ class Grid:
         Shares of a streamed tile that are added to its head, at most.
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
+    outside
+        Rows of both operands' tiles that lie outside of them, on average over the tiles.
     """
 
     tiles: int
@@ -38,6 +40,7 @@ class Grid:
     rounds: float
     kept: int
     bytes: float
+    outside: float
 
     @classmethod
     def of(cls, config: KernelConfig, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: int) -> Grid:
@@ -65,6 +68,7 @@ class Grid:
             rounds=rounds,
             kept=kept,
             bytes=(m * _fetches(columns) + n * _fetches(rows)) * k * batches * spec.a_dtype.bytes,
+            outside=tile_m * cluster_m - m / max(rows, 1) + tile_n * cluster_n - n / max(columns, 1),
         )
 
 

@@ -32,7 +32,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     cluster = ClusterPosition.read(w, *config.cluster, k=config.cluster_k)
 
     a, b = config.operands(spec)
-    payload = StandardPayload(a, b)
+    payload = StandardPayload(a, b, adjacent=config.short)
     op = Wgmma(a, b, warpgroups=config.sharing)
     tiles = payload.allocate(w.shared, "inputs", stages)
     sharers = (cluster.share_a_count, cluster.share_b_count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -13,68 +13,105 @@ from tilekit.kernels.matmul.estimates import Estimate, Grid
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
+from tilekit.tile_op.wgmma import ATOM_ROWS
 
-# The constants below were fitted to 14 shapes from 1536^3 to 12288^3 and 512 x 7168 x 16384 on an H200 (2026-11;
-# benchmarks/NOTES.md has the figures). What counts is waves times columns: two tiles that need the same number of
-# tensor-core clocks are within 2 % of each other, whatever their shape.
+# The constants below were fitted to 4300 times of 116 cases on an H200 (`python -m benchmarks.sweep`, 2026-11;
+# benchmarks/NOTES.md says how, and how far the model's choices are from the best).
 
-L2_BYTES_PER_CLOCK = 9000
+L2_BYTES_PER_CLOCK = 8700
 """What the whole chip's L2 feeds to shared memory."""
 
 SHARED_BYTES_PER_CLOCK = 128
-"""What one SM's shared memory moves, and what the reference tile below makes it move."""
+"""What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 6500
-"""From launch to launch in a stream, without any k-block: 3.3 us."""
+LAUNCH_CLOCKS = 5100
+"""From launch to launch in a stream, without any k-block: 2.6 us."""
 
-CLUSTER_CLOCKS = 2500
+CLUSTER_CLOCKS = 1230
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
-CLUSTER_COST = 0.012
+CLUSTER_COST = 0.02
 """Time lost to CTAs that wait for each other at every stage."""
 
 REFERENCE_L2_RATE = 32
 """Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
 
-WAIT_COST = 0.01
-"""Time lost where each k-block's instructions are waited for before the next one's are issued."""
-
-L2_RATE_COST = 0.0015
+L2_RATE_COST = 0.0018
 """Time lost per byte and clock fetched from L2 above the reference, once the SMs are at different places of K."""
 
-SHARED_RATE_COST = 0.0004
-"""Time lost per byte and clock through shared memory above the reference (operand reads, and writes of the copy
-engine)."""
-
-SHIFTED = 3
-"""Times that shared memory moves each byte that is shifted, beside its copy: two words are read for one written."""
+SHIFTED = 7
+"""Times that shared memory moves each byte that is shifted, beside its copy."""
 
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 32
+STORE_BYTES_PER_CLOCK = 10.8
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 12
+LAST_STORE_BYTES_PER_CLOCK = 5.6
 """The same for the last tile, whose stores nothing hides."""
 
-DRAM_BYTES_PER_CLOCK = 2250
-"""What DRAM delivers to the whole chip: 4.45 TB/s."""
+DIRECT_STORES = 3.3
+"""How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-TURN_CLOCKS = 250
-"""From one k-block of 128 bytes to the next, however few columns there are: the barrier, the instructions' latency."""
+TURN_OVER_CLOCKS = 1300
+"""What handing over costs consumers that take turns, a tile; the stores themselves run under the next main loop."""
 
-SHARE_CLOCKS = 2500
+DRAM_BYTES_PER_CLOCK = 2400
+"""What DRAM delivers to the whole chip: 4.75 TB/s, to launches without a beginning and an end."""
+
+IDLE_COST = 0.41
+"""How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
+
+STAGE_CLOCKS = 20
+"""From one k-block to the next, however little there is to multiply: the barrier."""
+
+SLICE_CLOCKS = 175
+"""The same for each 128 bytes of K: the latency of their instructions."""
+
+OUTSIDE_CLOCKS = 7
+"""What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
+
+LATENCY_CLOCKS = 2630
+"""From a stage that is free to its bytes: what a ring of few stages waits for."""
+
+SHARE_CLOCKS = 4500
 """What a share of a sum waits for the one before it, and tells the next."""
 
-SHARE_BYTES_PER_CLOCK = 20
+SHARE_BYTES_PER_CLOCK = 160
 """How fast a CTA adds its part to the workspace, reads and writes."""
 
-EXCHANGE_CLOCKS = 1000
-"""What the CTAs of a cluster wait for each other's shares of a sum (an assumption: nobody has timed it)."""
+EXCHANGE_CLOCKS = 1200
+"""What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 32
-"""How fast a CTA sends its share, and adds what it is sent (an assumption, too)."""
+EXCHANGE_BYTES_PER_CLOCK = 20
+"""How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
+
+POWER_SHARE = 0.4
+"""At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
+
+POWER_CLOCKS = 0.635
+"""Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
+
+DELIVERY_ENERGY = 0.448 / 48
+"""Energy of a byte that comes into shared memory, in tensor-core clocks: 48 of them come a clock to 128x256 tiles."""
+
+DRAM_ENERGY = 0.4 / 2250
+"""Energy of a byte from DRAM, in clocks of every SM's tensor core."""
+
+EIGHT_BIT_ENERGY = 1.155
+"""A tensor-core clock's energy with 8-bit operands."""
+
+_WIDTHS = (*range(16, 128, 8), *range(128, 272, 16))
+"""Columns that spread any N over almost all SMs, in one wave or a few."""
+
+
+def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
+    """Tiles of one consumer, with as many slices of K in a stage as keep enough of B in flight."""
+    return tuple(
+        MatmulConfig(tile=(rows, n), consumers=1, k_group=4 if n <= 32 else 2 if n <= 96 else 1) for n in widths
+    )
+
 
 _SWAPPED = (
     *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
@@ -85,34 +122,34 @@ _SWAPPED = (
 
 CANDIDATES = (
     *_SWAPPED,
-    *(MatmulConfig(tile=(128, n), consumers=2) for n in (*range(256, 80, -16), 64)),
-    *(MatmulConfig(tile=(256, n), consumers=2) for n in (128, 112, 96)),
+    *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
+    *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (256, 224, 192, 160, 128)),
+    *(MatmulConfig(tile=(256, n), consumers=2) for n in (48, 56, 64, 80, 96, 112, 128)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
+    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(192, n), consumers=3) for n in (128, 112, 96)),
-    *(MatmulConfig(tile=(64, n), consumers=1) for n in (256, 224, 192, 160, 128, 112, 96, 80, 64)),
+    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 208, 16)),
+    *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
 )
 """Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N, and small
-ones with up to four shares of K.
+ones with up to four shares of K, or narrow ones with two in a cluster.
 
-128x80 with two consumers is not among them: the model likes it for small outputs, where it took 0.70 (1000³) and 0.85
+128x80 with two consumers is not among them: the model liked it for small outputs, where it took 0.70 (1000³) and 0.85
 (512x2112x7168) of cuBLAS's speed, and 64x128 1.15 and 1.07 (H200).
 
-The three with more than 128 accumulators a thread have room for three stages only, so no stage is held back.
+Those with more than 128 accumulators a thread have room for three stages only, so no stage is held back.
 """
 
 
 UNTIMED = (
     *(MatmulConfig(tile=(64, n), schedule="pingpong") for n in range(64, 272, 16)),
-    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 208, 16)),
-    *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
-    *(MatmulConfig(tile=(128, n), consumers=2) for n in range(88, 264, 16)),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (256, 224, 192, 160, 128)),
-    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
+    *(MatmulConfig(tile=(128, n), consumers=2) for n in range(136, 264, 16)),
 )
-"""What no GPU has timed yet: consumers that take turns, widths between those of `CANDIDATES`, and its large tiles
-turned round, which cover as much of M as those do of N.
+"""What the picker leaves alone, since it hardly ever won where it was timed: consumers that take turns at 64 rows, and
+widths between those of `CANDIDATES`.
 
-The picker leaves them alone; tuning tries those that the model likes best, with the same clusters and shares.
+Tuning tries those that the model likes best, with the same clusters and shares.
 """
 
 
@@ -152,13 +189,15 @@ def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """What tuning may try beside the candidates: streamed ones, and small ones with sums that a cluster shares."""
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
     layered = (replace(base, cluster=(1, 1), cluster_k=layers) for base in small for layers in (2, 4, 8))
+    layered = (replace(base, cluster=(1, 1), cluster_k=layers) for base in small for layers in (2, 4, 8))
     streamed = (
         replace(base, cluster=cluster, stream_k=ranges)
         for base in CANDIDATES
         for cluster in ((1, 1), (2, 1), (1, 2))
         for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
     )
-    return _legal(chain(_every(UNTIMED, spec), layered, streamed), spec, target)
+    known = set(candidates(spec, target))
+    return tuple(c for c in _legal(chain(_every(UNTIMED, spec), layered, streamed), spec, target) if c not in known)
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
@@ -186,19 +225,13 @@ def _legal(configs: Iterable[MatmulConfig], spec: MatmulSpec, target: Target) ->
 
 def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[MatmulConfig]:
     for base in bases:
-        for shares in SHARES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE and not spec.groups else (1,):
+        shared = base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE and not (spec.groups or base.short)
+        for shares in SHARES if shared else (1,):
             for cluster in ((1, 1), (2, 1), (1, 2)):
                 if not (base.swap_ab and spec.groups):
                     yield replace(base, cluster=cluster, split_k=shares)
-
-
-def _all_waves(grid: Grid, wave: float) -> float:
-    """Clocks of all waves, each of which takes `wave` if its operands come in time.
-
-    Where there are several, DRAM has little to do during about half of the last one.
-    """
-    alone = wave / 2 if grid.waves > 1 else 0.0
-    return max(grid.rounds * wave, grid.bytes / DRAM_BYTES_PER_CLOCK + alone)
+        if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
+            yield replace(base, cluster=(1, 1), cluster_k=2)
 
 
 def resident(config: MatmulConfig, sms: int) -> int:
@@ -210,45 +243,80 @@ def resident(config: MatmulConfig, sms: int) -> int:
     return (sms // config.cluster_size - left_over) * config.cluster_size
 
 
+@dataclass(frozen=True)
+class BlockClocks:
+    """What a k-block of one CTA needs.
+
+    Attributes
+    ----------
+    tensor, shared, l2
+        Clocks of the tensor core, of shared memory, and of the SM's part of L2's rate.
+    delivered
+        Bytes that come into shared memory.
+    taken
+        Clocks from one k-block to the next.
+    """
+
+    tensor: float
+    shared: float
+    l2: float
+    delivered: float
+    taken: float
+
+    @classmethod
+    def of(cls, config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> BlockClocks:
+        """Work them out."""
+        (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
+        # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's
+        # k32 likewise).
+        issues = 4 * config.k_group * -(-tile_m // ATOM_ROWS)
+        tensor = issues * tile_n / 2
+        # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
+        # whole chunks come.
+        loaded_n = config.operands(spec)[1].image_rows
+        fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN * config.k_group
+        delivered = (tile_m + loaded_n) * SPAN * config.k_group
+        copied = [plan for plan in config.copy_plans(spec) if plan is not None]
+        moved = issues * (ATOM_ROWS + tile_n) * 32 + delivered
+        moved += sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in copied)
+        shared = moved / SHARED_BYTES_PER_CLOCK
+        l2 = fetched * grid.active / L2_BYTES_PER_CLOCK
+        factor = 1 + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * (1 - 1 / max(grid.waves, 1))
+        factor += CLUSTER_COST if config.cluster != (1, 1) else 0
+        stages = config.resolved_stages(SM_90A, spec)
+        least = max(STAGE_CLOCKS + SLICE_CLOCKS * config.k_group, LATENCY_CLOCKS / stages)
+        taken = max(max(tensor, l2, shared if copied else 0) * factor, least)
+        taken += OUTSIDE_CLOCKS * grid.outside * config.k_group
+        if spec.promoted and config.sharing == 1:
+            taken += (
+                config.accumulators
+            )  # an addition each, with no other consumer's instructions to hide it (no figure)
+        return cls(tensor, shared, l2, delivered, taken)
+
+
 def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
-    """Model the time of one launch: waves of tiles, each limited by its slowest resource."""
-    (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
-    # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's k32
-    # likewise).
-    issues = 4 * config.k_group * tile_m // 64
-    tensor = issues * tile_n / 2
-    # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major, whole
-    # chunks come.
-    loaded_n = config.operands(spec)[1].image_rows
-    fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN * config.k_group
-    moved = issues * (64 + tile_n) * 32 + (tile_m + loaded_n) * SPAN * config.k_group
-    copied = [plan for plan in config.copy_plans(spec) if plan is not None]
-    moved += sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in copied)
-    shared = moved / SHARED_BYTES_PER_CLOCK
-    l2 = fetched * grid.active / L2_BYTES_PER_CLOCK
-    factor = (
-        1
-        + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * (1 - 1 / max(grid.waves, 1))
-        + SHARED_RATE_COST * (moved / tensor - SHARED_BYTES_PER_CLOCK)
-        + (CLUSTER_COST if config.cluster != (1, 1) else 0)
-        + (WAIT_COST if config.in_flight == 0 else 0)
-    )
-    k_block = max(max(tensor, l2, shared if copied else 0) * factor, TURN_CLOCKS * config.k_group)
-    if spec.promoted and config.sharing == 1:
-        k_block += config.accumulators  # an addition each, with no other consumer's instructions to hide it (no figure)
-    alone = config.consumers == 1 and grid.waves > 1  # one consumer cannot hide the turn from tile to tile
-    main = grid.k_blocks * k_block * (1.15 if alone else 1.0)
-    output = tile_m * tile_n * spec.out_dtype.bytes / config.cluster_k
-    exchange = EXCHANGE_CLOCKS + 4 * tile_m * tile_n / EXCHANGE_BYTES_PER_CLOCK if config.cluster_k > 1 else 0.0
+    """Model the time of one launch, in clocks of the highest frequency.
+
+    There are waves of tiles, each limited by its slowest resource, and all of them by power.
+    """
+    block = BlockClocks.of(config, spec, grid)
+    area = config.tile[0] * config.tile[1]
+    wave = grid.k_blocks * block.taken
+    output = area * spec.out_dtype.bytes / config.cluster_k
+    output *= DIRECT_STORES if spec.store == "direct" and not config.swap_ab else 1
     stores = output / STORE_BYTES_PER_CLOCK
-    between = (grid.waves - 1) * stores
-    if config.in_turn:  # the stores of all tiles but the last run under the next one's main loop (not timed)
-        main, between = max(main, stores), 0.0
-    shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK)
+    between = (grid.waves - 1) * (TURN_OVER_CLOCKS if config.in_turn else stores)
+    if config.in_turn:
+        wave = max(wave, stores)
+    # DRAM has little to do during about half of the last wave, where there are several.
+    rate = DRAM_BYTES_PER_CLOCK * (max(grid.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
+    waves = max(grid.rounds * wave, grid.bytes / rate + (wave / 2 if grid.waves > 1 else 0))
+    shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
-    fixup = SHARE_CLOCKS + (1 + grid.kept) * 4 * tile_m * tile_n / SHARE_BYTES_PER_CLOCK if grid.kept else 0.0
-    total = (
-        _all_waves(grid, main)
+    fixup = SHARE_CLOCKS + (1 + grid.kept) * 4 * area / SHARE_BYTES_PER_CLOCK if grid.kept else 0.0
+    exchange = EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK if config.cluster_k > 1 else 0.0
+    clocks = (
+        waves
         + fixup
         + (shares + exchange) * grid.waves
         + between
@@ -256,4 +324,23 @@ def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
         + LAUNCH_CLOCKS
         + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
     )
-    return Estimate(config, grid.waves, grid.tiles, tensor, shared, l2, total)
+    total = max(clocks, _at_the_limit(clocks, _energy(block, spec, grid)))
+    return Estimate(config, grid.waves, grid.tiles, block.tensor, block.shared, block.l2, total)
+
+
+def _energy(block: BlockClocks, spec: MatmulSpec, grid: Grid) -> float:
+    """Energy of a launch, in clocks of every SM's tensor core."""
+    multiplied = block.tensor * (EIGHT_BIT_ENERGY if spec.a_dtype.bits == 8 else 1)
+    blocks = grid.tiles * grid.k_blocks
+    spent = blocks * (multiplied + DELIVERY_ENERGY * block.delivered)
+    return spent / SM_90A.multiprocessors + DRAM_ENERGY * grid.bytes
+
+
+def _at_the_limit(clocks: float, energy: float) -> float:
+    """What `clocks` become where that much energy would be spent faster than the power limit allows.
+
+    The chip then runs at a lower frequency and voltage, at which an operation takes less energy.
+    """
+    if not energy:
+        return clocks
+    return float((energy / POWER_CLOCKS) ** POWER_SHARE * clocks ** (1 - POWER_SHARE))

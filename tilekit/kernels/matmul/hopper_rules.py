@@ -32,6 +32,9 @@ from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import MatmulConfig
 
+GROUP_ROWS = 8
+"""Rows of a group, as the swizzle has them: what fewer rows than an instruction's are a multiple of."""
+
 STAGED_HEADROOM = 32
 """Registers a consumer thread needs beside its accumulators for the staged epilogue, scale and activation included.
 
@@ -83,7 +86,9 @@ SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pi
 
 def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
-    if config.consumers in CONSUMERS.values and (rows <= 0 or rows % (ATOM_ROWS * config.sharing)):
+    if config.short:
+        yield from _short(config, spec)
+    elif config.consumers in CONSUMERS.values and rows % (ATOM_ROWS * config.sharing):
         of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
     stored = stored_columns(config, spec)
@@ -93,6 +98,30 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
         if step > stored:
             reason += f"; {config.cluster_k} CTAs store a part each"
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
+
+
+def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
+    """A tile of fewer rows than an instruction is one warpgroup's; what the instruction reads beyond them is B."""
+    rows = config.tile[0]
+    if rows <= 0 or rows % GROUP_ROWS or config.sharing > 1:
+        of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
+        less = f", or of {GROUP_ROWS} below that" if config.sharing == 1 else ""
+        yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows{less}")
+        return
+    short = f"tile M={rows}: fewer than {ATOM_ROWS} rows"
+    a, b = config.operands(spec)
+    if a.major == "mn":
+        yield Violation("short rows", "tile", f"{short} are loaded where K is A's contiguous dimension")
+    elif b.depth * b.image_rows < ATOM_ROWS - rows:
+        text = f"{short} are multiplied with the {b.depth * b.image_rows} of B behind them; {ATOM_ROWS - rows} are read"
+        yield Violation("rows behind A", "tile", text)
+    if config.swap_ab:
+        yield Violation("short and swapped", "swap_ab", f"swap_ab=True with {short}: those of a small M have no need")
+    for field, none in (("split_k", 1), ("cluster_k", 1), ("stream_k", 0)):
+        if getattr(config, field) != none:
+            yield Violation("short shares", field, f"{field}={getattr(config, field)} with {short}: one CTA sums them")
+    if spec.store != "tma" or spec.copies or spec.groups is not None or spec.functions.residual is not None:
+        yield Violation("short stores", "tile", f"{short} come and go by TMA, without groups or a residual")
 
 
 def _layers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -212,7 +241,8 @@ def _ahead(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vio
 
 def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
     if field == "tile":
-        return [(m, n) for m in range(ATOM_ROWS, 769, ATOM_ROWS) for n in range(8, MAX_N + 1, 8)]
+        rows = (*range(GROUP_ROWS, ATOM_ROWS, GROUP_ROWS), *range(ATOM_ROWS, 769, ATOM_ROWS))
+        return [(m, n) for m in rows for n in range(8, MAX_N + 1, 8)]
     return common_values(field, config, chip, spec)
 
 
