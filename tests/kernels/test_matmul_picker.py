@@ -69,12 +69,15 @@ def test_any_shape_gets_a_config(chip: Target, m: int, n: int, k: int, batches: 
 @settings(deadline=None)  # the first example ranks with empty caches
 @given(m=EXTENT, n=EXTENT, k=EXTENT, grown=st.sampled_from(["m", "n", "k", "batches"]))
 def test_more_work_never_takes_less_time(chip: Target, m: int, n: int, k: int, grown: str) -> None:
-    """The time of the best config grows with every extent, but for a few percent at the edges of tiles."""
+    """The time of the best config grows with every extent, but for a few percent at the edges of tiles.
+
+    Rows outside of an operand take the copy engine longer than those inside: a fifth where there are few others.
+    """
     shape = {"m": m, "n": n, "k": k, "batches": 1}
     larger = {**shape, grown: shape[grown] * 2 + 1}
     before, after = (ranked(MatmulSpec(), chip, **s)[0].total for s in (shape, larger))
     if m and n and k:  # an empty problem still pays for the last tile's stores
-        assert after >= before * 0.97
+        assert after >= before * (0.97 if min(m, n) >= 256 else 0.8)
 
 
 @ON_BOTH
