@@ -106,8 +106,9 @@ def closest(
 ) -> KernelConfig:
     """The best candidate whose fields are as wished.
 
-    Where there is none, the best one with that tile (and pairs, or none, and schedule), else a plain config for it,
-    with the wishes in place: it may break rules. Who wishes for a schedule or for streamed tiles gets them though
+    Where there is none, the best one with that tile (and pairs, or none, and schedule) that may have the wishes in
+    place, else a plain config for that tile with the wishes: it may break rules. Who wishes for a schedule or for
+    streamed tiles gets them though
     nobody has timed them yet.
     """
     best = [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches)]
@@ -116,8 +117,9 @@ def closest(
     shape = {name: value for name, value in wishes.items() if name in ("tile", "cta_group", "schedule")}
     for asked in (wishes, shape):
         for config in best:
-            if all(getattr(config, name) == value for name, value in asked.items()):
-                return config.changed(**wishes)
+            as_asked = all(getattr(config, name) == value for name, value in asked.items())
+            if as_asked and (changed := config.changed(**wishes)).legal(target, spec):
+                return changed
     return _MODELS[target.name].plain(spec, shape).changed(**wishes)
 
 
