@@ -23,7 +23,7 @@ def launch_arguments(
 ) -> MatmulLaunch:
     """Compute grid and parameters; `resident_clusters` is how many clusters share the device.
 
-    The grid is the smallest with which no cluster has more tiles than with the largest: all end together.
+    Every cluster that fits has a part of the tiles, so that as many loads as possible are on their way.
 
     Raises
     ------
@@ -32,7 +32,6 @@ def launch_arguments(
     """
     problem, out = call.problem, call.out
     tiles = -(-problem.n // config.columns(spec))
-    rounds = -(-tiles // resident_clusters)
     block = shape_of(spec).k_block
     share = -(-problem.k // (config.cluster * block)) * block  # of a CTA: whole k-blocks
     size = out.dtype.bytes
@@ -61,7 +60,7 @@ def launch_arguments(
     }
     parameters = tuple(values[p.name] for p in text.parameters)
     groups = -(-problem.n // config.tile[1])
-    return MatmulLaunch(-(-tiles // rounds) * config.cluster, parameters, groups * -(-problem.k // block))
+    return MatmulLaunch(min(tiles, resident_clusters) * config.cluster, parameters, groups * -(-problem.k // block))
 
 
 def _fits(what: str, value: int, bits: int) -> int:
