@@ -133,7 +133,7 @@ def test_tuning_on_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     table = TunedTable(driver.devices()[0].name, SM_90A, tmp_path)
     monkeypatch.setattr(tuner, "table_of", lambda _device, _chip: table)
     result = tilekit.tune(512, 1024, 512, candidates=4)
-    assert len(result.measurements) == 4
+    assert len(result.measurements) > 4 + 2  # those of the model, half as many that it leaves alone, and variants
     assert all(m.seconds is not None for m in result.measurements), str(result)
     assert result.gain >= 1
     assert tuner.tuned(SPEC, SM_90A, driver.devices()[0].name, m=512, n=1024, k=512, batches=1) == result.best.config

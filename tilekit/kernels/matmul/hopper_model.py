@@ -15,28 +15,28 @@ from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
 from tilekit.tile_op.wgmma import ATOM_ROWS
 
-# The constants below were fitted to 4300 times of 116 cases on an H200 (`python -m benchmarks.sweep`, 2026-11;
+# The constants below were fitted to 5700 times of 205 cases on an H200 (`python -m benchmarks.sweep`, 2026-11;
 # benchmarks/NOTES.md says how, and how far the model's choices are from the best).
 
-L2_BYTES_PER_CLOCK = 8700
+L2_BYTES_PER_CLOCK = 8900
 """What the whole chip's L2 feeds to shared memory."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 5100
-"""From launch to launch in a stream, without any k-block: 2.6 us."""
+LAUNCH_CLOCKS = 5000
+"""From launch to launch in a stream, without any k-block: 2.5 us."""
 
-CLUSTER_CLOCKS = 1230
+CLUSTER_CLOCKS = 1200
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
-CLUSTER_COST = 0.02
+CLUSTER_COST = 0.016
 """Time lost to CTAs that wait for each other at every stage."""
 
 REFERENCE_L2_RATE = 32
 """Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
 
-L2_RATE_COST = 0.0018
+L2_RATE_COST = 0.0021
 """Time lost per byte and clock fetched from L2 above the reference, once the SMs are at different places of K."""
 
 SHIFTED = 7
@@ -45,34 +45,34 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 10.8
+STORE_BYTES_PER_CLOCK = 10.6
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 5.6
+LAST_STORE_BYTES_PER_CLOCK = 8
 """The same for the last tile, whose stores nothing hides."""
 
-DIRECT_STORES = 3.3
+DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-TURN_OVER_CLOCKS = 1300
+TURN_OVER_CLOCKS = 1400
 """What handing over costs consumers that take turns, a tile; the stores themselves run under the next main loop."""
 
-DRAM_BYTES_PER_CLOCK = 2400
-"""What DRAM delivers to the whole chip: 4.75 TB/s, to launches without a beginning and an end."""
+DRAM_BYTES_PER_CLOCK = 2420
+"""What DRAM delivers to the whole chip: 4.8 TB/s, to launches without a beginning and an end."""
 
-IDLE_COST = 0.41
+IDLE_COST = 0.485
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-STAGE_CLOCKS = 20
+STAGE_CLOCKS = 70
 """From one k-block to the next, however little there is to multiply: the barrier."""
 
-SLICE_CLOCKS = 175
+SLICE_CLOCKS = 177
 """The same for each 128 bytes of K: the latency of their instructions."""
 
 OUTSIDE_CLOCKS = 7
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-LATENCY_CLOCKS = 2630
+LATENCY_CLOCKS = 2600
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
 SHARE_CLOCKS = 4500
@@ -90,16 +90,16 @@ EXCHANGE_BYTES_PER_CLOCK = 20
 POWER_SHARE = 0.4
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.635
+POWER_CLOCKS = 0.634
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-DELIVERY_ENERGY = 0.448 / 48
+DELIVERY_ENERGY = 0.426 / 48
 """Energy of a byte that comes into shared memory, in tensor-core clocks: 48 of them come a clock to 128x256 tiles."""
 
-DRAM_ENERGY = 0.4 / 2250
+DRAM_ENERGY = 0.432 / 2250
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.155
+EIGHT_BIT_ENERGY = 1.19
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 128, 8), *range(128, 272, 16))
