@@ -28,6 +28,8 @@ class Grid:
         Shares of a streamed tile that are added to its head, at most.
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
+    columns
+        N of the output, as the caller has it.
     outside
         Rows of both operands' tiles that lie outside of them, on average over the tiles.
     """
@@ -40,12 +42,14 @@ class Grid:
     rounds: float
     kept: int
     bytes: float
+    columns: int
     outside: float
 
     @classmethod
     def of(cls, config: KernelConfig, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: int) -> Grid:
         """Lay the tiles of `config` over a problem; the chip holds `resident` CTAs at once."""
         (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
+        output_columns = n
         if config.swap_ab:
             m, n = n, m
         rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
@@ -68,6 +72,7 @@ class Grid:
             rounds=rounds,
             kept=kept,
             bytes=(m * _fetches(columns) + n * _fetches(rows)) * k * batches * spec.a_dtype.bytes,
+            columns=output_columns,
             outside=tile_m * cluster_m - m / max(rows, 1) + tile_n * cluster_n - n / max(columns, 1),
         )
 
