@@ -63,7 +63,8 @@ TRANSPOSED_RESIDUAL_HEADROOM = 128
 SHARE_HEADROOM = 16
 """Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias.
 
-In turn, 128 with a bias spill with staged stores too, and 184 of streamed tiles with a residual.
+In turn, 128 with a bias spill with staged stores too, and 184 of streamed tiles with a residual. Twice as many where
+streamed tiles are transposed by direct stores: 112 of 232 spill with a bias.
 """
 
 GROUPED_F32_ACCUMULATORS = 96
@@ -167,7 +168,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
             needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
     residual = config.streamed and functions.residual is not None
     tight = spec.store == "direct" or (config.in_turn and (functions.loads or residual))
-    return max(needs) + (SHARE_HEADROOM if (config.split_k > 1 or config.streamed) and tight else 0)
+    ways = 2 if config.streamed and config.swap_ab and spec.store == "direct" else 1
+    return max(needs) + (ways * SHARE_HEADROOM if (config.split_k > 1 or config.streamed) and tight else 0)
 
 
 def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
