@@ -39,7 +39,7 @@ from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
-from tilekit.kernels.matmul.hopper_model import short_ring, untimed
+from tilekit.kernels.matmul.hopper_model import short_ring, spares
 from tilekit.kernels.matmul.picker import candidates, estimate, pick
 from tilekit.targets import SM_90A
 from tilekit.tuning.suite import tunable
@@ -149,13 +149,13 @@ def balanced(workload: MatmulWorkload) -> Iterator[KernelConfig]:
 
 def streamed(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     """What the picker chooses from, the last tiles shared by all CTAs."""
-    yield from (config for config in untimed(workload.spec, SM_90A) if config.streamed)
+    yield from (config for config in spares(workload.spec, SM_90A) if config.streamed)
 
 
 def everything(workload: MatmulWorkload) -> Iterator[KernelConfig]:
     """What the picker chooses from, and what only tuning tries."""
     yield from candidates(workload.spec, SM_90A)
-    yield from untimed(workload.spec, SM_90A)
+    yield from spares(workload.spec, SM_90A)
 
 
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {

@@ -21,7 +21,7 @@ from tilekit.bench.workload import MatmulWorkload
 from tilekit.cli.app import app
 from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
-from tilekit.kernels.matmul.hopper_model import CANDIDATES, LARGEST_SHARED_TILE, UNTIMED
+from tilekit.kernels.matmul.hopper_model import CANDIDATES, LARGEST_SHARED_TILE, SPARES
 from tilekit.kernels.matmul.picker import candidates, pick, ranked, variants
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
@@ -115,34 +115,34 @@ def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TunedTable:
 def test_tuning_tries_what_the_picker_leaves_alone(simulated: TunedTable) -> None:
     """The picker chooses among what was timed; tuning measures half as many others, and says how they compare."""
     spec, shape = WORKLOAD.spec, {"m": 2048, "n": 2048, "k": 512}
-    fresh = [e.config for e in ranked(spec, SM_90A, **shape, timed=False)]
+    fresh = [e.config for e in ranked(spec, SM_90A, **shape, spares=True)]
     assert not set(fresh) & set(candidates(spec, SM_90A))
-    assert not set(CANDIDATES) & set(UNTIMED)
-    assert {c.tile for c in UNTIMED if c.in_turn} >= {(64, n) for n in range(64, 257, 64)}
+    assert not set(CANDIDATES) & set(SPARES)
+    assert {c.tile for c in SPARES if c.in_turn} >= {(64, n) for n in range(64, 257, 64)}
     result = tuner.tune_workload(MatmulWorkload(2048, 2048, 512), candidates=7)
     measured = {m.config for m in result.measurements}
     assert len(result.measurements) == len(measured) >= 7 + 4 + 4
-    assert set(fresh[:4]) < set(result.untimed) < measured
+    assert set(fresh[:4]) < set(result.spares) < measured
     quickest = result.best.config
     assert isinstance(quickest, MatmulConfig)
     assert quickest.prefetch == 8
-    assert set(result.untimed) - set(fresh) == set(variants(quickest.changed(prefetch=0), spec, SM_90A))
+    assert set(result.spares) - set(fresh) == set(variants(quickest.changed(prefetch=0), spec, SM_90A))
     assert result.picked == pick(spec, SM_90A, **shape)
     times = {m.config: m.seconds for m in result.measurements}
-    best = min(times[c] for c in times if c not in result.untimed)
-    assert result.untimed_gain == pytest.approx(best / min(times[c] for c in result.untimed))
+    best = min(times[c] for c in times if c not in result.spares)
+    assert result.spare_gain == pytest.approx(best / min(times[c] for c in result.spares))
     assert result.gain == pytest.approx(times[result.picked] / min(times.values()))
     assert str(result).count("(the model picks it)") == 1
-    assert str(result).count("(not timed before)") == len(result.untimed)
+    assert str(result).count("(only tuning tries it)") == len(result.spares)
     kept = simulated.best(result.problem)
     assert kept is not None
     assert times[kept] == result.best.seconds
 
 
-def test_every_untimed_config_is_legal_somewhere() -> None:
+def test_every_spare_config_is_legal_somewhere() -> None:
     """No tile that tuning may try is refused for the plain bf16 product."""
-    found: list[Any] = [e.config for e in ranked(WORKLOAD.spec, SM_90A, m=9, n=9, k=9, timed=False)]
-    assert {(c.tile, c.schedule) for c in found if c.layers == 1} == {(c.tile, c.schedule) for c in UNTIMED}
+    found: list[Any] = [e.config for e in ranked(WORKLOAD.spec, SM_90A, m=9, n=9, k=9, spares=True)]
+    assert {(c.tile, c.schedule) for c in found if c.layers == 1} == {(c.tile, c.schedule) for c in SPARES}
     small = {c.tile for c in CANDIDATES if c.tile[0] * c.tile[1] <= LARGEST_SHARED_TILE and not (c.short or c.in_turn)}
     for layers in (2, 4, 8):  # each of which stores 8 columns or more
         known = {c.tile for c in candidates(WORKLOAD.spec, SM_90A) if c.layers == layers}
@@ -152,7 +152,7 @@ def test_every_untimed_config_is_legal_somewhere() -> None:
 
 @pytest.mark.usefixtures("simulated")
 def test_a_suite_is_tuned_and_summed_up() -> None:
-    """Each case is a line of a table; suites end with means, wins of what was not timed, and what is left out."""
+    """Each case is a line of a table; suites end with means, wins of what only tuning tries, and what is left out."""
     cases = suite.tunable(select(["squares-small", "decode", "grouped"]))
     assert {name for name, _ in cases} == {"squares-small", "decode"}
     assert all(workload.m > MOST_TOKENS for _, workload in cases)
@@ -166,10 +166,10 @@ def test_a_suite_is_tuned_and_summed_up() -> None:
     text = suite.summary(done, 2)
     gains = [case.result.gain for case in done if case.suite == "decode"]
     assert f"{np.exp(np.mean(np.log(gains))):.3f} of the quickest's time, {max(gains):.3f} at worst" in text
-    assert "what no GPU had timed wins" in text
+    assert "what only tuning tries wins" in text
     winners = [line for line in text.splitlines() if line.startswith("    ")]
-    assert len(winners) == sum((case.result.untimed_gain or 0) > 1 for case in done) > 0
-    fresh = {str(config) for case in done for config in case.result.untimed}
+    assert len(winners) == sum((case.result.spare_gain or 0) > 1 for case in done) > 0
+    fresh = {str(config) for case in done for config in case.result.spares}
     assert all(line.split(maxsplit=2)[2] in fresh for line in winners)
     gains = [case.result.gain for case in done]
     assert f"all: 5 case(s), the model's choice takes {np.exp(np.mean(np.log(gains))):.3f} of" in text
@@ -201,7 +201,7 @@ def test_the_command() -> None:
     assert sum(row["picked"] for row in found["cases"][0]["measured"]) == 1
     made = CliRunner().invoke(app, ["tune", "matmul", "--shape", "256x256x256", "--candidates", "2", "--json"])
     rows = json.loads(made.output)[0]["measured"]
-    assert [row["untimed"] for row in rows].count(False) == 2
+    assert [row["spare"] for row in rows].count(False) == 2
 
 
 @pytest.mark.parametrize(

@@ -248,10 +248,10 @@ def ranking_of(kernel: ProductKernel, workload: MatmulWorkload) -> str:
     if isinstance(kernel, GemvKernel):
         return gemv.ranking(gemv.ranked(kernel.spec, kernel.target, n=workload.n, k=workload.k))
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    timed, untimed = (ranked(workload.spec, kernel.target, **shape, timed=timed) for timed in (True, False))
-    lines = [ranking(timed)]
-    if untimed:
-        lines += ["", "No GPU has timed these yet; only `tilekit tune` tries them:", ranking(untimed)]
+    common, spares = (ranked(workload.spec, kernel.target, **shape, spares=which) for which in (False, True))
+    lines = [ranking(common)]
+    if spares:
+        lines += ["", "Only `tilekit tune` tries these:", ranking(spares)]
     return "\n".join(lines)
 
 

@@ -42,8 +42,8 @@ def tune(
         int,
         typer.Option(
             min=1,
-            help="How many of the model's ranking are measured, and half as many of what the picker does not choose "
-            "from because no GPU has timed it yet.",
+            help="How many of the model's ranking are measured, and half as many of those that the picker does not "
+            "choose from.",
         ),
     ] = 12,
     as_json: common.Json = False,
@@ -127,9 +127,9 @@ def _facts(result: TuneResult) -> dict[str, Any]:
             "seconds": m.seconds,
             "failure": m.failure,
             "picked": m.config == result.picked,
-            "untimed": m.config in result.untimed,
+            "spare": m.config in result.spares,
         }
         for m in result.measurements
     ]
-    found = {"gain": result.gain, "untimed_gain": result.untimed_gain, "file": result.path, "measured": rows}
+    found = {"gain": result.gain, "spare_gain": result.spare_gain, "file": result.path, "measured": rows}
     return {**asdict(result.problem), **found}

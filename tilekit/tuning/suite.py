@@ -26,7 +26,7 @@ class TunedCase:
         result, best = self.result, self.result.best
         if best.seconds is None:
             return f"| {self.suite} {self.workload.label} | | | | no candidate ran: {best.failure} |"
-        fresh = f"{result.untimed_gain:.3f}" if result.untimed_gain is not None else ""
+        fresh = f"{result.spare_gain:.3f}" if result.spare_gain is not None else ""
         return (
             f"| {self.suite} {self.workload.label} | {best.seconds * 1e6:.2f} | {result.gain:.3f} | {fresh} | "
             f"{best.config} |"
@@ -36,7 +36,7 @@ class TunedCase:
 _ALL = "all"
 
 HEAD = """\
-| case | quickest, us | model's choice / quickest | timed / not timed before | quickest config |
+| case | quickest, us | model's choice / quickest | candidates / spares | quickest config |
 |---|---|---|---|---|"""
 
 
@@ -81,7 +81,7 @@ def tune_suite(
 
 
 def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
-    """Say of each suite, and of all, how far the model's choices are from the quickest, and where untimed ones win."""
+    """Say of each suite, and of all, how far the model's choices are from the quickest, and where spares win."""
     lines = []
     suites = {suite: [case for case in done if case.suite == suite] for suite in dict.fromkeys(c.suite for c in done)}
     for suite, cases in (suites | ({_ALL: list(done)} if len(suites) > 1 else {})).items():
@@ -95,20 +95,20 @@ def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
             f"{_geomean(case.result.gain for case in found):.3f} of the quickest's time, "
             f"{worst.result.gain:.3f} at worst ({worst.workload.label})"
         )
-        gains = {case: gain for case in found if (gain := case.result.untimed_gain) is not None}
+        gains = {case: gain for case in found if (gain := case.result.spare_gain) is not None}
         wins = sorted((case for case in gains if gains[case] > 1), key=lambda case: -gains[case])
         if gains:
             mean = _geomean(gains.values())
-            lines.append(f"  what no GPU had timed wins {len(wins)} of {len(gains)}; geometric mean {mean:.3f}")
+            lines.append(f"  what only tuning tries wins {len(wins)} of {len(gains)}; geometric mean {mean:.3f}")
         if suite != _ALL:
-            lines += [f"    {gains[case]:.3f}  {case.workload.label}  {_quickest_untimed(case)}" for case in wins]
+            lines += [f"    {gains[case]:.3f}  {case.workload.label}  {_quickest_spare(case)}" for case in wins]
     if left_out:
         lines.append(f"{left_out} case(s) left out, time was up")
     return "\n".join(lines)
 
 
-def _quickest_untimed(case: TunedCase) -> KernelConfig:
-    return next(m.config for m in case.result.measurements if m.config in case.result.untimed)
+def _quickest_spare(case: TunedCase) -> KernelConfig:
+    return next(m.config for m in case.result.measurements if m.config in case.result.spares)
 
 
 def _geomean(values: Iterable[float]) -> float:

@@ -44,7 +44,7 @@ class TuneResult:
         Every candidate, quickest first; those that failed last.
     picked
         The model's choice, which is among them.
-    untimed
+    spares
         Those that the picker does not choose from.
     path
         Where the table is.
@@ -53,7 +53,7 @@ class TuneResult:
     problem: Problem
     measurements: tuple[Measurement, ...]
     picked: KernelConfig
-    untimed: tuple[KernelConfig, ...]
+    spares: tuple[KernelConfig, ...]
     path: str
 
     @property
@@ -70,10 +70,10 @@ class TuneResult:
         return picked.seconds / self.best.seconds
 
     @property
-    def untimed_gain(self) -> float | None:
-        """How many times quicker the quickest of the untimed is than that of the others; None where either has none."""
-        seconds = [(m.config in self.untimed, m.seconds) for m in self.measurements if m.seconds is not None]
-        known, fresh = ([s for untimed, s in seconds if untimed is which] for which in (False, True))
+    def spare_gain(self) -> float | None:
+        """How many times quicker the quickest spare is than the quickest of the others; None where either has none."""
+        seconds = [(m.config in self.spares, m.seconds) for m in self.measurements if m.seconds is not None]
+        known, fresh = ([s for spare, s in seconds if spare is which] for which in (False, True))
         return min(known) / min(fresh) if known and fresh else None
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class TuneResult:
         for m in self.measurements:
             time = f"{m.seconds * 1e6:10.2f} us" if m.seconds is not None else f"{m.failure[:60]:>13}"
             note = "  (the model picks it)" if m.config == self.picked else ""
-            lines.append(f"{time}  {m.config}{note or '  (not timed before)' * (m.config in self.untimed)}")
+            lines.append(f"{time}  {m.config}{note or '  (only tuning tries it)' * (m.config in self.spares)}")
         return "\n".join([*lines, f"quickest {self.gain:.3f} times as fast as the model's choice; kept in {self.path}"])
 
 
@@ -115,8 +115,8 @@ def tune(
     accumulation
         ``"promoted"`` for 8-bit operands whose sums of 128 products are added in f32.
     candidates
-        How many of the model's ranking are measured, and half as many of what the picker does not choose from because
-        no GPU has timed it yet. Variants of the quickest of them follow: prefetch, raster, stages.
+        How many of the model's ranking are measured, and half as many of those that the picker does not choose
+        from. Variants of the quickest of them follow: prefetch, raster, stages.
     progress
         Called with each candidate's first time.
 
@@ -158,7 +158,7 @@ def tune_workload(
     chip = chip_of(device, None)
     shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     known = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)[:candidates]]
-    fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, timed=False)[: -(-candidates // 2)]]
+    fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, spares=True)[: -(-candidates // 2)]]
     measured = measure(workload, chip, [*known, *fresh], progress=progress)
     best = _quickest_first(measured)[0]
     if best.seconds is not None:

@@ -121,7 +121,7 @@ def candidates(spec: MatmulSpec, target: Target) -> Iterator[BlackwellConfig]:
     yield from _legal(spec, target)
 
 
-def untimed(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
+def spares(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
     """Nothing apart: no GPU has timed any of the candidates either."""
     return ()
 

@@ -156,7 +156,7 @@ Those with more than 128 accumulators a thread have room for three stages only, 
 """
 
 
-UNTIMED = (
+SPARES = (
     *(MatmulConfig(tile=(64, n), schedule="pingpong") for n in range(64, 272, 16)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in range(136, 264, 16)),
 )
@@ -199,7 +199,7 @@ def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
 
 
 @lru_cache(maxsize=64)
-def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+def spares(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """What tuning may try beside the candidates: streamed ones, and small ones with sums that a cluster shares."""
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
     layered = (replace(base, cluster=(1, 1), cluster_k=layers) for base in small for layers in (2, 4, 8))
@@ -211,7 +211,7 @@ def untimed(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
         for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
     )
     known = set(candidates(spec, target))
-    return tuple(c for c in _legal(chain(_every(UNTIMED, spec), layered, streamed), spec, target) if c not in known)
+    return tuple(c for c in _legal(chain(_every(SPARES, spec), layered, streamed), spec, target) if c not in known)
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:

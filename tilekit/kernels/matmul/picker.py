@@ -24,8 +24,8 @@ class _Model(Protocol):
     def candidates(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         """Every legal candidate."""
 
-    def untimed(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
-        """Legal configs that are no candidates because nobody has timed them yet."""
+    def spares(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
+        """Legal configs that only tuning tries."""
 
     def variants(self, config: Any, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         """Legal variants of a config in what the model knows nothing of."""
@@ -79,11 +79,11 @@ def ranked(
     k: int,
     batches: int = 1,
     sms: int | None = None,
-    timed: bool = True,
+    spares: bool = False,
 ) -> list[Estimate]:
     """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first.
 
-    Not `timed`: the configs that only tuning tries, since no GPU has timed them yet.
+    With `spares`: those that only tuning tries.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def ranked(
     spec.check(target)
     sms = sms or target.multiprocessors
     model = _MODELS[target.name]
-    every = model.candidates(spec, target) if timed else model.untimed(spec, target)
+    every = model.spares(spec, target) if spares else model.candidates(spec, target)
     fitting = (config for config in every if config.cluster_size <= sms)
     grids = ((config, _grid(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)) for config in fitting)
     # Where no tile is shared, a streamed schedule is that of another config.
@@ -108,12 +108,11 @@ def closest(
 
     Where there is none, the best one with that tile (and pairs, or none, and schedule) that may have the wishes in
     place, else a plain config for that tile with the wishes: it may break rules. Who wishes for a schedule or for
-    streamed tiles gets them though
-    nobody has timed them yet.
+    streamed tiles gets them though only tuning tries them.
     """
     best = [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches)]
     if wishes.keys() & {"schedule", "stream_k"}:
-        best += [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches, timed=False)]
+        best += [e.config for e in ranked(spec, target, m=m, n=n, k=k, batches=batches, spares=True)]
     shape = {name: value for name, value in wishes.items() if name in ("tile", "cta_group", "schedule")}
     for asked in (wishes, shape):
         for config in best:
