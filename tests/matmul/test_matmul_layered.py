@@ -151,7 +151,7 @@ def test_groups_are_refused() -> None:
 
 
 def test_tuning_tries_what_is_not_picked() -> None:
-    """Narrow candidates share a sum in a cluster of two; of what tuning tries beside them, others do, by up to eight."""
+    """Narrow candidates share sums in clusters of two; of what tuning tries beside them, others do, by up to eight."""
     shape = {"m": 64, "n": 2112, "k": 7168}
     known = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape)]
     spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, spares=True)]
