@@ -7,7 +7,7 @@
     python -m benchmarks.sweep --configs overlaps                         # the picker's choice, as launches meet
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
     python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
-    python -m benchmarks.sweep --configs everything --again sweep.json --most 8 --turn 0.1   # the quickest of them
+    python -m benchmarks.sweep --again sweep.json --most 8 --turn 0.1     # the quickest of an earlier one, for longer
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
 
 Operands are rotated through three times the L2 cache, so that each launch finds its own in DRAM. A contestant is one
@@ -22,9 +22,9 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import count, product
 from pathlib import Path
@@ -38,9 +38,9 @@ from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.errors import TilekitError
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
-from tilekit.kernels.matmul.hopper_model import short_ring, spares
-from tilekit.kernels.matmul.picker import candidates, estimate, pick
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.hopper_model import candidates, short_ring, spares
+from tilekit.kernels.matmul.picker import estimate, pick
 from tilekit.targets import SM_90A
 from tilekit.tuning.suite import tunable
 
@@ -67,7 +67,7 @@ COMPILERS = 12
 Replay = Callable[[], None]
 
 
-def small_m(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def small_m(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """Swapped tiles whose columns just hold M: rows, warpgroups, slices of K in a stage, shares of K, clusters."""
     columns = min(128, max(8, -(-workload.m // 8) * 8))
     for (rows, consumers), k_group, shares, cluster, in_flight in product(
@@ -84,7 +84,7 @@ def small_m(workload: MatmulWorkload) -> Iterator[KernelConfig]:
         )
 
 
-def sums(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def sums(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """The same tiles with their sums whole, shared through a workspace, and shared in a cluster."""
     columns = min(128, max(16, -(-workload.m // 16) * 16))
     tiles = [((rows, columns), consumers, True) for rows, consumers in ROWS]
@@ -101,17 +101,23 @@ def sums(workload: MatmulWorkload) -> Iterator[KernelConfig]:
         )
 
 
-def picked_from(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def picked_from(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """What the picker chooses from."""
     yield from candidates(workload.spec, SM_90A)
 
 
-def overlaps(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def overlaps(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """The picker's choice, ready for the launch before to end: b brought into L2, a ring that leaves room for a CTA."""
     spec, best = workload.spec, _picked(workload)
     whole = best.resolved_stages(SM_90A, spec)
     for stages, blocks in product((whole, short_ring(best, spec, SM_90A)), (0, 1, 2, 4, 8, 12)):
         yield best.changed(stages=stages, prefetch=blocks)
+
+
+def model_clocks(config: MatmulConfig, workload: MatmulWorkload) -> float:
+    """The model's time of a launch on the whole chip."""
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    return estimate(config, workload.spec, SM_90A, **shape, sms=SM_90A.multiprocessors).total
 
 
 def _picked(workload: MatmulWorkload) -> MatmulConfig:
@@ -121,14 +127,14 @@ def _picked(workload: MatmulWorkload) -> MatmulConfig:
     return best
 
 
-def rasters(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def rasters(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """The picker's choice, its tiles in other orders."""
     best = _picked(workload)
     for order, group in product(("m", "n"), (None, 2, 4, 6, 8, 12, 16, 24, 32)):
         yield best.changed(raster_order=order, raster_group=group)
 
 
-def balanced(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def balanced(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """Tiles just wide enough for all to be done in one to four waves, each of almost all SMs."""
     for (rows, consumers), waves in product(((64, 1), (128, 2), (192, 3), (256, 2)), (1, 2, 3, 4)):
         if rows > max(64, workload.m):
@@ -147,18 +153,18 @@ def balanced(workload: MatmulWorkload) -> Iterator[KernelConfig]:
                 )
 
 
-def streamed(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def streamed(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """What the picker chooses from, the last tiles shared by all CTAs."""
     yield from (config for config in spares(workload.spec, SM_90A) if config.streamed)
 
 
-def everything(workload: MatmulWorkload) -> Iterator[KernelConfig]:
+def everything(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """What the picker chooses from, and what only tuning tries."""
     yield from candidates(workload.spec, SM_90A)
     yield from spares(workload.spec, SM_90A)
 
 
-FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[KernelConfig]]] = {
+FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "small_m": small_m,
     "sums": sums,
     "overlaps": overlaps,
@@ -178,6 +184,8 @@ class Row:
     ----------
     config
         In words.
+    fields
+        Those of the config that are not their defaults; None for the library.
     microseconds, gigabytes_per_second
         The median round's, operands and result counted once.
     model_microseconds, model_place
@@ -187,6 +195,7 @@ class Row:
     """
 
     config: str
+    fields: dict[str, Any] | None
     microseconds: float
     gigabytes_per_second: float
     model_microseconds: float | None = None
@@ -194,40 +203,43 @@ class Row:
     picked: bool = False
 
 
+def fields_of(config: MatmulConfig) -> dict[str, Any]:
+    """The fields that are not their defaults: enough to build it again."""
+    return {field.name: value for field in fields(config) if (value := getattr(config, field.name)) != field.default}
+
+
+def config_of(values: Mapping[str, Any]) -> MatmulConfig:
+    """The config with these fields, as JSON has them."""
+    return MatmulConfig(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
 def sweep(
     machine: Machine,
     workload: MatmulWorkload,
-    family: str,
+    configs: Iterable[MatmulConfig],
     *,
     rounds: int,
     seconds: float,
     most: int,
     turn: float = SLICE_SECONDS,
-    names: Collection[str] | None = None,
 ) -> list[Row]:
-    """Measure a family's legal configs on one shape, quickest first.
+    """Measure the legal ones of configs, and the picker's, on one shape, quickest first.
 
     Parameters
     ----------
-    machine, workload
-        Where, and what.
-    family
-        One of `FAMILIES`.
+    machine, workload, configs
+        Where, what, and how.
     rounds, seconds
         Rounds, and after how many seconds no other begins.
     most
         Configs at most: those that the model likes best, and the picker's.
     turn
         Seconds that a config is measured in a round.
-    names
-        Only these, as a `Row` calls them, and the picker's.
     """
     spec = workload.spec
-    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    picked = pick(spec, SM_90A, **shape)
-    found = {config for config in FAMILIES[family](workload) if config.legal(SM_90A, spec)}
-    found = {config for config in found if names is None or str(config) in names} | {picked}
-    modelled = {c: estimate(c, spec, SM_90A, **shape, sms=SM_90A.multiprocessors).total for c in found}
+    picked = _picked(workload)
+    found = {config for config in configs if config.legal(SM_90A, spec)} | {picked}
+    modelled = {config: model_clocks(config, workload) for config in found}
     ranked = sorted(found, key=lambda config: modelled[config])
     chosen = [*ranked[:most], *([picked] if picked not in ranked[:most] else [])]
 
@@ -251,7 +263,8 @@ def sweep(
     rows = []
     for config, each in shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds, turn=turn).items():
         seconds_each = each / sets
-        row = Row(str(config), seconds_each * 1e6, workload.bytes / seconds_each / 1e9)
+        known = None if config == LIBRARY else fields_of(config)
+        row = Row(str(config), known, seconds_each * 1e6, workload.bytes / seconds_each / 1e9)
         if config != LIBRARY:
             place, modelled_us = 1 + ranked.index(config), modelled[config] / CLOCK * 1e6
             row = replace(row, model_microseconds=modelled_us, model_place=place, picked=config == picked)
@@ -289,7 +302,7 @@ def _one_pass(plans: Sequence[Callable[[], Any]]) -> Replay:
     return work
 
 
-def _compiled(spec: tilekit.MatmulSpec, config: KernelConfig) -> Any:
+def _compiled(spec: tilekit.MatmulSpec, config: MatmulConfig) -> Any:
     try:
         kernel = tilekit.compile(spec, config=config)
         kernel.assembled  # noqa: B018  by ptxas, in the pool's threads
@@ -332,35 +345,34 @@ def main(
         raise typer.BadParameter(f"{configs!r}: {' or '.join(FAMILIES)}", param_hint="--configs")
     end = time.perf_counter() + until
     workloads = [MatmulWorkload.parse(text) for text in shape or (SHAPES if not (suite or again) else ())]
-    known = {f"{workload.label} {workload.kind}": workload for _, workload in tunable(select(["all"]))}
-    earlier: dict[str, set[str]] = {}
+    earlier = {case["case"]: case["rows"] for case in json.loads(again.read_text())} if again is not None else {}
     if again is not None:
-        rows_of = json.loads(again.read_text())
-        earlier = {name: {row["config"] for row in rows[:most]} for name, rows in rows_of.items()}
-        workloads = [known.get(name) or MatmulWorkload.parse(name.split()[0]) for name in earlier]
+        workloads = [workload_of(name) for name in earlier]
     if suite is not None:
         workloads += [workload for _, workload in tunable(select(suite.split(","), sample))]
     machine = require_machine()
-    results = {}
+    results = []
     for workload in workloads:
         if time.perf_counter() > end:
             typer.echo("\ntime is up")
             break
         name = f"{workload.label} {workload.kind}"
-        rows = sweep(
-            machine,
-            workload,
-            configs,
-            rounds=rounds,
-            seconds=seconds,
-            most=most,
-            turn=turn,
-            names=earlier.get(name),
-        )
+        tried = FAMILIES[configs](workload)
+        if name in earlier:
+            known = [config_of(row["fields"]) for row in earlier[name] if row["fields"] is not None]
+            tried = iter(known[:most])
+        limit = most + 1 if name in earlier else most  # the picker's choice is among them
+        rows = sweep(machine, workload, tried, rounds=rounds, seconds=seconds, most=limit, turn=turn)
         typer.echo("\n" + table(name, rows, show))
-        results[name] = [asdict(row) for row in rows]
+        results.append({"case": name, "turn": turn, "rows": [asdict(row) for row in rows]})
         if json_file is not None:
             json_file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def workload_of(name: str) -> MatmulWorkload:
+    """The workload that a sweep's file calls so: one of the suites, or a bf16 product of that shape."""
+    known = {f"{workload.label} {workload.kind}": workload for _, workload in tunable(select(["all"]))}
+    return known.get(name) or MatmulWorkload.parse(name.split()[0])
 
 
 def table(name: str, rows: Sequence[Row], show: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from benchmarks import sweep
+from benchmarks import model, sweep
 from tests.bench.simulated import SimulatedMachine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
@@ -80,7 +83,7 @@ def test_a_sweep_ranks_by_time_and_by_model(machine: SimulatedMachine, monkeypat
         return SimpleNamespace(bind=bind)
 
     monkeypatch.setattr(sweep, "_compiled", compiled)
-    rows = sweep.sweep(machine, WORKLOAD, "small_m", rounds=1, seconds=0, most=30)
+    rows = sweep.sweep(machine, WORKLOAD, sweep.small_m(WORKLOAD), rounds=1, seconds=0, most=30)
     assert rows == sorted(rows, key=lambda row: row.microseconds)
     library = next(row for row in rows if row.config == sweep.LIBRARY)
     rows.remove(library)
@@ -92,6 +95,8 @@ def test_a_sweep_ranks_by_time_and_by_model(machine: SimulatedMachine, monkeypat
     assert by_place == sorted(by_place, key=lambda row: row.model_microseconds or 0)
     assert sum(row.picked for row in rows) <= 1  # it may be one of the wrong ones
     assert all(" x 2 stages" not in row.config for row in rows)
+    again = [sweep.config_of(json.loads(json.dumps(row.fields))) for row in rows]
+    assert [str(config) for config in again] == [row.config for row in rows]
     text = sweep.table("16x256x512", rows, 2)
     assert ("of the best's time" in text) == any(row.picked for row in rows)
 
@@ -111,3 +116,51 @@ def test_everything_holds_what_only_tuning_tries(suite: str) -> None:
     found = {config for config in sweep.everything(workload) if config.legal(SM_90A, workload.spec)}
     assert found > set(sweep.picked_from(workload))
     assert any(config.in_turn for config in found)
+
+
+def test_a_file_of_a_sweep_is_read_again(
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`--again` measures the quickest of an earlier sweep, and the picker's choice, and nothing else."""
+    quick = MatmulConfig(tile=(64, 48), cluster=(1, 1), consumers=1, k_group=2)
+    slow = MatmulConfig(tile=(64, 64), cluster=(1, 2), consumers=1, schedule="pingpong")
+    rows = [{"fields": None}, {"fields": sweep.fields_of(quick)}, {"fields": sweep.fields_of(slow)}]
+    earlier, later = tmp_path / "earlier.json", tmp_path / "later.json"
+    earlier.write_text(json.dumps([{"case": "16x256x512 bf16→bf16 k/k", "turn": 0.008, "rows": rows}]))
+    tried: list[MatmulConfig] = []
+
+    def compiled(spec: tilekit.MatmulSpec, config: MatmulConfig) -> Any:
+        tried.append(config)
+        return SimpleNamespace(bind=lambda a, b, out: lambda: machine.matmul(a, b, out))
+
+    monkeypatch.setattr(sweep, "_compiled", compiled)
+    monkeypatch.setattr(sweep, "require_machine", lambda: machine)
+    sweep.main(again=earlier, most=1, rounds=1, seconds=0, json_file=later)
+    assert set(tried) == {quick, sweep._picked(WORKLOAD)}
+    (case,) = json.loads(later.read_text())
+    assert case["case"] == "16x256x512 bf16→bf16 k/k"
+    assert {row["config"] for row in case["rows"]} == {sweep.LIBRARY, *map(str, tried)}
+
+
+def test_the_model_is_judged(tmp_path: Path) -> None:
+    """The model's first is compared with the quickest; what is no longer legal does not count."""
+    wide, narrow = MatmulConfig(), MatmulConfig(tile=(64, 16), cluster=(1, 1), consumers=1)
+    illegal = MatmulConfig(tile=(64, 256), consumers=2)
+    times = ((None, 1.0), (wide, 210.0), (narrow, 700.0), (illegal, 1.0))
+    rows = [{"fields": c and sweep.fields_of(c), "microseconds": us} for c, us in times]
+    verdict = model.judged({"case": "4096x4096x4096 bf16→bf16 k/k", "turn": 0.1, "rows": rows})
+    assert verdict is not None
+    assert (verdict.chosen, verdict.quickest, verdict.configs, verdict.loss) == (wide, wide, 2, 1.0)
+    rows[1]["microseconds"] = 1400.0
+    worse = model.judged({"case": "4096x4096x4096 bf16→bf16 k/k", "turn": 0.1, "rows": rows})
+    assert worse is not None
+    assert (worse.chosen, worse.quickest, worse.loss) == (wide, narrow, 2.0)
+    assert "2 cases, 1.4142 in the geometric mean, 2.000 at worst" in model.summary([verdict, worse])
+
+
+def test_the_shipped_times_are_those_the_model_was_fitted_to() -> None:
+    """Of the sustained ones, with turns of 40 ms and more, the model's choices lose 2 % at most on average."""
+    cases = [case for case in json.loads(gzip.decompress(model.TIMES.read_bytes())) if case["turn"] >= 0.04]
+    losses = [verdict.loss for case in cases if (verdict := model.judged(case)) is not None]
+    assert len(losses) == len(cases) > 60
+    assert np.exp(np.mean(np.log(losses))) < 1.02

@@ -15,8 +15,8 @@ from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
 from tilekit.tile_op.wgmma import ATOM_ROWS
 
-# The constants below were fitted to 5700 times of 205 cases on an H200 (`python -m benchmarks.sweep`, 2026-11;
-# benchmarks/NOTES.md says how, and how far the model's choices are from the best).
+# The constants below were fitted to 5700 times of 205 cases on an H200 (2026-11); they are kept in
+# benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
 L2_BYTES_PER_CLOCK = 8900
 """What the whole chip's L2 feeds to shared memory."""
