@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tilekit import BlackwellConfig, MatmulSpec
 from tilekit.kernels.matmul import blackwell_model as model
-from tilekit.kernels.matmul.estimates import Grid
+from tilekit.kernels.matmul.estimates import Grid, Grids
 from tilekit.kernels.matmul.picker import pick
 from tilekit.targets import SM_90A, SM_100A
 
@@ -56,8 +56,9 @@ class Prediction:
     @classmethod
     def of(cls, n: int, config: BlackwellConfig) -> Prediction:
         """Ask the model."""
-        resident = model.resident(config, SM_100A.multiprocessors)
-        grid = Grid.of(config, SPEC, m=n, n=n, k=n, batches=1, resident=resident)
+        one = model.collect([config], SPEC)
+        resident = model.resident(one, SM_100A.multiprocessors)
+        (grid,) = Grids.of(one, SPEC, m=n, n=n, k=n, batches=1, resident=resident).each
         return cls(n, config, grid, model.LaunchClocks.of(config, SPEC, grid))
 
     @property
@@ -163,7 +164,7 @@ def launches() -> Iterator[str]:
     for n in SIZES:
         for p in predictions(n):
             clusters = p.grid.tiles / p.config.cluster_size
-            room = model.resident(p.config, SM_100A.multiprocessors) // p.config.cluster_size
+            room = model.resident(model.collect([p.config], SPEC), SM_100A.multiprocessors)[0] // p.config.cluster_size
             after = " | ".join(f"{f:.1%}" for f in p.fractions)
             yield (
                 f"| {n}³ | {p.tile} | {clusters:.0f} / {room} = {clusters / room:.2f} → {p.grid.waves} | {after} | "

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from matmul_specs import CHIPS, all_specs
 
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.blackwell_model import SWAPPED_TILES, TILES, resident
+from tilekit.kernels.matmul.blackwell_model import SWAPPED_TILES, TILES, collect, resident
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import ranking
 from tilekit.kernels.matmul.hopper_model import CANDIDATES
@@ -113,8 +113,9 @@ def test_instructions_take_the_time_that_was_measured(tile: tuple[int, int], gro
 
 def test_large_clusters_leave_gaps() -> None:
     """Pairs fill an odd number of pairs' worth of multiprocessors; fours and eights stay within a GPC."""
-    assert [resident(BlackwellConfig(cluster=c), 148) for c in ((2, 1), (4, 1), (2, 2), (4, 2))] == [148, 132, 132, 128]
-    assert resident(BlackwellConfig(cluster=(4, 2)), 8) == 8
+    configs = collect([BlackwellConfig(cluster=c) for c in ((2, 1), (4, 1), (2, 2), (4, 2))], MatmulSpec())
+    assert resident(configs, 148).tolist() == [148, 132, 132, 128]
+    assert resident(configs, 8).tolist() == [8, 8, 8, 8]
 
 
 def test_the_closest_config_to_what_is_asked_for() -> None:

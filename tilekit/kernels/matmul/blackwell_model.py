@@ -6,14 +6,16 @@ published is scaled from the H200 (`hopper_model`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.estimates import Estimate, Grid
+from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Grid, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
@@ -132,12 +134,16 @@ def variants(config: BlackwellConfig, spec: MatmulSpec, target: Target) -> tuple
     return (along_n,) if config.raster_order == "m" and along_n.legal(target, spec) else ()
 
 
-def resident(config: BlackwellConfig, sms: int) -> int:
-    """CTAs that `sms` multiprocessors hold at once: pairs fill the chip, larger clusters leave gaps in a GPC."""
-    size = config.cluster_size
-    if size <= 2:
-        return sms // size * size
-    return max(sms // GPC_SMS * (GPC_SMS // size) + sms % GPC_SMS // size, 1) * size
+def collect(configs: Sequence[BlackwellConfig], spec: MatmulSpec) -> Configs:
+    """What the estimates of these configs depend on."""
+    return Configs.of(configs, spec)
+
+
+def resident(configs: Configs, sms: int) -> Array:
+    """CTAs of each that `sms` multiprocessors hold at once: pairs fill the chip, others leave gaps in a GPC."""
+    size = configs.size
+    in_gpcs = np.maximum(sms // GPC_SMS * (GPC_SMS // size) + sms % GPC_SMS // size, 1)
+    return np.where(size <= 2, sms // size, in_gpcs) * size
 
 
 @dataclass(frozen=True)
@@ -240,9 +246,13 @@ class LaunchClocks:
         return self.loops + self.last_store + self.launch
 
 
-def estimate(config: BlackwellConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
-    """Model the time of one launch."""
-    clocks = LaunchClocks.of(config, spec, grid)
-    block = clocks.block
-    l2 = max(block.l2, block.port)
-    return Estimate(config, grid.waves, grid.tiles, block.tensor, block.operands, l2, clocks.total)
+def estimates(configs: Configs, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
+    """Model the time of one launch of each."""
+    found = []
+    for config, grid in zip(configs.each, grids.each, strict=True):
+        assert isinstance(config, BlackwellConfig)
+        clocks = LaunchClocks.of(config, spec, grid)
+        block = clocks.block
+        l2 = max(block.l2, block.port)
+        found.append(Estimate(config, grid.waves, grid.tiles, block.tensor, block.operands, l2, clocks.total))
+    return found

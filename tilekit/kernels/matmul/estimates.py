@@ -4,22 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_schedule.stream_k import StreamPlan
 
+Array = NDArray[Any]
+
 
 @dataclass(frozen=True)
-class Grid:
-    """How a problem's tiles fall to a chip.
+class Configs:
+    """What the grids of many configs depend on, an array of each field.
+
+    Attributes
+    ----------
+    each
+        The configs.
+    tile_m, tile_n, cluster_m, cluster_n, size
+        Rows and columns of a CTA's tile; CTAs of a cluster along M and N, and in all.
+    swapped, shares, layers, streamed
+        The fields `swap_ab`, `split_k`, `layers` and `streamed`.
+    k_block
+        Elements of K in a k-block.
+    """
+
+    each: tuple[KernelConfig, ...]
+    tile_m: Array
+    tile_n: Array
+    cluster_m: Array
+    cluster_n: Array
+    size: Array
+    swapped: Array
+    shares: Array
+    layers: Array
+    streamed: Array
+    k_block: Array
+
+    @classmethod
+    def of(cls, configs: Sequence[KernelConfig], spec: MatmulSpec) -> Configs:
+        """Collect the fields."""
+        return cls(tuple(configs), **cls.fields(configs, spec))
+
+    @staticmethod
+    def fields(configs: Sequence[KernelConfig], spec: MatmulSpec) -> dict[str, Array]:
+        """The arrays, by their names."""
+        values: dict[str, list[Any]] = {
+            "tile_m": [config.tile[0] for config in configs],
+            "tile_n": [config.tile[1] for config in configs],
+            "cluster_m": [config.cluster[0] for config in configs],
+            "cluster_n": [config.cluster[1] for config in configs],
+            "size": [config.cluster_size for config in configs],
+            "swapped": [config.swap_ab for config in configs],
+            "shares": [config.split_k for config in configs],
+            "layers": [config.layers for config in configs],
+            "streamed": [config.streamed for config in configs],
+            "k_block": [config.k_block(spec.a_dtype) for config in configs],
+        }
+        return {name: np.array(column) for name, column in values.items()}
+
+
+@dataclass(frozen=True)
+class Grids:
+    """How a problem's tiles fall to a chip: an array of each figure, with many configs' in their order.
 
     Attributes
     ----------
     tiles
         Tiles in all, each share of one counted, those beyond the edges that a cluster computes in vain included.
-    waves, active, last
-        Rounds of tiles, CTAs that work at once in a full one, and in the last one.
+    waves, active
+        Rounds of tiles, and CTAs that work at once in a full one.
     k_blocks
         K-blocks of a tile, or of its share.
     rounds
@@ -34,55 +91,76 @@ class Grid:
         Rows of both operands' tiles that lie outside of them, on average over the tiles.
     """
 
-    tiles: int
-    waves: int
-    active: int
-    last: int
-    k_blocks: int
-    rounds: float
-    kept: int
-    bytes: float
+    tiles: Array
+    waves: Array
+    active: Array
+    k_blocks: Array
+    rounds: Array
+    kept: Array
+    bytes: Array
     columns: int
-    outside: float
+    outside: Array
 
     @classmethod
-    def of(cls, config: KernelConfig, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: int) -> Grid:
-        """Lay the tiles of `config` over a problem; the chip holds `resident` CTAs at once."""
-        (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
-        output_columns = n
-        if config.swap_ab:
-            m, n = n, m
-        rows, columns = -(-m // (tile_m * cluster_m)), -(-n // (tile_n * cluster_n))
-        k_blocks = -(-k // config.k_block(spec.a_dtype))
-        share = -(-k_blocks // (config.split_k * config.layers))
-        tiles = rows * columns * batches * config.cluster_size * max(1, -(-k_blocks // max(share * config.layers, 1)))
+    def of(cls, configs: Configs, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: Array) -> Grids:
+        """Lay the tiles of each config over a problem; the chip holds `resident` CTAs of each at once."""
+        c = configs
+        along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
+        rows = -(-along_m // (c.tile_m * c.cluster_m))
+        columns = -(-along_n // (c.tile_n * c.cluster_n))
+        k_blocks = -(-k // c.k_block)
+        share = -(-k_blocks // (c.shares * c.layers))
+        shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.layers, 1)))
+        tiles = rows * columns * batches * c.size * shares
         waves = -(-tiles // resident)
-        active, rounds, kept = min(tiles, resident), float(waves), 0
-        if config.streamed:
-            size = config.cluster_size
-            held = resident // size
-            plan = StreamPlan.of(tiles=tiles // size, k_blocks=k_blocks, resident=held, most=config.streamed)
-            active, rounds, kept = plan.clusters * size, plan.rounds(k_blocks), plan.kept(k_blocks)
+        active, rounds, kept = np.minimum(tiles, resident), waves.astype(float), np.zeros_like(tiles)
+        for i in np.flatnonzero(c.streamed):
+            size, blocks = int(c.size[i]), int(k_blocks[i])
+            plan = StreamPlan.of(
+                tiles=int(tiles[i]) // size,
+                k_blocks=blocks,
+                resident=int(resident[i]) // size,
+                most=int(c.streamed[i]),
+            )
+            active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
+        outside_m = c.tile_m * c.cluster_m - along_m / np.maximum(rows, 1)
+        outside_n = c.tile_n * c.cluster_n - along_n / np.maximum(columns, 1)
+        fetched = along_m * _fetches(columns) + along_n * _fetches(rows)
         return cls(
             tiles=tiles,
             waves=waves,
             active=active,
-            last=tiles - (waves - 1) * resident if tiles else 0,
             k_blocks=share,
             rounds=rounds,
             kept=kept,
-            bytes=(m * _fetches(columns) + n * _fetches(rows)) * k * batches * spec.a_dtype.bytes,
-            columns=output_columns,
-            outside=tile_m * cluster_m - m / max(rows, 1) + tile_n * cluster_n - n / max(columns, 1),
+            bytes=fetched * k * batches * spec.a_dtype.bytes,
+            columns=n,
+            outside=outside_m + outside_n,
         )
 
+    @property
+    def each(self) -> list[Grid]:
+        """One config's at a time."""
+        columns = (self.tiles, self.waves, self.active, self.k_blocks)
+        return [Grid(*figures) for figures in zip(*(column.tolist() for column in columns), strict=True)]
 
-def _fetches(clusters: int) -> float:
+
+@dataclass(frozen=True)
+class Grid:
+    """The figures of `Grids` for one config."""
+
+    tiles: int
+    waves: int
+    active: int
+    k_blocks: int
+
+
+def _fetches(clusters: Array) -> Array:
     """How often an operand counts that so many clusters read: they meet in L2, but not always in time.
 
     128 x 7168 x 16384 takes 25 % longer where two clusters read the weights than where one does (H200).
     """
-    return min(1 + 0.3 * (clusters - 1), 1.6)
+    return np.minimum(1 + 0.3 * (clusters - 1), 1.6)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.estimates import Estimate, Grid
+from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
@@ -248,18 +250,61 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
             yield replace(base, cluster=(1, 1), cluster_k=2)
 
 
-def resident(config: MatmulConfig, sms: int) -> int:
-    """CTAs that `sms` multiprocessors hold at once.
+@dataclass(frozen=True)
+class HopperConfigs(Configs):
+    """What the estimates of many configs depend on, beside their grids.
+
+    Attributes
+    ----------
+    k_group, in_turn, sharing, accumulators
+        The fields of these names.
+    loaded_n
+        Rows of B's image.
+    copies, copied
+        Whether threads copy operands, and how many bytes of a k-block's copies shared memory moves.
+    stages
+        Of the ring.
+    """
+
+    k_group: Array
+    in_turn: Array
+    sharing: Array
+    accumulators: Array
+    loaded_n: Array
+    copies: Array
+    copied: Array
+    stages: Array
+
+
+def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
+    """What the estimates of these configs depend on."""
+    plans = [[plan for plan in config.copy_plans(spec) if plan is not None] for config in configs]
+    values = {
+        "k_group": [config.k_group for config in configs],
+        "in_turn": [config.in_turn for config in configs],
+        "sharing": [config.sharing for config in configs],
+        "accumulators": [config.accumulators for config in configs],
+        "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
+        "copies": [bool(each) for each in plans],
+        "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
+        "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
+    }
+    own = {name: np.array(column) for name, column in values.items()}
+    return HopperConfigs(tuple(configs), **Configs.fields(configs, spec), **own)
+
+
+def resident(configs: HopperConfigs, sms: int) -> Array:
+    """CTAs of each that `sms` multiprocessors hold at once.
 
     Of clusters of four, 32 fit an H200's 132, whose processing clusters have 16 or 18 each; so not 33.
     """
-    left_over = 1 if config.cluster_size > 2 and sms > config.cluster_size else 0
-    return (sms // config.cluster_size - left_over) * config.cluster_size
+    left_over = (configs.size > 2) & (sms > configs.size)
+    return (sms // configs.size - left_over) * configs.size
 
 
 @dataclass(frozen=True)
 class BlockClocks:
-    """What a k-block of one CTA needs.
+    """What a k-block of one CTA needs, of each config.
 
     Attributes
     ----------
@@ -271,101 +316,82 @@ class BlockClocks:
         Clocks from one k-block to the next.
     """
 
-    tensor: float
-    shared: float
-    l2: float
-    delivered: float
-    taken: float
+    tensor: Array
+    shared: Array
+    l2: Array
+    delivered: Array
+    taken: Array
 
     @classmethod
-    def of(cls, config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> BlockClocks:
+    def of(cls, configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> BlockClocks:
         """Work them out."""
-        (tile_m, tile_n), (cluster_m, cluster_n) = config.tile, config.cluster
+        c = configs
         # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's
         # k32 likewise).
-        issues = 4 * config.k_group * -(-tile_m // ATOM_ROWS)
-        tensor = issues * tile_n / 2
+        issues = 4 * c.k_group * -(-c.tile_m // ATOM_ROWS)
+        tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
         # whole chunks come.
-        loaded_n = config.operands(spec)[1].image_rows
-        fetched = (tile_m / cluster_n + loaded_n / cluster_m) * SPAN * config.k_group
-        delivered = (tile_m + loaded_n) * SPAN * config.k_group
-        copied = [plan for plan in config.copy_plans(spec) if plan is not None]
-        moved = issues * (ATOM_ROWS + tile_n) * 32 + delivered
-        moved += sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in copied)
-        shared = moved / SHARED_BYTES_PER_CLOCK
-        l2 = fetched * grid.active / L2_BYTES_PER_CLOCK
-        factor = 1 + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * (1 - 1 / max(grid.waves, 1))
-        factor += CLUSTER_COST if config.cluster != (1, 1) else 0
-        stages = config.resolved_stages(SM_90A, spec)
-        least = max(STAGE_CLOCKS + SLICE_CLOCKS * config.k_group, LATENCY_CLOCKS / stages)
-        taken = max(max(tensor, l2, shared if copied else 0) * factor, least)
-        taken += OUTSIDE_CLOCKS * grid.outside * config.k_group
-        if spec.promoted and config.sharing == 1:
-            taken += (
-                config.accumulators
-            )  # an addition each, with no other consumer's instructions to hide it (no figure)
+        fetched = (c.tile_m / c.cluster_n + c.loaded_n / c.cluster_m) * SPAN * c.k_group
+        delivered = (c.tile_m + c.loaded_n) * SPAN * c.k_group
+        shared = (issues * (ATOM_ROWS + c.tile_n) * 32 + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
+        l2 = fetched * grids.active / L2_BYTES_PER_CLOCK
+        later = 1 - 1 / np.maximum(grids.waves, 1)
+        factor = 1 + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * later
+        factor += CLUSTER_COST * (c.cluster_m * c.cluster_n > 1)
+        limit = np.maximum(np.maximum(tensor, l2), np.where(c.copies, shared, 0))
+        least = np.maximum(STAGE_CLOCKS + SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / c.stages)
+        taken = np.maximum(limit * factor, least) + OUTSIDE_CLOCKS * grids.outside * c.k_group
+        if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
+            taken += np.where(c.sharing == 1, c.accumulators, 0)
         return cls(tensor, shared, l2, delivered, taken)
 
 
-def estimate(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> Estimate:
-    """Model the time of one launch, in clocks of the highest frequency.
+def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
+    """Model the time of one launch of each, in clocks of the highest frequency.
 
     There are waves of tiles, each limited by its slowest resource, and all of them by power.
     """
-    block = BlockClocks.of(config, spec, grid)
-    area = config.tile[0] * config.tile[1]
-    wave = grid.k_blocks * block.taken
-    output = area * spec.out_dtype.bytes / config.cluster_k
-    output *= _store_cost(config, spec, grid)
+    c, block = configs, BlockClocks.of(configs, spec, grids)
+    area = c.tile_m * c.tile_n
+    output = area * spec.out_dtype.bytes / c.layers * _store_cost(c, spec, grids)
     stores = output / STORE_BYTES_PER_CLOCK
-    between = (grid.waves - 1) * (TURN_OVER_CLOCKS if config.in_turn else stores)
-    if config.in_turn:
-        wave = max(wave, stores)
+    wave = grids.k_blocks * block.taken
+    wave = np.where(c.in_turn, np.maximum(wave, stores), wave)
+    between = (grids.waves - 1) * np.where(c.in_turn, TURN_OVER_CLOCKS, stores)
     # DRAM has little to do during about half of the last wave, where there are several.
-    rate = DRAM_BYTES_PER_CLOCK * (max(grid.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
-    waves = max(grid.rounds * wave, grid.bytes / rate + (wave / 2 if grid.waves > 1 else 0))
-    shares = (config.split_k - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
+    rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
+    alone = np.where(grids.waves > 1, wave / 2, 0)
+    waves = np.maximum(grids.rounds * wave, grids.bytes / rate + alone)
+    shares = (c.shares - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
+    exchange = np.where(c.layers > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
-    fixup = FIXUP_CLOCKS + (1 + grid.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK if grid.kept else 0.0
-    exchange = EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK if config.cluster_k > 1 else 0.0
-    clocks = (
-        waves
-        + fixup
-        + (shares + exchange) * grid.waves
-        + between
-        + output / LAST_STORE_BYTES_PER_CLOCK
-        + LAUNCH_CLOCKS
-        + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
-    )
-    total = max(clocks, _at_the_limit(clocks, _energy(block, spec, grid)))
-    return Estimate(config, grid.waves, grid.tiles, block.tensor, block.shared, block.l2, total)
+    fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
+    clocks = waves + fixup + (shares + exchange) * grids.waves + between + output / LAST_STORE_BYTES_PER_CLOCK
+    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1)
+    total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
+    columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, total)
+    return [Estimate(*each) for each in zip(c.each, *(column.tolist() for column in columns), strict=True)]
 
 
-def _store_cost(config: MatmulConfig, spec: MatmulSpec, grid: Grid) -> float:
+def _store_cost(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Array:
     """How many times as long stores take as those of whole slabs by the copy engine."""
-    if config.swap_ab:
-        return 1.0
-    if spec.store == "direct":
-        return DIRECT_STORES
-    row = grid.columns * spec.out_dtype.bytes
-    narrow = config.tile[1] * spec.out_dtype.bytes % SPAN
-    return STRADDLING_STORES if narrow and row % SECTOR_BYTES else 1.0
+    straddling = grids.columns * spec.out_dtype.bytes % SECTOR_BYTES > 0
+    narrow = configs.tile_n * spec.out_dtype.bytes % SPAN > 0
+    upright = np.where(narrow & straddling, STRADDLING_STORES, 1.0)
+    return np.where(configs.swapped, 1.0, DIRECT_STORES if spec.store == "direct" else upright)
 
 
-def _energy(block: BlockClocks, spec: MatmulSpec, grid: Grid) -> float:
+def _energy(block: BlockClocks, spec: MatmulSpec, grids: Grids) -> Array:
     """Energy of a launch, in clocks of every SM's tensor core."""
     multiplied = block.tensor * (EIGHT_BIT_ENERGY if spec.a_dtype.bits == 8 else 1)
-    blocks = grid.tiles * grid.k_blocks
-    spent = blocks * (multiplied + DELIVERY_ENERGY * block.delivered)
-    return spent / SM_90A.multiprocessors + DRAM_ENERGY * grid.bytes
+    spent = grids.tiles * grids.k_blocks * (multiplied + DELIVERY_ENERGY * block.delivered)
+    return np.asarray(spent / SM_90A.multiprocessors + DRAM_ENERGY * grids.bytes)
 
 
-def _at_the_limit(clocks: float, energy: float) -> float:
+def _at_the_limit(clocks: Array, energy: Array) -> Array:
     """What `clocks` become where that much energy would be spent faster than the power limit allows.
 
     The chip then runs at a lower frequency and voltage, at which an operation takes less energy.
     """
-    if not energy:
-        return clocks
-    return float((energy / POWER_CLOCKS) ** POWER_SHARE * clocks ** (1 - POWER_SHARE))
+    return np.asarray((energy / POWER_CLOCKS) ** POWER_SHARE * clocks ** (1 - POWER_SHARE))

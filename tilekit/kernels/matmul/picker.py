@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import compress
 from typing import Any, Protocol, cast
+
+import numpy as np
 
 from tilekit.kernels.matmul import blackwell_model, hopper_model
 from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.estimates import Estimate, Grid
+from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 
@@ -30,11 +34,14 @@ class _Model(Protocol):
     def variants(self, config: Any, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         """Legal variants of a config in what the model knows nothing of."""
 
-    def resident(self, config: Any, sms: int) -> int:
-        """CTAs that so many multiprocessors hold at once."""
+    def collect(self, configs: Sequence[Any], spec: MatmulSpec) -> Configs:
+        """What the estimates of these configs depend on."""
 
-    def estimate(self, config: Any, spec: MatmulSpec, grid: Grid) -> Estimate:
-        """Model the time of one launch."""
+    def resident(self, configs: Any, sms: int) -> Array:
+        """CTAs of each config that so many multiprocessors hold at once."""
+
+    def estimates(self, configs: Any, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
+        """Model the time of one launch of each."""
 
 
 _MODELS = cast("dict[str, _Model]", {"sm_90a": hopper_model, "sm_100a": blackwell_model})
@@ -59,15 +66,26 @@ def estimate(
     config: KernelConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
 ) -> Estimate:
     """Model the time of one launch on `sms` multiprocessors."""
-    grid = _grid(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
-    return _MODELS[target.name].estimate(config, spec, grid)
+    one = _MODELS[target.name].collect([config], spec)
+    return _estimates(one, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)[0]
 
 
-def _grid(
-    config: KernelConfig, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
-) -> Grid:
-    resident = _MODELS[target.name].resident(config, sms)
-    return Grid.of(config, spec, m=m, n=n, k=k, batches=batches, resident=resident)
+@lru_cache(maxsize=64)
+def _collected(spec: MatmulSpec, target: Target, spares: bool) -> Configs:
+    model = _MODELS[target.name]
+    every = model.spares(spec, target) if spares else model.candidates(spec, target)
+    return model.collect(list(every), spec)
+
+
+def _estimates(
+    configs: Configs, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
+) -> list[Estimate]:
+    """Estimates of those whose clusters fit; of streamed ones, where a tile is shared: else they are another config."""
+    model = _MODELS[target.name]
+    resident = np.maximum(model.resident(configs, sms), 1)
+    grids = Grids.of(configs, spec, m=m, n=n, k=k, batches=batches, resident=resident)
+    usable = (configs.size <= sms) & ((grids.kept > 0) | (configs.streamed == 0))
+    return list(compress(model.estimates(configs, spec, grids), usable.tolist()))
 
 
 def ranked(
@@ -91,13 +109,11 @@ def ranked(
         ``TK-MM-004`` for operands that no matrix instruction of the target reads.
     """
     spec.check(target)
+    configs = _collected(spec, target, spares)
+    if not configs.each:
+        return []
     sms = sms or target.multiprocessors
-    model = _MODELS[target.name]
-    every = model.spares(spec, target) if spares else model.candidates(spec, target)
-    fitting = (config for config in every if config.cluster_size <= sms)
-    grids = ((config, _grid(config, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)) for config in fitting)
-    # Where no tile is shared, a streamed schedule is that of another config.
-    found = [model.estimate(config, spec, grid) for config, grid in grids if grid.kept or not config.streamed]
+    found = _estimates(configs, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
     return sorted(found, key=lambda e: e.total)
 
 
