@@ -103,3 +103,10 @@ def _run(config: MatmulConfig, **emulator: Any) -> None:
     plan: Any = tilekit.compile(MatmulSpec(), config=config).bind(a, b, out, multiprocessors=4, **emulator)
     plan()
     assert np.array_equal(out.astype(np.float32), a.astype(np.float32) @ b.astype(np.float32))
+
+
+def test_explain_says_whose_rows_they_are() -> None:
+    """The rows that come from A, and what is stored."""
+    text = tilekit.compile(MatmulSpec(), config=SHORT).explain()
+    assert "instructions of 64 rows: 16 of A, the others of B and for nobody" in text
+    assert "1536 B of output in 16-row slabs" in text

@@ -10,6 +10,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_op.tcgen05 import LANES
 from tilekit.tile_op.tensor_memory import allocated_columns
+from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tile_schedule.clc import RESPONSE_BYTES
 
 
@@ -130,13 +131,15 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
         )
         how = f"in {'transposed' if config.swap_ab else f'{op.layout.rows}-row'} slabs {slabs}"
     else:
-        how = f"in {'transposed' if config.swap_ab else '64-row'} slabs {slabs} a warpgroup"
+        how = f"in {'transposed' if config.swap_ab else f'{min(tile_m, ATOM_ROWS)}-row'} slabs {slabs} a warpgroup"
     if config.layers > 1:
         out = f"{tile_m * tile_n * 4} B of sums to {config.layers} CTAs, each with a part of {out}"
     if isinstance(config, MatmulConfig) and config.in_turn:
         out = f"one warpgroup's in its turn, {out}"
     if isinstance(config, MatmulConfig):
         lines += [_copies(copies) for copies in config.copy_plans(spec) if copies is not None]
+        if config.short:
+            lines.append(f"per k-block  instructions of {ATOM_ROWS} rows: {tile_m} of A, the others of B and for nobody")
     last = f"{4 * tile_m * tile_n} B of sums kept for the CTA that has a tile's first k-block"
     tail = [f"last tiles   equal ranges of k-blocks, {last}"] if config.streamed else []
     where = how if spec.store == "tma" else "stored from registers"
