@@ -139,7 +139,9 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
     if isinstance(config, MatmulConfig):
         lines += [_copies(copies) for copies in config.copy_plans(spec) if copies is not None]
         if config.short:
-            lines.append(f"per k-block  instructions of {ATOM_ROWS} rows: {tile_m} of A, the others of B and for nobody")
+            lines.append(
+                f"per k-block  instructions of {ATOM_ROWS} rows: {tile_m} of A, the others of B and for nobody"
+            )
     last = f"{4 * tile_m * tile_n} B of sums kept for the CTA that has a tile's first k-block"
     tail = [f"last tiles   equal ranges of k-blocks, {last}"] if config.streamed else []
     where = how if spec.store == "tma" else "stored from registers"
