@@ -1,4 +1,4 @@
-"""Write the generated tables of the documentation: ``python docs/tables.py`` after fragments or error codes change.
+"""Write the generated tables of the documentation: ``python docs/tables.py`` after fragments, error codes or the model change.
 
 A generated table stands between ``<!-- name -->`` and ``<!-- /name -->``. The tests fail when one is out of date.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from tilekit.assembly.fragment import Fragment, ptx_fragments
@@ -67,6 +68,23 @@ def errors_table(page: str) -> str:
     return "\n".join(rows)
 
 
+def model_table() -> str:
+    """The constants of Hopper's model, each with its value and what the code says of it."""
+    module = ast.parse((PACKAGE / "kernels" / "matmul" / "hopper_model.py").read_text("utf-8"))
+    rows = ["| constant | value | what |", "|---|--:|---|"]
+    for node, after in pairwise(module.body):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Constant | ast.BinOp)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            name, about = node.targets[0].id, " ".join(str(after.value.value).split("\n\n")[0].split())
+            rows.append(f"| `{name}` | {ast.unparse(node.value)} | {about} |")
+    return "\n".join(rows)
+
+
 def with_table(page: str, name: str, table: str) -> str:
     """Return the page with the table called `name` replaced."""
     return re.sub(
@@ -75,8 +93,9 @@ def with_table(page: str, name: str, table: str) -> str:
 
 
 def main() -> None:
-    """Bring both pages up to date."""
-    fragments, errors = DOCS / "fragments.md", DOCS / "errors.md"
+    """Bring the pages up to date."""
+    fragments, errors, model = DOCS / "fragments.md", DOCS / "errors.md", DOCS / "hopper-model.md"
+    model.write_text(with_table(model.read_text("utf-8"), "model", model_table()), "utf-8")
     fragments.write_text(with_table(fragments.read_text("utf-8"), "fragments", fragments_table()), "utf-8")
     text = errors.read_text("utf-8")
     errors.write_text(with_table(text, "errors", errors_table(text)), "utf-8")

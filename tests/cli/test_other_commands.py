@@ -73,7 +73,7 @@ def test_dump_ranks_what_was_tried(invoke: Any, kernels: Any, tmp_path: Any) -> 
     result = invoke("dump", "matmul", "--target", "sm_100a", *shape, "--what", "ranking")
     assert result.exit_code == 0, result.output
     head, first, *rest = result.stdout.splitlines()
-    assert head.split() == ["waves", "tiles", "tensor", "shared", "L2", "total", "config"]
+    assert head.split() == ["waves", "tiles", "tensor", "shared", "L2", "DRAM", "power", "total", "config"]
     assert first.endswith(str(kernels.compile[0]["config"]))
     assert len(rest) > 20
     assert kernels.compile[0]["target"] == "sm_100a"

@@ -119,11 +119,14 @@ def test_examples_are_part_of_the_tests():
 
 
 def test_generated_tables_are_current():
-    """`python docs/tables.py` would change nothing: every fragment and every error code is in its table."""
+    """`python docs/tables.py` would change nothing: fragments, error codes and the model's constants are there."""
     tables = runpy.run_path(str(ROOT / "docs" / "tables.py"))
     fragments, errors = ((ROOT / "docs" / name).read_text("utf-8") for name in ("fragments.md", "errors.md"))
     assert tables["with_table"](fragments, "fragments", tables["fragments_table"]()) == fragments
     assert tables["with_table"](errors, "errors", tables["errors_table"](errors)) == errors
+    model = (ROOT / "docs" / "hopper-model.md").read_text("utf-8")
+    assert tables["with_table"](model, "model", tables["model_table"]()) == model
+    assert model.count("\n| `") > 25
 
 
 def test_the_blackwell_model_page_is_current():

@@ -137,7 +137,7 @@ def test_the_ranking_can_be_read(chip: Target) -> None:
     """A line for each candidate, best first, with what the model says of it."""
     order = ranked(MatmulSpec(), chip, m=4096, n=4096, k=4096)
     head, *rows = ranking(order).splitlines()
-    assert head.split() == ["waves", "tiles", "tensor", "shared", "L2", "total", "config"]
+    assert head.split() == ["waves", "tiles", "tensor", "shared", "L2", "DRAM", "power", "total", "config"]
     assert len(rows) == len(order)
     for row, e in zip(rows, order, strict=True):
         assert row.endswith(str(e.config))

@@ -254,5 +254,5 @@ def estimates(configs: Configs, spec: MatmulSpec, grids: Grids) -> list[Estimate
         clocks = LaunchClocks.of(config, spec, grid)
         block = clocks.block
         l2 = max(block.l2, block.port)
-        found.append(Estimate(config, grid.waves, grid.tiles, block.tensor, block.operands, l2, clocks.total))
+        found.append(Estimate(config, grid.waves, grid.tiles, block.tensor, block.operands, l2, 0.0, 1.0, clocks.total))
     return found

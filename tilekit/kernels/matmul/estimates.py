@@ -173,6 +173,10 @@ class Estimate:
         Rounds of tiles, and tiles in all.
     tensor, shared, l2
         Clocks per k-block that each resource needs.
+    dram
+        Clocks per wave that DRAM needs; 0 where the model does not know.
+    power
+        How many times as long the launch takes for what power limits.
     total
         Clocks of the launch.
     """
@@ -183,14 +187,19 @@ class Estimate:
     tensor: float
     shared: float
     l2: float
+    dram: float
+    power: float
     total: float
 
 
 def ranking(estimates: Sequence[Estimate]) -> str:
-    """Print estimates as a table, in the order given; clocks of each resource are of one k-block."""
-    lines = [f"{'waves':>5} {'tiles':>7} {'tensor':>7} {'shared':>7} {'L2':>7} {'total':>10}  config"]
+    """Print estimates as a table, in the order given; clocks of each resource are of one k-block, DRAM's of a wave."""
+    names = ("waves", "tiles", "tensor", "shared", "L2", "DRAM", "power", "total")
+    widths = (5, 7, 7, 7, 7, 9, 6, 10)
+    lines = [" ".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)) + "  config"]
     lines += [
-        f"{e.waves:>5} {e.tiles:>7} {e.tensor:>7.0f} {e.shared:>7.0f} {e.l2:>7.0f} {e.total:>10.0f}  {e.config}"
+        f"{e.waves:>5} {e.tiles:>7} {e.tensor:>7.0f} {e.shared:>7.0f} {e.l2:>7.0f} {e.dram:>9.0f} {e.power:>6.2f} "
+        f"{e.total:>10.0f}  {e.config}"
         for e in estimates
     ]
     return "\n".join(lines)

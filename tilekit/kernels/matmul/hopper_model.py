@@ -370,7 +370,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Es
     clocks = waves + fixup + (shares + exchange) * grids.waves + between + output / LAST_STORE_BYTES_PER_CLOCK
     clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
-    columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, total)
+    dram = grids.bytes / rate / np.maximum(grids.waves, 1)
+    columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
     return [Estimate(*each) for each in zip(c.each, *(column.tolist() for column in columns), strict=True)]
 
 
