@@ -1,4 +1,4 @@
-"""Write the generated tables of the documentation: ``python docs/tables.py`` after fragments, error codes or the model change.
+"""Write the generated tables of the documentation: ``python docs/tables.py`` after what they are made from changes.
 
 A generated table stands between ``<!-- name -->`` and ``<!-- /name -->``. The tests fail when one is out of date.
 """
