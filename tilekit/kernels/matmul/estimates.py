@@ -73,6 +73,8 @@ class Grids:
 
     Attributes
     ----------
+    rows
+        Of clusters, along what the instruction calls M.
     tiles
         Tiles in all, each share of one counted, those beyond the edges that a cluster computes in vain included.
     waves, active
@@ -91,6 +93,7 @@ class Grids:
         Rows of both operands' tiles that lie outside of them, on average over the tiles.
     """
 
+    rows: Array
     tiles: Array
     waves: Array
     active: Array
@@ -127,6 +130,7 @@ class Grids:
         outside_n = c.tile_n * c.cluster_n - along_n / np.maximum(columns, 1)
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows)
         return cls(
+            rows=rows,
             tiles=tiles,
             waves=waves,
             active=active,

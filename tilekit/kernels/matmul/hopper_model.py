@@ -82,6 +82,9 @@ SLICE_CLOCKS = 177
 OUTSIDE_CLOCKS = 7
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
+SHORT_ROWS_COST = 0.2
+"""Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
+
 LATENCY_CLOCKS = 2600
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
@@ -369,6 +372,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Es
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between + output / LAST_STORE_BYTES_PER_CLOCK
     clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1)
+    clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
     columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
