@@ -167,9 +167,12 @@ class Module:
             self._variables[variable.name] = allocation
         functions = CallGraph(self._parsed)
         for variable in places:
-            for offset, name, addend in variable.pointers:
+            for pointer in variable.pointers:
+                name = pointer.symbol
                 if name not in self._variables and name not in self._parsed.functions:
                     raise PtxSyntaxError(f"{variable.name} refers to {name}, which has no address", line=1, column=1)
-                value = functions.address(name) if name in self._parsed.functions else self.address_of(name) + addend
-                view = self._variables[variable.name].data[offset : offset + 8]
-                view[:] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
+                is_function = name in self._parsed.functions
+                value = (functions.address(name) if is_function else self.address_of(name)) + pointer.addend
+                part = (value >> pointer.shift) & (1 << 8 * pointer.size) - 1
+                view = self._variables[variable.name].data[pointer.offset : pointer.offset + pointer.size]
+                view[:] = np.frombuffer(part.to_bytes(pointer.size, "little"), np.uint8)

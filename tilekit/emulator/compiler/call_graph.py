@@ -87,5 +87,5 @@ class CallGraph:
             if isinstance(operand, FunctionName)
         }
         variables = [*self.module.variables.values(), *(v for f in functions for v in f.variables)]
-        taken |= {name for variable in variables for _, name, _ in variable.pointers}
+        taken |= {pointer.symbol for variable in variables for pointer in variable.pointers}
         return {name for name in taken if self.body(name) is not None}

@@ -8,6 +8,7 @@ never use.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,25 +63,32 @@ def unwritten_reads(code: Sequence[Decoded], flow: ControlFlow, count: int) -> I
     """
     blocks = flow.blocks
     everything = (1 << count) - 1
+    # What a block does as a whole: a block is looked at as often as what reaches it changes.
+    effects = []
+    for block in blocks:
+        written, without = 0, everything
+        for position in range(block.start, block.end):
+            written, without = _after(code[position], written, without)
+        effects.append((written, without))
     # On entry of each block: registers that some path has written, and that some path has not; 0 until it is reached.
     some = [0] * len(blocks)
     missing = [0] * len(blocks)
     missing[0] = everything
     reached = {0}
-    work = [0]
+    work = [0]  # a heap: in the order of the text a block mostly comes after those that lead to it
     while work:
-        block = blocks[work.pop()]
-        written, without = some[block.index], missing[block.index]
-        for position in range(block.start, block.end):
-            written, without = _after(code[position], written, without)
-        for successor in block.successors:
+        index = heapq.heappop(work)
+        while work and work[0] == index:
+            heapq.heappop(work)
+        written, without = some[index] | effects[index][0], missing[index] & effects[index][1]
+        for successor in blocks[index].successors:
             if successor >= len(blocks):
                 continue
             if successor not in reached or written & ~some[successor] or without & ~missing[successor]:
                 reached.add(successor)
                 some[successor] |= written
                 missing[successor] |= without
-                work.append(successor)
+                heapq.heappush(work, successor)
     for block in blocks:
         if block.index not in reached:
             continue

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
-from .syntax import TYPE_BYTES, Variable
+from .syntax import TYPE_BYTES, Pointer, Variable
 from .token_reader import TokenReader
 
 LARGEST = 1 << 30
@@ -41,24 +42,22 @@ def variable_declarators(reader: TokenReader, space: str, external: bool, *, sin
     variables = []
     while True:
         name = reader.word("a variable name")
-        count = vector
-        unsized = False
+        shape: list[int] = []
         while reader.accept("["):
-            if reader.accept("]"):
-                unsized = True
-                continue
-            count *= reader.integer()
+            shape.append(0 if reader.peek() == "]" else reader.integer())
             reader.expect("]")
+        if vector > 1:
+            shape.append(vector)
         width = TYPE_BYTES[kind]
-        variable = Variable(name.text, space, 0 if unsized else count * width, max(align, width * vector), kind)
+        variable = Variable(name.text, space, math.prod(shape) * width, max(align, width * vector), kind)
         variable.external, variable.pointee = external, pointee
         if variable.size > LARGEST:
             reader.fail(f"{name.text} takes {variable.size:,} bytes: at most {LARGEST:,} are emulated", name)
         if reader.accept("="):
             image = bytearray()
-            _initializer(reader, variable, width, image)
+            _initializer(reader, variable, shape, image)
             variable.image = bytes(image)
-            if unsized:
+            if 0 in shape:
                 variable.size = len(image)
             elif len(image) > variable.size:
                 reader.fail(f"{name.text} has {variable.size} bytes, its initial values {len(image)}", name)
@@ -67,33 +66,49 @@ def variable_declarators(reader: TokenReader, space: str, external: bool, *, sin
             return variables
 
 
-def _initializer(reader: TokenReader, variable: Variable, width: int, image: bytearray) -> None:
+def _initializer(reader: TokenReader, variable: Variable, shape: list[int], image: bytearray) -> None:
+    """One value, or those in braces, which fill an array of this shape; a part left out is zero."""
+    width = TYPE_BYTES[variable.type]
     if reader.accept("{"):
+        end = len(image) + math.prod(shape) * width
         while not reader.accept("}"):
-            _initializer(reader, variable, width, image)
-            reader.accept(",")
+            _initializer(reader, variable, shape[1:], image)
+            if not reader.accept(",") and reader.peek() != "}":
+                reader.fail(f"expected ',' or '}}' in the initial values of {variable.name}")
+        image += bytes(max(end - len(image), 0) if shape else 0)
         return
     token = reader.tokens[reader.at]
-    if token.kind == "word":
-        reader.at += 1
-        generic = token.text == "generic" and reader.accept("(")
-        name = reader.word("a variable").text if generic else token.text
-        if generic:
-            reader.expect(")")
-        addend = reader.integer() if reader.accept("+") else 0
-        variable.pointers.append((len(image), name, addend))
+    if token.kind == "word" and token.text != "WARP_SZ":
+        variable.pointers.append(Pointer(len(image), *_symbol(reader), 0, width))
         image += bytes(width)
-    else:
-        operand = reader.number(negative=reader.accept("-"))
-        value = operand.value
-        if operand.kind == "int":
-            if variable.type in ("f32", "f64"):
-                packed = struct.pack("<f" if variable.type == "f32" else "<d", float(value))
-                value = int.from_bytes(packed, "little")
-            value &= (1 << 8 * width) - 1
-        elif operand.kind == "f64" and variable.type == "f32":
-            number = struct.unpack("<d", value.to_bytes(8, "little"))[0]
-            value = int.from_bytes(struct.pack("<f", number), "little")
-        if value >> 8 * width:
-            reader.fail(f"a floating-point number in {variable.name}, whose elements are .{variable.type}", token)
-        image += value.to_bytes(width, "little")
+        return
+    operand = reader.constant()
+    value = operand.value
+    if reader.accept("("):
+        shift = max(value.bit_length() - 8, 0)
+        if operand.kind != "int" or value != 0xFF << shift or shift % 8 or width != 1:
+            reader.fail("a mask is 0xFF, 0xFF00, … up to eight bytes, for an element of one byte", token)
+        variable.pointers.append(Pointer(len(image), *_symbol(reader), shift, width))
+        reader.expect(")")
+        image += bytes(width)
+        return
+    if operand.kind == "int":
+        if variable.type in ("f32", "f64"):
+            packed = struct.pack("<f" if variable.type == "f32" else "<d", float(value))
+            value = int.from_bytes(packed, "little")
+        value &= (1 << 8 * width) - 1
+    elif operand.kind == "f64" and variable.type == "f32":
+        number = struct.unpack("<d", value.to_bytes(8, "little"))[0]
+        value = int.from_bytes(struct.pack("<f", number), "little")
+    if value >> 8 * width:
+        reader.fail(f"a floating-point number in {variable.name}, whose elements are .{variable.type}", token)
+    image += value.to_bytes(width, "little")
+
+
+def _symbol(reader: TokenReader) -> tuple[str, int]:
+    """``name``, ``generic(name)``, with or without ``+ constant``."""
+    name = reader.word("a variable").text
+    if name == "generic" and reader.accept("("):
+        name = reader.word("a variable").text
+        reader.expect(")")
+    return name, reader.integer() if reader.accept("+") else 0

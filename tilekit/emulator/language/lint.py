@@ -288,10 +288,13 @@ _RULES = tuple(_NAMES)
 def _unused(function: Function, written: Function, code: Sequence[Decoded]) -> Iterator[Remark]:
     """Names that stand for nothing; compilers' own (``$L__…``, ranges such as ``%r<9>``) are left alone."""
     used = {register.number for decoded in code for register in (*decoded.defs, *decoded.uses)}
+    unused: dict[str, bool] = {}  # by name; a vector is used where one of its components is
     for register in written.registers:
-        if register.number not in used and register.name not in _COMPILERS_OWN:
-            # A declaration has no place of its own in what the parser keeps: the kernel's stands for it.
-            yield Remark("unused-register", function.name, function.line, f"register {register.name} is never used")
+        name = register.name.partition(".")[0]
+        unused[name] = unused.get(name, True) and register.number not in used
+    for name in (name for name, alone in unused.items() if alone and name not in _COMPILERS_OWN):
+        # A declaration has no place of its own in what the parser keeps: the kernel's stands for it.
+        yield Remark("unused-register", function.name, function.line, f"register {name} is never used")
     targets = {label.name for decoded in code for label in _labels(decoded)}
     for line, name in written.labels:
         if name not in targets and not name.startswith("$"):

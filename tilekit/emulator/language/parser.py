@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field, replace
 
-from .constants import parse_number
+from .constants import CONSTANT_STARTS
 from .declarations import variable_declarators
 from .lexer import Token, TokenStream, tokenize
 from .special_registers import SPECIAL_REGISTERS
@@ -36,6 +36,10 @@ from .syntax import (
 from .token_reader import TokenReader
 
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
+_ADDED = {kind + bits for kind in "bsu" for bits in ("16", "32", "64")}
+"""Types of registers that ``register + constant`` may name."""
+_COMPONENTS = ("xr", "yg", "zb", "wa")
+"""What the components of a vector are called: ``.x`` or ``.r``, and so on (PTX ISA 6.4.2)."""
 _SPACES = {".shared", ".global", ".const", ".local", ".param"}
 _DIRECTIVES = {
     *(".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster"),
@@ -54,8 +58,10 @@ _DIRECTIVES = {
 class _Scope:
     """What one ``{ }`` declares."""
 
-    registers: dict[str, Register] = field(default_factory=dict)
-    ranges: list[tuple[str, int, str]] = field(default_factory=list)
+    registers: dict[str, tuple[Register, ...]] = field(default_factory=dict)
+    """Under each name one register, or the components of a vector."""
+    ranges: list[tuple[str, int, str, int]] = field(default_factory=list)
+    """Prefix, how many, type and components of ``name<count>``."""
     variables: dict[str, Variable] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[LabelOperand, ...]] = field(default_factory=dict)
@@ -190,7 +196,7 @@ class _Parser(TokenReader):
         while not self.accept(")"):
             token = self.next()
             if token.text == ".reg":
-                variables.append(self.register_parameter(scope))
+                variables += self.register_parameters(scope)
             elif token.text == ".param":
                 variables.extend(variable_declarators(self, "param", False, single=True))
                 scope.variables[variables[-1].name] = variables[-1]
@@ -199,16 +205,16 @@ class _Parser(TokenReader):
             self.accept(",")
         return variables
 
-    def register_parameter(self, scope: _Scope) -> Variable:
-        """``.reg .u32 name`` in a list of parameters."""
-        kind = self.next()
-        if kind.text[1:] not in TYPE_BYTES:
-            self.fail(f"{kind.text} is no register type", kind)
-        name = self.word("a register name")
-        size = TYPE_BYTES[kind.text[1:]]
-        variable = Variable(name.text, "reg", size, size, kind.text[1:])
-        variable.register = self.new_register(scope, name.text, kind.text[1:])
-        return variable
+    def register_parameters(self, scope: _Scope) -> list[Variable]:
+        """``.reg .u32 name`` in a list of parameters; a vector passes each of its components."""
+        kind, lanes = self.register_type()
+        size = TYPE_BYTES[kind]
+        variables = []
+        for register in self.new_registers(scope, self.word("a register name").text, kind, lanes):
+            variable = Variable(register.name, "reg", size, size, kind)
+            variable.register = register
+            variables.append(variable)
+        return variables
 
     def body(self, depth: int) -> None:
         """Statements up to the closing brace of this scope."""
@@ -288,42 +294,65 @@ class _Parser(TokenReader):
 
     # -- declarations ------------------------------------------------------------------------------------------------
 
-    def registers(self) -> None:
+    def register_type(self) -> tuple[str, int]:
+        """``.u32``, or ``.v2 .u32``: the type and the components."""
+        lanes = 1
         token = self.next()
+        if token.text == ".align":
+            self.integer()
+            token = self.next()
+        if token.text in (".v2", ".v4"):
+            lanes = int(token.text[2:])
+            token = self.next()
         kind = token.text[1:]
         if kind not in TYPE_BYTES:
             self.fail(f"{token.text} is no register type", token)
+        if lanes > 1 and (kind == "pred" or lanes * TYPE_BYTES[kind] > 16):
+            self.fail(f"a vector register takes 16 bytes at most and no predicates: .v{lanes} .{kind} is none", token)
+        return kind, lanes
+
+    def registers(self) -> None:
+        kind, lanes = self.register_type()
         scope = self.scopes[-1]
         while True:
             name = self.word("a register name")
             if self.accept("<"):
-                scope.ranges.append((name.text, self.integer(), kind))
+                count = self.next()
+                if count.kind != "number" or not count.text.isdigit():
+                    self.fail(f"expected how many registers, found {count.text!r}", count)
+                scope.ranges.append((name.text, int(count.text), kind, lanes))
                 self.expect(">")
             else:
                 if name.text in scope.registers:
                     self.fail(f"register {name.text} is declared twice in one scope", name)
-                self.new_register(scope, name.text, kind)
+                self.new_registers(scope, name.text, kind, lanes)
             if not self.accept(","):
                 break
         self.expect(";")
 
-    def new_register(self, scope: _Scope, name: str, kind: str) -> Register:
+    def new_registers(self, scope: _Scope, name: str, kind: str, lanes: int = 1) -> tuple[Register, ...]:
         assert self.function is not None
-        register = Register(name, kind, len(self.function.registers))
-        self.function.registers.append(register)
-        scope.registers[name] = register
-        return register
+        names = [name] if lanes == 1 else [f"{name}.{component[0]}" for component in _COMPONENTS[:lanes]]
+        first = len(self.function.registers)
+        created = tuple(Register(each, kind, first + n) for n, each in enumerate(names))
+        self.function.registers += created
+        scope.registers[name] = created
+        return created
 
-    def find_register(self, name: str) -> Register | None:
+    def declared_registers(self, name: str) -> tuple[Register, ...]:
+        """The register of this name, or the components of the vector; empty if there is none."""
         for scope in reversed(self.scopes):
-            register = scope.registers.get(name)
-            if register is not None:
-                return register
-            for prefix, count, kind in scope.ranges:
+            if name in scope.registers:
+                return scope.registers[name]
+            for prefix, count, kind, lanes in scope.ranges:
                 tail = name[len(prefix) :]
                 if name.startswith(prefix) and tail.isdigit() and int(tail) < count and str(int(tail)) == tail:
-                    return self.new_register(scope, name, kind)
-        return None
+                    return self.new_registers(scope, name, kind, lanes)
+        return ()
+
+    def find_register(self, name: str) -> Register | None:
+        found = self.declared_registers(name)
+        return found[0] if len(found) == 1 else None
 
     def parse_variables(self, external: bool) -> None:
         space = self.next().text[1:]
@@ -382,11 +411,12 @@ class _Parser(TokenReader):
                 if not self.accept(",") and self.peek() != "}":
                     self.fail("expected ',' or '}' in a vector")
             return VectorOperand(tuple(items))
-        if token.text == "(":
+        if token.text == "(" and opcode == "call":
             self.at += 1
             items = []
             while not self.accept(")"):
-                items.append(self.operand(opcode))
+                item = self.operand(opcode)
+                items += item.items if isinstance(item, VectorOperand) else (item,)  # a vector passes its components
                 if not self.accept(",") and self.peek() != ")":
                     self.fail("expected ',' or ')' in a list")
             return CallList(tuple(items))
@@ -397,38 +427,57 @@ class _Parser(TokenReader):
 
     def simple(self, opcode: str) -> Operand:
         token = self.next()
-        if token.text == "!":
+        before_name = self.tokens[self.at].kind == "word" and self.peek() != "WARP_SZ"
+        if token.text == "!" and before_name:
             name = self.word("a predicate register")
             register = self.find_register(name.text)
             if register is None:
                 self.fail(f"{name.text} is not a register", name)
             return RegisterOperand(register, negated=True)
-        if token.text == "-" and self.tokens[self.at].kind == "word":
+        if token.text == "-" and before_name:
             operand = self.named(self.next(), opcode)
             if not isinstance(operand, RegisterOperand):
                 self.fail("expected a number or a register after '-'", token)
             return replace(operand, minus=True)
-        if token.text == "-":
-            return self.number(negative=True)
-        if token.kind == "number":
+        if token.kind == "number" or token.text in CONSTANT_STARTS or token.text == "WARP_SZ":
             self.at -= 1
-            return self.number(negative=False)
+            return self.constant()
         if token.kind != "word":
             self.fail(f"expected an operand, found {token.text!r}", token)
         if token.text == "_":
             return Sink()
-        return self.named(token, opcode)
+        operand = self.named(token, opcode)
+        if isinstance(operand, RegisterOperand) and self.accept("+"):
+            return self.sum(operand.register, token)
+        return operand
+
+    def sum(self, register: Register, token: Token) -> RegisterOperand:
+        """``register + constant`` as a source, which ptxas adds up before the instruction."""
+        assert self.function is not None
+        addend = self.integer()
+        if register.type not in _ADDED:
+            self.fail(f"a constant is added to an integer register, and {register.name} is .{register.type}", token)
+        total = self.new_registers(_Scope(), f"{register.name}+{addend}", register.type)[0]
+        operands = (RegisterOperand(total), RegisterOperand(register), Immediate(addend))
+        kind = f"s{register.bits}"
+        text = f"add.{kind} {total.name}, {register.name}, {addend};"
+        self.function.instructions.append(Instruction("add", (kind,), operands, None, token.line, token.column, text))
+        return RegisterOperand(total)
 
     def named(self, token: Token, opcode: str) -> Operand:
         name = token.text
-        register = self.find_register(name)
-        if register is not None:
-            after = self.tokens[self.at]
-            if opcode.startswith("v") and after.kind == "dotted" and after.start == token.end:
-                return RegisterOperand(register, part=self.next().text[1:])
-            return RegisterOperand(register)
+        registers = self.declared_registers(name)
+        after = self.tokens[self.at]
+        suffixed = after.kind == "dotted" and after.start == token.end
+        if len(registers) > 1:
+            items = tuple(RegisterOperand(register) for register in registers)
+            return self.component(items, name) if suffixed else VectorOperand(items)
+        if registers:
+            if opcode.startswith("v") and suffixed:
+                return RegisterOperand(registers[0], part=self.next().text[1:])
+            return RegisterOperand(registers[0])
         if name.startswith("%"):
-            if self.tokens[self.at].kind == "dotted" and self.tokens[self.at].start == token.end:
+            if suffixed:
                 name += self.next().text
             if name in SPECIAL_REGISTERS:
                 return SpecialRegister(name)
@@ -437,18 +486,25 @@ class _Parser(TokenReader):
             self.fail(f"{name} is not a declared or special register{hint}", token)
         for scope in reversed(self.scopes):
             if name in scope.variables:
-                addend = 0
-                if self.peek() in ("+", "-") and self.tokens[self.at + 1].kind == "number":
-                    sign = 1 if self.next().text == "+" else -1
-                    addend = sign * parse_number(self.next().text)[0]
-                return SymbolOperand(scope.variables[name], addend)
+                variable = scope.variables[name]
+                if opcode and self.accept("["):  # an element as the place that is read or written
+                    index = self.integer()
+                    self.expect("]")
+                    return AddressOperand(SymbolOperand(variable), index * TYPE_BYTES[variable.type])
+                return SymbolOperand(variable, self.addend())
             if name in scope.tables:
                 return VectorOperand(scope.tables[name])
         if name in self.result.functions or opcode == "call":
             return FunctionName(name)
-        if name == "WARP_SZ":
-            return Immediate(32)
         return self.label_reference(token)
+
+    def component(self, items: tuple[RegisterOperand, ...], name: str) -> RegisterOperand:
+        token = self.next()
+        found = [n for n, letters in enumerate(_COMPONENTS[: len(items)]) if token.text[1:] in tuple(letters)]
+        if not found:
+            legal = ", ".join(f".{letters[0]}" for letters in _COMPONENTS[: len(items)])
+            self.fail(f"{name} has the components {legal}, not {token.text}", token)
+        return items[found[0]]
 
     def visible_names(self) -> list[str]:
         return [name for scope in self.scopes for name in scope.registers]
@@ -457,14 +513,11 @@ class _Parser(TokenReader):
         self.expect("[")
         base: Operand
         token = self.tokens[self.at]
-        if token.kind == "number" or token.text == "-":
+        if token.kind == "number" or token.text in CONSTANT_STARTS:
             base = Immediate(self.integer())
         else:
             base = self.named(self.word("an address"), "")
-        addend = 0
-        while self.peek() in ("+", "-"):
-            sign = 1 if self.next().text == "+" else -1
-            addend += sign * self.integer_atom()
+        addend = self.addend()
         coordinates = None
         while self.accept(","):
             vector = self.operand("")
@@ -475,9 +528,8 @@ class _Parser(TokenReader):
         self.expect("]")
         return AddressOperand(base, addend, coordinates)
 
-    def integer_atom(self) -> int:
-        negative = self.accept("-")
-        operand = self.number(negative=negative)
-        if operand.kind != "int":
-            self.fail("an address offset is an integer")
-        return operand.value
+    def addend(self) -> int:
+        """``+ constant`` behind a name, or ``- constant``; 0 where there is none."""
+        if not self.accept("+") and self.peek() != "-":
+            return 0
+        return self.integer()

@@ -32,6 +32,17 @@ class Register:
         return 1 if self.type == "pred" else TYPE_BYTES[self.type] * 8
 
 
+@dataclass(slots=True, frozen=True)
+class Pointer:
+    """An initial value that is an address, ``symbol + addend`` shifted right by `shift` bits, in `size` bytes."""
+
+    offset: int
+    symbol: str
+    addend: int
+    shift: int
+    size: int
+
+
 @dataclass(slots=True, eq=False)
 class Variable:
     """A variable in a state space, or a kernel parameter."""
@@ -43,8 +54,7 @@ class Variable:
     type: str
     image: bytes = b""
     """Initial bytes; shorter than ``size`` means zeros follow."""
-    pointers: list[tuple[int, str, int]] = field(default_factory=list)
-    """(byte offset, symbol, addend) of initialisers that are addresses."""
+    pointers: list[Pointer] = field(default_factory=list)
     external: bool = False
     pointee: str = ""
     """State space that a ``.ptr`` parameter points into."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from ..errors import PtxSyntaxError
-from .constants import constant_expression, parse_number
+from .constants import constant, constant_expression
 from .lexer import Token, TokenStream
 from .syntax import Immediate
 
@@ -58,7 +58,7 @@ class TokenReader:
         return token
 
     def integer(self) -> int:
-        """Take a constant expression."""
+        """Take a constant expression of integers."""
         return constant_expression(self)
 
     def skip_line(self) -> None:
@@ -83,14 +83,6 @@ class TokenReader:
             text = self.next().text
             depth += (text == "(") - (text == ")")
 
-    def number(self, *, negative: bool) -> Immediate:
-        """Take a literal."""
-        token = self.next()
-        if token.kind != "number":
-            self.fail(f"expected a number, found {token.text!r}", token)
-        value, kind = parse_number(token.text)
-        if not negative:
-            return Immediate(value, kind)
-        if kind == "int":
-            return Immediate(-value)
-        return Immediate(value ^ (1 << (31 if kind == "f32" else 63)), kind)
+    def constant(self) -> Immediate:
+        """Take a constant expression, of integers or floating-point numbers."""
+        return constant(self)

@@ -41,6 +41,25 @@ def move(g: BlockCompiler, i: Decoded) -> None:
     g.write(d, plain, g.array(a, plain))
 
 
+@form("mov", "vec=v2|v4 type=b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64", "{d} {a}")
+def move_vector(g: BlockCompiler, i: Decoded) -> None:
+    """``mov.v2``, ``mov.v4``: every source is read before a result is written, as a vector may be permuted in place."""
+    d, a = i.operands
+    assert isinstance(d, VectorOperand)
+    assert isinstance(a, VectorOperand)
+    if not len(d.items) == len(a.items) == int(i["vec"][1]):
+        raise g.fail(f"mov.{i['vec']} has {i['vec'][1]} components on either side")
+    kind = f"u{representation(i['type'])[1]}"
+    uniform = g.results_uniform()
+    values = []
+    for item in a.items:
+        values.append(g.temporary())
+        g.emit(f"{values[-1]} = {g.scalar(item, kind) if uniform else g.array(item, kind)}")
+    for item, value in zip(d.items, values, strict=True):
+        if not isinstance(item, Sink):
+            g.write(item, kind, value, scalar=uniform)
+
+
 def _special(g: BlockCompiler, d: Operand, a: SpecialRegister, bits: int) -> None:
     width, uniform, _ = g.program.special_registers[a.name]
     if width == 1:
