@@ -169,3 +169,27 @@ def test_blocks_are_summed_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = ".reg .pred p<200>; .reg .b32 r<200>, x; TOP:"
     lint(f"{HEADER}.entry k() {{ {declared} {steps}\n@p0 bra TOP; ret; }}")
     assert calls <= 2 * (3 * 200 + 2)
+
+
+def test_accesses_of_named_variables_need_no_space() -> None:
+    """``ld``, ``st`` and ``atom`` without a state space take that of the variable they name, as ptxas does."""
+    body = """.local .u32 own[2]; .shared .u32 tile[2]; mov.b32 r0, 0;
+    st.u32 [own+4], tid; ld.u32 r1, [own+4]; setp.eq.u32 p, tid, 0; @p st.u32 [tile], 40; bar.warp.sync -1;
+    @p atom.add.u32 r0, [tile], 2; bar.warp.sync -1; ld.u32 r2, [tile]; st.global.v2.u32 [out], {r1, r2};"""
+    assert (run(body) == np.stack([np.arange(32), np.full(32, 42)], 1)).all()
+
+
+def test_registers_of_eight_bits() -> None:
+    """``cvt`` narrows into them, whether or not the lanes differ."""
+    body = """.reg .u8 u<2>; .reg .s8 s<2>; add.u32 r0, tid, 250; cvt.u8.u32 u0, r0; cvt.u32.u8 r1, u0;
+    cvt.sat.s8.s32 s0, r0; cvt.u8.u32 u1, 300; st.global.u32 [out], r1;
+    st.global.s8 [out+4], s0; st.global.u8 [out+5], u1;"""
+    lanes = np.arange(32)
+    assert (run(body) == np.stack([(lanes + 250) & 0xFF, np.full(32, 127 | 44 << 8)], 1)).all()
+
+
+def test_signed_results_that_the_lanes_share() -> None:
+    """An instruction that computes with arrays writes one negative value for the whole warp."""
+    body = """.reg .s64 a, b; ld.const.s64 a, [table];
+    ld.const.s64 b, [table+8]; sad.s64 a, a, b, -100; st.global.s64 [out], a;"""
+    assert (run(body, ".const .s64 table[2] = {5, -7};").view(np.int64) == -88).all()

@@ -317,7 +317,10 @@ class BlockRegisters:
             expression, tag = self._widened(expression, tag, register.bits, scalar)
             bits = register.bits
         if self.program.is_uniform(register):
-            self._write_uniform(register, expression if scalar else f"{expression}.item(0)")
+            if not scalar:  # kept as an unsigned pattern, or a bool
+                pattern = f".view({DTYPES['u', bits].__name__})" if tag in "sf" else ""
+                expression = f"({expression}){pattern}.item(0)"
+            self._write_uniform(register, expression)
             return
         if scalar:
             expression = self._view(f"full_{'b' if bits == 1 else 'u'}{bits}({expression})", tag, bits)

@@ -35,6 +35,7 @@ from .syntax import (
     Register,
     RegisterOperand,
     Sink,
+    SymbolOperand,
     VectorOperand,
 )
 
@@ -298,6 +299,7 @@ def decode(instruction: Instruction, index: int, dialect: Dialect | None = None)
             score = len(fields)
         if problem is None:
             _check_available(instruction, row, dialect)
+            _name_space(row, fields, instruction.operands)
             decoded = Decoded(instruction, row, fields, index, instruction.operands, instruction.guard)
             collect_registers(decoded)
             return decoded
@@ -311,6 +313,21 @@ def decode(instruction: Instruction, index: int, dialect: Dialect | None = None)
         form=instruction.name,
         hint=f"the nearest form known is '{best[1]}'",
     )
+
+
+def _name_space(row: Form, fields: dict[str, str], operands: tuple[Operand, ...]) -> None:
+    """Fill in the state space of an access that names none and addresses a variable: it is the variable's, as in ptxas.
+
+    A variable's address in shared or local memory is no generic one.
+    """
+    for group in row.groups:
+        if group.name != "space" or "space" in fields:
+            continue
+        for operand in operands:
+            if isinstance(operand, AddressOperand) and isinstance(operand.base, SymbolOperand):
+                space = operand.base.variable.space
+                if space in ("shared", "local") and space in group.choices:
+                    fields["space"] = space
 
 
 def _check_available(instruction: Instruction, row: Form, dialect: Dialect | None) -> None:

@@ -360,7 +360,7 @@ def _narrow_array(g: BlockCompiler, a: Operand, kind: str) -> str:
 
 def _write_narrow(g: BlockCompiler, d: Operand, kind: str, text: str) -> None:
     """Assign an integer to a register at least as wide, extended by its sign."""
-    if kind in ("u8", "s8"):
+    if kind in ("u8", "s8") and byte_register(d) != "b8":
         sixteen = "s16" if kind == "s8" else "u16"
         text = f"{text}.astype({'int16' if kind == 's8' else 'uint16'})"
         g.write(d, sixteen, text, wider=True)
