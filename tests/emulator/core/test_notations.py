@@ -193,3 +193,11 @@ def test_signed_results_that_the_lanes_share() -> None:
     body = """.reg .s64 a, b; ld.const.s64 a, [table];
     ld.const.s64 b, [table+8]; sad.s64 a, a, b, -100; st.global.s64 [out], a;"""
     assert (run(body, ".const .s64 table[2] = {5, -7};").view(np.int64) == -88).all()
+
+
+def test_special_registers_that_are_vectors() -> None:
+    """``%tid``, ``%ntid`` and their kind as a whole (PTX ISA 10.1)."""
+    body = """.reg .v4 .u32 t; mov.v4.u32 t, %tid; mov.v4.u32 {r0, r1, r2, r3}, %ntid;
+    add.u32 r1, r0, t.w; mov.u32 r2, %ctaid.w; add.u32 r1, r1, r2;
+    st.global.v2.u32 [out], {t.x, r1};"""
+    assert (run(body) == np.stack([np.arange(32), np.full(32, 32)], 1)).all()

@@ -481,6 +481,8 @@ class _Parser(TokenReader):
                 name += self.next().text
             if name in SPECIAL_REGISTERS:
                 return SpecialRegister(name)
+            if f"{name}.w" in SPECIAL_REGISTERS:  # %tid and the like as a whole
+                return VectorOperand(tuple(SpecialRegister(f"{name}.{letter}") for letter in "xyzw"))
             near = difflib.get_close_matches(name, [*self.visible_names(), *SPECIAL_REGISTERS], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             self.fail(f"{name} is not a declared or special register{hint}", token)

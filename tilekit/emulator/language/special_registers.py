@@ -17,10 +17,12 @@ class SpecialRegisterInfo(NamedTuple):
 
 
 def _triple(name: str, expression: str, uniform: bool = True) -> dict[str, SpecialRegisterInfo]:
-    return {
+    """A vector of three coordinates, and a fourth component that is always 0."""
+    coordinates = {
         f"%{name}.{axis}": SpecialRegisterInfo(32, uniform, f"{expression}[{index}]")
         for index, axis in enumerate("xyz")
     }
+    return {**coordinates, f"%{name}.w": SpecialRegisterInfo(32, True, "0")}
 
 
 SPECIAL_REGISTERS: dict[str, SpecialRegisterInfo] = {
