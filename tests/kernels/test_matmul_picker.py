@@ -132,6 +132,17 @@ def test_the_closest_config_to_what_is_asked_for() -> None:
     assert hopper == MatmulConfig(tile=(64, 168), cluster=(1, 1), consumers=1)
 
 
+def test_any_config_has_an_estimate() -> None:
+    """Also one that the ranking leaves out: streamed tiles where none is shared, clusters that do not fit."""
+    whole = {"m": 128 * 132, "n": 256, "k": 1024, "batches": 1}
+    plain, streamed = (
+        estimate(MatmulConfig(cluster=(1, 1), stream_k=ranges), MatmulSpec(), SM_90A, **whole, sms=132)
+        for ranges in (0, 2)
+    )
+    assert streamed.total == plain.total
+    assert estimate(MatmulConfig(cluster=(4, 1)), MatmulSpec(), SM_90A, **whole, sms=2).total > plain.total
+
+
 @ON_BOTH
 def test_the_ranking_can_be_read(chip: Target) -> None:
     """A line for each candidate, best first, with what the model says of it."""

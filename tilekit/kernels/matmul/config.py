@@ -368,5 +368,5 @@ class MatmulConfig(KernelConfig):
             + (f", prefetch {self.prefetch}" if self.prefetch else "")
             + (f", {self.l2_stream} through L2" if self.l2_stream else "")
             + (", raster along N" if self.raster_order == "n" else "")
-            + (f" in groups of {self.raster_group}" if self.raster_group else "")
+            + (f", raster groups of {self.raster_group}" if self.raster_group else "")
         )

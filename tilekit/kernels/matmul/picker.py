@@ -67,7 +67,8 @@ def estimate(
 ) -> Estimate:
     """Model the time of one launch on `sms` multiprocessors."""
     one = _MODELS[target.name].collect([config], spec)
-    return _estimates(one, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)[0]
+    (found,), _ = _estimates(one, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -79,13 +80,12 @@ def _collected(spec: MatmulSpec, target: Target, spares: bool) -> Configs:
 
 def _estimates(
     configs: Configs, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
-) -> list[Estimate]:
-    """Estimates of those whose clusters fit; of streamed ones, where a tile is shared: else they are another config."""
+) -> tuple[list[Estimate], Grids]:
+    """An estimate of each, and how its tiles fall; a cluster that does not fit counts as if one CTA did."""
     model = _MODELS[target.name]
     resident = np.maximum(model.resident(configs, sms), 1)
     grids = Grids.of(configs, spec, m=m, n=n, k=k, batches=batches, resident=resident)
-    usable = (configs.size <= sms) & ((grids.kept > 0) | (configs.streamed == 0))
-    return list(compress(model.estimates(configs, spec, grids), usable.tolist()))
+    return model.estimates(configs, spec, grids), grids
 
 
 def ranked(
@@ -113,8 +113,10 @@ def ranked(
     if not configs.each:
         return []
     sms = sms or target.multiprocessors
-    found = _estimates(configs, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
-    return sorted(found, key=lambda e: e.total)
+    found, grids = _estimates(configs, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
+    # Where no tile is shared, a streamed schedule is that of another config.
+    usable = (configs.size <= sms) & ((grids.kept > 0) | (configs.streamed == 0))
+    return sorted(compress(found, usable.tolist()), key=lambda e: e.total)
 
 
 def closest(
