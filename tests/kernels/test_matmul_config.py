@@ -102,6 +102,13 @@ RULES = [
     ({"prefetch": 13}, {}, "prefetch=13: 0 to 12 k-blocks", "prefetch", 12),
     ({"prefetch": 2}, {"groups": "ends"}, "which tile is a CTA's first is read from memory", "prefetch", 0),
     ({"prefetch": 2, "cluster": (1, 1)}, {"b_load": 8}, "b is copied in pieces of 8 bytes", "prefetch", 0),
+    (
+        {"tile": (256, 128), "cluster": (1, 1)},
+        {"store": "direct", "a_load": 4, "b_load": 2},
+        "beside a B that is shifted, threads copy 192 rows at most",
+        "tile",
+        (128, 128),
+    ),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
     ({"raster_order": "k"}, {}, "raster_order='k': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
     ({"raster_order": "n"}, {"groups": "ends"}, "groups of rows are walked down M", "raster_order", "m"),

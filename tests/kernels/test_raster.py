@@ -111,17 +111,21 @@ def test_along_n_is_the_transpose(problem: dict[str, Any]) -> None:
         assert place(other, index, swapped["order"]) == (batch, column, row)
 
 
-def test_group_makes_the_footprint_small() -> None:
-    """The chosen group has the smallest footprint of a wave; a given one is kept, within the rows there are."""
-    plan = {"m": 8192, "n": 8192, "batches": 1, "cluster_rows": 256, "cluster_columns": 256, "resident": 66}
+@pytest.mark.parametrize(("m", "wave"), [(8192, 64), (4096, 64), (8448, 66), (1000, 64)])
+def test_group_makes_the_footprint_small(m: int, wave: int) -> None:
+    """The chosen group has the smallest footprint of a wave, of the clusters that are launched for as many rounds as
+    66 of them need; a given one is kept, within the rows there are."""
+    plan = {"m": m, "n": 8192, "batches": 1, "cluster_rows": 256, "cluster_columns": 256, "resident": 66}
     chosen = Raster.plan(**plan, group=None)
+    assert chosen.clusters(66) == wave
 
     def footprint(group: int) -> int:
-        return group * 256 + -(-66 // group) * 256
+        return group + -(-wave // group)
 
-    assert footprint(chosen.group) == min(footprint(g) for g in range(1, 17))
-    assert Raster.plan(**plan, group=5).group == 5
-    assert Raster.plan(**plan, group=500).group == 32
+    rows = -(-m // 256)
+    assert footprint(chosen.group) == min(footprint(g) for g in range(1, min(16, rows) + 1))
+    assert Raster.plan(**plan, group=3).group == 3
+    assert Raster.plan(**plan, group=500).group == rows
 
 
 def test_no_tiles() -> None:

@@ -123,15 +123,18 @@ class Raster:
         """Choose the raster for an m by n output covered by cluster tiles of the given extents.
 
         Without `group`, the one that makes a wave's footprint in A and B smallest: ``G`` rows of tiles and as many
-        columns as `resident` clusters cover (DeepGEMM's rule); with `order` ``"n"`` ``G`` columns and as many rows.
+        columns as its clusters cover (DeepGEMM's rule); with `order` ``"n"`` ``G`` columns and as many rows. A wave has
+        as many clusters as are launched, not as many as are `resident`: at 4096^3 with 128x256 tiles 64 of 66, so 8
+        rows of 16 and not 6, which read 30 % more from DRAM (H200: 168 MB, not 129).
         """
         rows, columns = -(-m // cluster_rows), -(-n // cluster_columns)
+        wave = cls(rows, columns, 1, batches).clusters(resident)
         walked, others = (rows, columns) if order == "m" else (columns, rows)
         height, width = (cluster_rows, cluster_columns) if order == "m" else (cluster_columns, cluster_rows)
         if group is None:
             group = min(
                 range(1, min(walked, MAX_GROUP) + 1),
-                key=lambda g: g * height + min(others, -(-resident // g)) * width,
+                key=lambda g: g * height + min(others, -(-wave // g)) * width,
                 default=1,
             )
         return cls(rows, columns, max(1, min(group, walked)), batches)

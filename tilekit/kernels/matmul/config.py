@@ -209,7 +209,8 @@ class MatmulConfig(KernelConfig):
     raster_group
         Cluster rows walked together, with ``"n"`` columns; ``None`` chooses by footprint.
     l2_promotion
-        L2 fetch granularity of the input tensor maps.
+        What L2 fetches at least where a TMA load misses. ``"256B"`` makes a quarter more reads of L2 and half as many
+        more between its halves (H200: 2 % of the time at 64x57344x8192, 4 % at 16x8192x8192).
     l2_stream
         Operand that passes through L2, ``"a"`` or ``"b"``: it leaves first, and the other one last, as far as TMA loads
         them. ``None`` leaves both to the hardware.
@@ -235,7 +236,7 @@ class MatmulConfig(KernelConfig):
     prefetch: int = 0
     raster_order: Walk = "m"
     raster_group: int | None = None
-    l2_promotion: str | None = "256B"
+    l2_promotion: str | None = "128B"
     l2_stream: Literal["a", "b"] | None = None
     profile_tiles: int = 0
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.tile_io.operand import Major
 from tilekit.tile_schedule.stream_k import StreamPlan
 
 Array = NDArray[Any]
@@ -87,8 +88,8 @@ class Grids:
         Shares of a streamed tile that are added to its head, at most.
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
-    columns
-        N of the output, as the caller has it.
+    off_line
+        Whether rows of the caller's A, and of B, begin elsewhere than at lines of L2, where nothing pads them.
     outside
         Rows of both operands' tiles that lie outside of them, on average over the tiles.
     """
@@ -101,7 +102,7 @@ class Grids:
     rounds: Array
     kept: Array
     bytes: Array
-    columns: int
+    off_line: tuple[bool, bool]
     outside: Array
 
     @classmethod
@@ -138,7 +139,7 @@ class Grids:
             rounds=rounds,
             kept=kept,
             bytes=fetched * k * batches * spec.a_dtype.bytes,
-            columns=n,
+            off_line=(_off_line(m, k, spec.a_major, spec), _off_line(n, k, spec.b_major, spec)),
             outside=outside_m + outside_n,
         )
 
@@ -159,12 +160,20 @@ class Grid:
     k_blocks: int
 
 
+LINE_BYTES = 128
+"""What L2 is asked for at once."""
+
+
+def _off_line(extent: int, k: int, major: Major, spec: MatmulSpec) -> bool:
+    return (k if major == "k" else extent) * spec.a_dtype.bytes % LINE_BYTES > 0
+
+
 def _fetches(clusters: Array) -> Array:
     """How often an operand counts that so many clusters read: they meet in L2, but not always in time.
 
     128 x 7168 x 16384 takes 25 % longer where two clusters read the weights than where one does (H200).
     """
-    return np.minimum(1 + 0.3 * (clusters - 1), 1.6)
+    return np.minimum(1 + 0.31 * (clusters - 1), 1.61)
 
 
 @dataclass(frozen=True)

@@ -20,25 +20,32 @@ from tilekit.tile_op.wgmma import ATOM_ROWS
 # The constants below were fitted to 5700 times of 205 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 8900
-"""What the whole chip's L2 feeds to shared memory."""
+L2_BYTES_PER_CLOCK = 8190
+"""What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
+
+MERGED = 0.742
+"""What is read from L2 of an operand that clusters beside each other need, of what they ask for; not where multicast
+delivers it, which is never merged (ncu)."""
+
+OFF_LINE_COST = 1.81
+"""How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 5000
+LAUNCH_CLOCKS = 3740
 """From launch to launch in a stream, without any k-block: 2.5 us."""
 
-CLUSTER_CLOCKS = 1200
+CLUSTER_CLOCKS = 1500
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
-CLUSTER_COST = 0.016
+CLUSTER_COST = 0.0231
 """Time lost to CTAs that wait for each other at every stage."""
 
 REFERENCE_L2_RATE = 32
 """Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
 
-L2_RATE_COST = 0.0021
+L2_RATE_COST = 0.0022
 """Time lost per byte and clock fetched from L2 above the reference, once the SMs are at different places of K."""
 
 SHIFTED = 7
@@ -47,37 +54,31 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 10.6
+STORE_BYTES_PER_CLOCK = 9.79
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 8
+LAST_STORE_BYTES_PER_CLOCK = 8.69
 """The same for the last tile, whose stores nothing hides."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-STRADDLING_STORES = 5
-"""How many times as long it takes to store tiles with a narrow last slab where rows do not begin at 32-byte sectors.
-
-Fitted to 1000³: 11.3 us with 64x144 tiles, 0.73 of cuBLAS's speed, and 0.70 with 128x80, but 1.15 with 64x128. Nobody
-knows why.
-"""
-
-SECTOR_BYTES = 32
-
-TURN_OVER_CLOCKS = 1400
+TURN_OVER_CLOCKS = 1650
 """What handing over costs consumers that take turns, a tile; the stores themselves run under the next main loop."""
 
-DRAM_BYTES_PER_CLOCK = 2420
+DRAM_BYTES_PER_CLOCK = 2450
 """What DRAM delivers to the whole chip: 4.8 TB/s, to launches without a beginning and an end."""
 
-IDLE_COST = 0.485
+LAST_WAVE = 0.442
+"""Of the last of several waves, the part in which DRAM has little to do."""
+
+IDLE_COST = 0.575
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-STAGE_CLOCKS = 70
+STAGE_CLOCKS = 73
 """From one k-block to the next, however little there is to multiply: the barrier."""
 
-SLICE_CLOCKS = 177
+SLICE_CLOCKS = 190
 """The same for each 128 bytes of K: the latency of their instructions."""
 
 OUTSIDE_CLOCKS = 7
@@ -86,13 +87,13 @@ OUTSIDE_CLOCKS = 7
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
 
-LATENCY_CLOCKS = 2600
+LATENCY_CLOCKS = 2630
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 4500
+SHARE_CLOCKS = 5360
 """What a share of a sum waits for the one before it, and tells the next."""
 
-SHARE_BYTES_PER_CLOCK = 160
+SHARE_BYTES_PER_CLOCK = 92
 """How fast a CTA adds its part to the workspace, reads and writes."""
 
 FIXUP_CLOCKS = 3500
@@ -101,25 +102,31 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 1200
+EXCHANGE_CLOCKS = 1150
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
 EXCHANGE_BYTES_PER_CLOCK = 20
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.4
+POWER_SHARE = 0.3
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.634
+POWER_CLOCKS = 0.691
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-DELIVERY_ENERGY = 0.426 / 48
+DELIVERY_ENERGY = 0.00543
 """Energy of a byte that comes into shared memory, in tensor-core clocks: 48 of them come a clock to 128x256 tiles."""
 
-DRAM_ENERGY = 0.432 / 2250
+READ_ENERGY = 0.00399
+"""Energy of a byte that an instruction reads from shared memory, likewise."""
+
+FETCH_ENERGY = 0.00803
+"""Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
+
+DRAM_ENERGY = 0.000183
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.19
+EIGHT_BIT_ENERGY = 1.18
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 128, 8), *range(128, 272, 16))
@@ -314,8 +321,9 @@ class BlockClocks:
     ----------
     tensor, shared, l2
         Clocks of the tensor core, of shared memory, and of the SM's part of L2's rate.
-    delivered
-        Bytes that come into shared memory.
+    read, fetched, delivered
+        Bytes that instructions read from shared memory, that come from L2 (a cluster's share of what it shares), and
+        that come into shared memory.
     taken
         Clocks from one k-block to the next.
     """
@@ -323,6 +331,8 @@ class BlockClocks:
     tensor: Array
     shared: Array
     l2: Array
+    read: Array
+    fetched: Array
     delivered: Array
     taken: Array
 
@@ -335,11 +345,18 @@ class BlockClocks:
         issues = 4 * c.k_group * -(-c.tile_m // ATOM_ROWS)
         tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
-        # whole chunks come.
-        fetched = (c.tile_m / c.cluster_n + c.loaded_n / c.cluster_m) * SPAN * c.k_group
+        # whole chunks come. Clusters beside each other need the same columns, or the same rows where there is one.
+        merged_m = np.where((c.cluster_n == 1) & (grids.rows == 1), MERGED, 1)
+        merged_n = np.where((c.cluster_m == 1) & (grids.rows > 1), MERGED, 1)
+        fetched_m = c.tile_m / c.cluster_n * merged_m * SPAN * c.k_group
+        fetched_n = c.loaded_n / c.cluster_m * merged_n * SPAN * c.k_group
+        fetched = fetched_m + fetched_n
         delivered = (c.tile_m + c.loaded_n) * SPAN * c.k_group
-        shared = (issues * (ATOM_ROWS + c.tile_n) * 32 + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
-        l2 = fetched * grids.active / L2_BYTES_PER_CLOCK
+        read = issues * (ATOM_ROWS + c.tile_n) * 32
+        shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
+        costs_a, costs_b = (OFF_LINE_COST if off else 1 for off in grids.off_line)
+        asked = fetched_m * np.where(c.swapped, costs_b, costs_a) + fetched_n * np.where(c.swapped, costs_a, costs_b)
+        l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
         later = 1 - 1 / np.maximum(grids.waves, 1)
         factor = 1 + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * later
         factor += CLUSTER_COST * (c.cluster_m * c.cluster_n > 1)
@@ -348,7 +365,7 @@ class BlockClocks:
         taken = np.maximum(limit * factor, least) + OUTSIDE_CLOCKS * grids.outside * c.k_group
         if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
             taken += np.where(c.sharing == 1, c.accumulators, 0)
-        return cls(tensor, shared, l2, delivered, taken)
+        return cls(tensor, shared, l2, read, fetched, delivered, taken)
 
 
 def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
@@ -358,14 +375,13 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Es
     """
     c, block = configs, BlockClocks.of(configs, spec, grids)
     area = c.tile_m * c.tile_n
-    output = area * spec.out_dtype.bytes / c.layers * _store_cost(c, spec, grids)
+    output = area * spec.out_dtype.bytes / c.layers * _store_cost(c, spec)
     stores = output / STORE_BYTES_PER_CLOCK
     wave = grids.k_blocks * block.taken
     wave = np.where(c.in_turn, np.maximum(wave, stores), wave)
-    between = (grids.waves - 1) * np.where(c.in_turn, TURN_OVER_CLOCKS, stores)
-    # DRAM has little to do during about half of the last wave, where there are several.
+    between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, TURN_OVER_CLOCKS, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
-    alone = np.where(grids.waves > 1, wave / 2, 0)
+    alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     waves = np.maximum(grids.rounds * wave, grids.bytes / rate + alone)
     shares = (c.shares - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
     exchange = np.where(c.layers > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
@@ -380,18 +396,16 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Es
     return [Estimate(*each) for each in zip(c.each, *(column.tolist() for column in columns), strict=True)]
 
 
-def _store_cost(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Array:
-    """How many times as long stores take as those of whole slabs by the copy engine."""
-    straddling = grids.columns * spec.out_dtype.bytes % SECTOR_BYTES > 0
-    narrow = configs.tile_n * spec.out_dtype.bytes % SPAN > 0
-    upright = np.where(narrow & straddling, STRADDLING_STORES, 1.0)
-    return np.where(configs.swapped, 1.0, DIRECT_STORES if spec.store == "direct" else upright)
+def _store_cost(configs: HopperConfigs, spec: MatmulSpec) -> Array:
+    """How many times as long stores take as those of the copy engine."""
+    return np.where(configs.swapped, 1.0, DIRECT_STORES if spec.store == "direct" else 1.0)
 
 
 def _energy(block: BlockClocks, spec: MatmulSpec, grids: Grids) -> Array:
     """Energy of a launch, in clocks of every SM's tensor core."""
     multiplied = block.tensor * (EIGHT_BIT_ENERGY if spec.a_dtype.bits == 8 else 1)
-    spent = grids.tiles * grids.k_blocks * (multiplied + DELIVERY_ENERGY * block.delivered)
+    moved = READ_ENERGY * block.read + DELIVERY_ENERGY * block.delivered + FETCH_ENERGY * block.fetched
+    spent = grids.tiles * grids.k_blocks * (multiplied + moved)
     return np.asarray(spent / SM_90A.multiprocessors + DRAM_ENERGY * grids.bytes)
 
 

@@ -73,6 +73,9 @@ GROUPED_F32_ACCUMULATORS = 96
 TURN_HEADROOM = 8
 """Registers more where consumers take turns: beside 200 of 232, 128 of 160, and an instruction's 104 of 128."""
 
+MOST_COPIED_ROWS = 192
+"""Rows of A that threads copy beside a B that they shift: 256 spill with ptxas 13.0.88, though not with 13.5.37."""
+
 INSTRUCTION_HEADROOM = 24
 """Registers left at launch beside one instruction's accumulators: with 128 at launch ptxas refuses n = 256 (C7602)."""
 
@@ -217,6 +220,10 @@ def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vi
         )
     if spec.copies and config.k_group > 1:
         yield Violation("copies of slices", "k_group", f"k_group={config.k_group}: threads copy one slice of K a stage")
+    a, b = config.copy_plans(spec)
+    if a is not None and b is not None and b.shifts and config.tile[0] >= MOST_COPIED_ROWS + ATOM_ROWS:
+        text = f"tile M={config.tile[0]}: beside a B that is shifted, threads copy {MOST_COPIED_ROWS} rows at most"
+        yield Violation("copied rows", "tile", text)
     for copies in config.copy_plans(spec):
         if copies is not None and copies.block_lines % copies.unit:
             rows, columns = config.tile
