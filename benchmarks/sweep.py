@@ -39,7 +39,7 @@ from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.hopper_model import candidates, short_ring, spares
+from tilekit.kernels.matmul.hopper_model import candidates, spares
 from tilekit.kernels.matmul.picker import estimate, pick
 from tilekit.targets import SM_90A
 from tilekit.tuning.suite import tunable
@@ -107,11 +107,8 @@ def picked_from(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
 
 
 def overlaps(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
-    """The picker's choice, ready for the launch before to end: b brought into L2, a ring that leaves room for a CTA."""
-    spec, best = workload.spec, _picked(workload)
-    whole = best.resolved_stages(SM_90A, spec)
-    for stages, blocks in product((whole, short_ring(best, spec, SM_90A)), (0, 1, 2, 4, 8, 12)):
-        yield best.changed(stages=stages, prefetch=blocks)
+    """The picker's choice, ready for the launch before to end: more or less of b brought into L2."""
+    yield from (_picked(workload).changed(prefetch=blocks) for blocks in (0, 1, 2, 4, 8, 12))
 
 
 def model_clocks(config: MatmulConfig, workload: MatmulWorkload) -> float:

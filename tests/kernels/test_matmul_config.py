@@ -105,9 +105,9 @@ RULES = [
     (
         {"tile": (256, 128), "cluster": (1, 1)},
         {"store": "direct", "a_load": 4, "b_load": 2},
-        "beside a B that is shifted, threads copy 192 rows at most",
+        "128 accumulators a thread are 32 more than fit its 224 registers beside the epilogue",
         "tile",
-        (128, 128),
+        (256, 96),
     ),
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
     ({"raster_order": "k"}, {}, "raster_order='k': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),

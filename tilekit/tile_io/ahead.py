@@ -38,7 +38,7 @@ class FirstBlocks:
     def bring(self, w: Writer) -> None:
         """Start the copies; one thread. Blocks behind the end of K are none."""
         tile = self.scheduler.first(w)
-        copies = self.loader.bind(w).at(w, tile).operands[self.operand]
+        copies = self.loader.operand_at(w, self.operand, tile)
         assert isinstance(copies, TmaTile)
         for block in range(self.blocks):
             copies.prefetch(w, tile.k_first + block * self.k_block)

@@ -56,17 +56,36 @@ class StandardLoader:
 
     def bind(self, w: Writer) -> BoundStandardLoader:
         """Prepare the addresses of this CTA's share of a stage; once a role."""
-        half = self._cluster.half  # of B, which the CTAs of a pair divide
-        a = self.a.bind(w, self._tiles[self.a.tile.name], self._share_a)
-        b = self.b.bind(w, self._tiles[self.b.tile.name], self._share_b)
-        copying = [loader for loader in (a, b) if isinstance(loader, BoundCpAsyncLoader)]
+        bound = self._bound(w, 0), self._bound(w, 1)
+        copying = [loader for loader in bound if isinstance(loader, BoundCpAsyncLoader)]
         return BoundStandardLoader(
-            a=a,
-            b=b,
-            first_column=half * self.b.tile.rows if half is not None else 0,
+            operands=bound,
+            first_column=self._first_column,
             batch_steps=self._steps,
             writer=CopyWriter(copying) if copying else None,
         )
+
+    def operand_at(self, w: Writer, operand: int, tile: Tile) -> TmaTile | CpAsyncTile:
+        """Turn to `tile` for one operand alone, 0 for A and 1 for B: of the other nothing is prepared."""
+        place = _place(tile, operand, self._first_column, self._steps)
+        return self._bound(w, operand).at(w, *place)
+
+    def _bound(self, w: Writer, operand: int) -> BoundTmaLoader | BoundCpAsyncLoader:
+        loader, share = ((self.a, self._share_a), (self.b, self._share_b))[operand]
+        return loader.bind(w, self._tiles[loader.tile.name], share)
+
+    @property
+    def _first_column(self) -> Operand:
+        half = self._cluster.half  # of B, which the CTAs of a pair divide
+        return half * self.b.tile.rows if half is not None else 0
+
+
+def _place(
+    tile: Tile, operand: int, first_column: Operand, batch_steps: tuple[Operand, Operand]
+) -> tuple[Value, Operand]:
+    """Row of a tile's operand, and its batch index."""
+    batch = tile.batch * batch_steps[operand] if isinstance(tile.batch, Value) else 0
+    return (tile.row, tile.column + first_column)[operand], batch
 
 
 @dataclass(frozen=True)
@@ -79,21 +98,16 @@ class BoundStandardLoader:
         The copies of the role's own threads, where they make any.
     """
 
-    a: BoundTmaLoader | BoundCpAsyncLoader
-    b: BoundTmaLoader | BoundCpAsyncLoader
+    operands: tuple[BoundTmaLoader | BoundCpAsyncLoader, BoundTmaLoader | BoundCpAsyncLoader]
     first_column: Operand
     batch_steps: tuple[Operand, Operand]
     writer: CopyWriter | None
 
     def at(self, w: Writer, tile: Tile) -> StandardTile:
         """Turn to `tile`: what its k-blocks have in common, once a tile."""
-        batches = [tile.batch * step if isinstance(tile.batch, Value) else 0 for step in self.batch_steps]
-        return StandardTile(
-            (
-                self.a.at(w, tile.row, batches[0]),
-                self.b.at(w, tile.column + self.first_column, batches[1]),
-            )
-        )
+        places = [_place(tile, operand, self.first_column, self.batch_steps) for operand in (0, 1)]
+        a, b = self.operands
+        return StandardTile((a.at(w, *places[0]), b.at(w, *places[1])))
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,16 @@ def _fitting(spec: MatmulSpec, config: MatmulConfig) -> MatmulConfig:
     return replace(config, in_flight=0, k_group=1) if spec.promoted else config
 
 
+AHEAD = 2
+"""K-blocks of the weights that a CTA brings into L2 while the kernel before this one ends.
+
+Launches of 10 us take 2 to 5 % less, long ones as long; with 8 and 12 all take longer, and 1000^3, in a cluster, 2.6 %
+with any (H200).
+"""
+
+LARGEST_TILE_AHEAD = 128 * 192
+"""Elements of the tiles that do so: those of short launches."""
+
 SHARES = (1, 2, 3, 4)
 LARGEST_SHARED_TILE = 128 * 144
 """Elements of a tile beyond which sums are not shared: adding them would take longer than it saves."""
@@ -228,21 +238,12 @@ def spares(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
-    """Legal variants in what the model knows nothing of: prefetch, a short ring, the raster, groups in flight, L2."""
-    short = short_ring(config, spec, target)
-    changes: list[dict[str, Any]] = [{"prefetch": 4}, {"prefetch": 8}, {"stages": short}]
-    changes += [{"stages": short, "prefetch": 4}, {"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
+    """Legal variants in what the model knows nothing of: prefetch, the raster, groups in flight, L2."""
+    changes: list[dict[str, Any]] = [{"prefetch": blocks} for blocks in (0, AHEAD, 4)]
+    changes += [{"raster_order": "n"}, {"in_flight": 1 - config.in_flight}]
     changes += [{"l2_stream": "a"}, {"l2_stream": "b"}, {"raster_group": 8}, {"raster_group": 16}]
     found = dict.fromkeys(replace(config, **change) for change in changes)
     return tuple(v for v in found if v != config and v.legal(target, spec))
-
-
-def short_ring(config: MatmulConfig, spec: MatmulSpec, target: Target) -> int:
-    """Stages with which a multiprocessor holds two CTAs, one of the next launch beside one of this; at least one."""
-    # 1 KB of each CTA's shared memory is the system's (CUDA C++ Programming Guide, compute capability 9.0).
-    room = (target.shared_bytes + 1024) // 2 - 1024
-    whole = config.resolved_stages(target, spec)
-    return next((stages for stages in range(whole, 1, -1) if config.shared_bytes(spec, stages) <= room), 1)
 
 
 def _legal(configs: Iterable[MatmulConfig], spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
@@ -256,9 +257,15 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
         for shares in SHARES if shared else (1,):
             for cluster in ((1, 1), (2, 1), (1, 2)):
                 if not (base.swap_ab and spec.groups):
-                    yield replace(base, cluster=cluster, split_k=shares)
+                    yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
         if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
-            yield replace(base, cluster=(1, 1), cluster_k=2)
+            yield _ahead(replace(base, cluster=(1, 1), cluster_k=2), spec)
+
+
+def _ahead(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:
+    """The config with the weights' first k-blocks brought into L2 early, where that pays and can be."""
+    small = config.cluster == (1, 1) and config.tile[0] * config.tile[1] <= LARGEST_TILE_AHEAD
+    return replace(config, prefetch=AHEAD) if small and spec.b_load == "tma" and not spec.groups else config
 
 
 @dataclass(frozen=True)
@@ -345,9 +352,11 @@ class BlockClocks:
         issues = 4 * c.k_group * -(-c.tile_m // ATOM_ROWS)
         tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
-        # whole chunks come. Clusters beside each other need the same columns, or the same rows where there is one.
-        merged_m = np.where((c.cluster_n == 1) & (grids.rows == 1), MERGED, 1)
-        merged_n = np.where((c.cluster_m == 1) & (grids.rows > 1), MERGED, 1)
+        # whole chunks come. Clusters beside each other need the same columns, or the same rows where there is one;
+        # those of several CTAs drift apart after the first wave.
+        merged = np.where((c.size == 1) | (grids.waves == 1), MERGED, 1)
+        merged_m = np.where((c.cluster_n == 1) & (grids.rows == 1), merged, 1)
+        merged_n = np.where((c.cluster_m == 1) & (grids.rows > 1), merged, 1)
         fetched_m = c.tile_m / c.cluster_n * merged_m * SPAN * c.k_group
         fetched_n = c.loaded_n / c.cluster_m * merged_n * SPAN * c.k_group
         fetched = fetched_m + fetched_n
