@@ -1,17 +1,17 @@
 """Whole PTX modules, as compilers and people write them, parsed to :mod:`.syntax`.
 
-Names are resolved while parsing: registers, variables and labels belong to the innermost ``{ }`` scope that declares
-them, so a fragment pasted many times may repeat its names. Source: PTX ISA, sections 4, 5 and 11.
+Names are resolved while parsing, in the :mod:`.scopes` that are open, so a fragment pasted many times may repeat its
+names. Source: PTX ISA, sections 4, 5 and 11.
 """
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from .constants import CONSTANT_STARTS
 from .declarations import variable_declarators
 from .lexer import Token, TokenStream, tokenize
+from .scopes import COMPONENTS, Scope, Scopes
 from .special_registers import SPECIAL_REGISTERS
 from .syntax import (
     TYPE_BYTES,
@@ -21,7 +21,6 @@ from .syntax import (
     FunctionName,
     Immediate,
     Instruction,
-    LabelOperand,
     Operand,
     PairOperand,
     PtxModule,
@@ -38,8 +37,6 @@ from .token_reader import TokenReader
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 _ADDED = {kind + bits for kind in "bsu" for bits in ("16", "32", "64")}
 """Types of registers that ``register + constant`` may name."""
-_COMPONENTS = ("xr", "yg", "zb", "wa")
-"""What the components of a vector are called: ``.x`` or ``.r``, and so on (PTX ISA 6.4.2)."""
 _SPACES = {".shared", ".global", ".const", ".local", ".param"}
 _DIRECTIVES = {
     *(".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster"),
@@ -52,19 +49,6 @@ _DIRECTIVES = {
         ".abi_preserve_control",
     ),
 }
-
-
-@dataclass(slots=True)
-class _Scope:
-    """What one ``{ }`` declares."""
-
-    registers: dict[str, tuple[Register, ...]] = field(default_factory=dict)
-    """Under each name one register, or the components of a vector."""
-    ranges: list[tuple[str, int, str, int]] = field(default_factory=list)
-    """Prefix, how many, type and components of ``name<count>``."""
-    variables: dict[str, Variable] = field(default_factory=dict)
-    labels: dict[str, int] = field(default_factory=dict)
-    tables: dict[str, tuple[LabelOperand, ...]] = field(default_factory=dict)
 
 
 def parse_module(text: str) -> PtxModule:
@@ -82,18 +66,16 @@ class _Parser(TokenReader):
     def __init__(self, stream: TokenStream) -> None:
         super().__init__(stream)
         self.result = PtxModule("", "", stream.text)
-        self.scopes: list[_Scope] = []
-        self.pending: list[tuple[LabelOperand, list[_Scope], Token]] = []
+        self.scopes = Scopes()
         self.function: Function | None = None
         self.annotated = 0
 
     # -- module ------------------------------------------------------------------------------------------------------
 
     def module(self) -> PtxModule:
-        self.scopes = [_Scope()]
         while self.tokens[self.at].kind != "end":
             self.module_statement()
-        self.result.variables = self.scopes[0].variables
+        self.result.variables = self.scopes.outermost.variables
         return self.result
 
     def module_statement(self) -> None:
@@ -149,9 +131,18 @@ class _Parser(TokenReader):
 
     def parse_function(self) -> None:
         kind = self.next()
-        scope = _Scope()
-        self.scopes.append(scope)
         function = self.function = Function("", kind.text == ".entry", [], [], kind.line)
+        with self.scopes.opened() as scope:
+            name = self.define(function, scope)
+        self.function = None
+        known = self.result.functions.get(name.text)
+        if known is None or not known.has_body:
+            self.result.functions[name.text] = function
+        elif function.has_body:
+            self.fail(f"{name.text} is defined twice (first on line {known.line})", name)
+
+    def define(self, function: Function, scope: Scope) -> Token:
+        """Results, name, parameters, directives and body of a function; return its name."""
         if self.peek() == "(":
             function.results += self.parameter_list(scope)
         if self.accept(".attribute"):
@@ -176,20 +167,17 @@ class _Parser(TokenReader):
             function.has_body = False
         else:
             self.expect("{")
-            self.body(1)
-            self.resolve_labels()
+            self.body()
+            nowhere = self.scopes.resolve_labels()
+            if nowhere is not None:
+                token, hint = nowhere
+                self.fail(f"{token.text} is not a register, variable or label that is visible here{hint}", token)
             last_line = self.tokens[self.at - 1].line
             function.annotations = [n for n in self.stream.annotations if self.annotated < n[0] <= last_line]
             self.annotated = last_line
-        self.scopes.pop()
-        self.function = None
-        known = self.result.functions.get(name.text)
-        if known is None or not known.has_body:
-            self.result.functions[name.text] = function
-        elif function.has_body:
-            self.fail(f"{name.text} is defined twice (first on line {known.line})", name)
+        return name
 
-    def parameter_list(self, scope: _Scope) -> list[Variable]:
+    def parameter_list(self, scope: Scope) -> list[Variable]:
         """Parameters or results of a function, declared in its scope."""
         self.expect("(")
         variables: list[Variable] = []
@@ -205,30 +193,30 @@ class _Parser(TokenReader):
             self.accept(",")
         return variables
 
-    def register_parameters(self, scope: _Scope) -> list[Variable]:
+    def register_parameters(self, scope: Scope) -> list[Variable]:
         """``.reg .u32 name`` in a list of parameters; a vector passes each of its components."""
         kind, lanes = self.register_type()
         size = TYPE_BYTES[kind]
         variables = []
-        for register in self.new_registers(scope, self.word("a register name").text, kind, lanes):
+        assert self.function is not None
+        for register in scope.new_registers(self.function, self.word("a register name").text, kind, lanes):
             variable = Variable(register.name, "reg", size, size, kind)
             variable.register = register
             variables.append(variable)
         return variables
 
-    def body(self, depth: int) -> None:
+    def body(self) -> None:
         """Statements up to the closing brace of this scope."""
         while not self.accept("}"):
-            self.statement(depth)
+            self.statement()
 
-    def statement(self, depth: int) -> None:
+    def statement(self) -> None:
         token = self.tokens[self.at]
         text = token.text
         if text == "{":
             self.at += 1
-            self.scopes.append(_Scope())
-            self.body(depth + 1)
-            self.scopes.pop()
+            with self.scopes.opened():
+                self.body()
         elif text == ";":
             self.at += 1
         elif text == ".reg":
@@ -257,12 +245,12 @@ class _Parser(TokenReader):
 
     def label(self, token: Token) -> None:
         assert self.function is not None
-        scope = self.scopes[-1]
+        scope = self.scopes.innermost
         if self.peek() == ".branchtargets":
             self.at += 1
             targets = []
             while not self.accept(";"):
-                targets.append(self.label_reference(self.word("a label")))
+                targets.append(self.scopes.label(self.word("a label")))
                 self.accept(",")
             scope.tables[token.text] = tuple(targets)
         elif self.peek() in (".callprototype", ".calltargets"):
@@ -273,24 +261,6 @@ class _Parser(TokenReader):
         else:
             scope.labels[token.text] = len(self.function.instructions)
             self.function.labels.append((token.line, token.text))
-
-    def label_reference(self, token: Token) -> LabelOperand:
-        operand = LabelOperand(token.text)
-        self.pending.append((operand, list(self.scopes), token))
-        return operand
-
-    def resolve_labels(self) -> None:
-        for operand, scopes, token in self.pending:
-            for scope in reversed(scopes):
-                if operand.name in scope.labels:
-                    operand.position = scope.labels[operand.name]
-                    break
-            else:
-                names = [name for scope in scopes for name in (*scope.labels, *scope.registers, *scope.variables)]
-                near = difflib.get_close_matches(operand.name, names, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                self.fail(f"{operand.name} is not a register, variable or label that is visible here{hint}", token)
-        self.pending.clear()
 
     # -- declarations ------------------------------------------------------------------------------------------------
 
@@ -312,8 +282,9 @@ class _Parser(TokenReader):
         return kind, lanes
 
     def registers(self) -> None:
+        assert self.function is not None
         kind, lanes = self.register_type()
-        scope = self.scopes[-1]
+        scope = self.scopes.innermost
         while True:
             name = self.word("a register name")
             if self.accept("<"):
@@ -325,33 +296,13 @@ class _Parser(TokenReader):
             else:
                 if name.text in scope.registers:
                     self.fail(f"register {name.text} is declared twice in one scope", name)
-                self.new_registers(scope, name.text, kind, lanes)
+                scope.new_registers(self.function, name.text, kind, lanes)
             if not self.accept(","):
                 break
         self.expect(";")
 
-    def new_registers(self, scope: _Scope, name: str, kind: str, lanes: int = 1) -> tuple[Register, ...]:
-        assert self.function is not None
-        names = [name] if lanes == 1 else [f"{name}.{component[0]}" for component in _COMPONENTS[:lanes]]
-        first = len(self.function.registers)
-        created = tuple(Register(each, kind, first + n) for n, each in enumerate(names))
-        self.function.registers += created
-        scope.registers[name] = created
-        return created
-
-    def declared_registers(self, name: str) -> tuple[Register, ...]:
-        """The register of this name, or the components of the vector; empty if there is none."""
-        for scope in reversed(self.scopes):
-            if name in scope.registers:
-                return scope.registers[name]
-            for prefix, count, kind, lanes in scope.ranges:
-                tail = name[len(prefix) :]
-                if name.startswith(prefix) and tail.isdigit() and int(tail) < count and str(int(tail)) == tail:
-                    return self.new_registers(scope, name, kind, lanes)
-        return ()
-
     def find_register(self, name: str) -> Register | None:
-        found = self.declared_registers(name)
+        found = self.scopes.registers(self.function, name)
         return found[0] if len(found) == 1 else None
 
     def parse_variables(self, external: bool) -> None:
@@ -359,7 +310,7 @@ class _Parser(TokenReader):
         if space == "param":
             space = "frame"  # arguments and results of calls
         for variable in variable_declarators(self, space, external):
-            self.scopes[-1].variables[variable.name] = variable
+            self.scopes.innermost.variables[variable.name] = variable
             if self.function is not None:
                 self.function.variables.append(variable)
         self.expect(";")
@@ -457,7 +408,7 @@ class _Parser(TokenReader):
         addend = self.integer()
         if register.type not in _ADDED:
             self.fail(f"a constant is added to an integer register, and {register.name} is .{register.type}", token)
-        total = self.new_registers(_Scope(), f"{register.name}+{addend}", register.type)[0]
+        total = Scope().new_registers(self.function, f"{register.name}+{addend}", register.type)[0]
         operands = (RegisterOperand(total), RegisterOperand(register), Immediate(addend))
         kind = f"s{register.bits}"
         text = f"add.{kind} {total.name}, {register.name}, {addend};"
@@ -466,7 +417,7 @@ class _Parser(TokenReader):
 
     def named(self, token: Token, opcode: str) -> Operand:
         name = token.text
-        registers = self.declared_registers(name)
+        registers = self.scopes.registers(self.function, name)
         after = self.tokens[self.at]
         suffixed = after.kind == "dotted" and after.start == token.end
         if len(registers) > 1:
@@ -483,33 +434,28 @@ class _Parser(TokenReader):
                 return SpecialRegister(name)
             if f"{name}.w" in SPECIAL_REGISTERS:  # %tid and the like as a whole
                 return VectorOperand(tuple(SpecialRegister(f"{name}.{letter}") for letter in "xyzw"))
-            near = difflib.get_close_matches(name, [*self.visible_names(), *SPECIAL_REGISTERS], 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = self.scopes.close_to(name, tuple(SPECIAL_REGISTERS))
             self.fail(f"{name} is not a declared or special register{hint}", token)
-        for scope in reversed(self.scopes):
-            if name in scope.variables:
-                variable = scope.variables[name]
-                if opcode and self.accept("["):  # an element as the place that is read or written
-                    index = self.integer()
-                    self.expect("]")
-                    return AddressOperand(SymbolOperand(variable), index * TYPE_BYTES[variable.type])
-                return SymbolOperand(variable, self.addend())
-            if name in scope.tables:
-                return VectorOperand(scope.tables[name])
+        found = self.scopes.variable(name)
+        if isinstance(found, tuple):
+            return VectorOperand(found)
+        if found is not None:
+            if opcode and self.accept("["):  # an element as the place that is read or written
+                index = self.integer()
+                self.expect("]")
+                return AddressOperand(SymbolOperand(found), index * TYPE_BYTES[found.type])
+            return SymbolOperand(found, self.addend())
         if name in self.result.functions or opcode == "call":
             return FunctionName(name)
-        return self.label_reference(token)
+        return self.scopes.label(token)
 
     def component(self, items: tuple[RegisterOperand, ...], name: str) -> RegisterOperand:
         token = self.next()
-        found = [n for n, letters in enumerate(_COMPONENTS[: len(items)]) if token.text[1:] in tuple(letters)]
+        found = [n for n, letters in enumerate(COMPONENTS[: len(items)]) if token.text[1:] in tuple(letters)]
         if not found:
-            legal = ", ".join(f".{letters[0]}" for letters in _COMPONENTS[: len(items)])
+            legal = ", ".join(f".{letters[0]}" for letters in COMPONENTS[: len(items)])
             self.fail(f"{name} has the components {legal}, not {token.text}", token)
         return items[found[0]]
-
-    def visible_names(self) -> list[str]:
-        return [name for scope in self.scopes for name in scope.registers]
 
     def address(self) -> AddressOperand:
         self.expect("[")
