@@ -86,12 +86,6 @@ UNNOTICED = (
         "the last cluster barrier keeps CTAs alive while peers reach them; no data passes through it",
     ),
     Unnoticed(
-        r".*wait_group( #\d)?: only the reads",
-        (SINGLE, CLUSTER, IN_TURN, LAYERED, STREAMED),
-        True,
-        "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
-    ),
-    Unnoticed(
         r"mma BoundWgmma\.wait: wgmma\.wait_group #2: (removed|one group weaker)",
         (SINGLE,),
         True,

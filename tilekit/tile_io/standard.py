@@ -105,9 +105,11 @@ class BoundStandardLoader:
 
     def at(self, w: Writer, tile: Tile) -> StandardTile:
         """Turn to `tile`: what its k-blocks have in common, once a tile."""
-        places = [_place(tile, operand, self.first_column, self.batch_steps) for operand in (0, 1)]
-        a, b = self.operands
-        return StandardTile((a.at(w, *places[0]), b.at(w, *places[1])))
+        a, b = (
+            bound.at(w, *_place(tile, operand, self.first_column, self.batch_steps))
+            for operand, bound in enumerate(self.operands)
+        )
+        return StandardTile((a, b))
 
 
 @dataclass(frozen=True)
