@@ -85,7 +85,7 @@ def _place(
 ) -> tuple[Value, Operand]:
     """Row of a tile's operand, and its batch index."""
     batch = tile.batch * batch_steps[operand] if isinstance(tile.batch, Value) else 0
-    return (tile.row, tile.column + first_column)[operand], batch
+    return tile.column + first_column if operand else tile.row, batch
 
 
 @dataclass(frozen=True)
