@@ -116,7 +116,7 @@ def tune(
         ``"promoted"`` for 8-bit operands whose sums of 128 products are added in f32.
     candidates
         How many of the model's ranking are measured, and half as many of those that the picker does not choose
-        from. Variants of the quickest of them follow: prefetch, raster, stages.
+        from. Variants of the quickest of them follow: prefetch, raster, groups in flight, L2.
     progress
         Called with each candidate's first time.
 
