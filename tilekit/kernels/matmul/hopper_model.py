@@ -17,7 +17,7 @@ from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
 from tilekit.tile_op.wgmma import ATOM_ROWS
 
-# The constants below were fitted to 3575 times of 105 cases on an H200 (2026-11); they are kept in
+# The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
 L2_BYTES_PER_CLOCK = 8190
