@@ -184,7 +184,9 @@ def _lines_of(race: Race) -> frozenset[int]:
 def explain(race: Race, symbols: SymbolMap, dynamic_base: int = 0, kernel: str = "") -> Finding:
     """Return the finding for `race`: the memory by name, both accesses, the missing edge, and what would add it."""
     first, second = race.lanes if race.lanes is not None else (-1, -1)
-    if race.lanes is not None:
+    if race.missing is not None:
+        edge, hint = race.missing
+    elif race.lanes is not None:
         edge, hint = _lanes_apart(race, first, second)
     else:
         edge, hint = _missing_fence(race) if race.unfenced else _missing_edge(race, symbols)

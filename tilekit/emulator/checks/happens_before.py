@@ -34,6 +34,7 @@ from tilekit.emulator.checks.agents import (
     Sync,
     join,
 )
+from tilekit.emulator.checks.tensor_maps import TensorMapOrder
 from tilekit.emulator.errors import Actor, InstructionLike
 
 __all__ = ["HappensBefore", "Order"]
@@ -42,9 +43,16 @@ Order = Literal["relaxed", "acquire", "release", "acq_rel"]
 
 
 class HappensBefore:
-    """The order of one launch: creates agents and moves knowledge between them."""
+    """The order of one launch: creates agents and moves knowledge between them.
+
+    Attributes
+    ----------
+    maps
+        The tensormap proxy's part of it.
+    """
 
     def __init__(self) -> None:
+        self.maps = TensorMapOrder()
         self._identities = 0
         self._atomics: dict[int, Sync] = {}
 

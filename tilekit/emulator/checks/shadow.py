@@ -23,7 +23,7 @@ Until a memory is first written in a launch, reads of it are only listed: input 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,9 +83,12 @@ class Race:
     earlier, later
         The accesses, in the order in which the emulator met them.
     unfenced
-        True when they are ordered and only a `fence.proxy.async` of the earlier one's warp is missing.
+        True when they are ordered and only a proxy fence is missing: `fence.proxy.async` of the earlier one's warp, or
+        what `missing` says.
     lanes
         Two lanes of one warp that race with each other, -1 for one that is not known; None for other races.
+    missing
+        The edge that is missing and what would add it, where who found the race knows.
     """
 
     memory: Memory
@@ -95,6 +98,7 @@ class Race:
     later: Access
     unfenced: bool
     lanes: tuple[int, int] | None = None
+    missing: tuple[str, str] | None = None
 
 
 class Memory:
@@ -135,6 +139,20 @@ class Memory:
         reads of what a launch never writes are only listed; then 512x512x4096 takes two and a half times as long.
         """
         self._ahead = operation
+
+    def written(self, lo: int, hi: int) -> Iterator[tuple[Record, int, int, int]]:
+        """Find the last writes of this launch to the bytes [lo, hi): record, page, units, log2 of a unit's size."""
+        for offset, shift, mask in footprint.span(lo & IN_PAGE, hi - lo):
+            number = (lo >> PAGE_BITS) + offset
+            page = self._pages.get(number)
+            if page is None:
+                continue
+            if page.shift > shift:
+                page.refine(shift)
+            mine = footprint.expand(mask, shift - page.shift)
+            for record in page.writes:
+                if record.mask & mine:
+                    yield record, number, record.mask & mine, page.shift
 
     def describe(self, low: int, high: int) -> str:
         """Name a range of bytes, counted from the start."""

@@ -20,6 +20,7 @@ from .access import resolve
 from .memory import OFFSET_MASK, RANK_SHIFT, Allocation
 from .tensor_copy import Footprint, footprint, load_box, reduce_box, store_box, written_bytes
 from .tensor_map import TensorMap
+from .tensor_map_reads import tensor_map_at
 
 if TYPE_CHECKING:
     from ..execution.cta import Cta
@@ -270,28 +271,6 @@ def at_lane(value: Value, lane: int) -> int:
     return value if isinstance(value, int) else int(value[lane])
 
 
-def tensor_map_at(warp: Warp, address: int) -> TensorMap:
-    """The tensor map at a generic address.
-
-    Raises
-    ------
-    MemoryFault
-        If the address is misaligned or holds no tensor map.
-    """
-    memory, offset = resolve(warp, "generic", address, 128, "read of a tensor map")
-    if address % 64:
-        raise MemoryFault(f"the tensor map at {address:#x} is not aligned to 64 bytes")
-    data = memory.data[offset : offset + 128].tobytes()
-    cache = warp.cta.launch.tensor_maps
-    found = cache.get(data)
-    if found is None:
-        try:
-            found = cache[data] = TensorMap.decode(data)
-        except ValueError as error:
-            raise MemoryFault(f"no tensor map at {address:#x}: {error}") from None
-    return found
-
-
 def destinations_of(warp: Warp, address: int, multicast: int | None) -> tuple[list[Cta], int]:
     """The CTAs that a load writes to, and the offset in their shared memory."""
     cluster = warp.cta.cluster
@@ -404,7 +383,7 @@ def tensor_load(
     """``cp.async.bulk.tensor`` from global to shared memory."""
     launch = warp.cta.launch
     for lane in active_lanes(warp, mask):
-        tensor = tensor_map_at(warp, at_lane(map_address, lane))
+        tensor = tensor_map_at(warp, lane, at_lane(map_address, lane))
         address = shared_address(space, at_lane(destination, lane))
         ctas = None if multicast is None else at_lane(multicast, lane)
         targets, offset = destinations_of(warp, address, ctas)
@@ -456,7 +435,7 @@ def tensor_store(
     """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor`` from shared to global memory."""
     launch = warp.cta.launch
     for lane in active_lanes(warp, mask):
-        tensor = tensor_map_at(warp, at_lane(map_address, lane))
+        tensor = tensor_map_at(warp, lane, at_lane(map_address, lane))
         address = shared_address(space, at_lane(source, lane))
         size = tensor.shared_bytes
         shared, offset = resolve(warp, "shared", address, size, "tensor store")

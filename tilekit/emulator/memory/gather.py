@@ -28,12 +28,12 @@ from .bulk import (
     destinations_of,
     source_of,
     tell_box,
-    tensor_map_at,
 )
 from .memory import Allocation
 from .swizzle import chunk_size, swizzled
 from .tensor_copy import Footprint, load_box, store_box
 from .tensor_map import TensorMap
+from .tensor_map_reads import tensor_map_at
 
 __all__ = ["gather_load", "scatter_store"]
 
@@ -84,7 +84,7 @@ def gather_load(
 ) -> None:
     """``cp.async.bulk.tensor.2d…tile::gather4``."""
     for lane in active_lanes(warp, mask):
-        tensor = tensor_map_at(warp, at_lane(map_address, lane))
+        tensor = tensor_map_at(warp, lane, at_lane(map_address, lane))
         plain, boxes = _check(tensor, [at_lane(c, lane) for c in coordinates])
         address = shared_address("shared", at_lane(destination, lane))
         ctas = None if multicast is None else at_lane(multicast, lane)
@@ -134,7 +134,7 @@ def scatter_store(
 ) -> None:
     """``cp.async.bulk.tensor.2d…tile::scatter4``."""
     for lane in active_lanes(warp, mask):
-        tensor = tensor_map_at(warp, at_lane(map_address, lane))
+        tensor = tensor_map_at(warp, lane, at_lane(map_address, lane))
         plain, boxes = _check(tensor, [at_lane(c, lane) for c in coordinates])
         address = shared_address("shared", at_lane(source, lane))
         total = _ROWS * tensor.row_pitch

@@ -24,10 +24,10 @@ from .bulk import (
     destinations_of,
     source_of,
     tell_box,
-    tensor_map_at,
 )
 from .tensor_copy import WideBox, load_box, written_bytes
 from .tensor_map import TensorMap, WideMode
+from .tensor_map_reads import tensor_map_at
 
 if TYPE_CHECKING:
     from ..execution.warp import Warp
@@ -94,7 +94,7 @@ def wide_load(
 ) -> None:
     """``cp.async.bulk.tensor`` with ``.im2col::w`` or ``.im2col::w::128``."""
     for lane in active_lanes(warp, mask):
-        tensor = tensor_map_at(warp, at_lane(map_address, lane))
+        tensor = tensor_map_at(warp, lane, at_lane(map_address, lane))
         address = shared_address("shared", at_lane(destination, lane))
         ctas = None if multicast is None else at_lane(multicast, lane)
         targets, offset = destinations_of(warp, address, ctas)

@@ -153,8 +153,6 @@ def fence_proxy_async(g: BlockCompiler, i: Decoded) -> None:
 
 
 @form("fence", "kind=proxy what=alias", "")
-@form("fence", "kind=proxy what=tensormap::generic how=release scope=cta|cluster|gpu|sys", "")
-@form("fence", "kind=proxy what=tensormap::generic how=acquire scope=cta|cluster|gpu|sys", "[a] #")
 @form("membar", "kind=proxy what=alias|async", "")
 def fence_proxy_other(g: BlockCompiler, i: Decoded) -> None:
     """Fences between proxies that the emulator keeps coherent, with the strength of a thread fence."""

@@ -1,9 +1,13 @@
-"""``tensormap.replace`` and ``tensormap.cp_fenceproxy``: maps built on the device (PTX ISA 9.7.9.27.6, 9.7.13.15)."""
+"""Maps built on the device: ``tensormap.replace`` and ``.cp_fenceproxy``, and the fences of the tensormap proxy.
+
+PTX ISA 9.7.9.27.6, 9.7.13.4 and 9.7.13.15.
+"""
 
 from __future__ import annotations
 
-from ..arithmetic.lanes import ONE_LANE
+from ..arithmetic.lanes import ONE_LANE, ballot
 from ..checks.lane_order import uniform
+from ..checks.tensor_maps import MAP_BYTES, Scope
 from ..compiler.block_compiler import BlockCompiler
 from ..errors import MemoryFault, ProtocolError
 from ..execution.warp import Warp
@@ -15,7 +19,7 @@ from ..memory.memory import Allocation
 from ..memory.tensor_map_fields import replace_field
 from .barrier import fence_thread, where_is
 
-_SIZE = 128
+_SCOPES = "scope=cta|cluster|gpu|sys"
 
 
 @form(
@@ -55,19 +59,19 @@ def _value(g: BlockCompiler, operand: Operand, kind: str) -> str:
 
 def _map(warp: Warp, space: str, address: int, write: bool, active: bytes | None) -> tuple[Allocation, int]:
     """The allocation and offset of a map's 128 bytes, after telling the race check which lanes access them."""
-    memory, offset = resolve(warp, space, address, _SIZE, "tensormap access")
-    if offset % _SIZE:
+    memory, offset = resolve(warp, space, address, MAP_BYTES, "tensormap access")
+    if offset % MAP_BYTES:
         raise MemoryFault(
-            f"the tensor map at {address:#x} is not aligned to {_SIZE} bytes",
-            hint=f"the nearest legal address is {address // _SIZE * _SIZE:#x}",
+            f"the tensor map at {address:#x} is not aligned to {MAP_BYTES} bytes",
+            hint=f"the nearest legal address is {address // MAP_BYTES * MAP_BYTES:#x}",
         )
     if write and not memory.writable:
         raise MemoryFault(f"tensormap access to {memory.name}, which is read-only")
     if memory.shadow is not None:
         start = memory.shadow.base + offset
         instruction = warp.program.instruction(warp.at)
-        lanes = uniform(start, _SIZE, active)
-        memory.shadow.span(warp.agent, start, start + _SIZE, write=write, instruction=instruction, lanes=lanes)
+        lanes = uniform(start, MAP_BYTES, active)
+        memory.shadow.span(warp.agent, start, start + MAP_BYTES, write=write, instruction=instruction, lanes=lanes)
     return memory, offset
 
 
@@ -77,7 +81,7 @@ def replace_in_map(
     """Change a field of the map that each active lane names."""
     for lane in active_lanes(warp, mask):
         memory, offset = _map(warp, space, at_lane(address, lane), True, ONE_LANE[lane].tobytes())
-        chosen = memory.data[offset : offset + _SIZE]
+        chosen = memory.data[offset : offset + MAP_BYTES]
         try:
             changed = replace_field(chosen.tobytes(), field, ordinal, at_lane(value, lane))
         except ValueError as error:
@@ -87,25 +91,87 @@ def replace_in_map(
 
 @form(
     "tensormap",
-    "op=cp_fenceproxy dst=global src=shared::cta proxy=tensormap::generic order=release scope=cta|cluster|gpu|sys "
-    "sync aligned",
+    f"op=cp_fenceproxy dst=global src=shared::cta proxy=tensormap::generic order=release {_SCOPES} sync aligned",
     "[a] [a] #",
 )
 def copy_map(g: BlockCompiler, i: Decoded) -> None:
     """``tensormap.cp_fenceproxy``: copy a map to global memory and publish it to the tensormap proxy."""
     target, source, size = i.operands
-    if g.scalar(size, "u32") != str(_SIZE):
-        raise g.fail(f"a tensor map has {_SIZE} bytes")
+    _check_size(g, size)
     g.place()
-    g.effect(f"{g.helper(publish_map)}(w, {where_is(g, target)}, {where_is(g, source)}, {g.mask()})")
+    g.effect(f"{g.helper(publish_map)}(w, {i['scope']!r}, {where_is(g, target)}, {where_is(g, source)}, {g.mask()})")
 
 
-def publish_map(warp: Warp, target: Value, source: Value, mask: Mask | None) -> None:
-    """Copy 128 bytes, once for the warp, and order them before what follows."""
+def _check_size(g: BlockCompiler, size: Operand) -> None:
+    if g.scalar(size, "u32") != str(MAP_BYTES):
+        raise g.fail(f"a tensor map has {MAP_BYTES} bytes")
+
+
+def publish_map(warp: Warp, scope: Scope, target: Value, source: Value, mask: Mask | None) -> None:
+    """Copy 128 bytes, once for the warp, and release them to the tensormap proxy."""
     lane = active_lanes(warp, mask)[0]
     memory, offset = _map(warp, "shared", at_lane(source, lane), False, None)
-    data = memory.data[offset : offset + _SIZE].copy()
-    memory, offset = _map(warp, "global", at_lane(target, lane), True, None)
-    memory.data[offset : offset + _SIZE] = data
+    data = memory.data[offset : offset + MAP_BYTES].copy()
+    address = at_lane(target, lane)
+    memory, offset = _map(warp, "global", address, True, None)
+    memory.data[offset : offset + MAP_BYTES] = data
     warp.cta.launch.machine.events += 1
+    release_maps(warp, scope, mask, address)
+
+
+# -- fences ----------------------------------------------------------------------------------------------------------
+
+
+@form("fence", f"kind=proxy what=tensormap::generic how=release {_SCOPES}", "")
+def fence_release(g: BlockCompiler, i: Decoded) -> None:
+    """``fence.proxy.tensormap::generic.release``."""
+    g.place()
+    g.effect(f"{g.helper(release_maps)}(w, {i['scope']!r}, {g.mask()})")
+
+
+@form("fence", f"kind=proxy what=tensormap::generic how=acquire {_SCOPES}", "[a] #")
+def fence_acquire(g: BlockCompiler, i: Decoded) -> None:
+    """``fence.proxy.tensormap::generic.acquire``."""
+    address, size = i.operands
+    _check_size(g, size)
+    g.place()
+    g.effect(f"{g.helper(acquire_maps)}(w, {i['scope']!r}, {where_is(g, address)}, {g.mask()})")
+
+
+def release_maps(warp: Warp, scope: Scope, mask: Mask | None, address: int | None = None) -> None:
+    """Release what was written before to the tensormap proxy: everything, or the map at an address.
+
+    Like any release, it also publishes what came before it by way of a relaxed store behind it.
+    """
+    hb = warp.cta.launch.order
+    if hb is not None:
+        lanes = ballot(warp.live if mask is None else mask)
+        hb.maps.release(warp.agent, lanes, scope, warp.program.instruction(warp.at), address)
     fence_thread(warp)
+
+
+def acquire_maps(warp: Warp, scope: Scope, addresses: Value, mask: Mask | None) -> None:
+    """Acquire the map that each active lane names for the tensormap proxy.
+
+    Raises
+    ------
+    ProtocolError
+        If it does not lie in global memory.
+    """
+    fence_thread(warp)  # a relaxed load before it becomes an acquire
+    lanes: dict[int, int] = {}
+    for lane in active_lanes(warp, mask):
+        address = at_lane(addresses, lane)
+        lanes[address] = lanes.get(address, 0) | 1 << lane
+    hb = warp.cta.launch.order
+    for address, those in lanes.items():
+        memory, _ = resolve(warp, "generic", address, MAP_BYTES, "acquire of a tensor map")
+        if memory.space != "global":
+            raise ProtocolError(
+                f"fence.proxy.tensormap::generic.acquire of {address:#x}, in {memory.name}: only of global memory is "
+                "it defined",
+                hint="a map among the parameters needs no fence",
+            )
+        if hb is not None and memory.shadow is not None:
+            instruction = warp.program.instruction(warp.at)
+            hb.maps.acquire(warp.agent, those, scope, instruction, address, memory.shadow)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arithmetic.lanes import ballot
+from ..arithmetic.lanes import ONE_LANE, ballot
 from ..checks.agents import ALL_LANES
 from ..checks.deadlock import MbarrierWait
 from ..checks.findings import Unheeded
+from ..checks.lane_order import uniform
 from ..errors import BarrierFault, MemoryFault, ProtocolError, describe
 from ..memory.access import resolve
-from ..memory.memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW
+from ..memory.memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, Allocation
+from .mbarrier import BYTES
 
 if TYPE_CHECKING:
     from ..execution.cta import Cluster
@@ -122,12 +124,14 @@ def mbarrier_init(warp: Warp, space: str, addresses: int | Array, count: int | A
     hb = cta.launch.order
     instruction = warp.program.instruction(warp.at)
     counts: dict[int, list[int]] = {}
+    lanes: dict[int, int] = {}
     for lane in np.flatnonzero(warp.live if mask is None else mask).tolist():
         given = addresses if isinstance(addresses, int) else int(addresses[lane])
         counts.setdefault(given, []).append(count if isinstance(count, int) else int(count[lane]))
+        lanes[given] = lane
     for given, (number, *others) in counts.items():
         address = shared_address(space, given)
-        memory, offset = resolve(warp, "shared", address, 8, "mbarrier.init")
+        memory, offset = resolve(warp, "shared", address, BYTES, "mbarrier.init")
         name = cta.launch.shared_name(offset)
         if others:
             raise BarrierFault(
@@ -137,17 +141,29 @@ def mbarrier_init(warp: Warp, space: str, addresses: int | Array, count: int | A
         stamp = hb.initialise(warp.agent) if hb is not None else None
         cta.cluster.mbarriers.initialise(address, number, name, by=warp.actor, instruction=instruction, stamp=stamp)
         memory.barriers[offset] = cta.cluster.mbarriers.get(address)
+        _write(warp, memory, offset, ONE_LANE[lanes[given]])
     cta.launch.machine.events += 1
 
 
 def mbarrier_inval(warp: Warp, space: str, addresses: int | Array, mask: Mask | None) -> None:
     """``mbarrier.inval``."""
+    active = warp.live if mask is None else mask
     for given, _ in each(warp, addresses, mask):
         address = shared_address(space, given)
-        memory, offset = resolve(warp, "shared", address, 8, "mbarrier.inval")
+        memory, offset = resolve(warp, "shared", address, BYTES, "mbarrier.inval")
         instruction = warp.program.instruction(warp.at)
         warp.cta.cluster.mbarriers.invalidate(address, by=warp.actor, instruction=instruction)
         del memory.barriers[offset]
+        _write(warp, memory, offset, active if isinstance(addresses, int) else active & (addresses == given))
+
+
+def _write(warp: Warp, memory: Allocation, offset: int, lanes: Mask) -> None:
+    """Tell the race check that these lanes wrote a barrier's bytes, in the generic proxy."""
+    if memory.shadow is not None:
+        start = memory.shadow.base + offset
+        instruction = warp.program.instruction(warp.at)
+        by = uniform(start, BYTES, lanes.tobytes())
+        memory.shadow.span(warp.agent, start, start + BYTES, write=True, instruction=instruction, lanes=by)
 
 
 def changed(cluster: Cluster, barrier: Mbarrier, phase: int) -> None:
