@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from tilekit.emulator.checks.agents import Agent, Clock, lane_identity
+from tilekit.emulator.arithmetic.lanes import lane_mask
+from tilekit.emulator.checks.agents import ALL_LANES, Agent, Clock, lane_identity
 from tilekit.emulator.checks.lane_order import have_met, lanes_of
 from tilekit.emulator.checks.shadow import Access, Memory, Race
 from tilekit.emulator.checks.shadow_pages import ATOMIC, Record, known_by_lane
@@ -93,6 +94,7 @@ class _Fence(_Moment):
         # What comes before the fence and what comes behind it must not share an epoch.
         agent.touch()
         super().__init__(agent, lanes, agent.snapshot().clock)
+        agent.active.add(None if lanes == ALL_LANES else lane_mask(lanes).tobytes())
         self.scope = scope
         self.instruction = instruction
         self.address = address
@@ -207,8 +209,9 @@ class TensorMapOrder:
         here = [fence for fence in acquires if fence.version == version]
         before = [fence for fence in here if fence.precedes(use)]
         if before:
-            assert before[-1].missing is not None
-            return before[-1].missing
+            known = self._not_taken_over(before[-1], write) or before[-1].missing
+            assert known is not None
+            return known
         if here:
             return (
                 f"nothing orders {actor} behind the {_ACQUIRE} of {_who(here[-1].agent.actor)} at line "
