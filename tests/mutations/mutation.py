@@ -76,7 +76,7 @@ def operator(family: str, *opcodes: str) -> Callable[[Operator], Operator]:
 
 def mutations(text: str) -> list[Mutation]:
     """Every mutation of a kernel's text, in the order of the text."""
-    from . import control, data, elsewhere, synchronisation, tensor_maps  # noqa: F401  they register their operators
+    from . import control, data, elsewhere, proxies, synchronisation  # noqa: F401  they register their operators
 
     program = Program.read(text)
     seen: Counter[tuple[str, ...]] = Counter()

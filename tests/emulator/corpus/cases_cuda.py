@@ -287,3 +287,29 @@ def fp8_conversions(rng: np.random.Generator) -> Launch:
 def wgmma_tile(rng: np.random.Generator) -> Launch:
     a, b, c = whole(rng, 64, 16, dtype=f16), whole(rng, 8, 16, dtype=f16), unset(64, 8)
     return Launch((1,), [a, b, c], {"c": Expect(c, product(a, b.T) + 1)}, threads=128)
+
+
+def tiles(rng: np.random.Generator, count: int) -> tuple[Map, Array, Array]:
+    """A map of the first of some tiles of 16 x 32, the tiles, and as much memory to be set."""
+    x = whole(rng, count * 16, 32)
+    return Map(x[:16], (32, 16), None), x, unset(count * 16, 32)
+
+
+@case("nvcc/tensor_maps", "sm_90a", "sm_100a")
+def tensor_maps(rng: np.random.Generator) -> Launch:
+    model, x, out = tiles(rng, 4)
+    args = [model, np.zeros(4 * 128, np.uint8), np.zeros(1, np.int32), x, out]
+    return Launch((4,), args, {"out": Expect(out, x - 1)}, threads=64)
+
+
+@case("nvcc/map_in_cluster", "sm_90a", "sm_100a")
+def map_in_cluster(rng: np.random.Generator) -> Launch:
+    model, x, out = tiles(rng, 4)
+    rank = np.arange(4 * 16)[:, None] // 16 % 2
+    return Launch((2,), [model, np.zeros(2 * 128, np.uint8), x, out], {"out": Expect(out, x + rank)}, threads=64)
+
+
+@case("nvcc/barrier_bytes", "sm_90a", "sm_100a")
+def barrier_bytes(rng: np.random.Generator) -> Launch:
+    x, out = whole(rng, 2, 3, 2, 256), unset(2, 3, 2, 256)
+    return Launch((2,), [x, out, i32(3)], {"out": Expect(out, x + np.array([[1], [-1]]))}, threads=64)

@@ -211,3 +211,18 @@ def test_protocol_level_does_not_compare_lanes() -> None:
     device = Device("sm_90a", check="protocol")
     out = device.buffer(np.zeros(64, np.uint32))
     assert device.load(HEAD + WRITE + READ + TAIL)["lanes"].launch(1, 32, [None, out], shared_bytes=1024).clean
+
+
+@pytest.mark.parametrize("fence", ["fence.proxy.async.shared::cta;", ""])
+def test_each_lane_copies_its_own(fence: str) -> None:
+    """Lanes that have not met may each store, fence and have copied what is their own; without the fence none may."""
+    lines = (
+        *("mad.lo.u32 mine, t, 16, s;", "mov.u32 x, t;"),
+        *("st.shared.v4.b32 [mine], {t, t, t, t};", fence, "setp.lt.u32 p, t, 16;", "mad.wide.u32 at, t, 16, in;"),
+        *("@p cp.async.bulk.global.shared::cta.bulk_group [at], [mine], 16;", "cp.async.bulk.commit_group;"),
+        "cp.async.bulk.wait_group 0;",
+    )
+    if fence:
+        assert launch(*lines).clean
+    else:
+        assert "missing edge: no fence.proxy.async by warp 0" in race(*lines)

@@ -273,7 +273,7 @@ class Agent:
                 self.clock[lane_identity(self.identity, lane)] = known.epoch
                 self.fenced[lane_identity(self.identity, lane)] = fenced_to
         voice = lane_identity(self.identity, 32)
-        self.clock[voice] = self.clock.get(voice, 0) + 1
+        self.clock[voice] = self.fenced[voice] = self.clock.get(voice, 0) + 1
         clock, fenced = self.clock.copy(), self.fenced.copy()
         clock[self.identity] = before
         fenced[self.identity] = min(fenced_to, before)

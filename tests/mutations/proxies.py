@@ -1,4 +1,4 @@
-"""Mutations of what hands a tensor map, built by the kernel, over to the copy engine."""
+"""Mutations of what passes memory from one proxy to another: maps built by the kernel, the bytes of barriers."""
 
 from __future__ import annotations
 
@@ -54,3 +54,13 @@ def publications(program: Program, s: Statement) -> Changes:
         )
     )
     yield "a plain copy instead", instead(s, f"{{ .reg .b64 {words}; {copies} }}")
+
+
+@operator("copy", "cp.async.bulk")
+def barriers_underneath(program: Program, s: Statement) -> Changes:
+    if s.is_a("cp.async.bulk.prefetch") or not re.search(r"\.shared::(cta|cluster)\.global", s.opcode):
+        return
+    if "cta_group::2" not in s.opcode:  # whose address may be the peer's
+        made = s.written("mbarrier.init.shared::cta.b64", (s.operands[0], "1"))
+        gone = s.written("mbarrier.inval.shared::cta.b64", s.operands[:1])
+        yield "into what was a barrier, with no proxy fence", instead(s, f"{made} {gone} {s.written()}")
