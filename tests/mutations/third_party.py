@@ -24,6 +24,7 @@ KERNELS = {
     "triton/attention-sm_80": "Triton, flash attention through `cp.async`",
     "triton/matmul_persistent-sm_90a": "Triton, persistent matmul, `cp.async` and wgmma",
     "triton/matmul_host_maps_128-sm_90a": "Triton, matmul with a ring of TMA loads, wgmma and a TMA store",
+    "triton/matmul_grouped_maps-sm_90a": "Triton, grouped matmul with tensor maps made by the kernel",
     "triton/gluon_wgmma_ring-sm_90a": "Gluon, matmul with a ring of three stages",
     "triton/gluon_warp_specialized-sm_90a": "Gluon, warp-specialised matmul",
     "triton/gluon_multicast-sm_90a": "Gluon, multicast in a cluster of two",
@@ -36,6 +37,9 @@ KERNELS = {
     "nvcc/warp_roles-sm_90a": "nvcc, producer and consumer warps on named barriers",
     "nvcc/bulk_copies-sm_90a": "nvcc, bulk copies on mbarriers and a bulk reduction",
     "nvcc/tma_tile-sm_90a": "nvcc, TMA load and store",
+    "nvcc/tensor_maps-sm_90a": "nvcc, tensor maps that one CTA makes for all",
+    "nvcc/map_in_cluster-sm_90a": "nvcc, a tensor map that one CTA makes for its cluster",
+    "nvcc/barrier_bytes-sm_90a": "nvcc, bulk copies into what were mbarriers",
     "nvcc/cluster_ring-sm_90a": "nvcc, `st.async` around a cluster",
     "nvcc/cluster_histogram-sm_90a": "nvcc, histogram in distributed shared memory",
 }

@@ -21,6 +21,9 @@ ATTENTION = "triton/attention-sm_80"
 PERSISTENT = "triton/matmul_persistent-sm_90a"
 COPIES = "nvcc/async_copy_ring-sm_80"
 NAMED_BARRIERS = "nvcc/warp_roles-sm_90a"
+GROUPED = "triton/matmul_grouped_maps-sm_90a"
+MAPS, CLUSTER_MAP = "nvcc/tensor_maps-sm_90a", "nvcc/map_in_cluster-sm_90a"
+REUSED = "nvcc/barrier_bytes-sm_90a"
 BULK, TILE, CLUSTER_RING = "nvcc/bulk_copies-sm_90a", "nvcc/tma_tile-sm_90a", "nvcc/cluster_ring-sm_90a"
 
 UNNOTICED = (
@@ -58,8 +61,8 @@ UNNOTICED = (
         "it protects the word with the tensor memory address, which nobody writes a second time",
     ),
     Unnoticed(
-        r"line 398: barrier: removed",
-        (TCGEN05,),
+        r"line 398: barrier: removed|line 63: bar: removed",
+        (TCGEN05, REUSED),
         True,
         "two barriers stand one behind the other",
     ),
@@ -96,14 +99,14 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*: fence\.proxy\.async: behind the barrier",
-        (PERSISTENT, TMA, RING, TCGEN05, TCGEN05_ROLES, BULK, TILE),
+        (PERSISTENT, TMA, RING, TCGEN05, TCGEN05_ROLES, BULK, TILE, REUSED),
         True,
         "those who start the asynchronous operation execute the fence as well, and a proxy fence may stand anywhere on "
         "the path from the writes to it (PTX ISA, proxy-preserved base causality order)",
     ),
     Unnoticed(
         r".*: fence\.mbarrier_init\.release\.cluster: removed",
-        (BULK, TILE),
+        (BULK, TILE, MAPS, CLUSTER_MAP, REUSED),
         True,
         "only threads of the own CTA use the mbarrier, and `bar.sync` publishes it to them",
     ),
@@ -132,10 +135,10 @@ UNNOTICED = (
         "the first multiplication of a sum overwrites the accumulators, once or twice",
     ),
     Unnoticed(
-        r"line 98: cp\.async\.bulk\.tensor.*: coordinates swapped",
-        (TMA,),
+        r"line (98|214): cp\.async\.bulk\.tensor.*: coordinates swapped",
+        (TMA, MAPS),
         True,
-        "both coordinates are 0: this launch has one row of tiles",
+        "both coordinates are 0: this launch has one row of tiles, or a map a tile",
     ),
     Unnoticed(
         r"line (461|394|668): barrier: removed",
@@ -163,8 +166,8 @@ UNNOTICED = (
         "nothing stands before it, and the second cluster barrier orders the initialisation",
     ),
     Unnoticed(
-        r"line (109|123|127): barrier\.cluster\.arrive: relaxed",
-        (CLUSTER_RING, SUM, MULTICAST),
+        r"line (109|123|127|159): barrier\.cluster\.arrive: relaxed",
+        (CLUSTER_RING, SUM, MULTICAST, CLUSTER_MAP),
         True,
         "the last cluster barrier keeps CTAs alive while peers reach them; no data passes through it",
     ),
@@ -174,6 +177,30 @@ UNNOTICED = (
         (CLUSTER_RING, MULTICAST),
         True,
         "each CTA has waited for the bytes that come from its peer, and nobody reaches it afterwards",
+    ),
+    Unnoticed(
+        r"line (159|160): barrier\.cluster\.(arrive: removed with its wait|wait: removed)",
+        (CLUSTER_MAP,),
+        True,
+        "no CTA reaches the other's shared memory: the cluster need not meet at its end",
+    ),
+    Unnoticed(
+        r"line 100: barrier\.cluster\.arrive: relaxed",
+        (CLUSTER_MAP,),
+        True,
+        "the release of the fused copy in front of it publishes the map: an arrival behind a release needs none itself",
+    ),
+    Unnoticed(
+        r".*tensormap.*: scope \.cta",
+        (GROUPED,),
+        True,
+        "each CTA makes its own maps and acquires them itself: the scope of a CTA is enough",
+    ),
+    Unnoticed(
+        r".*: cp\.async\.bulk\.(commit_group|wait_group\.read): .*",
+        (GROUPED,),
+        True,
+        "Triton puts them behind each acquire, where no store of this kernel is under way",
     ),
 )
 
