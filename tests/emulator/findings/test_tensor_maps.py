@@ -372,3 +372,14 @@ def test_size(size: str, assemble: Callable[[str], None]) -> None:
     for fence in ("[%map], 128;", "[%own], 128;"):
         with pytest.raises((UnsupportedInstruction, PtxSyntaxError), match="a tensor map has 128 bytes"):
             launch(text.replace(fence, fence.replace("128", size)))
+
+
+def test_given_in_global_memory() -> None:
+    """A map that lay in global memory before the launch must be acquired too; that it is not is a finding, no fault."""
+    assert launch(kernel("", acquire=f"{ACQUIRE}.sys [%map], 128;"), given=True).clean
+    report = launch(kernel("", acquire=""), given=True)
+    finding, other = report.findings
+    assert finding.kind == other.kind == "tensor-map"
+    assert "is used as a tensor map by CTAs that did not acquire it" in finding.message
+    assert "read by warp 1 of CTA 0, cluster " in finding.lines[1]
+    assert f"execute {ACQUIRE}.sys [map], 128 before the copies" in finding.hint

@@ -10,6 +10,9 @@ handed over (PTX ISA, proxies, causality order; `fence.proxy.tensormap`, `tensor
 3. the copy is issued behind that acquire, by the same thread or by one of the same CTA that a barrier orders behind it:
    proxies other than the generic one keep their order within a CTA only, so that each CTA acquires for itself.
 
+A map that lay in global memory before the launch needs the acquire too, as the start of a kernel does not take it over
+(PTX ISA, memory synchronization, API synchronization); one among the parameters comes with the launch.
+
 A fence is kept with what its warp knew then. Whether an acquire is good is decided when it is executed, for the writes
 that the map's bytes then hold; a later write makes it worthless, whoever executed it.
 """
@@ -161,6 +164,14 @@ class TensorMapOrder:
             later = Access(agent, agent.epoch, False, False, instruction)
             return Race(memory, address, address + MAP_BYTES, earlier, later, True, None, missing)
         return None
+
+    def given(self, agent: Agent, lane: int, address: int, memory: Memory) -> bool:
+        """Whether a map that lay in memory before the launch is used by a CTA that has not acquired it."""
+        if next(memory.written(address, address + MAP_BYTES), None) is not None:
+            return False
+        acquires = self._acquires.get((agent.actor.cluster, agent.actor.cta), {}).get(address, [])
+        use = _Moment(agent, 1 << lane, agent.clock)
+        return not any(fence.precedes(use) for fence in acquires)
 
     def _releases_of(self, write: Written, first: int) -> Iterator[_Fence]:
         """The releases behind a write, those of one agent first."""

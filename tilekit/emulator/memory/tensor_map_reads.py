@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..arithmetic.lanes import ONE_LANE
+from ..checks.findings import Finding
 from ..checks.lane_order import uniform
 from ..checks.tensor_maps import MAP_BYTES
-from ..errors import MemoryFault
+from ..errors import MemoryFault, Where, describe
 from .access import resolve
 from .tensor_map import TensorMap
 
@@ -57,3 +58,18 @@ def _check_order(warp: Warp, lane: int, address: int, memory: Allocation) -> Non
     race = launch.order.maps.use(warp.agent, lane, instruction, address, memory.shadow)
     if race is not None:
         launch.findings.race(race)
+    elif launch.order.maps.given(warp.agent, lane, address, memory.shadow):
+        actor, low = warp.actor, address - memory.start
+        launch.findings.add(
+            Finding(
+                "tensor-map",
+                f"{memory.name}+{low:#x}..{low + MAP_BYTES:#x} is used as a tensor map by CTAs that did not acquire it",
+                (
+                    "written before the launch, whose start does not take maps over for the tensormap proxy",
+                    f"read by {actor} of CTA {actor.cta}, cluster {actor.cluster}, at {describe(instruction)}",
+                ),
+                "execute fence.proxy.tensormap::generic.acquire.sys [map], 128 before the copies, in a thread of each "
+                "CTA, or pass the map as a __grid_constant__ parameter",
+                Where(warp.program.name, actor, instruction),
+            )
+        )
