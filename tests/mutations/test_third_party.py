@@ -21,7 +21,7 @@ WORDS = {
     "arrive": r"arriv|expect",
     "expect_tx": r"expect|arriv|bytes",
     "init": r"initialis|arrival|barrier",
-    "fence": r"fence|initialis",
+    "fence": r"fence|initialis|tensor map",
     "wgmma": r"wgmma",
     "group": r"cp\.async|group|race",
     "barrier": r"bar|missing edge|warp",

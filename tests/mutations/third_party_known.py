@@ -49,7 +49,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*: bar: removed",
-        (TMA, RING, MULTICAST, TCGEN05, PAIRS, CANCEL),
+        (TMA, GROUPED, RING, MULTICAST, TCGEN05, PAIRS, CANCEL),
         True,
         "Triton puts a barrier between any two mbarrier operations: one elected thread performs both, every thread "
         "waits on the mbarrier itself, or the next barrier on the path gives the same order",
@@ -99,7 +99,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*: fence\.proxy\.async: behind the barrier",
-        (PERSISTENT, TMA, RING, TCGEN05, TCGEN05_ROLES, BULK, TILE, REUSED),
+        (PERSISTENT, TMA, GROUPED, RING, TCGEN05, TCGEN05_ROLES, BULK, TILE, REUSED),
         True,
         "those who start the asynchronous operation execute the fence as well, and a proxy fence may stand anywhere on "
         "the path from the writes to it (PTX ISA, proxy-preserved base causality order)",
@@ -112,7 +112,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*: cp\.async\.bulk\.wait_group: only the reads",
-        (TMA, BULK, TILE),
+        (TMA, GROUPED, BULK, TILE),
         True,
         "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
     ),
@@ -197,7 +197,7 @@ UNNOTICED = (
         "each CTA makes its own maps and acquires them itself: the scope of a CTA is enough",
     ),
     Unnoticed(
-        r".*: cp\.async\.bulk\.(commit_group|wait_group\.read): .*",
+        r"line (112|113|240|241|295|296): cp\.async\.bulk\.(commit_group|wait_group\.read): .*",
         (GROUPED,),
         True,
         "Triton puts them behind each acquire, where no store of this kernel is under way",
