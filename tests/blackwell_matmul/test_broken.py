@@ -19,9 +19,6 @@ from .bugs import BARRIERS, BROKEN, HARMLESS, miscounted
 STEP_BUDGET = 100_000
 """More than twice the blocks that an unbroken launch of these executes."""
 
-LATE_SEEDS = range(4, 10)
-"""Tried when the orders of `judge` show nothing: what is wrong only if one message of several comes last."""
-
 
 class Launcher:
     """Runs a text in the place of one of `KERNELS`, as `judge` wants it.
@@ -66,12 +63,6 @@ def verdict_of(broken: Broken) -> tuple[str, str]:
     verdict = judge(runs, mutation)  # type: ignore[arg-type]
     if verdict.caught != NOT_CAUGHT:
         return verdict.caught, verdict.message or runs.wrong
-    text = mutation.apply(runs.text)
-    for seed in LATE_SEEDS:
-        try:
-            runs.run(text, "adversarial", seed)
-        except EmulatorError as error:
-            return error.title, str(error)
     return NOT_CAUGHT, ""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from .checks.agents import Sync
 from .checks.deadlock import Blocked, GroupWait, deadlock, waiting_table
+from .checks.exits import check_visits
 from .checks.findings import Finding, Findings
 from .checks.happens_before import HappensBefore
 from .checks.shadow import Memory
@@ -144,7 +145,7 @@ class Launch:
         self.progress = progress
         self.observers = tuple(observers)
         self.gang = gang
-        self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit]
+        self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit, check_visits]
         self._names: dict[int, str] = {}
         self.positions = positions(program, block, symbols)
         self.machine = Machine(self, program, schedule, seed, step_budget)
@@ -199,6 +200,7 @@ class Launch:
             flops=self.counters.wgmma_flops + self.counters.mma_flops,
             seconds=time.perf_counter() - start,
             findings=tuple(self.findings),
+            remarks=self.findings.remarks,
             printed="".join(self.printed),
         )
 
@@ -254,7 +256,7 @@ class Launch:
                 hint="end with wgmma.wait_group 0, or tcgen05.wait::ld, before the registers are given up",
             ).at(self.machine.place(warp))
         if self.protocol and warp.bulk is not None:
-            unread = [s for group in (*warp.bulk.committed, warp.bulk.open) for s in group if not s.read_done]
+            unread = [s for group in (*warp.bulk.committed, warp.bulk.open) for s in group if not s.awaited]
             if unread:
                 raise ProtocolError(
                     f"a warp exits with {len(unread)} bulk store{'s' if len(unread) > 1 else ''} whose source may "

@@ -99,6 +99,7 @@ class Findings:
         self.kernel = kernel
         self.unheeded: dict[Hashable, Unheeded] = {}
         self._found: dict[object, Finding] = {}
+        self._remarks: dict[object, Finding] = {}
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._found.values())
@@ -131,6 +132,15 @@ class Findings:
                     "expect_tx must announce exactly what is copied, and somebody should wait for the last phase",
                 )
             )
+
+    def remark(self, finding: Finding) -> None:
+        """Keep what the manual does not allow, and compilers rely on all the same."""
+        self._remarks.setdefault((finding.kind, finding.message), finding)
+
+    @property
+    def remarks(self) -> tuple[Finding, ...]:
+        """What was remarked."""
+        return tuple(self._remarks.values())
 
     def attach(self, error: EmulatorError) -> None:
         """Add what was found so far to the fault that ends the launch: a race is often its cause."""
