@@ -21,7 +21,7 @@ from .execution import collector
 from .execution.blas import single_threaded
 from .execution.gang import run_gangs
 from .execution.prerequisite import grid_ahead
-from .execution.scheduler import Machine, Policy
+from .execution.scheduler import Machine, Policy, Starts
 from .execution.warp import positions
 from .language.symbols import SymbolMap
 from .matrix.tensor_warp import check_exit
@@ -105,6 +105,7 @@ class Launch:
         schedule: Policy,
         seed: int,
         check: str,
+        starts: Starts,
         exact: bool,
         step_budget: int,
         progress: Progress | None,
@@ -148,7 +149,7 @@ class Launch:
         self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit, check_visits]
         self._names: dict[int, str] = {}
         self.positions = positions(program, block, symbols)
-        self.machine = Machine(self, program, schedule, seed, step_budget)
+        self.machine = Machine(self, program, schedule, seed, step_budget, starts)
         self.free_tiles: list[TileFile] = []
         self._shadowed: list[Allocation] = []
         self.ahead: Sync | None = None
@@ -183,6 +184,7 @@ class Launch:
                 self.memory.free(self.workspace)
         if self.order is not None:
             self.findings.raise_races()
+            self.findings.raise_late()
         executed = self._executed()
         return LaunchReport(
             kernel=self.program.name,

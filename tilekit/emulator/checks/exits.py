@@ -51,28 +51,41 @@ class Visit(NamedTuple):
 
     def fault(self, rank: int) -> ProtocolError:
         """The error when CTA `rank` may have exited before."""
-        return ProtocolError(
-            f"CTA {rank} exited before {self.what} was complete",
-            where=Where(self.kernel, self.actor, self.instruction),
-            hint="whether it is in time is luck: before its end a CTA must wait for all that reaches its memory, "
-            "or meet at a cluster barrier those who have",
-        )
+        return too_late(rank, self.what).at(Where(self.kernel, self.actor, self.instruction))
+
+
+def too_late(rank: int, what: str) -> ProtocolError:
+    """The error when a CTA ends, or may end, before something that reaches it is complete."""
+    return ProtocolError(
+        f"CTA {rank} exited before {what} was complete",
+        hint="whether it is in time is luck: before its end a CTA must wait for all that reaches its memory, or meet "
+        "those who have at a cluster barrier",
+    )
+
+
+def ended(cta: Cta, what: str) -> bool:
+    """Whether a CTA that is reached now has ended: where order is checked that has been noted.
+
+    Raises
+    ------
+    ProtocolError
+        If it has, and order is not checked.
+    """
+    if cta.live_warps:
+        return False
+    if cta.launch.order is None:
+        raise too_late(cta.rank, what)
+    return True
 
 
 def visit(
     cta: Cta, warp: Warp, identity: int, epoch: int, what: str, barrier: Mbarrier | None = None, phase: int = 0
 ) -> None:
-    """Note what `warp` does to `cta` now, or has done.
-
-    Raises
-    ------
-    ProtocolError
-        If the CTA has exited.
-    """
+    """Note what `warp` does to `cta` from now on."""
     instruction = warp.program.instruction(warp.at)
     made = Visit(identity, epoch, what, warp.program.name, warp.actor, instruction, barrier, phase)
-    if cta.live_warps == 0:
-        raise made.fault(cta.rank)
+    if ended(cta, what):
+        cta.launch.findings.late(made.fault(cta.rank))
     cta.visits[identity if barrier is None else (identity, barrier.address)] = made
 
 
@@ -82,26 +95,20 @@ def visited(cta: Cta, warp: Warp, what: str, barrier: Mbarrier | None = None, ph
     if agent is not None:
         agent.touch()
         visit(cta, warp, agent.identity, agent.epoch, what, barrier, phase)
-    elif cta.live_warps == 0:
-        visit(cta, warp, 0, 0, what)
+    else:
+        ended(cta, what)
 
 
 def check_visits(warp: Warp) -> None:
-    """Check, when the last warp of a CTA ends, that its end comes after all that reaches its memory.
-
-    Raises
-    ------
-    ProtocolError
-        If something is not ordered before.
-    """
+    """Check, when the last warp of a CTA ends, that its end comes after all that reaches its memory."""
     cta = warp.cta
     if cta.live_warps:
         return
     known = [other.agent.clock for other in cta.warps if other.agent is not None]
     known += [sync.merged()[0] for sync in cta.met]
-    late = [made for made in cta.visits.values() if not _ordered(made, known)]
-    if late:
-        raise min(late, key=lambda made: made.instruction.line).fault(cta.rank)
+    for made in cta.visits.values():
+        if not _ordered(made, known):
+            cta.launch.findings.late(made.fault(cta.rank))
     if cta.launch.protocol:
         for barrier in cta.cluster.mbarriers:
             if barrier.address >> 24 == cta.rank:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks.exits import visit
+from ..checks.exits import too_late, visit
 from ..checks.findings import Finding
 from ..errors import MemoryFault, ProtocolError, Where
 from ..memory.bulk import InFlight, Mask, Value, active_lanes, at_lane
@@ -152,10 +152,7 @@ class TensorIssue(InFlight):
         """The tensor memories it works on, whose CTAs must be alive."""
         for cta in self.ctas:
             if cta.live_warps == 0:
-                raise ProtocolError(
-                    f"CTA {cta.rank} exited before a {what} that works on it was complete",
-                    hint="wait for its tcgen05.commit, and with cta_group::2 meet at a cluster barrier before the exit",
-                )
+                raise too_late(cta.rank, f"a {what} that works on it")
         return [(cta, tensor_memory(cta)) for cta in self.ctas]
 
     def tell(self, memory: TensorMemory, regions: Sequence[Region], *, write: bool) -> None:

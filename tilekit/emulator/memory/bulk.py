@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arithmetic.reductions import ReduceOp
-from ..checks.exits import visit
+from ..checks.exits import ended, visit
 from ..errors import EmulatorError, MemoryFault, ProtocolError, Where
 from ..synchronisation.mbarriers import barrier_at, changed, shared_address
 from .access import resolve
@@ -113,7 +113,9 @@ class Load(InFlight):
             else []
         )
         for cta, barrier, operation in zip(targets, barriers, self.operations, strict=False):
-            visit(cta, warp, operation.identity, operation.epoch, f"a copy that completes on {barrier.name}")
+            owner = self.cluster.ctas[barrier.address >> RANK_SHIFT]
+            for reached in {cta.rank: cta, owner.rank: owner}.values():
+                visit(reached, warp, operation.identity, operation.epoch, f"a copy that completes on {barrier.name}")
 
     def _put(self, place: Array, image: Array) -> None:
         """Write the data to its place in one destination."""
@@ -132,11 +134,8 @@ class Load(InFlight):
         by, instruction = self.warp.actor, self.instruction
         for index, (cta, barrier) in enumerate(zip(self.targets, self.barriers, strict=True)):
             shared = cta.shared
-            if cta.live_warps == 0:
-                raise ProtocolError(
-                    f"CTA {cta.rank} exited before a copy that completes on {barrier.name} was complete",
-                    hint=f"wait on {barrier.name} before the CTA ends, or meet at a cluster barrier after somebody did",
-                )
+            if ended(cta, f"a copy that completes on {barrier.name}"):
+                continue
             end = self.offset + len(image)
             if shared.barriers:
                 launch_base = shared.start

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks.exits import visit
+from ..checks.exits import ended, visit
 from ..errors import ProtocolError
 from ..matrix.tensor_pipe import one_lane
 from ..memory.access import misaligned, resolve
@@ -51,11 +51,8 @@ class Request(InFlight):
         launch = self.cluster.launch
         answer = _encode(launch.machine.cancel_waiting())
         for index, (cta, offset, barrier) in enumerate(self.targets):
-            if cta.live_warps == 0:
-                raise ProtocolError(
-                    f"CTA {cta.rank} exited before {_ANSWER} was complete",
-                    hint="every CTA must wait for each answer before it ends",
-                )
+            if ended(cta, _ANSWER):
+                continue
             cta.shared.data[offset : offset + _BYTES] = answer
             if self.operations:
                 operation = self.operations[index]
