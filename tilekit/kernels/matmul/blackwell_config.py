@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.epilogue.slabs import SlabPlan
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted
 from tilekit.kernels.matmul.parts import Output
@@ -122,6 +123,12 @@ class BlackwellConfig(KernelConfig):
         """Shared memory of the epilogue."""
         layout = self.instruction(spec).layout
         return Output.shared_bytes(spec, layout, warpgroups=1, buffers=self.output_buffers, transposed=self.swap_ab)
+
+    def narrow_boxes(self, spec: MatmulSpec) -> bool:
+        """Whether the output is stored in boxes narrower than 128 bytes, which rests on what an H200 does."""
+        if spec.store == "direct":
+            return False
+        return SlabPlan(self.instruction(spec).layout, spec.out_dtype, self.swap_ab).narrow
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
