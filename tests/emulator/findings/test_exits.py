@@ -60,6 +60,42 @@ COPY = """
 }
 """
 
+TELL = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry tells(.param .u64 out_param) {
+    .reg .b64 out;
+    .reg .b32 rank, lane, word, bar, there, bar_there, value;
+    .reg .pred first, second, done;
+    .shared .align 16 .b32 words[4];
+    .shared .align 8 .b64 told;
+    ld.param.u64 out, [out_param];
+    mov.u32 rank, %cluster_ctarank;
+    mov.u32 lane, %tid.x;
+    mov.u32 word, words;
+    mov.u32 bar, told;
+    setp.eq.u32 first, lane, 0;
+    @first mbarrier.init.shared::cta.b64 [bar], 1;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    setp.eq.u32 second, rank, 1;
+    @second bra tell;
+again:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [bar], 0;
+    @!done bra again;
+    ld.shared.u32 value, [word];
+    @first st.global.u32 [out], value;
+    ret;
+tell:
+    mapa.shared::cluster.u32 there, word, 0;
+    mapa.shared::cluster.u32 bar_there, bar, 0;
+    @first st.shared::cluster.u32 [there], 7;
+    @first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [bar_there];
+    ret;
+}
+"""
+
 WAIT = """
 again:
     mbarrier.try_wait.parity.shared::cta.b64 done, [bar], 0;
@@ -93,6 +129,16 @@ def test_a_peer_that_is_not_met(schedule: str) -> None:
             read("", schedule, seed)
         said.add(str(caught.value.message))
     assert said <= {f"CTA {rank} exited before an access to its shared memory was complete" for rank in (0, 1)}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_one_lane_of_the_peer_tells(schedule: str) -> None:
+    """A lane that writes to a peer and arrives there is done when the peer, which waits for it, ends."""
+    for seed in range(6):
+        out = np.zeros(1, np.uint32)
+        device = Device("sm_90a", seed=seed, schedule=schedule)  # type: ignore[arg-type]
+        assert device.load(TELL)["tells"].launch(2, 32, [out], cluster=2).clean
+        assert out[0] == 7
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Actor, InstructionLike, ProtocolError, Where, describe
+from .agents import lane_identity
 from .findings import Finding
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ def check_visits(warp: Warp) -> None:
 
 
 def _ordered(made: Visit, known: list[dict[int, int]]) -> bool:
-    if any(clock.get(made.identity, 0) >= made.epoch for clock in known):
+    # One lane may have told of it for the lanes that took part, or all for the warp.
+    told = (made.identity, *(lane_identity(made.identity, lane) for lane in range(32)))
+    if any(clock.get(identity, 0) >= made.epoch for identity in told for clock in known):
         return True
     return made.barrier is not None and made.barrier.seen > made.phase
 
