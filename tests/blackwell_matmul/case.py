@@ -152,6 +152,7 @@ class Case:
         schedule: Any = "adversarial",
         seed: int = 0,
         clusters: int = 2,
+        starts: Any = "ascending",
         text: str | None = None,
         step_budget: int = STEP_BUDGET,
     ) -> Outcome:
@@ -163,7 +164,8 @@ class Case:
             The first fault.
         """
         kernel, spec = self.kernel, self.spec
-        device = Device("sm_100a", schedule=schedule, seed=seed, multiprocessors=clusters * self.config.cluster_size)
+        held = clusters * self.config.cluster_size
+        device = Device("sm_100a", schedule=schedule, seed=seed, multiprocessors=held, starts=starts)
         staging = EmulatedStaging(device)
         a = _placed(inputs.a, inputs.a.ndim - 1 if spec.a_major == "k" else inputs.a.ndim - 2)
         b = _placed(inputs.b, inputs.b.ndim - 2 if spec.b_major == "k" else inputs.b.ndim - 1)
@@ -183,7 +185,7 @@ class Case:
         counters: list[str] = []
 
         def scratch(name: str, size: int) -> int:
-            if name == "turns":
+            if name in ("turns", "starts"):
                 counters.append(name)
             return staging.scratch(name, size)
 
@@ -206,7 +208,7 @@ class Case:
         if any(any(staging.read_scratch(name)) for name in counters):
             problem += " the launch leaves a turn that the next one would wait for"
         grid = launch.grid // self.config.cluster_size
-        tiles = grid if self.config.claims_tiles else self._cluster_tiles(inputs)
+        tiles = grid if self.config.cluster_per_tile else self._cluster_tiles(inputs)
         return Outcome(report, problem, len(ended), tiles)
 
     def _cluster_tiles(self, inputs: Inputs) -> int:

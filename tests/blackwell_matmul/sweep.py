@@ -96,7 +96,7 @@ def tally_of(index: int) -> Tally:
         except EmulatorError as error:
             tally.bad.append(f"{run}: {type(error).__name__}: {error}")
             continue
-        if outcome.wrong or not outcome.report.clean:
+        if outcome.wrong or not outcome.report.clean or outcome.report.remarks:
             tally.bad.append(f"{run}: {outcome.wrong}\n{outcome.report}")
         tally.launches += 1
         tally.tiles += outcome.tiles

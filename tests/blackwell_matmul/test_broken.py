@@ -10,7 +10,7 @@ import pytest
 
 from tests.mutations.judge import NOT_CAUGHT, WRONG_RESULT, judge
 from tests.mutations.mutation import Mutation
-from tilekit.emulator import EmulatorError, LaunchReport
+from tilekit.emulator import LaunchReport
 from tilekit.emulator.language.lint import lint
 
 from .broken import KERNELS, Broken
@@ -18,9 +18,6 @@ from .bugs import BARRIERS, BROKEN, HARMLESS, miscounted
 
 STEP_BUDGET = 100_000
 """More than twice the blocks that an unbroken launch of these executes."""
-
-LATE_SEEDS = range(4, 10)
-"""Tried when the orders of `judge` show nothing: what is wrong only if one message of several comes last."""
 
 
 class Launcher:
@@ -66,12 +63,6 @@ def verdict_of(broken: Broken) -> tuple[str, str]:
     verdict = judge(runs, mutation)  # type: ignore[arg-type]
     if verdict.caught != NOT_CAUGHT:
         return verdict.caught, verdict.message or runs.wrong
-    text = mutation.apply(runs.text)
-    for seed in LATE_SEEDS:
-        try:
-            runs.run(text, "adversarial", seed)
-        except EmulatorError as error:
-            return error.title, str(error)
     return NOT_CAUGHT, ""
 
 

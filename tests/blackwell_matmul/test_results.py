@@ -43,6 +43,7 @@ def test_exact(run: Run) -> None:
     outcome = case.run(inputs, schedule=run.schedule, seed=run.seed, clusters=run.clusters)
     assert not outcome.wrong
     assert outcome.report.clean, str(outcome.report)
+    assert not outcome.report.remarks, str(outcome.report)
     assert not case.config.claims_tiles or outcome.started <= outcome.tiles
 
 

@@ -210,9 +210,12 @@ def test_legal_configs_stay_within_the_chip(config: BlackwellConfig, spec: Matmu
 @pytest.mark.parametrize("spec", [MatmulSpec(), MatmulSpec(functions=ElementwiseSpec(residual=BF16))], ids=str)
 @pytest.mark.parametrize("clc", [0, 2, 3])
 @pytest.mark.parametrize("buffers", [1, 2, 5])
-def test_shared_memory_is_what_the_components_say(spec: MatmulSpec, clc: int, buffers: int) -> None:
+@pytest.mark.parametrize("shares", [1, 2])
+def test_shared_memory_is_what_the_components_say(spec: MatmulSpec, clc: int, buffers: int, shares: int) -> None:
     """The map that the components allocate is as large as the sum that the budget is computed with, to the byte."""
-    config = BlackwellConfig(tile=(128, 64), clc_stages=clc, output_buffers=buffers, accumulator_stages=3)
+    config = BlackwellConfig(
+        tile=(128, 64), clc_stages=clc, output_buffers=buffers, accumulator_stages=3, split_k=shares
+    )
     text = trace(spec, config, SM_100A)
     assert text.shared_bytes == config.shared_bytes(spec, text.stages)
     free = SM_100A.shared_bytes - text.shared_bytes

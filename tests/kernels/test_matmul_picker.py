@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matmul_specs import CHIPS, all_specs
 
+from tilekit.dtypes import F32
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.blackwell_model import SWAPPED_TILES, TILES, collect, resident
 from tilekit.kernels.matmul.config import MatmulConfig
@@ -88,6 +89,19 @@ def test_small_outputs_spread_over_the_chip(chip: Target) -> None:
     large = pick(MatmulSpec(), chip, m=8192, n=8192, k=8192)
     assert small.tile[0] * small.tile[1] < large.tile[0] * large.tile[1]
     assert large.tile[0] * large.tile[1] >= 128 * 192
+
+
+def test_blackwell_stores_whole_boxes() -> None:
+    """The picker has no tile whose output would leave in boxes narrower than their swizzle: a B200 was not asked."""
+    for spec in all_specs(SM_100A):
+        for config in candidates(spec, SM_100A):
+            assert isinstance(config, BlackwellConfig)
+            assert not config.narrow_boxes(spec), f"{spec.name}: {config}"
+    bf16, f32 = MatmulSpec(), MatmulSpec(out_dtype=F32)
+    for columns in (40, 48, 96):
+        assert BlackwellConfig(tile=(64, columns), cluster=(1, 1), cta_group=1).narrow_boxes(bf16)
+    assert BlackwellConfig(tile=(64, 48), cluster=(1, 1), cta_group=1).narrow_boxes(f32)
+    assert not BlackwellConfig(tile=(64, 96), cluster=(1, 1), cta_group=1).narrow_boxes(f32)
 
 
 def test_one_wave_neither_overlaps_nor_claims() -> None:

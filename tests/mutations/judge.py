@@ -73,8 +73,10 @@ def judge(
             raise
         except EmulatorError as error:
             return Verdict(mutation, _kind(error), str(error), label)
-        if not report.clean:
-            return Verdict(mutation, report.findings[0].kind, "\n".join(map(str, report.findings)), label)
+        # Some of other compilers' kernels are remarked on unbroken; of tilekit's none is.
+        found = report.findings or (() if isinstance(case, ThirdParty) else report.remarks)
+        if found:
+            return Verdict(mutation, found[0].kind, "\n".join(map(str, found)), label)
         if not right and not wrong:
             wrong = label
     return Verdict(mutation, WRONG_RESULT if wrong else NOT_CAUGHT, "", wrong)

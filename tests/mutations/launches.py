@@ -69,14 +69,16 @@ class Case:
         schedule: Any,
         seed: int,
         change: Callable[[Arguments], Arguments] = lambda arguments: arguments,
+        starts: Any = "ascending",
     ) -> tuple[LaunchReport, bool]:
-        """Launch `text` in the kernel's place on `clusters`.
+        """Launch `text` in the kernel's place on a device for `clusters`, which start in some order.
 
         Returns the report, and whether the result is right and counters are as the next launch must find them.
         """
         kernel = self.kernel
         a, b = self.operands
-        device = Device("sm_90a", schedule=schedule, seed=seed)
+        held = self.clusters * self.config.cluster_size
+        device = Device("sm_90a", schedule=schedule, seed=seed, multiprocessors=held, starts=starts)
         out = np.full((self.m, self.n), np.nan, self.spec.out_dtype.numpy)
         buffers = device.buffer(a, "a"), device.buffer(np.ascontiguousarray(b.T), "b"), device.buffer(out, "out")
         memory: dict[str, Buffer] = {}

@@ -273,10 +273,11 @@ def _present(
 def _facts(report: LaunchReport) -> dict[str, Any]:
     from dataclasses import asdict
 
-    skipped = ("findings", "statistics")
+    skipped = ("findings", "remarks", "statistics")
     facts: dict[str, Any] = {name: getattr(report, name) for name in report.__dataclass_fields__ if name not in skipped}
     facts["instructions"] = dict(report.instructions)
     facts["findings"] = [str(finding) for finding in report.findings]
+    facts["remarks"] = [str(remark) for remark in report.remarks]
     facts["clean"] = report.clean
     if report.statistics is not None:
         facts["statistics"] = asdict(report.statistics)

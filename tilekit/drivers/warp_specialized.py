@@ -24,6 +24,7 @@ from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgrou
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
 from tilekit.tile_schedule.raster import Tile
+from tilekit.tile_schedule.start_order import StartOrder
 
 
 class BoundEpilogue(Protocol):
@@ -193,6 +194,8 @@ class WarpSpecialized:
         What the plan's ``epilogue_load`` role loads.
     order
         Has that role wait for the first operands.
+    starts
+        Numbers the clusters as they start.
     profiler
         Notes when each role works on each tile.
     ahead
@@ -214,6 +217,7 @@ class WarpSpecialized:
     reduction: Reduction | None = None
     source: TileSource | None = None
     order: LoadOrder | None = None
+    starts: StartOrder | None = None
     profiler: TileProfiler | None = None
     ahead: Ahead | None = None
     consumers: ConsumerSchedule = field(default_factory=Cooperative)
@@ -341,6 +345,10 @@ class WarpSpecialized:
                 self.ahead.bring(w)
         self.cluster.meet(w, self.warps.threads)
         w.ptx.grid.wait()
+        if self.starts is not None:
+            with one_thread(w, warp, self.warps.load):
+                self.starts.take(w)
+            self.cluster.meet(w, self.warps.threads)
 
     def _tear_down(self, w: Writer, warp: Value) -> None:
         # Peers multicast into this CTA's shared memory, send shares of sums there and arrive on its barriers: nobody

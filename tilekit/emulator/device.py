@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .chips import CHIPS
 from .errors import LaunchError, nearest
-from .execution.scheduler import Policy, checked_seed
+from .execution.scheduler import Policy, Starts, checked_seed
 from .memory.memory import GlobalMemory
 from .memory.swizzle import Swizzle
 from .memory.tensor_map import TensorMap, WideMode
@@ -118,6 +118,9 @@ class Device:
     multiprocessors
         Multiprocessors that the device has, 1 to the chip's number (None). With few, a small grid does not fit at once:
         clusters wait for others to end, or to take over their work (``clusterlaunchcontrol``).
+    starts
+        Order in which clusters start, and are taken over: by number, ``ascending`` as the machine does it, or
+        ``descending``, or ``random`` (by the seed). PTX promises none: where clusters wait for each other, try all.
     """
 
     def __init__(
@@ -129,10 +132,12 @@ class Device:
         check: Check = "full",
         exact: bool = False,
         multiprocessors: int | None = None,
+        starts: Starts = "ascending",
     ) -> None:
         if target not in CHIPS:
             raise LaunchError.argument("target", target, ", ".join(CHIPS), nearest(target, CHIPS) or "sm_90a")
-        for name, given, legal in (("schedule", schedule, get_args(Policy)), ("check", check, get_args(Check))):
+        choices = ("schedule", schedule, Policy), ("check", check, Check), ("starts", starts, Starts)
+        for name, given, legal in ((name, given, get_args(kind)) for name, given, kind in choices):
             if given not in legal:
                 raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
         self.chip = CHIPS[target]
@@ -150,6 +155,7 @@ class Device:
         self.seed = checked_seed(seed)
         self.schedule: Policy = schedule
         self.check: Check = check
+        self.starts: Starts = starts
         self.memory = GlobalMemory()
 
     def load(self, text: str) -> Module:

@@ -298,6 +298,7 @@ class Kernel:
             schedule=device.schedule if schedule is None else schedule,
             seed=device.seed if seed is None else checked_seed(seed),
             check=device.check,
+            starts=device.starts,
             exact=device.exact,
             step_budget=step_budget,
             progress=progress,

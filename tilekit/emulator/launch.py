@@ -11,6 +11,7 @@ import numpy as np
 
 from .checks.agents import Sync
 from .checks.deadlock import Blocked, GroupWait, deadlock, waiting_table
+from .checks.exits import check_visits
 from .checks.findings import Finding, Findings
 from .checks.happens_before import HappensBefore
 from .checks.shadow import Memory
@@ -20,7 +21,7 @@ from .execution import collector
 from .execution.blas import single_threaded
 from .execution.gang import run_gangs
 from .execution.prerequisite import grid_ahead
-from .execution.scheduler import Machine, Policy
+from .execution.scheduler import Machine, Policy, Starts
 from .execution.warp import positions
 from .language.symbols import SymbolMap
 from .matrix.tensor_warp import check_exit
@@ -104,6 +105,7 @@ class Launch:
         schedule: Policy,
         seed: int,
         check: str,
+        starts: Starts,
         exact: bool,
         step_budget: int,
         progress: Progress | None,
@@ -144,10 +146,10 @@ class Launch:
         self.progress = progress
         self.observers = tuple(observers)
         self.gang = gang
-        self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit]
+        self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit, check_visits]
         self._names: dict[int, str] = {}
         self.positions = positions(program, block, symbols)
-        self.machine = Machine(self, program, schedule, seed, step_budget)
+        self.machine = Machine(self, program, schedule, seed, step_budget, starts)
         self.free_tiles: list[TileFile] = []
         self._shadowed: list[Allocation] = []
         self.ahead: Sync | None = None
@@ -182,6 +184,7 @@ class Launch:
                 self.memory.free(self.workspace)
         if self.order is not None:
             self.findings.raise_races()
+            self.findings.raise_late()
         executed = self._executed()
         return LaunchReport(
             kernel=self.program.name,
@@ -199,6 +202,7 @@ class Launch:
             flops=self.counters.wgmma_flops + self.counters.mma_flops,
             seconds=time.perf_counter() - start,
             findings=tuple(self.findings),
+            remarks=self.findings.remarks,
             printed="".join(self.printed),
         )
 
@@ -254,7 +258,7 @@ class Launch:
                 hint="end with wgmma.wait_group 0, or tcgen05.wait::ld, before the registers are given up",
             ).at(self.machine.place(warp))
         if self.protocol and warp.bulk is not None:
-            unread = [s for group in (*warp.bulk.committed, warp.bulk.open) for s in group if not s.read_done]
+            unread = [s for group in (*warp.bulk.committed, warp.bulk.open) for s in group if not s.awaited]
             if unread:
                 raise ProtocolError(
                     f"a warp exits with {len(unread)} bulk store{'s' if len(unread) > 1 else ''} whose source may "

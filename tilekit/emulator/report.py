@@ -38,6 +38,8 @@ class LaunchReport:
         Wall time of the emulation.
     findings
         What is wrong although the launch ended, such as barriers left in the middle of a phase.
+    remarks
+        What the manual does not allow and compilers rely on all the same: a kernel is `clean` in spite of it.
     statistics
         What was counted besides, when the launch was asked to.
     printed
@@ -59,6 +61,7 @@ class LaunchReport:
     flops: int = 0
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
+    remarks: tuple[Finding, ...] = ()
     statistics: Statistics | None = None
     printed: str = ""
 
@@ -88,6 +91,10 @@ class LaunchReport:
         lines.append("  nothing found" if self.clean else f"  {len(self.findings)} found:")
         for finding in self.findings:
             lines += [f"  {line}" for line in str(finding).splitlines()]
+        if self.remarks:
+            lines.append(f"  {len(self.remarks)} remarked:")
+        for remark in self.remarks:
+            lines += [f"  {line}" for line in str(remark).splitlines()]
         if self.statistics is not None:
             lines += [f"  {line}" for line in str(self.statistics).splitlines()]
         return "\n".join(lines)

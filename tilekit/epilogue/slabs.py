@@ -106,6 +106,14 @@ class SlabPlan:
         return (self.columns, columns) if self.transposed else (columns, self.layout.parts[0].rows)
 
     @property
+    def narrow(self) -> bool:
+        """Whether some slab's rows are shorter than the swizzle's 128 bytes, and still stand so far apart.
+
+        No manual says that the copy engine moves them so; an H200 does.
+        """
+        return any(self.extents(width)[0] * self.dtype.bytes < SLAB_BYTES for width in self.widths)
+
+    @property
     def boxes(self) -> Iterator[SlabBox]:
         """The slabs of a piece, or the parts of its one slab."""
         for part in self.layout.parts:

@@ -40,7 +40,7 @@ class SyncStrategy(Protocol):
 
     @property
     def releases_late(self) -> bool:
-        """Whether a stage's release may still be on its way here when whoever released it is done."""
+        """Whether a stage's release may still be on its way here when the role that released it is done."""
 
     def initialise(self, w: Writer) -> None:
         """Prepare the barriers; one thread of the CTA runs this before anybody waits."""
@@ -154,8 +154,8 @@ class CommitSync(MbarrierSync):
 
     @property
     def releases_late(self) -> bool:
-        """In a cluster: the thread that commits does not wait for the arrivals in other CTAs."""
-        return self.cluster.size > 1
+        """Always: the thread that commits does not wait for the arrivals, not even for those in its own CTA."""
+        return True
 
     def filler(self, w: Writer) -> Filler:
         """One arrival on `full`: with CTA pairs the leader's, which expects the bytes of both."""

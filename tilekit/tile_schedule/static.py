@@ -1,11 +1,13 @@
-"""A static persistent schedule: every cluster knows from its own number which tiles it computes."""
+"""A static schedule: every cluster knows from a number of its own which tiles it computes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tile_schedule.start_order import StartOrder
 
 
 class StaticScheduler:
@@ -15,13 +17,16 @@ class StaticScheduler:
     ----------
     order
         The raster.
+    starts
+        What numbers the clusters, where it is not the grid.
     """
 
     yields_early = True
     """Whether the next kernel may start as soon as this one has: every tile has its CTA from the beginning."""
 
-    def __init__(self, order: RasterOrder) -> None:
+    def __init__(self, order: RasterOrder, starts: StartOrder | None = None) -> None:
         self.order = order
+        self.numbers: ClusterPosition | StartOrder = order.cluster if starts is None else starts
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""
@@ -31,10 +36,10 @@ class StaticScheduler:
 
     def first(self, w: Writer) -> Tile:
         """Where a CTA begins; a grid has no more clusters than there are tiles."""
-        return self.order.bind().tile(w, self.order.cluster.index(w))
+        return self.order.bind().tile(w, self.numbers.index(w))
 
     def tiles(self, w: Writer, role: Role) -> Iterator[Tile]:
         """Device loop over this CTA's tiles."""
         cluster, order = self.order.cluster, self.order.bind()
-        for index in w.range(self.order.count, start=cluster.index(w), step=cluster.count(w), name="tile"):
+        for index in w.range(self.order.count, start=self.numbers.index(w), step=cluster.count(w), name="tile"):
             yield order.tile(w, index)

@@ -126,13 +126,16 @@ def header(text: str) -> dict[str, str]:
 
 
 def emulate(
-    case: Case, *, seed: int = 0, schedule: Any = "adversarial", check: Any = "full"
+    case: Case, *, seed: int = 0, drawn: int | None = None, schedule: Any = "adversarial", check: Any = "full"
 ) -> tuple[LaunchReport, Launch]:
-    """Run a case's PTX unchanged; the launch's arrays hold the results afterwards."""
+    """Run a case's PTX unchanged; the launch's arrays hold the results afterwards.
+
+    Inputs are drawn from the seed too, unless it is given what they are ``drawn`` from.
+    """
     text = case.path.read_text()
     compiled = json.loads(header(text)["launch"])
     descriptors = iter(json.loads(header(text).get("descriptors", "[]")))
-    launch = case.draw(np.random.default_rng(seed))
+    launch = case.draw(np.random.default_rng(seed if drawn is None else drawn))
     device = Device(case.target, seed=seed, schedule=schedule, check=check)
     buffers: dict[int, tuple[Array, Any]] = {}
 

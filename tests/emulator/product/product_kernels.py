@@ -42,6 +42,13 @@ finish:
 """
 """Every warp draws a ticket: who gets which depends on the order."""
 
+STARTED = (
+    TICKETS.replace("tickets(", "started(")
+    .replace("mul.wide.u32 offset, warp, 4;", "mul.wide.u32 offset, ticket, 4;")
+    .replace("st.global.u32 [out], ticket;", "mov.u32 warp, %ctaid.x;\n    st.global.u32 [out], warp;")
+)
+"""Every CTA writes its number where its ticket says."""
+
 STRIDED = """
 .version 8.0
 .target sm_90a

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from product_kernels import RACE, TICKETS, doubling
+from product_kernels import RACE, STARTED, TICKETS, doubling
 
 from tilekit.emulator import Device, EmulatorError, LaunchError, LaunchReport, RaceError
 
@@ -85,3 +85,30 @@ def test_bad_requests_are_refused():
         launch.kernel.explore(1, **launch.options, schedules=["fare"])  # type: ignore[list-item]
     with pytest.raises(EmulatorError, match="2 arguments for the 3 parameters"):
         launch.kernel.explore(1, 1, 64, launch.options["args"][:2])
+
+
+@pytest.mark.parametrize(("starts", "numbers"), [("ascending", [0, 1, 2, 3]), ("descending", [3, 2, 1, 0])])
+def test_clusters_start_in_the_order_asked_for(starts, numbers):
+    """Clusters that have the device for themselves start by number, up or down."""
+    assert started(starts) == numbers
+
+
+def test_clusters_start_in_a_random_order():
+    """The seed decides on the order, and all orders come."""
+    orders = {tuple(started("random", seed)) for seed in range(40)}
+    assert len(orders) > 12
+    assert started("random", 3) == started("random", 3)
+
+
+def test_an_order_that_there_is_not():
+    """The argument is named, with what it may be."""
+    with pytest.raises(LaunchError, match=r"starts='upwards'.*ascending, descending, random"):
+        Device("sm_90a", starts="upwards")
+
+
+def started(starts, seed=0):
+    """The clusters of a grid of four, in the order in which they start on a device that holds one."""
+    device = Device("sm_90a", seed=seed, multiprocessors=1, starts=starts)
+    order = np.zeros(4, np.uint32)
+    device.load(STARTED)["started"].launch(4, 32, [np.zeros(1, np.uint32), order], shared_bytes=200_000)
+    return order.tolist()

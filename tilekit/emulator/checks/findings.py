@@ -99,6 +99,8 @@ class Findings:
         self.kernel = kernel
         self.unheeded: dict[Hashable, Unheeded] = {}
         self._found: dict[object, Finding] = {}
+        self._remarks: dict[object, Finding] = {}
+        self._late: dict[object, EmulatorError] = {}
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._found.values())
@@ -132,6 +134,19 @@ class Findings:
                 )
             )
 
+    def remark(self, finding: Finding) -> None:
+        """Keep what the manual does not allow, and compilers rely on all the same."""
+        self._remarks.setdefault((finding.kind, finding.message), finding)
+
+    @property
+    def remarks(self) -> tuple[Finding, ...]:
+        """What was remarked."""
+        return tuple(self._remarks.values())
+
+    def late(self, error: EmulatorError) -> None:
+        """Keep the fault of something that a CTA does not wait for before it ends: the launch goes on."""
+        self._late.setdefault((error.message, error.line), error)
+
     def attach(self, error: EmulatorError) -> None:
         """Add what was found so far to the fault that ends the launch: a race is often its cause."""
         found = self._without_echoes()
@@ -150,6 +165,13 @@ class Findings:
         races = [finding.race for finding in self if finding.race is not None]
         warps = {_lines_of(race) for race in races if race.lanes is None}
         return [f for f in self if f.race is None or f.race.lanes is None or _lines_of(f.race) not in warps]
+
+    def raise_late(self) -> None:
+        """Raise the first of the faults that :meth:`late` kept, by its place in the text."""
+        if self._late:
+            error = min(self._late.values(), key=lambda late: (late.line or 0, late.message))
+            self.attach(error)
+            raise error
 
     def raise_races(self) -> None:
         """Raise the races found, if there are any.

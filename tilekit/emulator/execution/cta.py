@@ -14,6 +14,7 @@ from ..synchronisation.mbarrier_table import MbarrierTable
 from .warp import Fragment, TileRows, Warp
 
 if TYPE_CHECKING:
+    from ..checks.exits import Visit
     from ..compiler.program import Program
     from ..language.syntax import Instruction
     from ..launch import Launch
@@ -32,6 +33,8 @@ class Rendezvous:
         Who came to this generation and to the one before, and at which instruction, for messages.
     sync
         What the threads of this generation learn from each other.
+    came
+        What those knew who came without releasing it: their memory is not ordered, but they are.
     whole
         Whether it waits for the CTA, however many warps are left of it, rather than for a number of threads.
     reduction
@@ -40,6 +43,7 @@ class Rendezvous:
 
     __slots__ = (
         "arrived",
+        "came",
         "expected",
         "generation",
         "last",
@@ -61,6 +65,7 @@ class Rendezvous:
         self.present: list[tuple[Actor, Instruction]] = []
         self.last: list[tuple[Actor, Instruction]] = []
         self.sync = Sync(name)
+        self.came = Sync(name)
         self.reduction = (0, True, False)
         self.results: dict[int, tuple[int, bool, bool]] = {}
         self.waiters: list[tuple[Warp, Fragment]] = []
@@ -73,6 +78,7 @@ class Rendezvous:
         self.arrived = self.expected = 0
         self.last, self.present = self.present, []
         self.sync = Sync(self.name)
+        self.came = Sync(self.name)
         self.reduction = (0, True, False)
         return finished
 
@@ -186,6 +192,10 @@ class Cta:
             group.warps.append(warp)
             self.warps.append(warp)
         self.live_warps = len(self.warps)
+        self.visits: dict[object, Visit] = {}
+        """The latest that each warp and unit outside of it does to its memory; see `checks.exits`."""
+        self.met: list[Sync] = []
+        """What those who came to cluster barriers without releasing it knew."""
 
     def shared_of(self, address: int) -> Cta | None:
         """The CTA of the cluster that a shared::cluster address belongs to."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ..launch import Launch
 
 Policy = Literal["adversarial", "random", "fair"]
+Starts = Literal["ascending", "descending", "random"]
+"""Orders in which clusters may start; PTX promises none."""
+
 FUEL = 256
 """Blocks that a warp runs before another gets its turn; fewer, at random, when the policy is ``random``."""
 
@@ -64,6 +67,16 @@ def checked_seed(seed: object, name: str = "seed") -> int:
     return int(seed)
 
 
+def _order(clusters: int, starts: Starts, seed: int) -> list[int]:
+    """The numbers of so many clusters in the order in which they start."""
+    numbers = list(range(clusters))
+    if starts == "descending":
+        numbers.reverse()
+    elif starts == "random":
+        random.Random(seed).shuffle(numbers)
+    return numbers
+
+
 class Pending(Protocol):
     """An asynchronous operation that has been issued and may land at any time."""
 
@@ -80,7 +93,9 @@ class Pending(Protocol):
 class Machine:
     """Runs the clusters of one launch to the end."""
 
-    def __init__(self, launch: Launch, program: Program, policy: Policy, seed: int, budget: int) -> None:
+    def __init__(
+        self, launch: Launch, program: Program, policy: Policy, seed: int, budget: int, starts: Starts
+    ) -> None:
         self.launch = launch
         self.program = program
         self.policy = policy
@@ -101,7 +116,7 @@ class Machine:
         """Warps whose turns ended in loops that poll memory, since one that did not."""
         self._gave_up: set[tuple[int, int, int, int]] = set()
         self.started = time.perf_counter()
-        self._waiting = deque(range(launch.clusters[0] * launch.clusters[1] * launch.clusters[2]))
+        self._waiting = deque(_order(launch.clusters[0] * launch.clusters[1] * launch.clusters[2], starts, seed))
         self._finished_ctas = 0
         self._looks = 0
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..checks.exits import too_late, visit
 from ..checks.findings import Finding
 from ..errors import MemoryFault, ProtocolError, Where
 from ..memory.bulk import InFlight, Mask, Value, active_lanes, at_lane
@@ -27,6 +28,7 @@ from .tmem import Region, TensorMemory, split_address
 if TYPE_CHECKING:
     from ..execution.cta import Cta
     from ..execution.warp import Warp
+    from ..synchronisation.mbarrier import Mbarrier
 
 __all__ = [
     "CopyForm",
@@ -129,6 +131,10 @@ class TensorIssue(InFlight):
         side = tensor_unit(warp)
         side.issued = True
         self.operations = side.pipelined(unit, self.instruction)
+        if self.operations is not None:
+            shared = self.operations[0]
+            for cta in self.ctas:
+                visit(cta, warp, shared.identity, shared.epoch, f"a {unit} that works on it")
 
     def joins(self, first: object) -> bool:
         """Whether it can be executed together with the operations before it, of which ``first`` is the first."""
@@ -146,10 +152,7 @@ class TensorIssue(InFlight):
         """The tensor memories it works on, whose CTAs must be alive."""
         for cta in self.ctas:
             if cta.live_warps == 0:
-                raise ProtocolError(
-                    f"CTA {cta.rank} exited before a {what} that works on it was complete",
-                    hint="wait for its tcgen05.commit, and with cta_group::2 meet at a cluster barrier before the exit",
-                )
+                raise too_late(cta.rank, f"a {what} that works on it")
         return [(cta, tensor_memory(cta)) for cta in self.ctas]
 
     def tell(self, memory: TensorMemory, regions: Sequence[Region], *, write: bool) -> None:
@@ -300,12 +303,15 @@ def issue_shift(warp: Warp, group: int, address: Value, mask: Mask | None) -> No
 class Commit(InFlight):
     """One ``tcgen05.commit``: an arrival when everything before it has landed."""
 
-    __slots__ = ("barriers", "snapshot")
+    __slots__ = ("arrivals", "snapshot")
 
-    def __init__(self, warp: Warp, barriers: list[Any]) -> None:
+    def __init__(self, warp: Warp, barriers: list[tuple[Cta, Mbarrier]]) -> None:
         super().__init__(warp)
-        self.barriers = barriers
-        self.snapshot = tensor_unit(warp).committed()
+        self.snapshot = snapshot = tensor_unit(warp).committed()
+        self.arrivals = [Arrival(self, cta, barrier) for cta, barrier in barriers]
+        if snapshot is not None:
+            for cta, _ in barriers:
+                visit(cta, warp, snapshot.identity, snapshot.epoch, "a tcgen05.commit that arrives on its mbarrier")
 
     def joins(self, first: object) -> bool:
         """Commits arrive one after another."""
@@ -313,33 +319,38 @@ class Commit(InFlight):
 
     def execute(self, run: Sequence[Commit]) -> None:
         """Arrive once on each barrier: here now, in other CTAs whenever the message gets there."""
-        for cta, barrier in self.barriers:
-            arrival = Arrival(self, cta, barrier)
-            if cta is self.warp.cta:
+        for arrival in self.arrivals:
+            if arrival.target is self.warp.cta:
                 arrival.land()
             else:
                 self.cluster.launch.machine.submit(arrival)
 
 
 class Arrival(InFlight):
-    """The arrival of a ``tcgen05.commit`` on one mbarrier."""
+    """The arrival of a ``tcgen05.commit`` on one mbarrier.
 
-    __slots__ = ("barrier", "snapshot", "target")
+    Attributes
+    ----------
+    phase
+        The phase that it fell into; None until it has landed.
+    """
 
-    def __init__(self, commit: Commit, cta: Cta, barrier: Any) -> None:
+    __slots__ = ("barrier", "phase", "snapshot", "target")
+
+    def __init__(self, commit: Commit, cta: Cta, barrier: Mbarrier) -> None:
         super().__init__(commit.warp, commit.instruction)
         self.target = cta
         self.barrier = barrier
         self.snapshot = commit.snapshot
+        self.phase: int | None = None
+        barrier.commits[self.warp.actor] = self
 
     def land(self) -> bool:
-        """Arrive."""
+        """Arrive; on the barrier of a CTA that has ended, which has been noted, nothing is left to arrive on."""
         if self.target.live_warps == 0:
-            raise ProtocolError(
-                f"CTA {self.target.rank} exited before a tcgen05.commit arrived on its mbarrier",
-                hint="wait for the mbarrier, or meet at a cluster barrier, before the CTA ends",
-            )
-        phase = self.barrier.phase
+            self.finish()
+            return True
+        self.phase = phase = self.barrier.phase
         if self.snapshot is not None:
             self.barrier.arriving.add(self.snapshot)
         self.barrier.arrive(1, by=self.warp.actor, instruction=self.instruction)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arithmetic.lanes import ONE_LANE
+from ..checks.exits import visited
 from ..checks.happens_before import Order
 from ..checks.lane_order import uniform
 from ..checks.uninitialised import check_read
@@ -82,11 +83,7 @@ def _shared(warp: Warp, space: str, address: int, size: int, action: str) -> All
                 details={"address": address},
             )
         peer = ctas[rank]
-        if peer.live_warps == 0:
-            raise MemoryFault(
-                f"{action} of {size} bytes in shared memory of CTA {rank}, which has exited",
-                hint="end with a cluster barrier so that no CTA exits while a peer can still reach it",
-            )
+        visited(peer, warp, "an access to its shared memory")
         memory = peer.shared
     offset = address & OFFSET_MASK
     if not memory.low <= offset <= memory.size - size:

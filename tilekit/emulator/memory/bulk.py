@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arithmetic.reductions import ReduceOp
+from ..checks.exits import ended, visit
 from ..errors import EmulatorError, MemoryFault, ProtocolError, Where
 from ..synchronisation.mbarriers import barrier_at, changed, shared_address
 from .access import resolve
@@ -112,6 +113,10 @@ class Load(InFlight):
             if hb is not None
             else []
         )
+        for cta, barrier, operation in zip(targets, barriers, self.operations, strict=False):
+            owner = self.cluster.ctas[barrier.address >> RANK_SHIFT]
+            for reached in {cta.rank: cta, owner.rank: owner}.values():
+                visit(reached, warp, operation.identity, operation.epoch, f"a copy that completes on {barrier.name}")
 
     def _put(self, place: Array, image: Array) -> None:
         """Write the data to its place in one destination."""
@@ -130,11 +135,8 @@ class Load(InFlight):
         by, instruction = self.warp.actor, self.instruction
         for index, (cta, barrier) in enumerate(zip(self.targets, self.barriers, strict=True)):
             shared = cta.shared
-            if cta.live_warps == 0:
-                raise ProtocolError(
-                    f"CTA {cta.rank} exited before a copy that completes on {barrier.name} landed in its memory",
-                    hint=f"wait on {barrier.name} before the CTA ends, or meet at a cluster barrier after somebody did",
-                )
+            if ended(cta, f"a copy that completes on {barrier.name}"):
+                continue
             end = self.offset + len(image)
             if shared.barriers:
                 launch_base = shared.start
@@ -162,7 +164,7 @@ class Load(InFlight):
 class Store(InFlight):
     """A copy or reduction out of shared memory that completes in a bulk group."""
 
-    __slots__ = ("image", "offset", "operations", "read_done", "shared", "size", "write")
+    __slots__ = ("awaited", "image", "offset", "operations", "read_done", "shared", "size", "write")
 
     def __init__(
         self, warp: Warp, lane: int, shared: Allocation, offset: int, size: int, write: Callable[[Array, Any], None]
@@ -174,6 +176,8 @@ class Store(InFlight):
         self.write = write
         self.image: Array | None = None
         self.read_done = False
+        self.awaited = False
+        """Whether its warp has waited for the read at least."""
         queue = bulk_queue(warp)
         self.operations = queue.groups.issue(self.instruction, 1 << lane) if queue.groups is not None else None
         queue.open.append(self)
@@ -243,6 +247,7 @@ def bulk_wait(warp: Warp, keep: int, read: bool) -> None:
     for group in queue.committed[:finished]:
         try:
             for store in group:
+                store.awaited = True
                 if read:
                     store.read()
                 else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..checks.exits import ended, visit
 from ..errors import ProtocolError
 from ..matrix.tensor_pipe import one_lane
 from ..memory.access import misaligned, resolve
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["first_cta", "is_canceled", "try_cancel"]
 
 _BYTES = 16
+_ANSWER = "the answer to clusterlaunchcontrol.try_cancel"
 
 
 class Request(InFlight):
@@ -41,17 +43,16 @@ class Request(InFlight):
             if hb is not None
             else []
         )
+        for (cta, _, _), operation in zip(targets, self.operations, strict=False):
+            visit(cta, warp, operation.identity, operation.epoch, _ANSWER)
 
     def land(self) -> bool:
         """Take the first cluster that has not started, if there is one, and deliver the answer."""
         launch = self.cluster.launch
         answer = _encode(launch.machine.cancel_waiting())
         for index, (cta, offset, barrier) in enumerate(self.targets):
-            if cta.live_warps == 0:
-                raise ProtocolError(
-                    f"CTA {cta.rank} exited before the answer to clusterlaunchcontrol.try_cancel was delivered to it",
-                    hint="every CTA must wait for each answer before it ends",
-                )
+            if ended(cta, _ANSWER):
+                continue
             cta.shared.data[offset : offset + _BYTES] = answer
             if self.operations:
                 operation = self.operations[index]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tilekit.emulator.checks.agents import Sync
 from tilekit.emulator.errors import Actor, BarrierFault, InstructionLike, Where, describe
@@ -46,6 +46,18 @@ class BarrierState(NamedTuple):
     pending: int
     tx: int
     parity: int
+
+
+class Commit(Protocol):
+    """A ``tcgen05.commit`` to a barrier: the instruction, and the phase in which it arrived, None until it has."""
+
+    @property
+    def instruction(self) -> InstructionLike:
+        """Where it was issued."""
+
+    @property
+    def phase(self) -> int | None:
+        """Of its arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,10 @@ class Mbarrier:
         Operations on the current and on the last phase.
     waiters
         Who is suspended, by the key given to :meth:`suspend`.
+    seen
+        Phases that somebody who waited knows to be complete.
+    commits
+        The latest ``tcgen05.commit`` of each warp that arrives here.
     stamp
         What :meth:`HappensBefore.initialise` returned for the init, or None when order is not checked.
     """
@@ -120,6 +136,7 @@ class Mbarrier:
         "arriving",
         "bytes_arrived",
         "bytes_expected",
+        "commits",
         "completed",
         "expected",
         "initialised_by",
@@ -127,6 +144,7 @@ class Mbarrier:
         "name",
         "pending",
         "phase",
+        "seen",
         "stamp",
         "tx",
         "waiters",
@@ -156,6 +174,8 @@ class Mbarrier:
         self.stamp = stamp
         self.waiters: dict[Hashable, Waiter] = {}
         self._observed: dict[Hashable, int] = {}
+        self.seen = 0
+        self.commits: dict[Actor, Commit] = {}
         if address % BYTES:
             raise self.fault(
                 f"initialised at {address:#x}, which is not a multiple of 8",
@@ -209,6 +229,7 @@ class Mbarrier:
         self.waiters.pop(key, None)
         if observed:
             self._observed[key] = self.phase - 1
+            self.seen = self.phase
 
     def overrun(self, key: Hashable) -> int | None:
         """Return the phase that `key` should have seen next if it completed, and another one after it, unseen."""

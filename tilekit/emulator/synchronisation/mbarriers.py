@@ -10,9 +10,10 @@ import numpy.typing as npt
 from ..arithmetic.lanes import ONE_LANE, ballot
 from ..checks.agents import ALL_LANES
 from ..checks.deadlock import MbarrierWait
+from ..checks.exits import arrivals_unseen, visited
 from ..checks.findings import Unheeded
 from ..checks.lane_order import uniform
-from ..errors import BarrierFault, MemoryFault, ProtocolError, describe
+from ..errors import BarrierFault, MemoryFault, describe
 from ..memory.access import resolve
 from ..memory.memory import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, Allocation
 from .mbarrier import BYTES
@@ -70,11 +71,8 @@ def _find(warp: Warp, space: str, address: int, *, waits: bool = False) -> Mbarr
             if waits
             else "reach another CTA's shared memory with .shared::cluster",
         )
-    if owner.live_warps == 0:
-        raise ProtocolError(
-            f"{barrier.name} of CTA {owner.rank} is used by CTA {warp.cta.rank}, but CTA {owner.rank} has exited",
-            hint="end with a cluster barrier, so that no CTA exits while a peer still arrives on its barriers",
-        )
+    if owner is not warp.cta:
+        visited(owner, warp, "an operation on its mbarrier", barrier, barrier.phase)
     _require_initialised(warp, barrier)
     return barrier
 
@@ -152,7 +150,11 @@ def mbarrier_inval(warp: Warp, space: str, addresses: int | Array, mask: Mask | 
         address = shared_address(space, given)
         memory, offset = resolve(warp, "shared", address, BYTES, "mbarrier.inval")
         instruction = warp.program.instruction(warp.at)
-        warp.cta.cluster.mbarriers.invalidate(address, by=warp.actor, instruction=instruction)
+        table = warp.cta.cluster.mbarriers
+        ended = table.get(address)
+        table.invalidate(address, by=warp.actor, instruction=instruction)
+        if ended is not None and warp.cta.launch.protocol:
+            arrivals_unseen(warp.cta, ended, "mbarrier.inval is executed")
         del memory.barriers[offset]
         _write(warp, memory, offset, active if isinstance(addresses, int) else active & (addresses == given))
 
@@ -283,6 +285,8 @@ def mbarrier_test_lanes(
         state = int(states[lane])
         done = barrier.test(state) if parity else barrier.test_token(state)
         result[lane] = done
+        if done:
+            barrier.seen = barrier.phase
         if done and hb is not None and acquire:
             hb.acquire(warp.agent, barrier.completed)
     return result

@@ -24,13 +24,14 @@ Mask = npt.NDArray[np.bool_]
 class Ticket:
     """A warp's arrival at a rendezvous that it still has to leave."""
 
-    __slots__ = ("barrier", "generation", "identity", "result", "sync", "waiters")
+    __slots__ = ("barrier", "came", "generation", "identity", "result", "sync", "waiters")
     polls = False
 
     def __init__(self, barrier: Rendezvous, identity: tuple[int, ...]) -> None:
         self.barrier = barrier
         self.generation = barrier.generation
         self.sync: Sync = barrier.sync
+        self.came: Sync = barrier.came
         self.identity = identity
         self.waiters = barrier.waiters
 
@@ -168,6 +169,8 @@ def cluster_arrive(warp: Warp, release: bool) -> None:
     hb = warp.cta.launch.order
     if hb is not None:
         hb.release(warp.agent, barrier.sync, relaxed=not release)
+        if not release:
+            barrier.came.add(warp.agent.snapshot())
     barrier.arrived += fragment.lanes
     barrier.present.append((warp.actor, warp.program.instruction(warp.at)))
     fragment.cluster_ticket = ticket
@@ -201,4 +204,6 @@ def cluster_wait(warp: Warp, acquire: bool) -> bool:
     hb = warp.cta.launch.order
     if hb is not None and acquire:
         hb.acquire(warp.agent, ticket.sync)
+    if ticket.came.releases and ticket.came not in warp.cta.met[-1:]:
+        warp.cta.met.append(ticket.came)
     return True

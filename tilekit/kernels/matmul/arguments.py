@@ -111,16 +111,18 @@ def launch_arguments(
     share = max(1, -(-k_blocks // (config.split_k * config.layers)))
     tiles = raster.tiles
     raster = replace(raster, shares=max(1, -(-k_blocks // (share * config.layers))))
-    clusters = raster.tiles if config.claims_tiles else raster.clusters(resident_clusters)
+    clusters = raster.tiles if config.cluster_per_tile else raster.clusters(resident_clusters)
     stream = None
     if config.streamed:
         stream = StreamPlan.of(tiles=tiles, k_blocks=k_blocks, resident=resident_clusters, most=config.streamed)
         clusters = stream.clusters
-    turns = workspace = 0
+    turns = workspace = starts = 0
     if config.split_k > 1 or stream is not None:  # a slot for each tile, or for each CTA
         slots = (tiles if stream is None else clusters) * config.cluster_size
         turns = scratch("turns", 4 * slots * text.warpgroups)
         workspace = scratch("workspace", 4 * slots * text.workspace)
+        if config.cluster_per_tile:
+            starts = scratch("starts", 4)
     if call.groups:  # how many tiles there are is only known on the device
         clusters = resident_clusters
     profile = 0
@@ -134,6 +136,7 @@ def launch_arguments(
         "share_depth": runtime.U32(_fits("a share of K", share * config.k_block(problem.a.dtype))),
         **({} if stream is None else _streamed(stream, k_blocks)),
         "turns": runtime.Pointer(turns),
+        "starts": runtime.Pointer(starts),
         "workspace": runtime.Pointer(workspace),
         "profile": runtime.Pointer(profile),
         "columns": runtime.U32(problem.n),

@@ -21,6 +21,7 @@ from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CommitSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import RasterOrder
+from tilekit.tile_schedule.start_order import StartOrder
 
 
 def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
@@ -76,6 +77,8 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         assert plan.epilogue_load is not None
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan.load, waits=plan.epilogue_load)
     scheduler: TileScheduler
+    # Who waits for its turn waits for shares that have started, in whatever order clusters do.
+    starts = StartOrder(w, cluster) if shared else None
     if plan.scheduler is None:
         scheduler = static_schedule(
             w,
@@ -86,6 +89,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
             depth=depth,
             shared=shared,
             order=config.raster_order,
+            starts=starts,
         )
     else:
         raster = RasterOrder(
@@ -95,7 +99,6 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
             cluster=cluster,
             depth=depth,
             batched=spec.batched,
-            shared=shared,
             order=config.raster_order,
         )
         scheduler = ClcScheduler(
@@ -121,6 +124,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         reduction=output.reduction,
         source=output.residual,
         order=order,
+        starts=starts,
         profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
         else None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.epilogue.slabs import SlabPlan
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted
 from tilekit.kernels.matmul.parts import Output
@@ -16,6 +17,7 @@ from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import Walk
+from tilekit.tile_schedule.start_order import StartOrder
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,15 @@ class BlackwellConfig(KernelConfig):
     accumulator_stages
         Accumulators in tensor memory: with 2 the next tile is multiplied while this one is stored.
     clc_stages
-        Claims of further tiles in flight (cluster launch control); 0 for a static schedule.
+        Claims of further tiles in flight (cluster launch control); 0 for a static schedule. With `split_k` nobody
+        claims.
     output_buffers
         Slabs of the CTA's rows by 128 bytes in flight on their way out.
     load_order
         Whether the warp that loads a residual waits until the operands of its CTA's first tile are on their way.
     split_k
-        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace. Each share has a
+        cluster of its own, which takes the next share when it starts: so a turn is never waited for that has not begun.
     raster_order
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves
         it at ``"m"``, since what a wave needs of A and B is made small by `raster_group` in either order.
@@ -85,8 +89,13 @@ class BlackwellConfig(KernelConfig):
 
     @property
     def claims_tiles(self) -> bool:
-        """Whether the grid has a cluster for every tile, to be claimed by whoever is free."""
-        return self.clc_stages > 0
+        """Whether clusters claim tiles when they are free. Shares of sums, which wait for each other, they do not."""
+        return self.clc_stages > 0 and self.split_k == 1
+
+    @property
+    def cluster_per_tile(self) -> bool:
+        """Whether the grid has a cluster for every tile, or share of one: it is claimed, or numbered as it starts."""
+        return self.claims_tiles or self.split_k > 1
 
     @property
     def least_stages(self) -> int:
@@ -115,11 +124,19 @@ class BlackwellConfig(KernelConfig):
         layout = self.instruction(spec).layout
         return Output.shared_bytes(spec, layout, warpgroups=1, buffers=self.output_buffers, transposed=self.swap_ab)
 
+    def narrow_boxes(self, spec: MatmulSpec) -> bool:
+        """Whether the output is stored in boxes narrower than 128 bytes, which rests on what an H200 does."""
+        if spec.store == "direct":
+            return False
+        return SlabPlan(self.instruction(spec).layout, spec.out_dtype, self.swap_ab).narrow
+
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
         accumulators = TensorMemory.shared_bytes(self.accumulator_stages)
         order = LoadOrder.SHARED_BYTES if self.load_order else 0
-        return self.output_bytes(spec) + accumulators + order + ClcScheduler.shared_bytes(self.clc_stages)
+        starts = StartOrder.SHARED_BYTES if self.split_k > 1 else 0
+        claims = ClcScheduler.shared_bytes(self.clc_stages) if self.claims_tiles else 0
+        return self.output_bytes(spec) + accumulators + order + starts + claims
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""

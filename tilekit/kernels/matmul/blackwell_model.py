@@ -104,7 +104,8 @@ def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
             )
             if (claims or config.cluster_size == group) and config.legal(target, spec):
                 found.append(config)
-    return tuple(found)
+    # A B200 has not been asked how it moves boxes that are narrower than their swizzle.
+    return tuple([config for config in found if not config.narrow_boxes(spec)] or found)
 
 
 def slices_of_a_stage(rows: int, columns: int) -> int:

@@ -89,7 +89,12 @@ class KernelConfig(ABC):
     @property
     @abstractmethod
     def claims_tiles(self) -> bool:
-        """Whether the grid has a cluster for every tile, to be claimed by whoever is free."""
+        """Whether clusters claim tiles when they are free."""
+
+    @property
+    @abstractmethod
+    def cluster_per_tile(self) -> bool:
+        """Whether the grid has a cluster for every tile, or share of one, rather than those that run at once."""
 
     @property
     @abstractmethod
@@ -248,6 +253,11 @@ class MatmulConfig(KernelConfig):
     @property
     def claims_tiles(self) -> bool:
         """Never: the schedule is static."""
+        return False
+
+    @property
+    def cluster_per_tile(self) -> bool:
+        """Never: a grid is no larger than what runs at once."""
         return False
 
     @property

@@ -23,6 +23,7 @@ from tilekit.tile_io.tma import TmaBox
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
 from tilekit.tile_schedule.grouped import GroupedScheduler
 from tilekit.tile_schedule.raster import RasterOrder, Walk
+from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 
@@ -178,10 +179,11 @@ def static_schedule(
     shared: bool,
     order: Walk,
     streamed: int | None = None,
+    starts: StartOrder | None = None,
 ) -> StaticScheduler | GroupedScheduler:
     """Declare the schedule of a kernel in which nobody asks for tiles: a raster, or groups of rows.
 
-    Of a raster, k-blocks of `streamed` elements may be streamed.
+    Of a raster, k-blocks of `streamed` elements may be streamed, or `starts` may number the clusters.
     """
     if spec.groups is not None:
         rows = w.parameter("rows", U32)
@@ -204,4 +206,4 @@ def static_schedule(
         shared=shared,
         order=order,
     )
-    return StaticScheduler(raster) if streamed is None else StreamKScheduler(w, raster, k_block=streamed)
+    return StaticScheduler(raster, starts) if streamed is None else StreamKScheduler(w, raster, k_block=streamed)

@@ -75,7 +75,7 @@ class DevicePlan(MatmulPlan):
         shares: list[StreamScratch] = []
 
         def scratch(name: str, size: int) -> int:
-            if name in ("turns", "workspace"):
+            if name in ("turns", "workspace", "starts"):
                 shares.append(StreamScratch(name, size, index_of[name]))
                 return 0  # filled in when the stream is known
             owned[name] = DeviceScratch(size, ordinal)
