@@ -86,7 +86,7 @@ def test_columns_that_are_not_allocated(body: str, what: int) -> None:
         (operands().replace("mov.u64 %db", "and.b64 %da, %da, 0xFFFF3FFFFFFFFFFF; mov.u64 %db")
          + "  tcgen05.cp.cta_group::1.128x256b [%tm], %da;", ProtocolError, r"descriptor of tcgen05.cp: .*version"),
         (operands(0x30000) + f"  tcgen05.mma.cta_group::1.kind::f16 [%tm], %da, %db, {IDESC:#x}, 0;", MemoryFault,
-         "lies beyond the end of shared memory of CTA 0"),
+         "reads B from .* beyond the end of shared memory of CTA 0"),
     ],
     ids=["cp: lane", "shift: lane", "mma: lane", "cp: descriptor", "mma: beyond shared memory"],
 )  # fmt: skip

@@ -20,7 +20,14 @@ from ..errors import MemoryFault, ProtocolError, Where
 from ..memory.bulk import InFlight, Mask, Value, active_lanes, at_lane
 from ..memory.memory import OFFSET_MASK
 from ..synchronisation.mbarriers import barrier_at, changed, shared_address
-from .tcgen05_descriptors import OperandLayout, gather, operand_extents, shared_descriptor_problems
+from .operand_chunks import OperandOutside, outside
+from .tcgen05_descriptors import (
+    OperandLayout,
+    SharedDescriptor,
+    gather,
+    operand_extents,
+    shared_descriptor_problems,
+)
 from .tensor_order import TensorUnit, tensor_memory, tensor_unit
 from .tmem import Region, TensorMemory, split_address
 
@@ -31,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CopyForm",
     "TensorIssue",
-    "beyond",
     "group_of",
     "issue_commit",
     "issue_copy",
     "issue_shift",
     "one_lane",
+    "read_shared",
     "submit",
 ]
 
@@ -121,10 +128,11 @@ def one_lane(warp: Warp, mask: Mask | None, what: str) -> int | None:
 class TensorIssue(InFlight):
     """An operation in the tensor core's queue."""
 
-    __slots__ = ("ctas", "operations")
+    __slots__ = ("ctas", "operations", "unit")
 
     def __init__(self, warp: Warp, group: int, unit: str) -> None:
         super().__init__(warp)
+        self.unit = unit
         self.ctas = group_of(warp, group)
         side = tensor_unit(warp)
         side.issued = True
@@ -165,12 +173,27 @@ class TensorIssue(InFlight):
             shadow.extents(self.operations[0], (extents + shadow.base).tolist(), write=False)
 
 
-def beyond(cta: Cta) -> MemoryFault:
-    """The fault of an operand that leaves shared memory."""
-    return MemoryFault(
-        f"a tcgen05 operand lies beyond the end of shared memory of CTA {cta.rank} ({cta.shared.size} bytes)",
-        hint="check the descriptor's start, leading and stride offsets",
-    )
+def read_shared(
+    issues: Sequence[TensorIssue], cta: Cta, layout: OperandLayout, descriptors: Sequence[int], operand: str
+) -> npt.NDArray[np.uint8]:
+    """An operand of consecutive operations from a CTA's shared memory, see `gather`.
+
+    Raises
+    ------
+    MemoryFault
+        If it lies outside: names the operation, and its descriptor in words.
+    """
+    try:
+        return gather(cta.shared.data, layout, descriptors, cta.shared.bounds)
+    except OperandOutside:
+        for issue, bits in zip(issues, descriptors, strict=True):
+            descriptor = SharedDescriptor.decode(bits)
+            start = cta.launch.shared_name(descriptor.start)
+            extents = operand_extents(layout, [bits])
+            fault = outside(issue.unit, operand, extents, cta.shared, bits, descriptor, start, issue.where)
+            if fault is not None:
+                raise fault from None
+        raise
 
 
 # -- cp and shift ----------------------------------------------------------------------------------------------------
@@ -224,10 +247,7 @@ class Copy(TensorIssue):
         form = self.form
         lane, column = split_address(self.address)
         for cta, memory in self.memories("tcgen05.cp"):
-            try:
-                data = gather(cta.shared.data, form.layout, [self.descriptor])[:, 0]
-            except IndexError:
-                raise beyond(cta) from None
+            data = read_shared(run, cta, form.layout, [self.descriptor], "its source")[:, 0]
             self.tell_shared(cta, operand_extents(form.layout, [self.descriptor]))
             words = np.ascontiguousarray(_expanded(data, form.expansion)).view(np.uint32)
             regions = form.regions(lane, column)

@@ -210,8 +210,8 @@ class TensorMemory:
                 )
             left = owner + starts[owner]
 
-    def require_written(self, region: Region, what: str) -> None:
-        """Check that every cell of a region has been written.
+    def require_written(self, region: Region, what: str, *, but: npt.NDArray[np.bool_] | None = None) -> None:
+        """Check that every cell of a region has been written, except in the lanes that ``but`` says are not read.
 
         Raises
         ------
@@ -219,6 +219,8 @@ class TensorMemory:
             If one has not.
         """
         inside = self.written[region.first : region.last, region.left : region.right]
+        if but is not None:
+            inside = inside | but[region.first : region.last, None]
         if not inside.all():
             lane, column = (int(x) for x in np.argwhere(~inside)[0])
             raise MemoryFault(
