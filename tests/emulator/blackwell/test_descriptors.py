@@ -158,8 +158,10 @@ def test_every_shape(form: MmaForm, transposed: bool) -> None:
         rows = (32, 64, 128)
     elif form.vector:
         rows = (128,) if form.group == 1 else (128, 256)
-    types = {"f16": 1 << 4 | 1 << 7 | 1 << 10, "tf32": 1 << 4 | 2 << 7 | 2 << 10, "f8f6f4": 1 << 4,
-             "i8": 2 << 4 | 1 << 7 | 1 << 10}.get(form.kind, 1 << 23 | (0 if form.kind == "mxf8f6f4" else 1 << 7 | 1 << 10))  # fmt: skip
+    scaled = 1 << 23 | (0 if form.kind == "mxf8f6f4" else 1 << 7 | 1 << 10)
+    same = {"f16": 1 << 4 | 1 << 7 | 1 << 10, "tf32": 1 << 4 | 2 << 7 | 2 << 10, "f8f6f4": 1 << 4,
+            "i8": 2 << 4 | 1 << 7 | 1 << 10}  # fmt: skip
+    types = same.get(form.kind, scaled)
     for m in range(0, 272, 16):
         columns = legal_columns(form, m, transposed) if m in rows else set()
         for n in range(0, 272, 8):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilekit.emulator import Device, MemoryFault
+from tilekit.emulator import Device, MemoryFault, ProtocolError
 from tilekit.emulator.matrix import wgmma_queue
 from tilekit.emulator.matrix.operand_chunks import Chunks, OperandOutside, relative
 from tilekit.emulator.matrix.wgmma import Operand, Wgmma, load_a, load_b, operand_extents
@@ -153,11 +153,9 @@ def test_the_second_half_of_a_sparse_b_does_not_wrap() -> None:
 )
 def test_which_of_a_run_leaves_shared_memory(start: int, where: str) -> None:
     """The fault names the wgmma of the run whose operand leaves shared memory."""
-    a, good = descriptor(BASE, "64B", 16, 512), descriptor(BASE, "64B", 16, 512)
-    instructions = [
-        f"    wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {{DDD}}, {a}, {b}, %more, 1, 1, 0, 0;"
-        for b in (good, descriptor(start, "64B", 16, 512), good)
-    ]
+    a = descriptor(BASE, "64B", 16, 512)
+    starts = (BASE, start, BASE)
+    instructions = [f"{MULTIPLY}{a}, {descriptor(at, '64B', 16, 512)}, %more, 1, 1, 0, 0;" for at in starts]
     text = kernel(instructions, apart=False)
     image, out = values(np.random.default_rng(0), IMAGE // 2), np.zeros((128, 16), np.float32)
     with pytest.raises(MemoryFault, match=f"wgmma reads B from .*, {where}") as caught:
@@ -197,3 +195,20 @@ def test_reads_stay_inside(base: int, bounds: tuple[int, int] | None, inside: bo
         return
     expected = np.concatenate([shared[base + 32 : base + 48], shared[base + 16 : base + 32]])
     np.testing.assert_array_equal(chunks.read(shared, base, bounds).reshape(-1), expected)
+
+
+@pytest.mark.parametrize("odd", ["scale-d", "descriptor"])
+def test_warps_that_disagree(odd: str) -> None:
+    """A wgmma is one instruction of four warps: one whose scale-d or descriptor differs is a fault that says which."""
+    d = descriptor(BASE, "64B", 16, 512)
+    text = kernel([f"{MULTIPLY}{d}, %odd, %more, 1, 1, 0, 0;"], apart=False)
+    choose = {
+        "scale-d": f"mov.b64 %odd, {d}; setp.ne.u32 %more, %r5, 2;",
+        "descriptor": f"mov.b64 %odd, {d}; setp.ne.u32 %p, %r5, 2; @!%p add.s64 %odd, %odd, 2;",
+    }[odd]
+    text = text.replace("setp.eq.u32 %more, 0, 0;", f"setp.eq.u32 %more, 0, 0; shr.u32 %r5, %r0, 5; {choose}")
+    text = text.replace(".reg .pred", ".reg .b64 %odd; .reg .pred")
+    image, out = values(np.random.default_rng(0), IMAGE // 2), np.zeros((128, 16), np.float32)
+    message = {"scale-d": "disagree on scale-d", "descriptor": "issue different wgmmas"}[odd]
+    with pytest.raises(ProtocolError, match=message):
+        Device("sm_90a").load(text)["multiply"].launch(1, 128, [image, out], shared_bytes=IMAGE)
