@@ -80,7 +80,9 @@ def test_columns_that_are_not_allocated(body: str, what: int) -> None:
         (operands() + "  add.u32 %r0, %tm, 0x200000; tcgen05.cp.cta_group::1.128x256b [%r0], %da;", ProtocolError,
          "tcgen05.cp to lane 32; legal: 0"),
         ("  add.u32 %r0, %tm, 0x100000; tcgen05.shift.cta_group::1.down [%r0];", ProtocolError,
-         "tcgen05.shift at lane 16: must be a multiple of 32; nearest 0"),
+         "tcgen05.shift at lane 16: must be 0, 32, 64 or 96; nearest 0"),
+        ("  add.u32 %r0, %tm, 0x800000; tcgen05.shift.cta_group::1.down [%r0];", ProtocolError,
+         "tcgen05.shift at lane 128: must be 0, 32, 64 or 96; nearest 96"),
         (mma(d="%r0").replace("  tcgen05.mma", "  add.u32 %r0, %tm, 0x200000;\n  tcgen05.mma"), ProtocolError,
          "of D has lane 32; legal: 0"),
         (operands().replace("mov.u64 %db", "and.b64 %da, %da, 0xFFFF3FFFFFFFFFFF; mov.u64 %db")
@@ -88,7 +90,7 @@ def test_columns_that_are_not_allocated(body: str, what: int) -> None:
         (operands(0x30000) + f"  tcgen05.mma.cta_group::1.kind::f16 [%tm], %da, %db, {IDESC:#x}, 0;", MemoryFault,
          "reads B from .* beyond the end of shared memory of CTA 0"),
     ],
-    ids=["cp: lane", "shift: lane", "mma: lane", "cp: descriptor", "mma: beyond shared memory"],
+    ids=["cp: lane", "shift: lane", "shift: no such lane", "mma: lane", "cp: descriptor", "mma: beyond shared memory"],
 )  # fmt: skip
 def test_places_that_an_instruction_does_not_take(body: str, error: type[EmulatorError], message: str) -> None:
     """Lanes and descriptors of the tensor core's instructions, and what lies behind shared memory."""

@@ -197,18 +197,18 @@ def test_reads_stay_inside(base: int, bounds: tuple[int, int] | None, inside: bo
     np.testing.assert_array_equal(chunks.read(shared, base, bounds).reshape(-1), expected)
 
 
-@pytest.mark.parametrize("odd", ["scale-d", "descriptor"])
+@pytest.mark.parametrize("odd", ["scale-d", "A", "B"])
 def test_warps_that_disagree(odd: str) -> None:
     """A wgmma is one instruction of four warps: one whose scale-d or descriptor differs is a fault that says which."""
     d = descriptor(BASE, "64B", 16, 512)
-    text = kernel([f"{MULTIPLY}{d}, %odd, %more, 1, 1, 0, 0;"], apart=False)
-    choose = {
-        "scale-d": f"mov.b64 %odd, {d}; setp.ne.u32 %more, %r5, 2;",
-        "descriptor": f"mov.b64 %odd, {d}; setp.ne.u32 %p, %r5, 2; @!%p add.s64 %odd, %odd, 2;",
-    }[odd]
+    operands = f"%odd, {d}" if odd == "A" else f"{d}, %odd"
+    text = kernel([f"{MULTIPLY}{operands}, %more, 1, 1, 0, 0;"], apart=False)
+    choose = f"mov.b64 %odd, {d}; setp.ne.u32 %p, %r5, 2; @!%p add.s64 %odd, %odd, 2;"
+    if odd == "scale-d":
+        choose = f"mov.b64 %odd, {d}; setp.ne.u32 %more, %r5, 2;"
     text = text.replace("setp.eq.u32 %more, 0, 0;", f"setp.eq.u32 %more, 0, 0; shr.u32 %r5, %r0, 5; {choose}")
     text = text.replace(".reg .pred", ".reg .b64 %odd; .reg .pred")
     image, out = values(np.random.default_rng(0), IMAGE // 2), np.zeros((128, 16), np.float32)
-    message = {"scale-d": "disagree on scale-d", "descriptor": "issue different wgmmas"}[odd]
+    message = "disagree on scale-d" if odd == "scale-d" else "issue different wgmmas"
     with pytest.raises(ProtocolError, match=message):
         Device("sm_90a").load(text)["multiply"].launch(1, 128, [image, out], shared_bytes=IMAGE)

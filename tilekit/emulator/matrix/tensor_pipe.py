@@ -309,8 +309,9 @@ def issue_shift(warp: Warp, group: int, address: Value, mask: Mask | None) -> No
         return
     target = at_lane(address, lane)
     first = split_address(target)[0]
-    if first % 32:
-        raise ProtocolError(f"tcgen05.shift at lane {first}: must be a multiple of 32; nearest {first // 32 * 32}")
+    if first not in (0, 32, 64, 96):
+        nearest = min(first // 32 * 32, 96)
+        raise ProtocolError(f"tcgen05.shift at lane {first}: must be 0, 32, 64 or 96; nearest {nearest}")
     submit(tensor_unit(warp), Shift(warp, group, target))
 
 
@@ -379,6 +380,8 @@ def issue_commit(
     cluster = warp.cta.cluster
     where = shared_address(space, at_lane(address, lane))
     ranks = [where >> 24]
+    if ranks[0] >= len(cluster.ctas):
+        raise MemoryFault(f"the mbarrier address {where:#x} is not in shared memory of this cluster")
     if multicast is not None:
         bits = at_lane(multicast, lane) & 0xFFFF
         ranks = [rank for rank in range(16) if bits >> rank & 1]
@@ -387,8 +390,6 @@ def issue_commit(
                 f"multicast mask {bits:#x} in a cluster of {len(cluster.ctas)} CTAs",
                 hint=f"legal: 1 to {(1 << len(cluster.ctas)) - 1:#x}, one bit for each CTA",
             )
-    elif ranks[0] >= len(cluster.ctas):
-        raise MemoryFault(f"the mbarrier address {where:#x} is not in shared memory of this cluster")
     barriers = []
     for rank in ranks:
         cta = cluster.ctas[rank]

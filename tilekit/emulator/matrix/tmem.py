@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.checks.shadow import Memory, Race
 from tilekit.emulator.errors import MemoryFault, ProtocolError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "COLUMNS",
@@ -191,9 +188,9 @@ class TensorMemory:
         Raises
         ------
         MemoryFault
-            If a lane or column does not exist, was not allocated, or has been freed.
+            If a lane or column does not exist, was not allocated, or has been freed; or if there are none.
         """
-        if region.last > LANES or region.right > COLUMNS:
+        if not (0 <= region.first < region.last <= LANES and 0 <= region.left < region.right <= COLUMNS):
             raise MemoryFault(f"{what} of {region}: tensor memory has {LANES} lanes and {COLUMNS} columns")
         left = region.left
         starts = self.allocations.starts
