@@ -1,7 +1,7 @@
 """Where matrix operands lie in shared memory, and the one place that reads them there.
 
 A matrix descriptor says where an operand begins and how it goes on. Consecutive instructions are executed at once, so
-there are several descriptors, in any order. Operands are listed as 16-byte chunks from a base below all of them, and one
+there are several descriptors, in any order. Operands are listed as 16-byte chunks from a base below all of them: one
 list serves every stage of a ring. A list has no chunk below its base, and none is read outside shared memory.
 """
 
