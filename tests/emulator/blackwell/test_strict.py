@@ -14,7 +14,7 @@ from operands import descriptor
 from tensor_kernel import run, text
 from test_clc import kernel as clc_kernel
 
-from tilekit.emulator import Deadlock, Device, EmulatorError, MemoryFault, ProtocolError
+from tilekit.emulator import Deadlock, Device, EmulatorError, MemoryFault, ProtocolError, RaceError
 
 START = "  cvt.u64.u32 %wide, %im; shr.u64 %wide, %wide, 4;\n"
 IDESC = 1 << 4 | 1 << 7 | 1 << 10 | 32 // 8 << 17 | 128 // 16 << 24
@@ -115,6 +115,41 @@ def test_a_load_that_nobody_waited_for() -> None:
     stores = last.index("  tcgen05.fence::before_thread_sync;", place)
     with pytest.raises(ProtocolError, match=r"exits with a wgmma or tcgen05.ld that it has not waited for"):
         launch(last[:place] + last[stores:])
+
+
+def unfenced() -> str:
+    """The frame as Triton writes: without any tcgen05 fence, which leaves order to the assembler."""
+    fences = ("  tcgen05.fence::before_thread_sync;\n", "  tcgen05.fence::after_thread_sync;\n")
+    found = text("", columns=8, filled=8)
+    for fence in fences:
+        found = found.replace(fence, "")
+    return found
+
+
+def test_a_load_that_nobody_waited_for_in_text_without_fences() -> None:
+    """Also text that leaves registers to the assembler's tracking waits for its loads: at its end, or before."""
+    source = unfenced()
+    place = source.rindex("  tcgen05.wait::ld.sync.aligned;")
+    without = source[:place] + source[place:].replace("  tcgen05.wait::ld.sync.aligned;\n", "", 1)
+    with pytest.raises(ProtocolError, match=r"exits with a wgmma or tcgen05.ld that it has not waited for"):
+        launch(without, check="protocol")
+    with pytest.raises((ProtocolError, RaceError), match=r"tcgen05.wait::ld|has not waited for"):
+        launch(without)
+    assert launch(source).clean
+
+
+def test_registers_before_a_late_wait_in_text_without_fences() -> None:
+    """LLVM sinks the wait below uses of the registers: there it is late, and in text with fences it is a fault."""
+    source = unfenced()
+    wait = "  tcgen05.wait::ld.sync.aligned;\n"
+    first, _, rest = source.rpartition(wait)
+    last = rest.rindex("st.global.b32 [%out+28], %r7;\n") + len("st.global.b32 [%out+28], %r7;\n")
+    assert launch(first + rest[:last] + wait + rest[last:]).clean
+    fenced = text("", columns=8, filled=8)
+    first, _, rest = fenced.rpartition(wait)
+    last = rest.rindex("st.global.b32 [%out+28], %r7;\n") + len("st.global.b32 [%out+28], %r7;\n")
+    with pytest.raises(ProtocolError, match="before tcgen05.wait::ld"):
+        launch(first + rest[:last] + wait + rest[last:])
 
 
 def test_a_commit_of_nothing() -> None:
