@@ -195,7 +195,7 @@ class Mma(TensorIssue):
     def _tensor_a(self, run: Sequence[Mma], memory: TensorMemory, part: Part) -> npt.NDArray[Any]:
         columns = []
         for op in run:
-            _, left = check_lane(op.operands.a, _uses_half_lanes(self.form, self.shape), "A")
+            left = self._column_beside_d(op.operands.a, "A")
             for region in part.regions(left, 8):
                 memory.check(region, "tcgen05.mma with A")
                 memory.require_written(region, "tcgen05.mma with A")
@@ -209,12 +209,30 @@ class Mma(TensorIssue):
         steps = np.split(a, len(run), axis=1)
         dense = []
         for op, stored in zip(run, steps, strict=True):
+            self._column_beside_d(op.operands.metadata, "the metadata")
             left, width = self._metadata(op)
             for region in part.regions(left, width):
                 memory.check(region, "sparsity metadata")
                 memory.require_written(region, "sparsity metadata")
             dense.append(expand(self.form, stored, memory, part.lanes, left))
         return np.concatenate(dense, axis=1)
+
+    def _column_beside_d(self, address: int, what: str) -> int:
+        """The column of an operand that is read in the lanes of D.
+
+        Raises
+        ------
+        ProtocolError
+            If its address names other lanes.
+        """
+        lane, column = check_lane(address, _uses_half_lanes(self.form, self.shape), what)
+        half = split_address(self.operands.d)[0]
+        if lane != half:
+            raise ProtocolError(
+                f"the tensor-memory address {address:#010x} of {what} has lane {lane}, that of D has lane {half}",
+                hint="each row of D is made from what lies in its own lane: give both the same lane",
+            )
+        return column
 
     def _metadata(self, op: Mma) -> tuple[int, int]:
         return metadata_columns(self.form, split_address(op.operands.metadata)[1], self.shape.selector)
