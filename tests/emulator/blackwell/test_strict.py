@@ -165,7 +165,7 @@ def test_registers_before_a_late_wait_in_text_without_fences() -> None:
     fenced = text("", columns=8, filled=8)
     first, _, rest = fenced.rpartition(wait)
     last = rest.rindex("st.global.b32 [%out+28], %r7;\n") + len("st.global.b32 [%out+28], %r7;\n")
-    with pytest.raises(ProtocolError, match="before tcgen05.wait::ld"):
+    with pytest.raises(ProtocolError, match=r"before tcgen05.wait::ld"):
         launch(first + rest[:last] + wait + rest[last:])
 
 
