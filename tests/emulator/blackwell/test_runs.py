@@ -204,6 +204,46 @@ def test_weight_stationary_anywhere(seed: int, lengths: list[int]) -> None:
     both_ways([START + "\n" + body[0], *body[1:]], [image_of(rng)], lengths, columns=64)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weight_stationary", [False, True])
+def test_instructions_that_differ(weight_stationary: bool, seed: int, lengths: list[int]) -> None:
+    """Twelve instructions that differ in D, shape, sign, disabled or zeroed places, scale of D, or where A lies."""
+    rng = np.random.default_rng(seed)
+    fill = rng.integers(-4, 5, (1, 128, 96)).astype(np.float32).view(np.uint32)
+    fill[:, :, 64:] = codes(rng.choice(VALUES, (128 * 64, 1)), "bf16").reshape(1, 128, -1).view(np.uint32)
+    body = [START]
+    for _ in range(12):
+        change = rng.choice(["none", "none", "none", "d", "shape", "sign", "places", "scale", "enable", "a"])
+        n = 64 if weight_stationary else 16 if change == "shape" else 32
+        bits = 1 << 4 | 1 << 7 | 1 << 10 | int(change == "sign") << 13 | n // 8 << 17 | 8 << 24
+        column = 32 if change == "d" and not weight_stationary else 0
+        a = "[%r41]" if change == "a" else "%da"
+        masks = last = ""
+        if change == "places" and weight_stationary:
+            last = ", %dc"
+        elif change == "places":
+            masks = "{0, 0xFF00, 0, 0xFFFFFFFF}, "
+        elif change == "scale" and not weight_stationary:
+            last = ", 1"
+        zero_columns = 1 | 1 << 39 | 2 << 40 | 1 << 48
+        body.append(
+            f"  mov.u64 %da, {k_major(rng, 128):#x}; add.s64 %da, %da, %wide; mov.u64 %dc, {zero_columns:#x};\n"
+            f"  mov.u64 %db, {k_major(rng, n):#x}; add.s64 %db, %db, %wide;\n"
+            f"  add.u32 %r40, %tm, {column}; add.u32 %r41, %tm, {int(rng.integers(64, 88))};\n"
+            f"  tcgen05.mma{'.ws' if weight_stationary else ''}.cta_group::1.kind::f16 [%r40], {a}, %db, {bits:#x}, "
+            f"{masks}{int(change != 'enable')}{last};"
+        )
+    images = [image_of(rng)]
+    instructions = [body[0] + "\n" + body[1], *body[2:]]
+    together, _ = run("\n".join(instructions), images, columns=64, fill=fill)
+    assert sum(lengths) == 12
+    assert 1 < len(lengths) < 12
+    lengths.clear()
+    single, _ = run(apart(instructions, 1), images, columns=64, fill=fill)
+    assert lengths == [1] * 12
+    np.testing.assert_array_equal(together, single)
+
+
 def test_disabled_lanes_are_not_read(lengths: list[int]) -> None:
     """Onto D whose disabled lanes were never written: together and one at a time."""
     rng = np.random.default_rng(0)

@@ -44,7 +44,7 @@ def kernel(instructions: Sequence[str], *, apart: bool) -> str:
     store = "\n".join(f"    st.global.b32 [%out+{4 * r}], %d{r};" for r in range(16))
     clear = " ".join(f"mov.b32 %d{r}, 0;" for r in range(16))
     return f"""
-.version 8.0
+.version 8.2
 .target sm_90a
 .address_size 64
 .extern .shared .align 1024 .b8 smem[];
@@ -108,6 +108,41 @@ def test_operands_anywhere(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lengths == [6, 1, 1, 1, 1, 1, 1]
     np.testing.assert_array_equal(*found)
     assert found[0].any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_instructions_that_differ(seed: int) -> None:
+    """Twelve wgmmas that differ in accumulators, scale-d, sign, sparsity, selector, or where A lies: the same apart."""
+    rng = np.random.default_rng(seed)
+    image = values(rng, IMAGE // 2)
+    instructions = []
+    for _ in range(12):
+        kind = rng.choice(["plain", "plain", "half", "clear", "sign", "registers", "sparse"])
+        a, b = anywhere(rng, 64), anywhere(rng, 32)
+        first = int(rng.choice([0, 8])) if kind == "half" else 0
+        d = "{" + ", ".join(f"%d{first + r}" for r in range(8 if kind == "half" else 16)) + "}"
+        shape = f"m64n{16 if kind == 'half' else 32}k16.f32.bf16.bf16 {d}"
+        if kind == "registers":
+            text = f"{shape}, {{%a0, %a1, %a2, %a3}}, {b}, %more, 1, 1, 0;"
+        elif kind == "sparse":
+            wide = descriptor(BASE + 1024 * int(rng.integers(24)), "128B", 16, 1024)
+            shape = shape.replace("k16", "k32")
+            text = f"{shape}, {a}, {wide}, %meta, {int(rng.integers(2))}, %more, 1, 1, 0, 0;"
+        else:
+            scale = "%less" if kind == "clear" else "%more"
+            text = f"{shape}, {a}, {b}, {scale}, {-1 if kind == 'sign' else 1}, 1, 0, 0;"
+        instructions.append(f"    wgmma.mma_async.{'sp.' * (kind == 'sparse')}sync.aligned.{text}")
+    found = []
+    for apart in (False, True):
+        out = np.zeros((128, 16), np.float32)
+        text = kernel(instructions, apart=apart).replace(".reg .pred", ".reg .b32 %a<4>, %meta; .reg .pred %less,")
+        fill = " ".join(f"mov.b32 %a{r}, {0x3F804000 + (r << 23):#x};" for r in range(4))
+        setup = f"{fill} shr.u32 %meta, %r0, 1; and.b32 %meta, %meta, 1; mul.lo.u32 %meta, %meta, 0x55555555;"
+        setup += " add.u32 %meta, %meta, 0x44444444; setp.ne.u32 %less, 0, 0;"
+        text = text.replace("    wgmma.fence", f"    {setup}\n    wgmma.fence", 1)
+        Device("sm_90a").load(text)["multiply"].launch(1, 128, [image, out], shared_bytes=IMAGE)
+        found.append(out)
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("seed", range(40))
