@@ -46,6 +46,14 @@ def tensor_waits(program: Program, s: Statement) -> Changes:
     yield "removed", instead(s, "")
 
 
+@operator("tcgen05", "tcgen05.wait::ld")
+def tensor_load_waits(program: Program, s: Statement) -> Changes:
+    meetings = ("bar.sync", "barrier.sync", "barrier.cluster.arrive", "mbarrier.arrive")
+    later = [other for other in program.statements[s.index + 1 :] if other.is_a(*meetings)]
+    if later:
+        yield "behind the last arrival", (*instead(s, ""), *instead(later[-1], f"{later[-1].written()} {s.written()}"))
+
+
 @operator("tcgen05", "tcgen05.alloc")
 def tensor_allocations(program: Program, s: Statement) -> Changes:
     yield "removed", instead(s, "")

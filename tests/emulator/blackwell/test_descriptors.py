@@ -126,3 +126,46 @@ def test_fields() -> None:
     decoded = SharedDescriptor.decode(GOOD | 0x123 | 5 << 49)
     assert (decoded.start, decoded.leading, decoded.stride) == (0x1230, 16, 1024)
     assert (decoded.version, decoded.base_offset, decoded.swizzle) == (1, 5, "128B")
+
+
+def legal_columns(form: MmaForm, m: int, b_mn_major: bool) -> set[int]:
+    """Every N that the PTX ISA's tables of shapes have (dense and sparse alike), and what transposed bytes leave."""
+    wide = 16 * form.group
+    if form.weight_stationary:
+        columns = {64, 128} if form.sparse else {64, 128, 256}
+    elif form.vector:
+        columns = set(range(8 * form.group, 257, 8 * form.group))
+    elif form.kind == "i8":
+        columns = set(range(wide, 257, wide)) | ({8, 24} if form.group == 1 else set())
+    else:
+        step = 8 if m == 64 else 16
+        columns = set(range(step, 257, step))
+    narrow = form.kind in ("f8f6f4", "i8", "mxf8f6f4")
+    return {n for n in columns if not (b_mn_major and narrow) or n % wide == 0}
+
+
+@pytest.mark.parametrize("form", [
+    F16, PAIR, MmaForm("tf32", 1), MmaForm("f8f6f4", 1), MmaForm("f8f6f4", 2), MmaForm("i8", 1), MmaForm("i8", 2),
+    MX8, MmaForm("mxf8f6f4", 2, 1), NV4, MmaForm("mxf4", 2, 2), MmaForm("f16", 1, sparse=True),
+    MmaForm("i8", 1, weight_stationary=True), MmaForm("f16", 1, weight_stationary=True, sparse=True),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_shape(form: MmaForm, transposed: bool) -> None:
+    """M and N are taken where the tables have them, and nowhere else; what is refused says so of M or N."""
+    transposed = transposed and not form.packed  # 4-bit operands have no transposed form.
+    rows: tuple[int, ...] = (64, 128) if form.group == 1 else (128, 256)
+    if form.weight_stationary:
+        rows = (32, 64, 128)
+    elif form.vector:
+        rows = (128,) if form.group == 1 else (128, 256)
+    scaled = 1 << 23 | (0 if form.kind == "mxf8f6f4" else 1 << 7 | 1 << 10)
+    same = {"f16": 1 << 4 | 1 << 7 | 1 << 10, "tf32": 1 << 4 | 2 << 7 | 2 << 10, "f8f6f4": 1 << 4,
+            "i8": 2 << 4 | 1 << 7 | 1 << 10}  # fmt: skip
+    types = same.get(form.kind, scaled)
+    for m in range(0, 272, 16):
+        columns = legal_columns(form, m, transposed) if m in rows else set()
+        for n in range(0, 272, 8):
+            bits = types | form.sparse << 2 | transposed << 16 | n // 8 << 17 | m // 16 << 24
+            problems = decode_instruction_descriptor(form, bits)[1]
+            assert (not problems) == (n in columns), (m, n, problems)
+            assert all(problem.startswith(("M = ", "N = ")) for problem in problems)

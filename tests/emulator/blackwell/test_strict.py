@@ -14,11 +14,13 @@ from operands import descriptor
 from tensor_kernel import run, text
 from test_clc import kernel as clc_kernel
 
-from tilekit.emulator import Deadlock, Device, EmulatorError, MemoryFault, ProtocolError
+from tilekit.emulator import Deadlock, Device, EmulatorError, MemoryFault, ProtocolError, RaceError
 
 START = "  cvt.u64.u32 %wide, %im; shr.u64 %wide, %wide, 4;\n"
 IDESC = 1 << 4 | 1 << 7 | 1 << 10 | 32 // 8 << 17 | 128 // 16 << 24
 """bf16, 128 by 32."""
+HALF = IDESC - (128 // 16 << 24) + (64 // 16 << 24)
+"""bf16, 64 by 32: D has 16 of every 32 lanes."""
 PAIR = 1 << 4 | 1 << 7 | 1 << 10 | 32 // 8 << 17 | 256 // 16 << 24
 """bf16, 256 by 32 of a pair."""
 
@@ -79,16 +81,33 @@ def test_columns_that_are_not_allocated(body: str, what: int) -> None:
     [
         (operands() + "  add.u32 %r0, %tm, 0x200000; tcgen05.cp.cta_group::1.128x256b [%r0], %da;", ProtocolError,
          "tcgen05.cp to lane 32; legal: 0"),
+        (operands() + "  add.u32 %r0, %tm, 0x100000; tcgen05.cp.cta_group::1.128x256b [%r0], %da;", ProtocolError,
+         r"tcgen05.cp to lane 16; legal: 0\n"),
+        (operands() + "  add.u32 %r0, %tm, 0x200000; tcgen05.cp.cta_group::1.4x256b [%r0], %da;", ProtocolError,
+         r"tcgen05.cp to lane 32; legal: 0 to 31"),
         ("  add.u32 %r0, %tm, 0x100000; tcgen05.shift.cta_group::1.down [%r0];", ProtocolError,
-         "tcgen05.shift at lane 16: must be a multiple of 32; nearest 0"),
+         "tcgen05.shift at lane 16: must be 0, 32, 64 or 96; nearest 0"),
+        ("  add.u32 %r0, %tm, 0x800000; tcgen05.shift.cta_group::1.down [%r0];", ProtocolError,
+         "tcgen05.shift at lane 128: must be 0, 32, 64 or 96; nearest 96"),
         (mma(d="%r0").replace("  tcgen05.mma", "  add.u32 %r0, %tm, 0x200000;\n  tcgen05.mma"), ProtocolError,
          "of D has lane 32; legal: 0"),
         (operands().replace("mov.u64 %db", "and.b64 %da, %da, 0xFFFF3FFFFFFFFFFF; mov.u64 %db")
          + "  tcgen05.cp.cta_group::1.128x256b [%tm], %da;", ProtocolError, r"descriptor of tcgen05.cp: .*version"),
+        (operands() + "  add.u32 %r0, %tm, 0x100028;\n"
+         + f"  tcgen05.mma.cta_group::1.kind::f16 [%tm], [%r0], %db, {HALF:#x}, 0;", ProtocolError,
+         "of A has lane 16, that of D has lane 0"),
+        (operands() + "  add.u32 %r0, %tm, 0x28; add.u32 %r1, %tm, 0x100000;\n"
+         + f"  tcgen05.mma.cta_group::1.kind::f16 [%r1], [%r0], %db, {HALF:#x}, 0;", ProtocolError,
+         "of A has lane 0, that of D has lane 16"),
+        (operands() + "  add.u32 %r0, %tm, 0x200028;\n"
+         + f"  tcgen05.mma.sp.cta_group::1.kind::f16 [%tm], %da, %db, [%r0], {IDESC | 4:#x}, 0;", ProtocolError,
+         "of the metadata has lane 32; legal: 0"),
         (operands(0x30000) + f"  tcgen05.mma.cta_group::1.kind::f16 [%tm], %da, %db, {IDESC:#x}, 0;", MemoryFault,
-         "lies beyond the end of shared memory of CTA 0"),
+         "reads B from .* beyond the end of shared memory of CTA 0"),
     ],
-    ids=["cp: lane", "shift: lane", "mma: lane", "cp: descriptor", "mma: beyond shared memory"],
+    ids=["cp: lane", "cp: a lane of the first 32", "cp of four rows: lane", "shift: lane", "shift: no such lane",
+         "mma: lane", "cp: descriptor", "mma: lane of A", "mma: lane of D", "mma: lane of metadata",
+         "mma: beyond shared memory"],
 )  # fmt: skip
 def test_places_that_an_instruction_does_not_take(body: str, error: type[EmulatorError], message: str) -> None:
     """Lanes and descriptors of the tensor core's instructions, and what lies behind shared memory."""
@@ -113,6 +132,41 @@ def test_a_load_that_nobody_waited_for() -> None:
     stores = last.index("  tcgen05.fence::before_thread_sync;", place)
     with pytest.raises(ProtocolError, match=r"exits with a wgmma or tcgen05.ld that it has not waited for"):
         launch(last[:place] + last[stores:])
+
+
+def unfenced() -> str:
+    """The frame as Triton writes: without any tcgen05 fence, which leaves order to the assembler."""
+    fences = ("  tcgen05.fence::before_thread_sync;\n", "  tcgen05.fence::after_thread_sync;\n")
+    found = text("", columns=8, filled=8)
+    for fence in fences:
+        found = found.replace(fence, "")
+    return found
+
+
+def test_a_load_that_nobody_waited_for_in_text_without_fences() -> None:
+    """Also text that leaves registers to the assembler's tracking waits for its loads: at its end, or before."""
+    source = unfenced()
+    place = source.rindex("  tcgen05.wait::ld.sync.aligned;")
+    without = source[:place] + source[place:].replace("  tcgen05.wait::ld.sync.aligned;\n", "", 1)
+    with pytest.raises(ProtocolError, match=r"exits with a wgmma or tcgen05.ld that it has not waited for"):
+        launch(without, check="protocol")
+    with pytest.raises((ProtocolError, RaceError), match=r"tcgen05.wait::ld|has not waited for"):
+        launch(without)
+    assert launch(source).clean
+
+
+def test_registers_before_a_late_wait_in_text_without_fences() -> None:
+    """LLVM sinks the wait below uses of the registers: there it is late, and in text with fences it is a fault."""
+    source = unfenced()
+    wait = "  tcgen05.wait::ld.sync.aligned;\n"
+    first, _, rest = source.rpartition(wait)
+    last = rest.rindex("st.global.b32 [%out+28], %r7;\n") + len("st.global.b32 [%out+28], %r7;\n")
+    assert launch(first + rest[:last] + wait + rest[last:]).clean
+    fenced = text("", columns=8, filled=8)
+    first, _, rest = fenced.rpartition(wait)
+    last = rest.rindex("st.global.b32 [%out+28], %r7;\n") + len("st.global.b32 [%out+28], %r7;\n")
+    with pytest.raises(ProtocolError, match=r"before tcgen05.wait::ld"):
+        launch(first + rest[:last] + wait + rest[last:])
 
 
 def test_a_commit_of_nothing() -> None:

@@ -48,7 +48,7 @@ def test_descriptor_in_words(
     with pytest.raises(MemoryFault) as caught:
         Device("sm_90a", check="protocol").load(text)["multiply"].launch(1, 128, shared_bytes=shared)
     fault = caught.value
-    assert fault.message == f"wgmma reads {operand} from {read}, beyond the end of shared memory at {end:#x}"
+    assert fault.message == f"wgmma reads {operand} from {read}, beyond the end of shared memory of CTA 0 at {end:#x}"
     assert fault.table.splitlines()[0] == (
         f"descriptor of {operand} {0x4000004000010000 | start >> 4:#018x}: start {start:#x}, leading byte offset 16, "
         f"stride byte offset 1024, swizzle 128B; {start:#x} is {name}"

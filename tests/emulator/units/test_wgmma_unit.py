@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tilekit.emulator.matrix.operand_chunks import OperandOutside
 from tilekit.emulator.matrix.wgmma import (
     MatrixDescriptor,
     Wgmma,
@@ -256,9 +257,9 @@ def test_a_later_step_may_lie_lower() -> None:
 
 
 def test_operands_beyond_shared_memory_are_refused() -> None:
-    """An operand that runs past the end of shared memory is an IndexError, not a wrapped read."""
+    """An operand that runs past the end of shared memory is refused, not read from the start."""
     op = Wgmma(64, "bf16", "bf16", "f32")
-    with pytest.raises(IndexError):
+    with pytest.raises(OperandOutside):
         load_b(op, np.zeros(8192, np.uint8), [descriptor(1024, 16, 1024, "128B")])
 
 

@@ -106,7 +106,7 @@ class BlockCompiler(BlockRegisters):
     def check_tile_registers(self) -> None:
         """Fault on ordinary use of registers that a wgmma or tcgen05.ld owns; note writes that need wgmma.fence."""
         program = self.program
-        if self.decoded.form.opcode == "wgmma" or not program.tile_rows:
+        if self.decoded.form.opcode == "wgmma" or not program.tile_rows or not program.uses_wait:
             return
         if self.decoded.form.opcode == "tcgen05" and self.decoded["op"] == "ld":
             for register in self.decoded.defs:

@@ -96,6 +96,8 @@ class Program:
         Rows of the warp's tile file that the registers of wgmma and tcgen05.ld occupy, by register number.
     fences_tensor_memory
         Whether the text has any ``tcgen05.fence``, and so keeps to the rules of tcgen05's memory model.
+    uses_wait
+        Whether it uses registers that an asynchronous unit writes after the wait only, see `tensor_order`.
     poison
         What a warp's registers hold before they are written.
     independent
@@ -148,6 +150,7 @@ class Program:
         self.homes = self._choose_homes()
         self.poison = [POISON[home] if warps == 1 else np.tile(POISON[home], warps) for home in self.homes]
         self.fences_tensor_memory = any(d.form.opcode == "tcgen05" and "fence" in d["op"] for d in code)
+        self.uses_wait = self.fences_tensor_memory or not any(map(_loads_tensor_memory, code))
         self.independent = independent(code)
         self.watched = Watched(self)
         self.tile_row_count = len(self.tile_rows)
@@ -184,7 +187,7 @@ class Program:
         """Give what asynchronous units write consecutive rows, and wgmma's A fragments rows after them."""
         for position in (0, 1):
             for decoded in self.code:
-                loads = decoded.form.opcode == "tcgen05" and decoded["op"] == "ld" and position == 0
+                loads = _loads_tensor_memory(decoded) and position == 0
                 if not (loads or decoded.form.opcode == "wgmma") or len(decoded.operands) <= position:
                     continue
                 if loads:
@@ -280,6 +283,10 @@ class Program:
     def instruction(self, position: int) -> Instruction:
         """The instruction at a position of the code."""
         return self.code[position].instruction
+
+
+def _loads_tensor_memory(decoded: Decoded) -> bool:
+    return decoded.form.opcode == "tcgen05" and decoded["op"] == "ld"
 
 
 class SharedLayout:

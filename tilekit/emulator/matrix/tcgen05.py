@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tilekit.emulator.arithmetic.formats import decode, encode
 from tilekit.emulator.arithmetic.tensor_core import TCGEN05, multiply_add
 from tilekit.emulator.errors import ProtocolError
-from tilekit.emulator.matrix.tcgen05_descriptors import ELEMENT_BITS, MmaForm, MmaShape, OperandLayout, gather
+from tilekit.emulator.matrix.tcgen05_descriptors import ELEMENT_BITS, MmaForm, MmaShape, OperandLayout
 from tilekit.emulator.matrix.tmem import Region, TensorMemory, split_address
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "accumulate",
     "accumulator_parts",
     "b_layout",
-    "load_shared",
+    "decode_shared",
     "load_tensor_a",
     "scale_regions",
     "scales",
@@ -89,9 +89,8 @@ def _layout(form: MmaForm, mn_major: bool, rows: int, kind: str, chunks: int, sh
     return OperandLayout(True, rows, 16 * chunks // size, size, shift)
 
 
-def load_shared(layout: OperandLayout, kind: str, packed: bool, shared: Bytes, descriptors: Sequence[int]) -> Matrix:
-    """Return an operand from shared memory for consecutive instructions: float32[rows, k * instructions]."""
-    data = gather(shared, layout, descriptors)
+def decode_shared(layout: OperandLayout, kind: str, packed: bool, data: Bytes) -> Matrix:
+    """Return what `gather` read for consecutive instructions as numbers: float32[rows, k * instructions]."""
     if layout.mn_major:
         values = _decode_plain(data, kind)
         return values.reshape(-1, layout.rows).T

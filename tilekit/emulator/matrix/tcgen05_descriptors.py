@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.memory.swizzle import PERIOD, SPAN, Swizzle, swizzled
+from tilekit.emulator.matrix.operand_chunks import START, Bounds, Chunks, Descriptor, relative
+from tilekit.emulator.memory.swizzle import SPAN, Swizzle, swizzled
 
 __all__ = [
     "ELEMENT_BITS",
@@ -52,7 +53,6 @@ _FORMATS["mxf8f6f4"] = _FORMATS["f8f6f4"]
 _FORMATS["mxf4nvf4"] = _FORMATS["mxf4"]
 _DEPTH = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
 _D_TYPES = {0: "f16", 1: "f32", 2: "s32"}
-_CHUNK = np.dtype((np.void, 16))
 
 
 @dataclass(frozen=True)
@@ -254,35 +254,22 @@ _RESERVED = 0xFF << 53 | 3 << 30 | 3 << 14
 
 
 @dataclass(frozen=True)
-class SharedDescriptor:
+class SharedDescriptor(Descriptor):
     """A decoded 64-bit shared-memory descriptor.
 
     Attributes
     ----------
-    start
-        Offset of the first element in the CTA's shared memory, bytes.
-    leading, stride
-        Leading-dimension and stride-dimension byte offsets.
     version
         1 on this architecture.
-    base_offset
-        Rows of 128 bytes by which the swizzle pattern is shifted.
-    swizzle
-        None or the swizzle's name.
     """
 
-    start: int
-    leading: int
-    stride: int
     version: int
-    base_offset: int
-    swizzle: Swizzle | None
 
     @classmethod
     def decode(cls, bits: int) -> SharedDescriptor:
         """Split a descriptor into its fields; an unknown swizzle reads as none."""
         return cls(
-            start=(bits & 0x3FFF) << 4,
+            start=(bits & START) << 4,
             leading=(bits >> 16 & 0x3FFF) << 4,
             stride=(bits >> 32 & 0x3FFF) << 4,
             version=bits >> 46 & 7,
@@ -368,25 +355,17 @@ def _descriptor_problems(layout: OperandLayout, bits: int, tf32: bool) -> Iterat
         )
 
 
-def _relative(descriptors: Sequence[int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Split off a base address, a multiple of the swizzles' period, so that tables for other stages can be shared."""
-    base = (descriptors[0] & 0x3FFF) // (PERIOD // 16) * (PERIOD // 16)
-    return base * 16, tuple((bits & 0x3FFF) - base for bits in descriptors), tuple(bits >> 14 for bits in descriptors)
-
-
 @lru_cache(maxsize=4096)
-def _table(layout: OperandLayout, starts: tuple[int, ...], rest: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Chunk indices relative to the base: int64[rows, steps, depth], or int64[steps, depth, chunks] if MN-major."""
+def _chunks(layout: OperandLayout, starts: tuple[int, ...], rest: tuple[int, ...]) -> Chunks:
+    """The operands' chunks: [rows, steps, depth], or [steps, depth, chunks] if MN-major."""
     tables = []
     for start, high in zip(starts, rest, strict=True):
-        descriptor = SharedDescriptor.decode(high << 14)
+        descriptor = SharedDescriptor.decode(high << START.bit_length())
         address = start * 16 + _linear(layout, descriptor)
         # The base offset shifts the rows of the pattern, not the operand.
         pattern = address - 128 * descriptor.base_offset
         tables.append((address ^ pattern ^ swizzled(pattern, descriptor.swizzle)) // 16)
-    table = np.stack(tables, axis=0 if layout.mn_major else 1)
-    table.setflags(write=False)
-    return table
+    return Chunks.of(np.stack(tables, axis=0 if layout.mn_major else 1))
 
 
 def _linear(layout: OperandLayout, descriptor: SharedDescriptor) -> npt.NDArray[np.int64]:
@@ -406,22 +385,15 @@ def _linear(layout: OperandLayout, descriptor: SharedDescriptor) -> npt.NDArray[
     return row % 8 * span + row // 8 * stride + chunk * step
 
 
-@lru_cache(maxsize=4096)
-def _runs(layout: OperandLayout, starts: tuple[int, ...], rest: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    chunks = np.unique(_table(layout, starts, rest))
-    breaks = np.flatnonzero(np.diff(chunks) != 1)
-    runs = np.stack([chunks[np.r_[0, breaks + 1]], chunks[np.r_[breaks, -1]] + 1], axis=1) * 16
-    runs.setflags(write=False)
-    return runs
-
-
 def operand_extents(layout: OperandLayout, descriptors: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return the shared-memory bytes that an operand reads: int64[n, 2], first byte and byte after the last."""
-    base, starts, rest = _relative(descriptors)
-    return _runs(layout, starts, rest) + base
+    base, starts, rest = relative(tuple(descriptors))
+    return _chunks(layout, starts, rest).runs + base
 
 
-def gather(shared: npt.NDArray[np.uint8], layout: OperandLayout, descriptors: Sequence[int]) -> npt.NDArray[np.uint8]:
+def gather(
+    shared: npt.NDArray[np.uint8], layout: OperandLayout, descriptors: Sequence[int], bounds: Bounds | None = None
+) -> npt.NDArray[np.uint8]:
     """Return an operand's bytes for consecutive instructions.
 
     Parameters
@@ -431,7 +403,9 @@ def gather(shared: npt.NDArray[np.uint8], layout: OperandLayout, descriptors: Se
     layout
         What is read.
     descriptors
-        One for each instruction.
+        One for each instruction, in any order of addresses.
+    bounds
+        What of ``shared`` may be read, see `Chunks.read`.
 
     Returns
     -------
@@ -439,10 +413,9 @@ def gather(shared: npt.NDArray[np.uint8], layout: OperandLayout, descriptors: Se
 
     Raises
     ------
-    IndexError
-        If the operand lies beyond the end of ``shared``.
+    OperandOutside
+        If the operand lies, in part, outside the bounds.
     """
-    base, starts, rest = _relative(descriptors)
-    table = _table(layout, starts, rest)
-    data = shared.view(_CHUNK)[base // 16 :].take(table).view(np.uint8)
-    return data.reshape(*table.shape[:-1], -1)
+    base, starts, rest = relative(tuple(descriptors))
+    chunks = _chunks(layout, starts, rest)
+    return chunks.read(shared, base, bounds).reshape(*chunks.table.shape[:-1], -1)

@@ -21,7 +21,7 @@ from .tcgen05 import (
     accumulator_parts,
     b_layout,
     check_lane,
-    load_shared,
+    decode_shared,
     load_tensor_a,
     scale_regions,
     scales,
@@ -36,7 +36,7 @@ from .tcgen05_descriptors import (
 )
 from .tcgen05_sparse import expand, metadata_columns
 from .tensor_order import tensor_unit
-from .tensor_pipe import TensorIssue, beyond, one_lane, submit
+from .tensor_pipe import TensorIssue, one_lane, read_shared, submit
 from .tmem import Region, TensorMemory, split_address
 
 if TYPE_CHECKING:
@@ -103,7 +103,19 @@ class Mma(TensorIssue):
             and (mine.d, mine.masks, mine.zero_columns) == (others.d, others.masks, others.zero_columns)
             and self.form == first.form
             and _unscaled(self.shape) == _unscaled(first.shape)
+            and not self._reads_columns_of_d()
         )
+
+    def _reads_columns_of_d(self) -> bool:
+        """Whether it reads, as A, scales or metadata, what an instruction of its run may have written."""
+        form, shape = self.form, self.shape
+        if not (form.a_in_tensor_memory or form.sparse or form.vector):
+            return False
+        half, column = split_address(self.operands.d)
+        parts = accumulator_parts(form, shape, half)
+        right = column + parts[0].last - parts[0].first
+        reads = (region for index, part in enumerate(parts) for region in self.reads(part, index))
+        return any(region.left < right and column < region.right for region in reads)
 
     def execute(self, run: Sequence[Mma]) -> None:
         """Multiply and accumulate a run of instructions on one accumulator."""
@@ -112,9 +124,10 @@ class Mma(TensorIssue):
         zero = ZeroColumns(self.operands.zero_columns)
         memories = self.memories("tcgen05.mma")
         layout_b = b_layout(form, shape, zero.shift)
+        in_b = [op.operands.b for op in run]
         b = np.concatenate(
             [
-                _load_operand(cta, layout_b, shape.b_type, form.packed, [op.operands.b for op in run])
+                decode_shared(layout_b, shape.b_type, form.packed, read_shared(run, cta, layout_b, in_b, "B"))
                 for cta, _ in memories
             ]
         )
@@ -124,7 +137,9 @@ class Mma(TensorIssue):
         for cta, memory in memories:
             a = None
             if not form.a_in_tensor_memory:
-                a = _load_operand(cta, a_layout(form, shape), shape.a_type, form.packed, [op.operands.a for op in run])
+                layout_a = a_layout(form, shape)
+                data = read_shared(run, cta, layout_a, [op.operands.a for op in run], "A")
+                a = decode_shared(layout_a, shape.a_type, form.packed, data)
             for index, part in enumerate(parts):
                 self._multiply(run, memory, cta, part, index, column, a, b[part.first : part.last])
             self._record(run, cta, memory, parts, column, layout_b)
@@ -144,10 +159,11 @@ class Mma(TensorIssue):
         form, shape = self.form, self.shape
         width = part.last - part.first
         regions = part.regions(column, width)
+        disabled = self._disabled(cta)
         for region in regions:
             memory.check(region, "tcgen05.mma into D")
             if self.operands.enable:
-                memory.require_written(region, "tcgen05.mma onto D")
+                memory.require_written(region, "tcgen05.mma onto D", but=disabled)
         if a is None:
             a = self._tensor_a(run, memory, part)
         if form.sparse:
@@ -157,7 +173,6 @@ class Mma(TensorIssue):
         before = part.read(memory, column, width) if self.operands.enable else None
         exact = cta.launch.exact
         cells = accumulate(form, shape, a, b, before, self.operands.scale_d, exact=exact)
-        disabled = self._disabled(cta)
         row = 0
         for region in regions:
             count = region.last - region.first
@@ -180,7 +195,7 @@ class Mma(TensorIssue):
     def _tensor_a(self, run: Sequence[Mma], memory: TensorMemory, part: Part) -> npt.NDArray[Any]:
         columns = []
         for op in run:
-            _, left = check_lane(op.operands.a, _uses_half_lanes(self.form, self.shape), "A")
+            left = self._column_beside_d(op.operands.a, "A")
             for region in part.regions(left, 8):
                 memory.check(region, "tcgen05.mma with A")
                 memory.require_written(region, "tcgen05.mma with A")
@@ -194,12 +209,30 @@ class Mma(TensorIssue):
         steps = np.split(a, len(run), axis=1)
         dense = []
         for op, stored in zip(run, steps, strict=True):
+            self._column_beside_d(op.operands.metadata, "the metadata")
             left, width = self._metadata(op)
             for region in part.regions(left, width):
                 memory.check(region, "sparsity metadata")
                 memory.require_written(region, "sparsity metadata")
             dense.append(expand(self.form, stored, memory, part.lanes, left))
         return np.concatenate(dense, axis=1)
+
+    def _column_beside_d(self, address: int, what: str) -> int:
+        """The column of an operand that is read in the lanes of D.
+
+        Raises
+        ------
+        ProtocolError
+            If its address names other lanes.
+        """
+        lane, column = check_lane(address, _uses_half_lanes(self.form, self.shape), what)
+        half = split_address(self.operands.d)[0]
+        if lane != half:
+            raise ProtocolError(
+                f"the tensor-memory address {address:#010x} of {what} has lane {lane}, that of D has lane {half}",
+                hint="each row of D is made from what lies in its own lane: give both the same lane",
+            )
+        return column
 
     def _metadata(self, op: Mma) -> tuple[int, int]:
         return metadata_columns(self.form, split_address(op.operands.metadata)[1], self.shape.selector)
@@ -284,13 +317,6 @@ def _unscaled(shape: MmaShape) -> MmaShape:
 def _uses_half_lanes(form: MmaForm, shape: MmaShape) -> bool:
     """Whether D has 16 of every 32 lanes."""
     return len(accumulator_parts(form, shape, 0)[0].lanes) == 4
-
-
-def _load_operand(cta: Cta, layout: OperandLayout, kind: str, packed: bool, descriptors: list[int]) -> npt.NDArray[Any]:
-    try:
-        return load_shared(layout, kind, packed, cta.shared.data, descriptors)
-    except IndexError:
-        raise beyond(cta) from None
 
 
 def issue_mma(

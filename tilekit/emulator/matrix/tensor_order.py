@@ -5,8 +5,10 @@ instruction is ordered after what its warp learned up to its last ``tcgen05.fenc
 ``tcgen05.wait`` completed is published by the next ``tcgen05.fence::before_thread_sync``. Both fences cost nothing on
 the machine and only hold the compiler and the memory model back, so where nothing but a fence is missing, that is a
 finding of the report and not a race. Text without any tcgen05 fence leaves this to the assembler's own tracking of
-registers and barriers, as Triton's does; there, neither missing fences nor registers used before ``tcgen05.wait::ld``
-are reported. See PTX ISA, "tcgen05 memory consistency model".
+registers and barriers, as Triton's does: LLVM sinks its ``tcgen05.wait::ld`` below arithmetic, stores, shuffles and
+even ``bar.sync``. There, neither missing fences nor registers used before the wait are reported; that every load has
+been waited for when its columns are written again or given back, and when its warp exits, is checked in any text. See
+PTX ISA, "tcgen05 memory consistency model".
 """
 
 from __future__ import annotations

@@ -21,7 +21,14 @@ from ..errors import MemoryFault, ProtocolError, Where
 from ..memory.bulk import InFlight, Mask, Value, active_lanes, at_lane
 from ..memory.memory import OFFSET_MASK
 from ..synchronisation.mbarriers import barrier_at, changed, shared_address
-from .tcgen05_descriptors import OperandLayout, gather, operand_extents, shared_descriptor_problems
+from .operand_chunks import OperandOutside, outside
+from .tcgen05_descriptors import (
+    OperandLayout,
+    SharedDescriptor,
+    gather,
+    operand_extents,
+    shared_descriptor_problems,
+)
 from .tensor_order import TensorUnit, tensor_memory, tensor_unit
 from .tmem import Region, TensorMemory, split_address
 
@@ -33,12 +40,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CopyForm",
     "TensorIssue",
-    "beyond",
     "group_of",
     "issue_commit",
     "issue_copy",
     "issue_shift",
     "one_lane",
+    "read_shared",
     "submit",
 ]
 
@@ -123,10 +130,11 @@ def one_lane(warp: Warp, mask: Mask | None, what: str) -> int | None:
 class TensorIssue(InFlight):
     """An operation in the tensor core's queue."""
 
-    __slots__ = ("ctas", "operations")
+    __slots__ = ("ctas", "operations", "unit")
 
     def __init__(self, warp: Warp, group: int, unit: str) -> None:
         super().__init__(warp)
+        self.unit = unit
         self.ctas = group_of(warp, group)
         side = tensor_unit(warp)
         side.issued = True
@@ -168,12 +176,27 @@ class TensorIssue(InFlight):
             shadow.extents(self.operations[0], (extents + shadow.base).tolist(), write=False)
 
 
-def beyond(cta: Cta) -> MemoryFault:
-    """The fault of an operand that leaves shared memory."""
-    return MemoryFault(
-        f"a tcgen05 operand lies beyond the end of shared memory of CTA {cta.rank} ({cta.shared.size} bytes)",
-        hint="check the descriptor's start, leading and stride offsets",
-    )
+def read_shared(
+    issues: Sequence[TensorIssue], cta: Cta, layout: OperandLayout, descriptors: Sequence[int], operand: str
+) -> npt.NDArray[np.uint8]:
+    """An operand of consecutive operations from a CTA's shared memory, see `gather`.
+
+    Raises
+    ------
+    MemoryFault
+        If it lies outside: names the operation, and its descriptor in words.
+    """
+    try:
+        return gather(cta.shared.data, layout, descriptors, cta.shared.bounds)
+    except OperandOutside:
+        for issue, bits in zip(issues, descriptors, strict=True):
+            descriptor = SharedDescriptor.decode(bits)
+            start = cta.launch.shared_name(descriptor.start)
+            extents = operand_extents(layout, [bits])
+            fault = outside(issue.unit, operand, extents, cta.shared, bits, descriptor, start, issue.where)
+            if fault is not None:
+                raise fault from None
+        raise
 
 
 # -- cp and shift ----------------------------------------------------------------------------------------------------
@@ -227,10 +250,7 @@ class Copy(TensorIssue):
         form = self.form
         lane, column = split_address(self.address)
         for cta, memory in self.memories("tcgen05.cp"):
-            try:
-                data = gather(cta.shared.data, form.layout, [self.descriptor])[:, 0]
-            except IndexError:
-                raise beyond(cta) from None
+            data = read_shared(run, cta, form.layout, [self.descriptor], "its source")[:, 0]
             self.tell_shared(cta, operand_extents(form.layout, [self.descriptor]))
             words = np.ascontiguousarray(_expanded(data, form.expansion)).view(np.uint32)
             regions = form.regions(lane, column)
@@ -292,8 +312,9 @@ def issue_shift(warp: Warp, group: int, address: Value, mask: Mask | None) -> No
         return
     target = at_lane(address, lane)
     first = split_address(target)[0]
-    if first % 32:
-        raise ProtocolError(f"tcgen05.shift at lane {first}: must be a multiple of 32; nearest {first // 32 * 32}")
+    if first not in (0, 32, 64, 96):
+        nearest = min(first // 32 * 32, 96)
+        raise ProtocolError(f"tcgen05.shift at lane {first}: must be 0, 32, 64 or 96; nearest {nearest}")
     submit(tensor_unit(warp), Shift(warp, group, target))
 
 
@@ -370,6 +391,8 @@ def issue_commit(
     cluster = warp.cta.cluster
     where = shared_address(space, at_lane(address, lane))
     ranks = [where >> 24]
+    if ranks[0] >= len(cluster.ctas):
+        raise MemoryFault(f"the mbarrier address {where:#x} is not in shared memory of this cluster")
     if multicast is not None:
         bits = at_lane(multicast, lane) & 0xFFFF
         ranks = [rank for rank in range(16) if bits >> rank & 1]
@@ -378,8 +401,6 @@ def issue_commit(
                 f"multicast mask {bits:#x} in a cluster of {len(cluster.ctas)} CTAs",
                 hint=f"legal: 1 to {(1 << len(cluster.ctas)) - 1:#x}, one bit for each CTA",
             )
-    elif ranks[0] >= len(cluster.ctas):
-        raise MemoryFault(f"the mbarrier address {where:#x} is not in shared memory of this cluster")
     barriers = []
     for rank in ranks:
         cta = cluster.ctas[rank]

@@ -282,8 +282,7 @@ def issue_load(warp: Warp, shape: RegisterShape, address: int, rows: Rows, bits:
     operation = unit.transfer(unit.ld, "tcgen05.ld", warp.program.instruction(warp.at))
     _tell_transfer(memory, shape, lane, column, operation, False)
     warp.tile[rows if isinstance(rows, slice) else list(rows)] = load_registers(memory, shape, lane, column)
-    if warp.program.fences_tensor_memory:
-        warp.in_flight |= bits
+    warp.in_flight |= bits
 
 
 def _announcing(warp: Warp) -> str:

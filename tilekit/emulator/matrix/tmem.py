@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.checks.shadow import Memory, Race
 from tilekit.emulator.errors import MemoryFault, ProtocolError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "COLUMNS",
@@ -191,9 +188,9 @@ class TensorMemory:
         Raises
         ------
         MemoryFault
-            If a lane or column does not exist, was not allocated, or has been freed.
+            If a lane or column does not exist, was not allocated, or has been freed; or if there are none.
         """
-        if region.last > LANES or region.right > COLUMNS:
+        if not (0 <= region.first < region.last <= LANES and 0 <= region.left < region.right <= COLUMNS):
             raise MemoryFault(f"{what} of {region}: tensor memory has {LANES} lanes and {COLUMNS} columns")
         left = region.left
         starts = self.allocations.starts
@@ -210,8 +207,8 @@ class TensorMemory:
                 )
             left = owner + starts[owner]
 
-    def require_written(self, region: Region, what: str) -> None:
-        """Check that every cell of a region has been written.
+    def require_written(self, region: Region, what: str, *, but: npt.NDArray[np.bool_] | None = None) -> None:
+        """Check that every cell of a region has been written, except in the lanes that ``but`` says are not read.
 
         Raises
         ------
@@ -219,6 +216,8 @@ class TensorMemory:
             If one has not.
         """
         inside = self.written[region.first : region.last, region.left : region.right]
+        if but is not None:
+            inside = inside | but[region.first : region.last, None]
         if not inside.all():
             lane, column = (int(x) for x in np.argwhere(~inside)[0])
             raise MemoryFault(

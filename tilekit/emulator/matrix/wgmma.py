@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from tilekit.emulator.arithmetic.formats import decode, encode
 from tilekit.emulator.arithmetic.tensor_core import multiply_add
-from tilekit.emulator.memory.swizzle import PERIOD, SPAN, Swizzle, swizzled
+from tilekit.emulator.matrix.operand_chunks import CHUNK, START, Bounds, Chunks, Descriptor, relative
+from tilekit.emulator.memory.swizzle import SPAN, Swizzle, swizzled
 
 __all__ = [
     "MatrixDescriptor",
@@ -44,7 +45,6 @@ Registers: TypeAlias = npt.NDArray[np.uint32]
 _SWIZZLES: tuple[Swizzle | None, ...] = (None, "128B", "64B", "32B")
 _RESERVED = 0x3FF1_C000_C000_C000
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
-_CHUNK = np.dtype((np.void, 16))
 _K_BYTES = 32  # Every type's k is 32 bytes, two 16-byte chunks of a K-major row; twice that in B of sparse forms.
 
 
@@ -128,44 +128,22 @@ class Wgmma:
 
 
 @dataclass(frozen=True)
-class MatrixDescriptor:
+class MatrixDescriptor(Descriptor):
     """A decoded 64-bit shared-memory matrix descriptor (PTX ISA, "Matrix descriptor").
 
     Attributes
     ----------
-    start
-        Address of the first element in the CTA's shared memory, bytes.
-    leading, stride
-        Leading-dimension and stride-dimension byte offsets.
-    base_offset
-        Rows of 128 bytes by which the swizzle pattern is shifted, 0 to 7. Zero means the pattern of the absolute
-        address, which is what a tensor copy wrote, wherever the tile starts.
-    swizzle
-        None, ``"32B"``, ``"64B"`` or ``"128B"``.
     reserved
         The reserved bits that are set (0 in a legal descriptor).
     """
 
-    start: int
-    leading: int
-    stride: int
-    base_offset: int
-    swizzle: Swizzle | None
     reserved: int
-
-    def __str__(self) -> str:
-        swizzle = f"swizzle {self.swizzle}" if self.swizzle else "no swizzle"
-        shifted = f", base offset {self.base_offset}" if self.base_offset else ""
-        return (
-            f"start {self.start:#x}, leading byte offset {self.leading}, stride byte offset {self.stride}, "
-            f"{swizzle}{shifted}"
-        )
 
     @classmethod
     def decode(cls, bits: int) -> MatrixDescriptor:
         """Split a descriptor into its fields."""
         return cls(
-            start=(bits & 0x3FFF) << 4,
+            start=(bits & START) << 4,
             leading=(bits >> 16 & 0x3FFF) << 4,
             stride=(bits >> 32 & 0x3FFF) << 4,
             base_offset=bits >> 49 & 7,
@@ -203,7 +181,14 @@ def descriptor_problems(op: Wgmma, operand: Operand, bits: int) -> list[str]:
     return found
 
 
-def load_a(op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int], warp: int | None = None) -> Matrix:
+def load_a(
+    op: Wgmma,
+    shared: npt.NDArray[np.uint8],
+    descriptors: Sequence[int],
+    warp: int | None = None,
+    *,
+    bounds: Bounds | None = None,
+) -> Matrix:
     """Return A from shared memory, in register order.
 
     Parameters
@@ -216,6 +201,8 @@ def load_a(op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int],
         One for each of the consecutive k-steps to take together.
     warp
         0 to 3 for the 16 rows of one warp, None for all 64.
+    bounds
+        What of ``shared`` may be read, see `Chunks.read`.
 
     Returns
     -------
@@ -223,18 +210,20 @@ def load_a(op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int],
 
     Raises
     ------
-    IndexError
-        If an operand lies beyond the end of ``shared``.
+    OperandOutside
+        If an operand lies, in part, outside the bounds.
     """
-    chunks = _gather(shared, _layout("a", op.a_mn_major, 64, warp), descriptors)
+    chunks = _gather(shared, _layout("a", op.a_mn_major, 64, warp), _operands(op, "a", descriptors), bounds)
     if op.a_mn_major:
         return _decoded(chunks.reshape(op.stored_k * len(descriptors), -1), op.a_type).T
     return _decoded(chunks.reshape(16 if warp is not None else 64, -1), op.a_type)
 
 
-def load_b(op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int]) -> Matrix:
+def load_b(
+    op: Wgmma, shared: npt.NDArray[np.uint8], descriptors: Sequence[int], *, bounds: Bounds | None = None
+) -> Matrix:
     """Return B from shared memory, in register order, as float32[k * len(descriptors), n]; see `load_a`."""
-    chunks = _gather(shared, _layout("b", op.b_mn_major, op.n, None), _halves(op, descriptors))
+    chunks = _gather(shared, _layout("b", op.b_mn_major, op.n, None), _operands(op, "b", descriptors), bounds)
     if op.b_mn_major:
         pairs = chunks.view(np.uint16).reshape(-1, op.n // 2, 2)
         return decode(pairs.transpose(0, 2, 1), op.b_type).reshape(-1, op.n)
@@ -322,8 +311,8 @@ def operand_extents(op: Wgmma, operand: Operand, descriptors: Sequence[int]) -> 
     """
     mn_major = op.a_mn_major if operand == "a" else op.b_mn_major
     rows = 64 if operand == "a" else op.n
-    base, starts, rest = _relative(tuple(descriptors if operand == "a" else _halves(op, descriptors)))
-    return _runs(_layout(operand, mn_major, rows, None), starts, rest) + base
+    base, starts, rest = _operands(op, operand, descriptors)
+    return _chunks(_layout(operand, mn_major, rows, None), starts, rest).runs + base
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,42 +338,32 @@ def _layout(operand: Operand, mn_major: bool, rows: int, warp: int | None) -> _L
     return _Layout(mn_major, tuple(blocks) if mn_major else tuple(8 * block + g for block in blocks for g in range(8)))
 
 
-def _halves(op: Wgmma, descriptors: Sequence[int]) -> Sequence[int]:
-    """Descriptors of B: of a sparse form, whose k is twice as deep, one for each half."""
-    if not op.sparse:
-        return descriptors
-    found = []
-    for bits in descriptors:
-        descriptor = MatrixDescriptor.decode(bits)
-        if op.b_mn_major:  # 16 k further
-            step = 2 * (descriptor.stride if descriptor.swizzle else descriptor.leading)
-        elif descriptor.swizzle is None:
-            step = 2 * descriptor.leading
-        else:
-            step = descriptor.leading if descriptor.swizzle == "32B" else _K_BYTES
-        found += [bits, bits & ~0x3FFF | (descriptor.start + step) // 16 & 0x3FFF]
-    return found
+def _operands(op: Wgmma, operand: Operand, descriptors: Sequence[int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Base, starts and the descriptors' other bits, see `relative`: of a sparse form's B, twice as deep, by halves."""
+    base, starts, rest = relative(tuple(descriptors))
+    if operand == "a" or not op.sparse:
+        return base, starts, rest
+    halves: list[int] = []
+    for start, bits in zip(starts, descriptors, strict=True):
+        halves += start, start + _second_half(op, MatrixDescriptor.decode(bits)) // CHUNK.itemsize
+    return base, tuple(halves), tuple(bits for bits in rest for _ in range(2))
+
+
+def _second_half(op: Wgmma, descriptor: MatrixDescriptor) -> int:
+    """Bytes from the first half of a sparse form's B to the second."""
+    if op.b_mn_major:  # 16 k further
+        return 2 * (descriptor.stride if descriptor.swizzle else descriptor.leading)
+    if descriptor.swizzle is None:
+        return 2 * descriptor.leading
+    return descriptor.leading if descriptor.swizzle == "32B" else _K_BYTES
 
 
 @lru_cache(maxsize=4096)
-def _relative(descriptors: tuple[int, ...]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Split off a base address, a multiple of the swizzles' period, so that tables for other stages can be shared.
-
-    It is that of the lowest operand: a ring's last stage is followed by its first.
-    """
-    base = min(bits & 0x3FFF for bits in descriptors) // (PERIOD // 16) * (PERIOD // 16)
-    return base * 16, tuple((bits & 0x3FFF) - base for bits in descriptors), tuple(bits >> 14 for bits in descriptors)
-
-
-@lru_cache(maxsize=4096)
-def _table(layout: _Layout, starts: tuple[int, ...], rest: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Return the chunk indices of an operand, relative to its base.
-
-    The result is int64[rows, steps, 2] for a K-major operand and int64[steps * 16, blocks] for an MN-major one.
-    """
+def _chunks(layout: _Layout, starts: tuple[int, ...], rest: tuple[int, ...]) -> Chunks:
+    """Return an operand's chunks: [rows, steps, 2] of a K-major one, [steps * 16, blocks] of an MN-major one."""
     tables = []
     for start, high in zip(starts, rest, strict=True):
-        descriptor = MatrixDescriptor.decode(high << 14)
+        descriptor = MatrixDescriptor.decode(high << START.bit_length())
         span = SPAN[descriptor.swizzle]
         order = np.array(layout.order, np.int64)
         if layout.mn_major:
@@ -401,24 +380,17 @@ def _table(layout: _Layout, starts: tuple[int, ...], rest: tuple[int, ...]) -> n
         # The base offset shifts the rows of the pattern, not the operand.
         pattern = address - 128 * descriptor.base_offset
         tables.append((address ^ pattern ^ swizzled(pattern, descriptor.swizzle)) // 16)
-    table = np.concatenate(tables) if layout.mn_major else np.stack(tables, axis=1)
-    table.setflags(write=False)
-    return table
+    return Chunks.of(np.concatenate(tables) if layout.mn_major else np.stack(tables, axis=1))
 
 
-@lru_cache(maxsize=4096)
-def _runs(layout: _Layout, starts: tuple[int, ...], rest: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    chunks = np.unique(_table(layout, starts, rest))
-    breaks = np.flatnonzero(np.diff(chunks) != 1)
-    runs = np.stack([chunks[np.r_[0, breaks + 1]], chunks[np.r_[breaks, -1]] + 1], axis=1) * 16
-    runs.setflags(write=False)
-    return runs
-
-
-def _gather(shared: npt.NDArray[np.uint8], layout: _Layout, descriptors: Sequence[int]) -> npt.NDArray[np.uint8]:
-    base, starts, rest = _relative(tuple(descriptors))
-    table = _table(layout, starts, rest)
-    return shared.view(_CHUNK)[base // 16 :].take(table).view(np.uint8)
+def _gather(
+    shared: npt.NDArray[np.uint8],
+    layout: _Layout,
+    operands: tuple[int, tuple[int, ...], tuple[int, ...]],
+    bounds: Bounds | None,
+) -> npt.NDArray[np.uint8]:
+    base, starts, rest = operands
+    return _chunks(layout, starts, rest).read(shared, base, bounds)
 
 
 def _decoded(data: npt.NDArray[np.uint8], dtype: str) -> Matrix:
@@ -450,15 +422,15 @@ def _product(op: Wgmma, a: Matrix, b: Matrix) -> Matrix:
 def _to_registers(op: Wgmma, matrix: Matrix) -> Matrix:
     """Return a float32[rows, n] matrix as registers, float32[n / 2, lanes]."""
     rows = matrix.shape[0]
-    groups = matrix.reshape(-1).view(_CHUNK).take(_register_order(rows, op.n))
+    groups = matrix.reshape(-1).view(CHUNK).take(_register_order(rows, op.n))
     return groups.view(np.float32).reshape(op.n // 2, 2 * rows)
 
 
 def _from_registers(op: Wgmma, registers: Matrix) -> Matrix:
     """Return float32[n / 2, lanes] registers as a matrix: the inverse of `_to_registers`."""
     matrix = np.empty((registers.shape[1] // 2, op.n), np.float32)
-    groups = np.ascontiguousarray(registers).reshape(-1).view(_CHUNK)
-    matrix.reshape(-1).view(_CHUNK)[_register_order(matrix.shape[0], op.n)] = groups
+    groups = np.ascontiguousarray(registers).reshape(-1).view(CHUNK)
+    matrix.reshape(-1).view(CHUNK)[_register_order(matrix.shape[0], op.n)] = groups
     return matrix
 
 

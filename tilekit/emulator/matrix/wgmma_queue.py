@@ -22,6 +22,7 @@ from ..language.syntax import Instruction
 from ..memory import footprint
 from ..memory.footprint import IN_PAGE, PAGE_BITS, Pieces
 from ..memory.memory import RANK_SHIFT
+from .operand_chunks import OperandOutside, outside
 from .wgmma import (
     MatrixDescriptor,
     Operand,
@@ -276,10 +277,10 @@ def _execute_run(group: Warpgroup, run: Sequence[Collective]) -> None:
             parts = [np.concatenate([c.a_parts[w] for c in run]) for w in range(4)]
             a = registers_a(form, np.concatenate(parts, axis=1))
         else:
-            a = load_a(form, shared.data, [c.a for c in run if c.a is not None])
-        b = load_b(form, shared.data, b_descriptors)
-    except IndexError:
-        raise _beyond_shared(group, run) from None
+            a = load_a(form, shared.data, [c.a for c in run if c.a is not None], bounds=shared.bounds)
+        b = load_b(form, shared.data, b_descriptors, bounds=shared.bounds)
+    except OperandOutside:
+        raise _outside_shared(group, run) from None
     if form.sparse:
         a = _with_zeros(group, run, a)
     if shared.shadow is not None:
@@ -302,29 +303,21 @@ def _with_zeros(group: Warpgroup, run: Sequence[Collective], a: npt.NDArray[np.f
         raise ProtocolError(f"wgmma.mma_async.sp: {error}", where=where) from None
 
 
-def _beyond_shared(group: Warpgroup, run: Sequence[Collective]) -> MemoryFault:
-    """The fault for the first operand that ends behind shared memory, with its descriptor in words."""
+def _outside_shared(group: Warpgroup, run: Sequence[Collective]) -> MemoryFault:
+    """The fault for the first operand that leaves shared memory, with its descriptor in words."""
     cta, form = group.warps[0].cta, run[0].form
     name: Operand
     for collective in run:
+        where = Where(cta.launch.program.name, instruction=collective.instruction)
         for name, bits in (("a", collective.a), ("b", collective.b)):
             if bits is None:
                 continue
+            descriptor = MatrixDescriptor.decode(bits)
+            start = cta.launch.shared_name(descriptor.start)
             extents = operand_extents(form, name, [bits])
-            low, high = int(extents.min()), int(extents.max())
-            if high > cta.shared.size:
-                descriptor = MatrixDescriptor.decode(bits)
-                start = cta.launch.shared_name(descriptor.start)
-                return MemoryFault(
-                    f"wgmma reads {name.upper()} from {low:#x}..{high:#x}, beyond the end of shared memory at "
-                    f"{cta.shared.size:#x}",
-                    where=Where(cta.launch.program.name, instruction=collective.instruction),
-                    table=f"descriptor of {name.upper()} {bits:#018x}: {descriptor}"
-                    + (f"; {descriptor.start:#x} is {start}" if start else ""),
-                    hint=f"{high - cta.shared.size} bytes too far: is the start that of a stage that exists, and are "
-                    "the byte offsets those of the tile? Or the launch has too little dynamic shared memory",
-                    details={"operand": name, "descriptor": bits},
-                )
+            fault = outside("wgmma", name.upper(), extents, cta.shared, bits, descriptor, start, where)
+            if fault is not None:
+                return fault
     raise AssertionError("every operand lies in shared memory")
 
 

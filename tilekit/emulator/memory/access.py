@@ -374,13 +374,15 @@ def _local(
     warp: Warp | Gang, addresses: Array, width: int, count: int, mask: Mask | None, action: str
 ) -> tuple[Array, Array]:
     """Lane numbers and element indices of a per-lane access."""
+    bytes_a_lane = max(16, -(-warp.program.local_bytes // 16) * 16)
     if warp.local is None:
-        bytes_a_lane = max(16, -(-warp.program.local_bytes // 16) * 16)
         warp.local = np.full((warp.program.lanes, bytes_a_lane), 0xFF, np.uint8)
     lanes = np.arange(warp.program.lanes) if mask is None else np.flatnonzero(mask)
     offsets = np.broadcast_to(np.asarray(addresses), (warp.program.lanes,))[lanes].astype(np.int64)
     size = width * count
-    if offsets.min() < 0 or int(offsets.max()) + size > warp.local.shape[1]:
+    held = warp.local.shape[1]
+    end = warp.program.local_bytes if held == bytes_a_lane else held  # It grows with calls and the stack.
+    if offsets.min() < 0 or int(offsets.max()) + size > end:
         raise MemoryFault(f"{action} of {size} bytes outside the {warp.program.local_bytes} bytes of local memory")
     if (offsets % size).any():
         raise misaligned(int(offsets[offsets % size != 0][0]), size, action)

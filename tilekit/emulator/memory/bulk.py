@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arithmetic.lanes import LANES
 from ..arithmetic.reductions import ReduceOp
+from ..checks.agents import ALL_LANES
 from ..checks.exits import ended, visit
 from ..errors import EmulatorError, MemoryFault, ProtocolError, Where
 from ..synchronisation.mbarriers import barrier_at, changed, shared_address
@@ -67,10 +69,11 @@ class InFlight:
 class Load(InFlight):
     """A copy into shared memory that completes on mbarriers, or a reduction when there is a ``combine``.
 
-    ``asynchronous`` says whether it is the async proxy's; ``st.async`` and ``red.async`` are not.
+    ``asynchronous`` says whether it is the async proxy's; ``st.async`` and ``red.async`` are not. Theirs may be the
+    copies of several ``lanes`` at once, one behind the other: each is ordered after what its own lane did.
     """
 
-    __slots__ = ("barriers", "combine", "fetch", "offset", "operations", "size", "targets", "told", "written")
+    __slots__ = ("barriers", "combine", "fetch", "lanes", "offset", "operations", "size", "targets", "told", "written")
 
     def __init__(
         self,
@@ -87,9 +90,11 @@ class Load(InFlight):
         *,
         combine: Combine | None = None,
         asynchronous: bool = True,
+        lanes: int = 0,
     ) -> None:
         super().__init__(warp)
         self.written = written
+        self.lanes = range(lane, lane + lanes)
         self.combine = combine
         self.targets = targets
         self.offset = offset
@@ -98,21 +103,13 @@ class Load(InFlight):
         self.fetch = fetch
         self.told = told
         hb = warp.cta.launch.order
-        self.operations = (
-            [
-                hb.issue(
-                    warp.agent,
-                    unit,
-                    self.instruction,
-                    barrier.arriving,
-                    asynchronous=asynchronous,
-                    lanes=1 << lane,
-                )
-                for barrier in barriers
-            ]
-            if hb is not None
-            else []
-        )
+        self.operations = []
+        if hb is not None:
+            issuers = ALL_LANES if lanes else 1 << lane
+            how: dict[str, Any] = {"asynchronous": asynchronous, "lanes": issuers}
+            self.operations = [hb.issue(warp.agent, unit, self.instruction, b.arriving, **how) for b in barriers]
+            if lanes:
+                self.operations = [operation.of_each_lane() for operation in self.operations]
         for cta, barrier, operation in zip(targets, barriers, self.operations, strict=False):
             owner = self.cluster.ctas[barrier.address >> RANK_SHIFT]
             for reached in {cta.rank: cta, owner.rank: owner}.values():
@@ -126,6 +123,17 @@ class Load(InFlight):
             place[:] = image
         else:
             place[self.written] = image[self.written]
+
+    def _tell(self, shadow: Any, operation: Any, end: int) -> None:
+        """Report the write to one destination."""
+        atomic = self.combine is not None  # Reductions may overlap each other.
+        first, after = shadow.base + self.offset, shadow.base + end
+        if not self.lanes:
+            shadow.span(operation, first, after, write=True, atomic=atomic)
+            return
+        width = (after - first) // len(self.lanes)
+        active = np.isin(LANES, self.lanes).tobytes()
+        shadow.lanes(operation, np.arange(first, after, width), width, write=True, atomic=atomic, active=active)
 
     def land(self) -> bool:
         """Write the data into every destination and complete the transactions."""
@@ -147,10 +155,7 @@ class Load(InFlight):
             if hb is not None:
                 operation = self.operations[index]
                 if shared.shadow is not None:
-                    base = shared.shadow.base
-                    # Reductions may overlap each other.
-                    atomic = self.combine is not None
-                    shared.shadow.span(operation, base + self.offset, base + end, write=True, atomic=atomic)
+                    self._tell(shared.shadow, operation, end)
                 self.told(operation)
                 hb.release(operation, barrier.arriving)
             phase = barrier.phase
@@ -279,10 +284,10 @@ def at_lane(value: Value, lane: int) -> int:
 def destinations_of(warp: Warp, address: int, multicast: int | None) -> tuple[list[Cta], int]:
     """The CTAs that a load writes to, and the offset in their shared memory."""
     cluster = warp.cta.cluster
+    owner = cluster.ctas[0].shared_of(address)
+    if owner is None:
+        raise MemoryFault(f"destination {address:#x} is not in shared memory of this cluster")
     if multicast is None:
-        owner = cluster.ctas[0].shared_of(address)
-        if owner is None:
-            raise MemoryFault(f"destination {address:#x} is not in shared memory of this cluster")
         return [owner], address & OFFSET_MASK
     ranks = [rank for rank in range(16) if multicast >> rank & 1]
     if not ranks or ranks[-1] >= len(cluster.ctas):
@@ -300,6 +305,8 @@ def barriers_of(warp: Warp, address: int, targets: list[Cta], multicast: bool, g
     is even or odd like that of the CTA in the address.
     """
     rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    if rank >= len(warp.cta.cluster.ctas):
+        raise MemoryFault(f"the mbarrier address {address:#x} is not in shared memory of this cluster")
     if multicast:
         ranks = [cta.rank & ~1 | rank & 1 if group == 2 else cta.rank for cta in targets]
         return [barrier_at(warp, peer << RANK_SHIFT | offset) for peer in ranks]

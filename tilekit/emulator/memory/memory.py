@@ -68,6 +68,11 @@ class Allocation:
         self.barriers: dict[int, Any] = {}
         self.shadow: Any = None
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """First accessible offset, and the one after the last."""
+        return self.low, self.size
+
     def describe(self, offset: int) -> str:
         """Name and byte offset, for messages."""
         return f"{self.name} + {offset:#x} (size {self.size:#x})"

@@ -24,7 +24,6 @@ from ..matrix.matrix_rows import (
     widened,
 )
 from ..memory.access import resolve
-from ..memory.memory import OFFSET_MASK
 from ..memory.stores import free_place
 from .memory import array_address
 
@@ -45,9 +44,15 @@ def _rows(
     action = "ldmatrix" if stored is None else "stmatrix"
     lowest, highest = min(values), max(values)
     memory, low = resolve(warp, "generic" if lowest >> 32 else "shared", lowest, 16, action)
-    if low + highest - lowest > memory.size - 16:
+    end = lowest - low + memory.size
+    if highest > end - 16:
         resolve(warp, "generic" if highest >> 32 else "shared", highest, 16, action)
-    offsets = named.astype(np.int64) & OFFSET_MASK
+    if highest > end - 16 or memory is not warp.cta.shared:
+        raise MemoryFault(
+            f"{action} of rows at {lowest:#x} to {highest:#x}: all must lie in the CTA's own shared memory",
+            details={"lowest": lowest, "highest": highest},
+        )
+    offsets = named.astype(np.int64) - (lowest - low)
     if int(np.bitwise_or.reduce(offsets)) & 15:
         bad = next(v for v in values if v & 15)
         raise MemoryFault(f"{action} row at {bad:#x}: the address must be a multiple of 16", details={"address": bad})
@@ -57,7 +62,7 @@ def _rows(
         if memory.barriers:
             warp.cta.cluster.mbarriers.check_store(
                 memory.start + low,
-                memory.start + (highest & OFFSET_MASK) + 16,
+                memory.start + low + highest - lowest + 16,
                 by=warp.actor,
                 instruction=warp.program.instruction(warp.at),
             )

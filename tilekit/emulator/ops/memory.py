@@ -48,10 +48,13 @@ def address_kind(g: BlockCompiler, operand: Operand) -> str:
 
 
 def scalar_address(g: BlockCompiler, operand: Operand) -> str:
-    """Expression of a uniform address, as a Python integer."""
+    """Expression of a uniform address, as a Python integer; a 32-bit one wraps, as those of lanes do."""
     assert isinstance(operand, AddressOperand)
-    text = g.scalar(operand.base, address_kind(g, operand))
-    return f"{text} + {operand.addend}" if operand.addend else text
+    kind = address_kind(g, operand)
+    text = g.scalar(operand.base, kind)
+    if not operand.addend:
+        return text
+    return f"({text} + {operand.addend}) & 0xFFFFFFFF" if kind == "u32" else f"{text} + {operand.addend}"
 
 
 def array_address(g: BlockCompiler, operand: Operand) -> str:

@@ -135,7 +135,7 @@ def issue_stores(
 
         load = Load(
             warp, first, targets, offset, barriers, lanes * size, fetch, _no_source, unit, combine=combine,
-            asynchronous=False,
+            asynchronous=False, lanes=lanes,
         )  # fmt: skip
         machine.submit(load)
 
