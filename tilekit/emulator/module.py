@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .device import Device
     from .kernel import Kernel
 
+LARGEST = 1 << 30
+"""Bytes of a variable: the emulator has every one of them in memory."""
+
 _OPERATIONS = (
     *("atomic", "barrier", "bulk", "control", "cp_async", "float", "integer", "matrix", "memory", "move", "warp"),
     *("tensormap", "wgmma", "tcgen05", "clc", "narrow", "packed", "remote", "call", "mma", "wmma", "video"),
@@ -158,6 +161,10 @@ class Module:
         inner = [v for f in self._parsed.functions.values() for v in f.variables]
         places = [v for v in (*self._parsed.variables.values(), *inner) if v.space in ("global", "const")]
         for variable in places:
+            if variable.size > LARGEST:
+                raise LaunchError(
+                    f"variable {variable.name} takes {variable.size:,} bytes: at most {LARGEST:,} are emulated"
+                )
             allocation = self.device.memory.allocate(
                 max(variable.size, 1), variable.name, align=max(variable.align, 16)
             )
@@ -169,8 +176,6 @@ class Module:
         for variable in places:
             for pointer in variable.pointers:
                 name = pointer.symbol
-                if name not in self._variables and name not in self._parsed.functions:
-                    raise PtxSyntaxError(f"{variable.name} refers to {name}, which has no address", line=1, column=1)
                 is_function = name in self._parsed.functions
                 value = (functions.address(name) if is_function else self.address_of(name)) + pointer.addend
                 part = (value >> pointer.shift) & (1 << 8 * pointer.size) - 1
