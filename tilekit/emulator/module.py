@@ -16,6 +16,7 @@ from .compiler.program import Program, place_parameters
 from .errors import LaunchError, PtxSyntaxError, nearest
 from .language.availability import dialect, target
 from .language.forms import Decoded, decode
+from .language.module_rules import check_module
 from .language.parser import parse_module
 from .language.symbols import SymbolMap
 from .language.syntax import Function, PtxModule
@@ -52,6 +53,7 @@ def _decode_text(text: str, chip: Chip) -> _DecodedText:
     """Parse a text and match every instruction of its kernels with the table."""
     parsed = parse_module(text)
     written_in = dialect(parsed.version, parsed.target, parsed.header_line)
+    check_module(parsed, written_in)
     if not target(chip.name).runs(written_in.target):
         raise LaunchError(
             f"the module is for {parsed.target}, the device is {chip.name}",

@@ -18,14 +18,17 @@ def chip_of(text: str) -> str:
     return written[1] if written and written[1] in CHIPS else "sm_90a"
 
 
-def ptxas_refuses(ptxas: str, text: str, folder: Path) -> str:
-    """Why ptxas refuses a text; empty when it does not."""
+def ptxas_refuses(ptxas: str, text: str, folder: Path) -> str | None:
+    """Why ptxas refuses a text; empty when it does not, None when it crashes or does not come to an end."""
     source = folder / "text.ptx"
     source.write_text(text, encoding="utf-8")
     command = [ptxas, f"-arch={chip_of(text)}", "-o", str(folder / "text.cubin"), str(source)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace", timeout=120)
-    if result.returncode == 0:
-        return ""
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace", timeout=10)
+    except subprocess.TimeoutExpired:
+        return None
+    if result.returncode <= 0:
+        return None if result.returncode else ""
     said = (result.stdout + result.stderr).replace(str(source), "text").splitlines()
     return next((line for line in said if "error" in line or "fatal" in line), f"exit status {result.returncode}")
 

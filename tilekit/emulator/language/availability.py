@@ -26,6 +26,10 @@ _FIRST_VERSIONS = {
 """The ``.version`` that introduced each target (PTX ISA 11.1.2 and its release history)."""
 
 
+_LAST_MINORS = (-1, 5, 3, 2, 3, 1, 5, 8, 8, 5)
+"""The last minor version of each major version (release history of the PTX ISA, as far as ptxas 13.5 knows it)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A target such as ``sm_90a``: ``a`` binds the code to that chip, ``f`` to its family."""
@@ -72,7 +76,11 @@ def _version(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)\.(\d+)", text)
     if not match:
         raise ValueError(f"{text!r} is no PTX version: write one such as 8.0")
-    return int(match[1]), int(match[2])
+    version = int(match[1]), int(match[2])
+    if version[0] >= len(_LAST_MINORS) or version[1] > _LAST_MINORS[version[0]]:
+        newest = f"{len(_LAST_MINORS) - 1}.{_LAST_MINORS[-1]}"
+        raise ValueError(f"there is no .version {text}: the newest known is {newest}")
+    return version
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,15 @@ class Dialect:
                 if needs and (problem := self._problem(needs)):
                     return f"{operand.name} {problem}"
         return ""
+
+    def lacks_one_of(self, needs: str) -> str:
+        """What is missing of alternatives written ``sm_89 8.1, sm_90``; empty when one is met."""
+        return self._problem(_needs(needs))
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The version as numbers."""
+        return _version(self.version)
 
     def _problem(self, needs: tuple[tuple[Target, str], ...]) -> str:
         """What is missing when none of the alternatives is met."""

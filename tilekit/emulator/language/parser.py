@@ -109,6 +109,7 @@ class _Parser(TokenReader):
     def parse_function(self, linkage: str) -> None:
         kind = self.next()
         function = self.function = Function("", kind.text == ".entry", [], [], kind.line)
+        function.linkage = linkage
         name = self.define(function, self.scopes.open(), linkage)
         self.scopes.close()
         self.function = None
@@ -535,7 +536,5 @@ class _Parser(TokenReader):
         return AddressOperand(base, addend, coordinates)
 
     def addend(self) -> int:
-        """``+ constant`` behind a name, or ``- constant``; 0 where there is none."""
-        if not self.accept("+") and self.peek() != "-":
-            return 0
-        return self.integer()
+        """``+ constant`` behind a name; 0 where there is none."""
+        return self.integer() if self.accept("+") else 0

@@ -232,6 +232,8 @@ class Function:
     labels: list[tuple[int, str]] = field(default_factory=list)
     """(line, name) of every label, in the order of the text."""
     has_body: bool = True
+    linkage: str = ""
+    """Directive before ``.entry`` or ``.func``, as a variable's."""
     procedures: list[Procedure] = field(default_factory=list)
     """Of a kernel whose calls were expanded: the functions that stand behind its own instructions."""
 
