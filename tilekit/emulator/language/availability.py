@@ -39,6 +39,11 @@ class Target:
     suffix: str
 
     @property
+    def written(self) -> int:
+        """The number as it is written, also before sm_80."""
+        return int("".join(filter(str.isdigit, self.name)))
+
+    @property
     def family(self) -> int:
         """The first chip of its family."""
         return _FAMILIES.get(self.number, self.number)
@@ -96,6 +101,8 @@ class Dialect:
 
     def lacks(self, instruction: Instruction) -> str:
         """Why an instruction may not be written; empty when it may."""
+        if instruction.opcode in _SYNCHRONISED and "sync" not in instruction.modifiers and self.synchronises:
+            return f"without .sync is not there any more: write {instruction.opcode}.sync and the mask of the lanes"
         for rule in _rules_of(instruction.opcode, instruction.modifiers):
             if (rule.where is None or rule.where(instruction)) and (problem := self._problem(rule.needs)):
                 return problem
@@ -109,6 +116,11 @@ class Dialect:
     def lacks_one_of(self, needs: str) -> str:
         """What is missing of alternatives written ``sm_89 8.1, sm_90``; empty when one is met."""
         return self._problem(_needs(needs))
+
+    @property
+    def synchronises(self) -> bool:
+        """Whether instructions of a warp must name the lanes that take part."""
+        return self.numbers >= (6, 4) and self.target.written >= 70
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -153,6 +165,8 @@ def dialect(version: str, name: str, line: int = 1) -> Dialect:
         raise PtxSyntaxError(str(error), line=line, column=1) from None
     return found
 
+
+_SYNCHRONISED = ("shfl", "vote")
 
 # -- rules -------------------------------------------------------------------------------------------------------------
 

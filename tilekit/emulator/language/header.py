@@ -25,6 +25,10 @@ def read_header(reader: TokenReader, module: PtxModule) -> None:
         option = reader.word("an option of .target")
         if option.text not in _OPTIONS:
             reader.fail(f"{option.text} is no option of .target: {', '.join(_OPTIONS)}", option)
+    if reader.accept(".target"):  # said twice
+        again = reader.next()
+        if again.text != module.target:
+            reader.fail(f"the .target is {module.target} already", again)
     size = reader.tokens[reader.at]
     if reader.accept(".address_size") and reader.literal("the size of an address") != 64:
         reader.fail("only 64-bit addresses are supported: write .address_size 64", size)

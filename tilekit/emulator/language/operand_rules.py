@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .modifier_rules import modifier_problem
 from .special_registers import SPECIAL_REGISTERS
 from .syntax import (
     TYPE_BYTES,
@@ -42,11 +43,13 @@ _LEADING = {
 
 _TYPED = {
     **dict.fromkeys("add sub mul div rem min max neg abs and or xor not cnot mad fma sad copysign mov".split(), "tttt"),
-    "setp": ".tt.", "selp": "ttt.", "ld": "t", "ldu": "t", "st": ".t", "atom": "t.tt", "red": ".tt", "redux": "tt.",
-    "popc": ".t", "clz": ".t", "brev": "tt", "sqrt": "tt", "rsqrt": "tt", "rcp": "tt", "ex2": "tt", "lg2": "tt",
+    "setp": ".tt.", "selp": "ttt.", "ld": "t", "ldu": "t", "st": ".t", "atom": "t.tt", "red": ".tt", "redux": "tti",
+    "popc": "it", "clz": "it", "bfind": "it", "bfe": "ttii", "bfi": "tttii", "dp4a": "iiii", "dp2a": "iiii",
+    "mapa": "iii", "cvta": "ii", "isspacep": ".i", "mbarrier": "iiii", "bar": "iii", "barrier": "iii", "vote": "..i",
+    "elect": "ii", "nanosleep": "i", "cp": "iiiiii", "wgmma": ".ii", "set": ".tt", "brev": "tt", "sqrt": "tt", "rsqrt": "tt", "rcp": "tt", "ex2": "tt", "lg2": "tt",
     "sin": "tt", "cos": "tt", "tanh": "tt", "testp": ".t", "shl": "tt#", "shr": "tt#", "prmt": "tttt", "lop3": "tttt",
 }  # fmt: skip
-"""Operands that have the type of the instruction (``t``) or count bits (``#``), of those that have one type."""
+"""Operands that have the type of the instruction (``t``) count bits (``#``) or are integers (``i``), whatever the type."""
 
 _INTEGERS = {sign + bits for sign in "us" for bits in ("8", "16", "32", "64")}
 _SPACES = {
@@ -67,7 +70,7 @@ def problem(decoded: Decoded) -> str:
         return found
     for position, (kind, operand) in enumerate(zip(form.operands, decoded.operands, strict=False)):
         if isinstance(operand, AddressOperand):
-            found = _address(decoded, operand, position)
+            found = _address(decoded, operand, position) or _vector(opcode, operand.coordinates or ())
         elif isinstance(operand, SpecialRegister):
             found = "" if opcode in _READS_SPECIAL else f"mov {operand.name} to a register first: {opcode} does not read it"
         elif isinstance(operand, SymbolOperand):
@@ -76,7 +79,7 @@ def problem(decoded: Decoded) -> str:
             allowed = kind[0] != "d" or opcode in _DISCARDS
             found = "" if allowed else "the result cannot be dropped: name a register instead of _"
         elif isinstance(operand, VectorOperand):
-            found = _vector(opcode, operand)
+            found = _vector(opcode, operand.items)
         else:
             found = ""
         if found:
@@ -84,6 +87,18 @@ def problem(decoded: Decoded) -> str:
     if (roles := _TYPED.get(opcode)) and (found := _types(decoded, roles)):
         return found
     if opcode == "cvt" and (found := _converted(decoded)):
+        return found
+    if found := modifier_problem(decoded):
+        return found
+    if opcode == "cp" and decoded.has("bulk") and (found := _bulk(decoded)):
+        return found
+    if opcode == "mma" and (found := _mixed(decoded)):
+        return found
+    if opcode == "wgmma" and (found := _wgmma(decoded)):
+        return found
+    if opcode in ("setp", "set") and decoded.has("bool") != (len(decoded.operands) == 4):
+        return "a predicate behind the operands needs .and, .or or .xor, and they need it"
+    if opcode in _MASKED and (found := _masked(decoded)):
         return found
     if opcode == "elect" and not isinstance(decoded.operands[0], PairOperand):
         return "the first operand names a register, or _, and a predicate: _|p"
@@ -169,13 +184,16 @@ def _space(decoded: Decoded, position: int) -> str:
     return ""
 
 
-def _vector(opcode: str, operand: VectorOperand) -> str:
-    items = operand.items
-    registers = [item.register for item in items if isinstance(item, RegisterOperand)]
-    widths = {register.bits for register in registers}
+def _vector(opcode: str, items: tuple[Operand, ...]) -> str:
+    widths: dict[int, str] = {}
+    for item in items:
+        if isinstance(item, RegisterOperand):
+            widths[item.register.bits] = item.register.name
+        elif isinstance(item, SpecialRegister):
+            widths[SPECIAL_REGISTERS[item.name].bits] = item.name
     if len(widths) > 1:
-        first, other = registers[0], next(each for each in registers if each.bits != registers[0].bits)
-        return f"{first.name} and {other.name} of one vector have different widths"
+        first, other, *_ = widths.values()
+        return f"{first} and {other} of one vector have different widths"
     if items and all(isinstance(item, Sink) for item in items) and opcode in ("ld", "mov", "ldu"):
         return "a vector of _ alone has no type: name a register"
     return ""
@@ -188,11 +206,22 @@ def _types(decoded: Decoded, roles: str) -> str:
     kind = decoded.get("type")
     if decoded.form.opcode in ("ld", "st") and kind in ("f32", "f64") and decoded.has("vec"):
         return ""  # ptxas lets the elements of a vector be integers
-    if kind not in TYPE_BYTES or decoded.get("half") == "wide":
-        return ""
+    if decoded.form.opcode in ("ld", "st"):
+        for item in decoded.operands:
+            if isinstance(item, RegisterOperand) and item.register.type[0] == "f" and kind[0] == "f":
+                if item.register.bits != 8 * TYPE_BYTES[kind]:
+                    return f"register {item.register.name} is .{item.register.type}, the instruction's type is .{kind}"
+    if decoded.get("half") == "wide":
+        roles = "iiii"
+    elif kind not in TYPE_BYTES:
+        roles = roles.replace("t", ".")
     for role, operand in zip(roles, decoded.operands, strict=False):
         if role == "#" and isinstance(operand, Immediate) and operand.kind != "int":
             return "a number of bits is an integer"
+        if role == "i":
+            item = operand.first if isinstance(operand, PairOperand) else operand
+            if isinstance(item, RegisterOperand) and item.register.type[0] == "f":
+                return f"register {item.register.name} is .{item.register.type}, and an integer is needed"
         if role != "t":
             continue
         for item in _items(operand):
@@ -246,6 +275,19 @@ def _literal(kind: str, constant: Immediate) -> str:
     return f"a floating-point number where the type is .{kind}"
 
 
+_MASKED = {"shfl": 5, "vote": 3, "match": 3, "redux": 3}
+"""Instructions of a warp, and how many operands they have where ``.sync`` names the lanes."""
+
+
+def _masked(decoded: Decoded) -> str:
+    opcode = decoded.form.opcode
+    if any(isinstance(operand, Immediate) and operand.kind != "int" for operand in decoded.operands):
+        return "a floating-point number where an integer belongs"
+    if decoded.has("sync") != (len(decoded.operands) == _MASKED[opcode]):
+        return f"{opcode}.sync ends with the mask of the lanes that take part, for example -1"
+    return ""
+
+
 # -- constants ---------------------------------------------------------------------------------------------------------
 
 _RANGES = ("bar", "barrier", "createpolicy", "mbarrier")
@@ -274,6 +316,34 @@ def _ranges(decoded: Decoded) -> str:
         return f"the threads of a barrier are a multiple of 32: {-(-threads // 32) * 32}, not {threads}"
     if operation == "arrive" and not threads:
         return "bar.arrive needs the number of threads that the barrier waits for"
+    return ""
+
+
+def _bulk(decoded: Decoded) -> str:
+    for operand in decoded.operands:
+        if isinstance(operand, AddressOperand) and operand.coordinates:
+            for item in operand.coordinates:
+                if isinstance(item, RegisterOperand) and item.register.bits != 32:
+                    return f"a coordinate has 32 bits, and {item.register.name} has {item.register.bits}"
+    if decoded.has("dst") and len(decoded.operands) > 2 and not decoded.has("tensor"):
+        size = decoded.operands[2]
+        if isinstance(size, Immediate) and size.value % 16:
+            return f"a bulk copy has a multiple of 16 bytes: {-(-size.value // 16) * 16}, not {size.value}"
+    return ""
+
+
+def _mixed(decoded: Decoded) -> str:
+    for operand in decoded.operands:
+        types = {item.register.type for item in _items(operand) if isinstance(item, RegisterOperand)}
+        if len(types) > 1:
+            return f"registers of one vector have one type: not .{' and .'.join(sorted(types))}"
+    return ""
+
+
+def _wgmma(decoded: Decoded) -> str:
+    operation, operands = decoded.get("op"), decoded.operands
+    if operation == "wait_group" and isinstance(operands[0], Immediate) and operands[0].value < 0:
+        return f"a number of groups is not negative: {operands[0].value}"
     return ""
 
 

@@ -142,7 +142,8 @@ class _Parser(TokenReader):
         ):
             self.fail(f"{name.text} has other parameters than on line {known.line}", name)
         if self.peek() != "{":
-            if not self.accept(";") and not self.starts_module_statement() and self.tokens[self.at].kind != "end":
+            bare = not function.is_entry and (self.starts_module_statement() or self.tokens[self.at].kind == "end")
+            if not bare and not self.accept(";"):
                 self.fail(f"expected the body of {name.text} in braces, or ';', found {self.peek()!r}")
             function.has_body = False
             return name
@@ -338,6 +339,8 @@ class _Parser(TokenReader):
         for variable, name in variable_declarators(self, space, linkage == ".extern"):
             variable.linkage = linkage
             if self.function is None:
+                if name.text in SPECIAL_REGISTERS or f"{name.text}.x" in SPECIAL_REGISTERS:
+                    self.fail(f"{name.text} is a special register", name)
                 self.redeclare(variable, name)
             else:
                 self.declare(scope, name)
