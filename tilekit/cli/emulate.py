@@ -45,7 +45,8 @@ def emulate(
     schedule: Annotated[str, typer.Option(help="adversarial, random or fair.")] = "adversarial",
     check: Annotated[str, typer.Option(help="full, protocol or off.")] = "full",
     step_budget: Annotated[
-        int | None, typer.Option(metavar="N", help="Basic blocks after which a launch is stopped. Default: 200 million.")
+        int | None,
+        typer.Option(metavar="N", help="Basic blocks after which a launch is stopped. Default: 200 million."),
     ] = None,
     explore: Annotated[int, typer.Option(metavar="N", help="Try N orders, from --seed on, and stop at a bad one.")] = 0,
     timeline: Annotated[Path | None, typer.Option(help="Write who did what when, for ui.perfetto.dev.")] = None,

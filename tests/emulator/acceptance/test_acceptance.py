@@ -30,6 +30,7 @@ KNOWN = (
     ("emulator", r"of one vector have different widths, in: \w*mma|is \.pred, the instruction's type is"),
     ("emulator", r"textures, samplers and surfaces|several devices|belongs to sm_120a|s2f6"),
     ("emulator", r"the module is for sm_"),
+    ("emulator", r"\.aligned \(missing\)|unexpected character|declares [\d,]{13,} bytes"),
 )
 """Differences that are meant."""
 

@@ -234,7 +234,9 @@ def _pure_loop(program: Program, block: int) -> bool:
             before.setdefault(successor, []).append(number)
     loop = ahead & _reachable(before, block)
     return block in loop and not any(
-        _looks_outside(decoded) for number in loop for decoded in program.code[blocks[number].start : blocks[number].end]
+        _looks_outside(decoded)
+        for number in loop
+        for decoded in program.code[blocks[number].start : blocks[number].end]
     )
 
 

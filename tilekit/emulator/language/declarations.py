@@ -145,7 +145,9 @@ def _initialised(reader: TokenReader, variable: Variable, shape: list[int]) -> N
     """``= {1, 2}``."""
     token = reader.expect("=")
     if variable.space not in _INITIALISED:
-        reader.fail(f"{variable.name} is in .{variable.space}: variables in .global and .const have initial values", token)
+        reader.fail(
+            f"{variable.name} is in .{variable.space}: variables in .global and .const have initial values", token
+        )
     if variable.external:
         reader.fail(f"{variable.name} is .extern: its initial values stand where it is defined", token)
     if variable.type in ("f16", "f16x2"):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _STRONG = ("relaxed", "acquire", "release")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt")
+_PATTERNS = {"f16": "b16", "bf16": "b16", "f16x2": "b32", "bf16x2": "b32"}
 _ARITHMETIC = ("add", "sub", "mul", "fma", "mad", "min", "max", "div", "abs", "neg", "sqrt", "set", "setp")
 _FLOATS = {"f16": 1, "bf16": 1, "f32": 2, "f64": 3}
 """Floating-point types by how much they hold."""
@@ -27,6 +28,8 @@ def modifier_problem(decoded: Decoded) -> str:
     if opcode == "cvt":
         return _conversion(decoded.instruction.modifiers)
     modifiers = decoded.instruction.modifiers
+    if opcode == "mov" and modifiers and modifiers[-1] in _PATTERNS:
+        return f"mov takes .{modifiers[-1]} as bits: mov.{_PATTERNS[modifiers[-1]]}"
     if modifiers and modifiers[-1] == "f64":
         if opcode in _ARITHMETIC:
             return next((f".{name} does not go with .f64" for name in ("ftz", "sat") if name in modifiers), "")

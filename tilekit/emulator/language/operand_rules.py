@@ -42,7 +42,7 @@ _LEADING = {
 """Groups of modifiers that belong to the name of the instruction: they come first, in this order."""
 
 _TYPED = {
-    **dict.fromkeys("add sub mul div rem min max neg abs and or xor not cnot mad fma sad copysign mov".split(), "tttt"),
+    **dict.fromkeys(["add", "sub", "mul", "div", "rem", "min", "max", "neg", "abs", "and", "or", "xor", "not", "cnot", "mad", "fma", "sad", "copysign", "mov"], "tttt"),
     "setp": ".tt.", "selp": "ttt.", "ld": "t", "ldu": "t", "st": ".t", "atom": "t.tt", "red": ".tt", "redux": "tti",
     "popc": "it", "clz": "it", "bfind": "it", "bfe": "ttii", "bfi": "tttii", "dp4a": "iiii", "dp2a": "iiii",
     "mapa": "iii", "cvta": "ii", "isspacep": ".i", "mbarrier": "iiii", "bar": "iii", "barrier": "iii", "vote": "..i",
@@ -72,14 +72,16 @@ def problem(decoded: Decoded) -> str:
         if isinstance(operand, AddressOperand):
             found = _address(decoded, operand, position) or _vector(opcode, operand.coordinates or ())
         elif isinstance(operand, SpecialRegister):
-            found = "" if opcode in _READS_SPECIAL else f"mov {operand.name} to a register first: {opcode} does not read it"
+            found = (
+                "" if opcode in _READS_SPECIAL else f"mov {operand.name} to a register first: {opcode} does not read it"
+            )
         elif isinstance(operand, SymbolOperand):
             found = _symbol(decoded, operand)
         elif isinstance(operand, Sink):
             allowed = kind[0] != "d" or opcode in _DISCARDS
             found = "" if allowed else "the result cannot be dropped: name a register instead of _"
         elif isinstance(operand, VectorOperand):
-            found = _vector(opcode, operand.items)
+            found = _vector(opcode, operand.items) or (_words(operand) if opcode == "tcgen05" else "")
         else:
             found = ""
         if found:
@@ -173,14 +175,14 @@ def _space(decoded: Decoded, position: int) -> str:
         return decoded.get("space", "generic")
     if opcode == "cp" and not decoded.has("bulk") and decoded.has("dst"):
         return ("shared", "global")[position]
-    if opcode in ("ldmatrix", "stmatrix", "mbarrier"):
+    if opcode in ("ldmatrix", "stmatrix"):
+        return decoded.get("space")
+    if opcode == "mbarrier":
         base = decoded.operands[position]
         variable = isinstance(base, AddressOperand) and isinstance(base.base, SymbolOperand)
         return decoded.get("space", "shared" if variable else "generic")
-    if opcode == "tcgen05" and position == 0 and decoded.get("op") in ("mma", "ld", "cp", "shift", "st"):
-        return "tensor" if decoded.get("op") != "ld" else ""
-    if opcode == "tcgen05" and decoded.get("op") == "ld":
-        return "tensor"
+    if opcode == "tcgen05" and (position == 0 or decoded["op"] in ("mma", "ld")):
+        return "tensor" if decoded["op"] in ("mma", "ld", "st", "cp", "shift") else ""
     return ""
 
 
@@ -197,6 +199,13 @@ def _vector(opcode: str, items: tuple[Operand, ...]) -> str:
     if items and all(isinstance(item, Sink) for item in items) and opcode in ("ld", "mov", "ldu"):
         return "a vector of _ alone has no type: name a register"
     return ""
+
+
+def _words(operand: VectorOperand) -> str:
+    """Registers of tensor memory have 32 bits."""
+    items = (item.register for item in operand.items if isinstance(item, RegisterOperand))
+    wrong = next((register for register in items if register.bits != 32), None)
+    return f"register {wrong.name} has {wrong.bits} bits, and 32 are needed" if wrong is not None else ""
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
@@ -222,6 +231,8 @@ def _types(decoded: Decoded, roles: str) -> str:
             item = operand.first if isinstance(operand, PairOperand) else operand
             if isinstance(item, RegisterOperand) and item.register.type[0] == "f":
                 return f"register {item.register.name} is .{item.register.type}, and an integer is needed"
+            if isinstance(item, Immediate) and item.kind != "int":
+                return "a floating-point number where an integer is needed"
         if role != "t":
             continue
         for item in _items(operand):
@@ -299,6 +310,8 @@ def _ranges(decoded: Decoded) -> str:
         return _fraction(decoded)
     constants = {n: each.value for n, each in enumerate(decoded.operands) if isinstance(each, Immediate)}
     if opcode == "mbarrier":
+        if "expect_tx" in decoded.instruction.modifiers and isinstance(decoded.operands[-1], AddressOperand):
+            return ".expect_tx ends with the number of bytes"
         if operation == "init" and not 1 <= constants.get(1, 1) < 1 << 20:
             return f"an mbarrier counts 1 to {(1 << 20) - 1} arrivals, not {constants[1]}"
         if operation in ("try_wait", "test_wait") and decoded.has("parity") and constants.get(2, 0) not in (0, 1):
@@ -342,6 +355,8 @@ def _mixed(decoded: Decoded) -> str:
 
 def _wgmma(decoded: Decoded) -> str:
     operation, operands = decoded.get("op"), decoded.operands
+    if operation == "mma_async" and isinstance(operands[3], Immediate) and operands[3].value not in (0, 1):
+        return f"the factor of the accumulators is 0 or 1, not {operands[3].value}"
     if operation == "wait_group" and isinstance(operands[0], Immediate) and operands[0].value < 0:
         return f"a number of groups is not negative: {operands[0].value}"
     return ""

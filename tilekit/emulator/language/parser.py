@@ -39,6 +39,8 @@ from .token_reader import LINKAGE, TokenReader
 _ADDED = {kind + bits for kind in "bsu" for bits in ("16", "32", "64")}
 """Types of registers that ``register + constant`` may name."""
 _SPACES = {".shared", ".global", ".const", ".local", ".param"}
+
+
 def parse_module(text: str) -> PtxModule:
     """Parse PTX text.
 
