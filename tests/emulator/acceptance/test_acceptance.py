@@ -67,8 +67,10 @@ GARBAGE = (
     "", "\0", "\x00" * 64, "\ufeff.version 8.0", "é" * 20, "/*", '"', '.version "', "." * 300, "9" * 5000, "@" * 99,
     ".version 8.0\n.target sm_90a\n" + "{" * 5000, ".version 8.0\n.target sm_90a\n.entry k() {" + "{" * 5000,
     ".version 8.0\n.target sm_90a\n.entry k() { .reg .b32 r<" + "9" * 5000 + ">; }",
-    ".version 8.0\n.target sm_90a\n.global .b8 x[" + "9" * 300 + "];", "\U0001f600", "\x7fELF\x02\x01\x01" + "\xff" * 99,
-    ".version 8.0\n.target sm_90a\n.global .b8 x = 1e99999;", ".version 8.0\n.target sm_90a\n.global .f64 x = 1e308*1e308;",
+    ".version 8.0\n.target sm_90a\n.global .b8 x[" + "9" * 300 + "];",
+    "\U0001f600", "\x7fELF\x02\x01\x01" + "\xff" * 99,
+    ".version 8.0\n.target sm_90a\n.global .b8 x = 1e99999;",
+    ".version 8.0\n.target sm_90a\n.global .f64 x = 1e308*1e308;",
     ".version 8.0\n.target sm_90a\n.global .b32 x = (.s64)(1e308*1e308);",
 )  # fmt: skip
 

@@ -19,7 +19,8 @@ STORE = "st.volatile.global.u32 [%rd0], 1;"
 BARRIER = (
     "setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [%r3], 5; bar.sync 0;"
     "setp.lt.u32 %p1, %r0, 32; @%p1 bra A;"
-    "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; add.u32 %r2, %r2, %step; setp.lt.u32 %p2, %r2, 20; @%p2 bra W;"
+    "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; add.u32 %r2, %r2, %step;"
+    "setp.lt.u32 %p2, %r2, 20; @%p2 bra W;"
     f"{STORE} bra E; {SPIN} E:"
 )
 """A warp that waits for an mbarrier a number of times, and then ends the polling of another."""
@@ -109,7 +110,7 @@ def test_loop_that_ends(name: str, schedule: str) -> None:
 
 
 def test_step_budget_is_named() -> None:
-    """A loop that changes without an end is stopped by the step budget, which the message names as the setting it is."""
+    """A loop that changes without an end is stopped by the step budget, which the message names."""
     with pytest.raises(StepBudgetExceeded, match="step_budget=20000") as caught:
         run("A: add.u32 %r2, %r2, 1; bra A;", 1, 32, "fair", budget=20_000)
     assert "step_budget=200000 (tilekit emulate --step-budget)" in caught.value.hint

@@ -354,9 +354,10 @@ class Machine:
         self.steps += start - fuel
         if self.steps > self.budget:
             raise StepBudgetExceeded(
-                f"the launch ran {self.steps:,} basic blocks, more than step_budget={self.budget}, and did not come to an end",
-                hint=f"give step_budget={10 * self.budget} (tilekit emulate --step-budget) if the kernel is really that long; "
-                "the table shows where each warp is",
+                f"the launch ran {self.steps:,} basic blocks, more than step_budget={self.budget}, "
+                "and did not come to an end",
+                hint=f"give step_budget={10 * self.budget} (tilekit emulate --step-budget) if the kernel is "
+                "really that long; the table shows where each warp is",
                 table=self.launch.position_table(self.resident),
                 details={"steps": self.steps, "budget": self.budget},
             )

@@ -91,7 +91,8 @@ def alignment(reader: TokenReader) -> int:
     token = reader.tokens[reader.at]
     number = reader.literal("an alignment", bits=31)
     if number < 1 or number & number - 1:
-        reader.fail(f".align {number}: an alignment is a power of two, for example {1 << max(number, 1).bit_length() - 1}",
+        below = 1 << max(number, 1).bit_length() - 1
+        reader.fail(f".align {number}: an alignment is a power of two, for example {below}",
                     token)  # fmt: skip
     return number
 

@@ -1,4 +1,4 @@
-"""Directives behind a function's name: which there are, how many numbers each takes, what excludes what (PTX ISA 11.4)."""
+"""Directives behind a function's name: how many numbers each takes, what excludes what (PTX ISA 11.4)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What the operands of an instruction may be, beyond their kind: rules that hold for many forms (PTX ISA, section 6.2 to 6.5
-and 9.4), and the ranges of constants.
+"""What the operands of an instruction may be, beyond their kind: rules for many forms, and the ranges of constants.
 
-The table of forms says which operands there are; widths are checked where code is made of them.
+Source: PTX ISA, sections 6.2 to 6.5 and 9.4. The table of forms says which operands there are; widths are checked where code is made of them.
 """
 
 from __future__ import annotations
@@ -41,15 +40,20 @@ _LEADING = {
 }  # fmt: skip
 """Groups of modifiers that belong to the name of the instruction: they come first, in this order."""
 
+_ARITHMETIC = (
+    *("add", "sub", "mul", "div", "rem", "min", "max", "neg", "abs", "and", "or", "xor", "not", "cnot", "mad", "fma"),
+    *("sad", "copysign", "mov", "prmt", "lop3"),
+)
 _TYPED = {
-    **dict.fromkeys(["add", "sub", "mul", "div", "rem", "min", "max", "neg", "abs", "and", "or", "xor", "not", "cnot", "mad", "fma", "sad", "copysign", "mov"], "tttt"),
+    **dict.fromkeys(_ARITHMETIC, "tttt"),
     "setp": ".tt.", "selp": "ttt.", "ld": "t", "ldu": "t", "st": ".t", "atom": "t.tt", "red": ".tt", "redux": "tti",
     "popc": "it", "clz": "it", "bfind": "it", "bfe": "ttii", "bfi": "tttii", "dp4a": "iiii", "dp2a": "iiii",
     "mapa": "iii", "cvta": "ii", "isspacep": ".i", "mbarrier": "iiii", "bar": "iii", "barrier": "iii", "vote": "..i",
-    "elect": "ii", "nanosleep": "i", "cp": "iiiiii", "wgmma": ".ii", "set": ".tt", "brev": "tt", "sqrt": "tt", "rsqrt": "tt", "rcp": "tt", "ex2": "tt", "lg2": "tt",
-    "sin": "tt", "cos": "tt", "tanh": "tt", "testp": ".t", "shl": "tt#", "shr": "tt#", "prmt": "tttt", "lop3": "tttt",
+    "elect": "ii", "nanosleep": "i", "cp": "iiiiii", "wgmma": ".ii", "set": ".tt", "brev": "tt", "sqrt": "tt", "rsqrt": "tt",
+    "rcp": "tt", "ex2": "tt", "lg2": "tt",
+    "sin": "tt", "cos": "tt", "tanh": "tt", "testp": ".t", "shl": "tt#", "shr": "tt#",
 }  # fmt: skip
-"""Operands that have the type of the instruction (``t``) count bits (``#``) or are integers (``i``), whatever the type."""
+"""Operands that have the type of the instruction (``t``) count bits (``#``) or are integers (``i``)."""
 
 _INTEGERS = {sign + bits for sign in "us" for bits in ("8", "16", "32", "64")}
 _SPACES = {
@@ -217,9 +221,10 @@ def _types(decoded: Decoded, roles: str) -> str:
         return ""  # ptxas lets the elements of a vector be integers
     if decoded.form.opcode in ("ld", "st"):
         for item in decoded.operands:
-            if isinstance(item, RegisterOperand) and item.register.type[0] == "f" and kind[0] == "f":
-                if item.register.bits != 8 * TYPE_BYTES[kind]:
-                    return f"register {item.register.name} is .{item.register.type}, the instruction's type is .{kind}"
+            if isinstance(item, RegisterOperand) and (item.register.type[0], kind[0]) == ("f", "f"):
+                register = item.register
+                if register.bits != 8 * TYPE_BYTES[kind]:
+                    return f"register {register.name} is .{register.type}, the instruction's type is .{kind}"
     if decoded.get("half") == "wide":
         roles = "iiii"
     elif kind not in TYPE_BYTES:

@@ -353,7 +353,7 @@ class _Parser(TokenReader):
         self.expect(";")
 
     def redeclare(self, variable: Variable, name: Token) -> None:
-        """Refuse a variable of the module that was declared before, unless one of the two is ``.extern`` and they fit."""
+        """Refuse a variable of the module that was declared before, unless one is ``.extern`` and they fit."""
         if name.text in self.result.functions:
             self.fail(f"{name.text} is a variable and a function", name)
         known = self.scopes.outermost.variables.get(name.text)
