@@ -118,7 +118,7 @@ class EndlessLoops:
             return
         found = hashlib.blake2b(state, digest_size=16)
         for part in parts:
-            found.update(part.data)
+            found.update(_bytes(part.data))
         if found.digest() not in self._whole:
             self._whole.add(found.digest())
         elif not self._ran(self._whole_counts):

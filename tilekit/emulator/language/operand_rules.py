@@ -1,6 +1,8 @@
 """What the operands of an instruction may be, beyond their kind: rules for many forms, and the ranges of constants.
 
-Source: PTX ISA, sections 6.2 to 6.5 and 9.4. The table of forms says which operands there are; widths are checked where code is made of them.
+Source: PTX ISA, sections 6.2 to 6.5 and 9.4.
+
+The table of forms says which operands there are; widths are checked where code is made of them.
 """
 
 from __future__ import annotations
@@ -49,11 +51,12 @@ _TYPED = {
     "setp": ".tt.", "selp": "ttt.", "ld": "t", "ldu": "t", "st": ".t", "atom": "t.tt", "red": ".tt", "redux": "tti",
     "popc": "it", "clz": "it", "bfind": "it", "bfe": "ttii", "bfi": "tttii", "dp4a": "iiii", "dp2a": "iiii",
     "mapa": "iii", "cvta": "ii", "isspacep": ".i", "mbarrier": "iiii", "bar": "iii", "barrier": "iii", "vote": "..i",
-    "elect": "ii", "nanosleep": "i", "cp": "iiiiii", "wgmma": ".ii", "set": ".tt", "brev": "tt", "sqrt": "tt", "rsqrt": "tt",
+    "elect": "ii", "nanosleep": "i", "cp": "iiiiii", "wgmma": ".ii", "set": ".tt", "brev": "tt", "sqrt": "tt",
+    "rsqrt": "tt",
     "rcp": "tt", "ex2": "tt", "lg2": "tt",
     "sin": "tt", "cos": "tt", "tanh": "tt", "testp": ".t", "shl": "tt#", "shr": "tt#",
 }  # fmt: skip
-"""Operands that have the type of the instruction (``t``) count bits (``#``) or are integers (``i``)."""
+"""Operands that have the type of the instruction (``t``), count bits (``#``) or are integers (``i``)."""
 
 _INTEGERS = {sign + bits for sign in "us" for bits in ("8", "16", "32", "64")}
 _SPACES = {
