@@ -46,7 +46,11 @@ class SmallKernel:
     def load(self, pointer: int, index: Value, type_: RegisterType = F32) -> Value:
         """The 32-bit element of an array."""
         value: Value = self.w.ptx.memory.load_global_scalar(address=self.element(pointer, index))
-        return value.retyped(type_)
+        if type_ is F32:
+            return value
+        bits = self.w.new(type_, "bits", uniform=False)
+        self.w.emit(f"mov.b32 {bits.text}, {value.text};")
+        return bits
 
     def store(self, pointer: int, index: Value, value: Value) -> None:
         """Store 16 or 32 bits."""

@@ -44,6 +44,10 @@ def emulate(
     seed: Annotated[int, typer.Option(help="Of the order of events.")] = 0,
     schedule: Annotated[str, typer.Option(help="adversarial, random or fair.")] = "adversarial",
     check: Annotated[str, typer.Option(help="full, protocol or off.")] = "full",
+    step_budget: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Basic blocks after which a launch is stopped. Default: 200 million."),
+    ] = None,
     explore: Annotated[int, typer.Option(metavar="N", help="Try N orders, from --seed on, and stop at a bad one.")] = 0,
     timeline: Annotated[Path | None, typer.Option(help="Write who did what when, for ui.perfetto.dev.")] = None,
     statistics: Annotated[bool, typer.Option("--statistics", help="Count instructions, copies, conflicts.")] = False,
@@ -77,6 +81,8 @@ def emulate(
                 "cluster": _dims(cluster, "--cluster") if cluster else None,
                 "shared_bytes": shared,
             }
+            if step_budget is not None:
+                shape["step_budget"] = step_budget
             if stop is not None:
                 with kernel.debug(args=args, stop=stop, **shape) as session:
                     _present_stop(session, as_json)

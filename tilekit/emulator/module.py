@@ -16,6 +16,7 @@ from .compiler.program import Program, place_parameters
 from .errors import LaunchError, PtxSyntaxError, nearest
 from .language.availability import dialect, target
 from .language.forms import Decoded, decode
+from .language.module_rules import check_module
 from .language.parser import parse_module
 from .language.symbols import SymbolMap
 from .language.syntax import Function, PtxModule
@@ -24,6 +25,9 @@ from .memory.memory import Allocation
 if TYPE_CHECKING:
     from .device import Device
     from .kernel import Kernel
+
+LARGEST = 1 << 30
+"""Bytes of a variable: the emulator has every one of them in memory."""
 
 _OPERATIONS = (
     *("atomic", "barrier", "bulk", "control", "cp_async", "float", "integer", "matrix", "memory", "move", "warp"),
@@ -49,6 +53,7 @@ def _decode_text(text: str, chip: Chip) -> _DecodedText:
     """Parse a text and match every instruction of its kernels with the table."""
     parsed = parse_module(text)
     written_in = dialect(parsed.version, parsed.target, parsed.header_line)
+    check_module(parsed, written_in)
     if not target(chip.name).runs(written_in.target):
         raise LaunchError(
             f"the module is for {parsed.target}, the device is {chip.name}",
@@ -158,6 +163,10 @@ class Module:
         inner = [v for f in self._parsed.functions.values() for v in f.variables]
         places = [v for v in (*self._parsed.variables.values(), *inner) if v.space in ("global", "const")]
         for variable in places:
+            if variable.size > LARGEST:
+                raise LaunchError(
+                    f"variable {variable.name} takes {variable.size:,} bytes: at most {LARGEST:,} are emulated"
+                )
             allocation = self.device.memory.allocate(
                 max(variable.size, 1), variable.name, align=max(variable.align, 16)
             )
@@ -169,8 +178,6 @@ class Module:
         for variable in places:
             for pointer in variable.pointers:
                 name = pointer.symbol
-                if name not in self._variables and name not in self._parsed.functions:
-                    raise PtxSyntaxError(f"{variable.name} refers to {name}, which has no address", line=1, column=1)
                 is_function = name in self._parsed.functions
                 value = (functions.address(name) if is_function else self.address_of(name)) + pointer.addend
                 part = (value >> pointer.shift) & (1 << 8 * pointer.size) - 1

@@ -229,7 +229,7 @@ def test_illegal_metadata() -> None:
         ("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale [%tm], %da, %db, 0, [%r0], [%r1], 1;", "scale size"),
         ("tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block16 [%tm], %da, %db, 0, [%r0], [%r1], 1;", "legal"),
         ("tcgen05.mma.ws.cta_group::2.kind::f16 [%tm], %da, %db, 0, 1;", "cta_group::2"),
-        ("tcgen05.mma.cta_group::1.kind::f16 [8], %da, %db, 0, 1;", "is a register"),
+        ("tcgen05.mma.cta_group::1.kind::f16 [8], %da, %db, 0, 1;", "a constant is no address"),
     ],
 )
 def test_what_ptxas_refuses(line: str, message: str) -> None:

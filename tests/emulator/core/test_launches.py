@@ -40,9 +40,11 @@ COPY = (
 )
 
 
-def kernel(body: str, *, parameters: str = "", directives: str = "", device: Device | None = None) -> Kernel:
+def kernel(
+    body: str, *, parameters: str = "", directives: str = "", module: str = "", device: Device | None = None
+) -> Kernel:
     """The kernel ``k`` with a body."""
-    text = f"{HEADER}.visible .entry k({parameters}) {directives}\n{{\n{body}\n}}\n"
+    text = f"{HEADER}{module}\n.visible .entry k({parameters}) {directives}\n{{\n{body}\n}}\n"
     return (device or Device()).load(text)["k"]
 
 
@@ -144,10 +146,11 @@ def test_null_and_foreign_addresses() -> None:
 
 def test_shared_memory_bounds() -> None:
     """Past the end of dynamic shared memory, and another CTA's memory without .shared::cluster."""
-    body = ".extern .shared .align 16 .b8 d[]; .reg .b32 %a; mov.u32 %a, d; st.shared.u32 [%a+%o], %a; ret;"
-    kernel(body.replace("%o", "60")).launch(1, 1, shared_bytes=64)
+    module = ".extern .shared .align 16 .b8 d[];"
+    body = ".reg .b32 %a; mov.u32 %a, d; st.shared.u32 [%a+%o], %a; ret;"
+    kernel(body.replace("%o", "60"), module=module).launch(1, 1, shared_bytes=64)
     with pytest.raises(MemoryFault, match="out of bounds of shared memory of CTA 0"):
-        kernel(body.replace("%o", "64")).launch(1, 1, shared_bytes=64)
+        kernel(body.replace("%o", "64"), module=module).launch(1, 1, shared_bytes=64)
     peer = "mov.u32 %a, s; mapa.shared::cluster.u32 %a, %a, 1; st.shared.u32 [%a], 1; ret;"
     peer = ".shared .align 4 .b8 s[64]; .reg .b32 %a; " + peer
     with pytest.raises(MemoryFault, match=r"reach another CTA's shared memory with \.shared::cluster"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilekit.emulator import Device, PtxSyntaxError, UnsupportedInstruction
+from tilekit.emulator import Device, LaunchError, PtxSyntaxError, UnsupportedInstruction
 from tilekit.emulator.language.lint import lint
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "ptx"
@@ -88,9 +88,8 @@ HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 @pytest.mark.parametrize(
     ("declaration", "message"),
     [
-        (".global .b8 x[2] = {1, 2, 3};", "x has 2 bytes, its initial values 3"),
-        (".global .b8 x[4] = {1, 0d3FF0000000000000};", r"a floating-point number in x, whose elements are \.b8"),
-        (".global .b8 x[4294967296];", "x takes 4,294,967,296 bytes: at most 1,073,741,824 are emulated"),
+        (".global .b8 x[2] = {1, 2, 3};", "x has more initial values here than 2 elements"),
+        (".global .u8 x[4] = {1, 0d3FF0000000000000};", r"a floating-point number in x, whose elements are \.u8"),
     ],
 )
 def test_variables(declaration: str, message: str) -> None:
@@ -98,3 +97,11 @@ def test_variables(declaration: str, message: str) -> None:
     with pytest.raises(PtxSyntaxError, match=message) as caught:
         Device().load(HEAD + declaration + "\n.visible .entry k() { ret; }")
     assert caught.value.line == 4
+
+
+def test_variable_without_room() -> None:
+    """A variable that ptxas takes and no room is left for is the launch's error, not one of the text."""
+    text = HEAD + ".global .b8 x[4294967296];\n.visible .entry k() { ret; }"
+    with pytest.raises(LaunchError, match="x takes 4,294,967,296 bytes: at most 1,073,741,824 are emulated"):
+        Device().load(text)
+    assert lint(text) == []

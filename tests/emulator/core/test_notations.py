@@ -136,8 +136,8 @@ def test_elements_of_variables_are_operands() -> None:
 
 
 def test_initial_values_by_row() -> None:
-    """A row in braces that is too short is filled with zeros; values without braces run on."""
-    module = ".global .u32 table[3][2] = {{1}, {2, 3}, 4, 1<<3}; .global .v2 .u32 pairs[2] = {{5, 6}, {7}};"
+    """A row in braces that is too short is filled with zeros; every row stands in braces."""
+    module = ".global .u32 table[3][2] = {{1}, {2, 3}, {4, 1<<3}}; .global .v2 .u32 pairs[2] = {{5, 6}, {7}};"
     device = Device("sm_90a")
     loaded = device.load(f"{HEADER}{module} .entry k() {{ ret; }}")
     assert loaded.variable("table").data[:24].view(np.uint32).tolist() == [1, 0, 2, 3, 4, 8]

@@ -87,7 +87,7 @@ def test_compiler_furniture_is_skipped() -> None:
         (".reg .b32 %r;\nmov.b32 %r, %q;", "%q is not a declared or special register", 7),
         (".reg .b32 %r<4>;\nmov.b32 %r4, 1;", "%r4 is not a declared", 7),
         ("bra NOWHERE;\nHERE: ret;", "NOWHERE is not a register, variable or label", 6),
-        ("L: ret;\nL: ret;", "label L is defined twice", 7),
+        ("L: ret;\nL: ret;", "L is declared twice in one scope", 7),
         (".reg .b32 %r;\nmov.b32 %r 1;", "expected ';'", 7),
         ("{ ret;", "found .the end of the text.", 8),
     ],

@@ -242,6 +242,9 @@ class _Expansion:
                 move = replace(call, opcode="mov", modifiers=(kind,), operands=operands)
                 (after if is_result else self.code).append(move)
             elif isinstance(actual, SymbolOperand):
+                if formal.size and formal.size != actual.variable.size:
+                    given = f"{actual.variable.name} with {actual.variable.size} bytes"
+                    raise self._fail(call, f"{formal.name} of {callee.name} has {formal.size} bytes, not {given}")
                 names[id(formal)] = actual.variable
             else:
                 raise self._fail(call, f"{formal.name} of {callee.name} takes a .param variable")

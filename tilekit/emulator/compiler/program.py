@@ -108,6 +108,8 @@ class Program:
         Compiled block functions, filled on first use.
     polling_blocks
         Whether a block, left for a join, is in a loop that polls memory, filled on first use.
+    register_loops
+        Whether a block is in a loop that looks at registers only, filled on first use.
     common_work
         Whether a block is for whole warps, and the registers it writes once for all lanes, filled on first use.
     """
@@ -159,6 +161,7 @@ class Program:
         self.masked: list[Any] = [None] * count
         self.sources: dict[tuple[int, bool], str] = {}
         self.polling_blocks: dict[tuple[int, int], bool] = {}
+        self.register_loops: dict[int, bool] = {}
         self.common_work: dict[int, tuple[bool, int]] = {}
         self.layout = SharedLayout(function, code)
         self.local_bytes = _place(v for v in function.variables if v.space in ("local", "frame"))

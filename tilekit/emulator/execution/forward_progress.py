@@ -31,15 +31,18 @@ TURN = 16
 def turn_ended(warp: Warp, blocks: int) -> bool:
     """Note that the running lanes ran so many blocks without an end; whether they have long polled memory."""
     fragment = warp.fragment
-    warp.polling = _polls(warp.program, fragment.block, fragment.join)
+    warp.polling = polls_memory(warp.program, fragment.block, fragment.join)
     fragment.ran += blocks
     return warp.polling and fragment.ran >= (TURN if warp.parted else PATIENCE)
 
 
 def let_ahead(warp: Warp) -> None:
-    """Let lanes go on that wait at a join for the running ones: nobody else can end their polling."""
+    """Let lanes go on that wait for the running ones, at a join or for their turn: no other can end their polling."""
     fragment = behind = warp.fragment
     fragment.ran = 0
+    if not warp.parted and any_held_back(warp):
+        warp.parted = True
+        return
     while behind.parent is not None:
         waiting = behind.parent
         join = waiting.block
@@ -53,6 +56,11 @@ def let_ahead(warp: Warp) -> None:
             warp.parted = True
             return
         behind = waiting
+
+
+def any_held_back(warp: Warp) -> bool:
+    """Whether a part of a warp could run, and does not since another part is behind it in the text."""
+    return sum(fragment.blocked is None for fragment in warp.fragments) > 1
 
 
 def next_fragment(warp: Warp) -> Fragment | None:
@@ -102,7 +110,7 @@ def wait_for_others(warp: Warp, block: int) -> bool:
     return fragment.parked
 
 
-def _polls(program: Program, block: int, join: int) -> bool:
+def polls_memory(program: Program, block: int, join: int) -> bool:
     """Whether a block is in a loop, on the near side of a join, that looks at memory which others may change."""
     known = program.polling_blocks.get((block, join))
     if known is None:

@@ -47,6 +47,10 @@ def gang_ctas(ctas: int, warps: int, shared_bytes: int) -> int:
     return min(max(1, most), 1 << (ctas - 1).bit_length())
 
 
+LOOK = 2520
+"""Blocks between two looks at whether a gang goes round in a circle: a multiple of most loops' lengths."""
+
+
 class Formation:
     """What the gangs of a launch have in common: lanes in the order of CTA, warp, lane.
 
@@ -171,6 +175,7 @@ class Gang(Lanes):
         """Run to the end, lowest block first where lanes have parted."""
         program, formation = self.program, self.formation
         budget = formation.launch.machine.budget
+        blocks, before = 0, None
         while self.fragments:
             fragment = self.runnable()
             assert fragment is not None
@@ -190,8 +195,22 @@ class Gang(Lanes):
                     self.exit_fragment()
                     break
                 block = following
+                blocks += 1
+                if blocks % LOOK == 0:
+                    now = (block, len(self.fragments), self.uniforms.copy(), self.arrays.copy())
+                    if before is not None and _same(before, now):
+                        raise Unsure  # perhaps a loop that never ends: warps one by one can tell
+                    before = now
                 if formation.steps > budget:
                     raise Unsure
+
+
+def _same(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
+    """Whether a gang is where it was, with the same values in its registers."""
+    return before[:3] == now[:3] and all(
+        one is other or (one is not None and other is not None and one.tobytes() == other.tobytes())
+        for one, other in zip(before[3], now[3], strict=True)
+    )
 
 
 def run_gangs(launch: Launch, program: Program) -> bool:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from ..errors import EmulatorError, LaunchError, StepBudgetExceeded, Where
 from .cta import Cluster
+from .endless import EndlessLoops
 from .forward_progress import TURN, let_ahead, next_fragment, turn_ended, wait_for_others
 from .warp import SPLIT, WAIT, Fragment, Warp
 
@@ -119,6 +120,12 @@ class Machine:
         self._waiting = deque(_order(launch.clusters[0] * launch.clusters[1] * launch.clusters[2], starts, seed))
         self._finished_ctas = 0
         self._looks = 0
+        self._issued = 0
+        self._endless = EndlessLoops(self)
+
+    def signature(self) -> tuple[int, ...]:
+        """Numbers that stay as they are while nothing happens that a warp may learn of, its own registers aside."""
+        return self.events, self._looks, self._issued, self._finished_ctas, len(self.resident)
 
     def ticks(self) -> int:
         """Blocks run so far, and looks at the clock: the time that kernels see, which never stands still."""
@@ -154,6 +161,7 @@ class Machine:
     def submit(self, operation: Pending) -> None:
         """Queue an asynchronous operation."""
         self.pending.append(operation)
+        self._issued += 1
         for observer in self.launch.observers:
             observer.issued(operation)
 
@@ -179,6 +187,8 @@ class Machine:
                 self._turn(self._pick())
                 continue
             self._moved = self.steps
+            if self.ready:
+                self._endless.look(idle=not (self.pending or self._can_start()))
             if self.pending:
                 if self.ready:
                     self._lateness = max(POLL, self._lateness // 2)
@@ -189,7 +199,7 @@ class Machine:
                 return
             elif self.ready:
                 self._spun = self.steps
-            elif not self._time_out():
+            elif not self.time_out():
                 raise self.launch.deadlock(self.resident)
 
     def _spinning(self) -> bool:
@@ -266,14 +276,20 @@ class Machine:
         width, height, _ = self.launch.clusters
         return number % width, number // width % height, number // (width * height)
 
-    def _time_out(self) -> bool:
-        """Let polls that failed fail visibly, once for each state of the machine; False when all did already."""
+    def time_out(self, *, again: bool = False) -> bool:
+        """Let polls that failed fail visibly, once for each state of the machine; False when all did already.
+
+        Parameters
+        ----------
+        again
+            Let those fail as well that did already.
+        """
         woken = False
         for cluster in self.resident:
             for warp in cluster.warps:
                 for fragment in warp.fragments:
                     blocked = fragment.blocked
-                    if blocked is not None and blocked.polls and fragment.timed_out != self.events:
+                    if blocked is not None and blocked.polls and (again or fragment.timed_out != self.events):
                         fragment.timed_out = self.events
                         fragment.expired = True
                         fragment.blocked = None
@@ -296,6 +312,11 @@ class Machine:
     def place(self, warp: Warp) -> Where:
         """Where a warp is."""
         return Where(self.program.name, warp.actor, self.program.code[warp.at].instruction)
+
+    def place_of_block(self, warp: Warp) -> Where:
+        """Where a warp goes on."""
+        block = self.program.flow.blocks[warp.fragments[0].block]
+        return Where(self.program.name, warp.actor, self.program.code[block.start].instruction)
 
     def _run_warp(self, warp: Warp, fuel: int) -> None:
         program, counts, exit_block = warp.program, warp.counts, warp.exit_block
@@ -348,8 +369,10 @@ class Machine:
         self.steps += start - fuel
         if self.steps > self.budget:
             raise StepBudgetExceeded(
-                f"{self.steps} blocks were executed without the launch coming to an end",
-                hint="raise step_budget if the kernel is really that long; the table shows where each warp is",
+                f"the launch ran {self.steps:,} basic blocks, more than step_budget={self.budget}, "
+                "and did not come to an end",
+                hint=f"give step_budget={10 * self.budget} (tilekit emulate --step-budget) if the kernel is "
+                "really that long; the table shows where each warp is",
                 table=self.launch.position_table(self.resident),
                 details={"steps": self.steps, "budget": self.budget},
             )

@@ -26,6 +26,10 @@ _FIRST_VERSIONS = {
 """The ``.version`` that introduced each target (PTX ISA 11.1.2 and its release history)."""
 
 
+_LAST_MINORS = (-1, 5, 3, 2, 3, 1, 5, 8, 8, 5)
+"""The last minor version of each major version (release history of the PTX ISA, as far as ptxas 13.5 knows it)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A target such as ``sm_90a``: ``a`` binds the code to that chip, ``f`` to its family."""
@@ -33,6 +37,11 @@ class Target:
     name: str
     number: int
     suffix: str
+
+    @property
+    def written(self) -> int:
+        """The number as it is written, also before sm_80."""
+        return int("".join(filter(str.isdigit, self.name)))
 
     @property
     def family(self) -> int:
@@ -72,7 +81,11 @@ def _version(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d+)\.(\d+)", text)
     if not match:
         raise ValueError(f"{text!r} is no PTX version: write one such as 8.0")
-    return int(match[1]), int(match[2])
+    version = int(match[1]), int(match[2])
+    if version[0] >= len(_LAST_MINORS) or version[1] > _LAST_MINORS[version[0]]:
+        newest = f"{len(_LAST_MINORS) - 1}.{_LAST_MINORS[-1]}"
+        raise ValueError(f"there is no .version {text}: the newest known is {newest}")
+    return version
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,8 @@ class Dialect:
 
     def lacks(self, instruction: Instruction) -> str:
         """Why an instruction may not be written; empty when it may."""
+        if instruction.opcode in _SYNCHRONISED and "sync" not in instruction.modifiers and self.synchronises:
+            return f"without .sync is not there any more: write {instruction.opcode}.sync and the mask of the lanes"
         for rule in _rules_of(instruction.opcode, instruction.modifiers):
             if (rule.where is None or rule.where(instruction)) and (problem := self._problem(rule.needs)):
                 return problem
@@ -97,6 +112,20 @@ class Dialect:
                 if needs and (problem := self._problem(needs)):
                     return f"{operand.name} {problem}"
         return ""
+
+    def lacks_one_of(self, needs: str) -> str:
+        """What is missing of alternatives written ``sm_89 8.1, sm_90``; empty when one is met."""
+        return self._problem(_needs(needs))
+
+    @property
+    def synchronises(self) -> bool:
+        """Whether instructions of a warp must name the lanes that take part."""
+        return self.numbers >= (6, 4) and self.target.written >= 70
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The version as numbers."""
+        return _version(self.version)
 
     def _problem(self, needs: tuple[tuple[Target, str], ...]) -> str:
         """What is missing when none of the alternatives is met."""
@@ -136,6 +165,8 @@ def dialect(version: str, name: str, line: int = 1) -> Dialect:
         raise PtxSyntaxError(str(error), line=line, column=1) from None
     return found
 
+
+_SYNCHRONISED = ("shfl", "vote")
 
 # -- rules -------------------------------------------------------------------------------------------------------------
 

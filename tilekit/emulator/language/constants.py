@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
 from collections.abc import Callable
@@ -47,6 +48,8 @@ _LEVELS: tuple[dict[str, Callable[[Any, Any], _Number]], ...] = (
 _LEVEL = {name: level for level, names in enumerate(_LEVELS) for name in names}
 _TRUTH = {name for level in (*_LEVELS[:2], *_LEVELS[5:7]) for name in level}
 _OF_INTEGERS = ("|", "^", "&", "<<", ">>", "%")
+_GO_ON = {*_LEVEL, "?"}
+"""What goes on with an expression behind a value."""
 CONSTANT_STARTS = ("+", "-", "!", "~", "(")
 """What a constant expression may begin with, besides a number."""
 
@@ -78,7 +81,7 @@ def parse_number(text: str) -> tuple[int, str]:
 
 def constant(tokens: _Tokens) -> Immediate:
     """A constant expression: C's operators over 64-bit integers, or over double precision (PTX ISA 4.5.4, 4.5.5)."""
-    value, kind = _conditional(tokens)
+    value, kind = _expression(tokens)
     if kind == "f64":
         return Immediate(int.from_bytes(struct.pack("<d", value), "little"), "f64")
     return Immediate(int(value), "f32" if kind == "f32" else "int")
@@ -93,23 +96,73 @@ def constant_expression(tokens: _Tokens) -> int:
     return found.value
 
 
-def _conditional(tokens: _Tokens) -> _Value:
-    value = _binary(tokens, _unary(tokens), 0)
-    if not tokens.accept("?"):
-        return value
-    first = _conditional(tokens)
-    tokens.expect(":")
-    second = _conditional(tokens)
-    return _as(first if value[0] else second, _common(first[1], second[1]))
+def _expression(tokens: _Tokens) -> _Value:
+    """An expression, by precedence climbing with stacks of its own: texts nest as deep as they like."""
+    values: list[_Value] = []
+    pending: list[Token] = []
+    kinds: list[str] = []
+    """Of each pending token: ``(``, ``unary``, a type that is cast to, ``binary``, ``?`` or ``:``."""
+    while True:
+        name = tokens.peek()
+        if name in CONSTANT_STARTS:
+            token = tokens.next()
+            kind = "(" if name == "(" else "unary"
+            if name == "(" and tokens.peek() in (".s64", ".u64"):
+                kind = tokens.next().text[1:]
+                tokens.expect(")")
+            pending.append(token)
+            kinds.append(kind)
+            continue
+        values.append(_literal(tokens))
+        if not pending and tokens.peek() not in _GO_ON:
+            return values[0]
+        while True:  # behind a value
+            name = tokens.peek()
+            level = _LEVEL.get(name, -1)
+            _reduce(tokens, values, pending, kinds, max(level, 0))
+            if level >= 0:
+                pending.append(tokens.next())
+                kinds.append("binary")
+                break
+            _close_conditionals(values, pending, kinds, name == "?")
+            top = kinds[-1] if kinds else ""
+            if name == "?":
+                pending.append(tokens.next())
+                kinds.append("?")
+                break
+            if name == ":" and top == "?":
+                tokens.next()
+                kinds[-1] = ":"
+                break
+            if not kinds:
+                return values[0]
+            tokens.expect({"?": ":", "(": ")"}[top])
+            pending.pop()
+            kinds.pop()
 
 
-def _binary(tokens: _Tokens, left: _Value, weakest: int) -> _Value:
-    """`left` and the operations behind it that bind at least as strongly as the level `weakest`."""
-    while (level := _LEVEL.get(tokens.peek(), -1)) >= weakest:
-        token = tokens.next()
-        right = _binary(tokens, _unary(tokens), level + 1)
-        left = _applied(tokens, token, left, right)
-    return left
+def _reduce(tokens: _Tokens, values: list[_Value], pending: list[Token], kinds: list[str], weakest: int) -> None:
+    """Compute what binds at least as strongly as the level `weakest`."""
+    while kinds and kinds[-1] not in ("(", "?", ":"):
+        if kinds[-1] == "binary" and _LEVEL[pending[-1].text] < weakest:
+            return
+        kind, token = kinds.pop(), pending.pop()
+        if kind == "binary":
+            right = values.pop()
+            values[-1] = _applied(tokens, token, values[-1], right)
+        elif kind == "unary":
+            values[-1] = _negated(tokens, token, values[-1])
+        else:
+            values[-1] = _as(values[-1], kind)
+
+
+def _close_conditionals(values: list[_Value], pending: list[Token], kinds: list[str], opens: bool) -> None:
+    """Compute the ``a ? b : c`` that end here: those further in first, and none before another ``?``."""
+    while not opens and kinds and kinds[-1] == ":":
+        kinds.pop()
+        pending.pop()
+        second, first, condition = values.pop(), values.pop(), values.pop()
+        values.append(_as(first if condition[0] else second, _common(first[1], second[1])))
 
 
 def _applied(tokens: _Tokens, token: Token, left: _Value, right: _Value) -> _Value:
@@ -129,30 +182,19 @@ def _applied(tokens: _Tokens, token: Token, left: _Value, right: _Value) -> _Val
     return (int(result), "s64") if name in _TRUTH else _as((result, kind), kind)
 
 
-def _unary(tokens: _Tokens) -> _Value:
-    name = tokens.peek()
-    if name == "(":
-        tokens.next()
-        if tokens.peek() in (".s64", ".u64"):
-            kind = tokens.next().text[1:]
-            tokens.expect(")")
-            return _as(_unary(tokens), kind)
-        value = _conditional(tokens)
-        tokens.expect(")")
-        return value
-    if name not in CONSTANT_STARTS:
-        return _literal(tokens)
-    token = tokens.next()
-    number, kind = _unary(tokens)
-    if name == "!":
-        return int(not number), "s64"
-    if name == "-":
-        return (int(number) ^ 1 << 31, kind) if kind == "f32" else _as((-number, kind), kind)
-    if name == "~":
-        if kind in ("f32", "f64"):
-            tokens.fail("~ takes an integer", token)
-        return _as((~int(number), kind), kind)
-    return number, kind
+def _negated(tokens: _Tokens, token: Token, value: _Value) -> _Value:
+    """The value of a sign, ``!`` or ``~`` and its operand."""
+    number, kind = value
+    match token.text:
+        case "!":
+            return int(not number), "s64"
+        case "-":
+            return (int(number) ^ 1 << 31, kind) if kind == "f32" else _as((-number, kind), kind)
+        case "~":
+            if kind in ("f32", "f64"):
+                tokens.fail("~ takes an integer", token)
+            return _as((~int(number), kind), kind)
+    return value
 
 
 def _literal(tokens: _Tokens) -> _Value:
@@ -166,7 +208,10 @@ def _literal(tokens: _Tokens) -> _Value:
     except ValueError:
         tokens.fail(f"{token.text} is no number: one that begins with 0 is octal, with digits up to 7", token)
     if kind == "f64":
-        return struct.unpack("<d", value.to_bytes(8, "little"))[0], kind
+        number = struct.unpack("<d", value.to_bytes(8, "little"))[0]
+        if math.isinf(number) and token.text[1:2] not in ("d", "D"):
+            tokens.fail(f"{token.text} is larger than double precision", token)
+        return number, kind
     if kind == "f32":
         return value, kind
     if value >> 64:
@@ -183,5 +228,7 @@ def _as(value: _Value, kind: str) -> _Value:
     """A value in another type, or brought back into the range of its own."""
     if kind == "f64":
         return float(value[0]), kind
-    bits = int(value[0]) & (1 << 64) - 1
+    number = value[0]
+    whole = int(number) if math.isfinite(number) else 0
+    bits = whole & (1 << 64) - 1
     return (bits - (1 << 64) if kind == "s64" and bits >> 63 else bits), kind

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..errors import UnsupportedInstruction
 from .availability import Dialect
+from .operand_rules import problem as operand_problem
 from .syntax import (
     AddressOperand,
     CallList,
@@ -301,6 +302,14 @@ def decode(instruction: Instruction, index: int, dialect: Dialect | None = None)
             _check_available(instruction, row, dialect)
             _name_space(row, fields, instruction.operands)
             decoded = Decoded(instruction, row, fields, index, instruction.operands, instruction.guard)
+            if wrong := operand_problem(decoded):
+                raise UnsupportedInstruction(
+                    f"{instruction.name}: {wrong}, in: {instruction.text}",
+                    line=instruction.line,
+                    column=instruction.column,
+                    form=instruction.name,
+                    hint=f"the form is '{row}'",
+                )
             collect_registers(decoded)
             return decoded
         if best is None or score > best[0]:

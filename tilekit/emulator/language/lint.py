@@ -18,6 +18,7 @@ from ..ops.atomic import PACKED_HALVES, PACKED_HALVES_HINT
 from .availability import Dialect, dialect
 from .forms import Decoded, decode
 from .lint_flow import divergent_aligned, missing_proxy_fences
+from .module_rules import check_module
 from .parser import parse_module
 from .syntax import Function, LabelOperand, VectorOperand
 
@@ -91,6 +92,7 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
     try:
         module = parse_module(text)
         written_in = dialect(module.version, module.target, module.header_line)
+        check_module(module, written_in)
     except PtxSyntaxError as error:
         return [Remark("syntax", "", error.line or 1, error.message, error.hint)]
     spoken = written_in if target is None else written_in.on(target)

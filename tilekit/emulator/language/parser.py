@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .constants import CONSTANT_STARTS
-from .declarations import variable_declarators
+from .declarations import VARIABLE_TYPES, alignment, parameter, variable_declarators
+from .directives import read_directives
+from .header import read_header
 from .lexer import Token, TokenStream, tokenize
 from .scopes import COMPONENTS, Scope, Scopes
 from .special_registers import SPECIAL_REGISTERS
@@ -32,23 +34,11 @@ from .syntax import (
     Variable,
     VectorOperand,
 )
-from .token_reader import TokenReader
+from .token_reader import LINKAGE, TokenReader
 
-_LINKAGE = {".visible", ".extern", ".weak", ".common"}
 _ADDED = {kind + bits for kind in "bsu" for bits in ("16", "32", "64")}
 """Types of registers that ``register + constant`` may name."""
 _SPACES = {".shared", ".global", ".const", ".local", ".param"}
-_DIRECTIVES = {
-    *(".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster"),
-    *(
-        ".maxclusterrank",
-        ".explicitcluster",
-        ".blocksareclusters",
-        ".noreturn",
-        ".abi_preserve",
-        ".abi_preserve_control",
-    ),
-}
 
 
 def parse_module(text: str) -> PtxModule:
@@ -73,46 +63,35 @@ class _Parser(TokenReader):
     # -- module ------------------------------------------------------------------------------------------------------
 
     def module(self) -> PtxModule:
+        read_header(self, self.result)
         while self.tokens[self.at].kind != "end":
             self.module_statement()
         self.result.variables = self.scopes.outermost.variables
         return self.result
 
     def module_statement(self) -> None:
-        token = self.tokens[self.at]
-        if token.text == ".version":
-            self.at += 1
-            self.result.version = self.next().text
-        elif token.text == ".target":
-            self.at += 1
-            self.result.target, self.result.header_line = self.next().text, token.line
-            while self.accept(","):
-                self.next()
-        elif token.text == ".address_size":
-            self.at += 1
-            if self.integer() != 64:
-                self.fail("only 64-bit addresses are supported: write .address_size 64", token)
-        elif token.text in (".file", ".loc", ".pragma"):
-            self.skip_line()
-        elif token.text == ".alias":
+        text = self.peek()
+        if text == ".file":
+            self.file()
+        elif text == ".pragma":
+            self.pragma()
+        elif text == ".alias":
             self.alias()
-        elif token.text == ".section":
+        elif text == ".section":
             self.at += 2
             self.skip_braces()
-        elif token.text == ";":
-            self.at += 1
         else:
             self.declaration()
 
     def declaration(self) -> None:
-        external = False
-        while self.peek() in _LINKAGE:
-            external |= self.next().text == ".extern"
+        linkage = self.next().text if self.peek() in LINKAGE else ""
         token = self.tokens[self.at]
         if token.text in (".entry", ".func"):
-            self.parse_function()
-        elif token.text in _SPACES:
-            self.parse_variables(external)
+            if linkage == ".common":
+                self.fail(".common is for variables", token)
+            self.parse_function(linkage)
+        elif token.text == ".attribute" or token.text in _SPACES:
+            self.parse_variables(linkage)
         else:
             self.fail(f"expected a directive such as .entry, .func or .shared, found {token.text!r}")
 
@@ -129,69 +108,92 @@ class _Parser(TokenReader):
             self.fail(f"{target.text} is not a function of this module", target)
         self.result.functions[name.text] = self.result.functions[target.text]
 
-    def parse_function(self) -> None:
+    def parse_function(self, linkage: str) -> None:
         kind = self.next()
         function = self.function = Function("", kind.text == ".entry", [], [], kind.line)
-        with self.scopes.opened() as scope:
-            name = self.define(function, scope)
+        function.linkage = linkage
+        name = self.define(function, self.scopes.open(), linkage)
+        self.scopes.close()
         self.function = None
         known = self.result.functions.get(name.text)
-        if known is None or not known.has_body:
+        if known is None or (not known.has_body and function.has_body):
             self.result.functions[name.text] = function
-        elif function.has_body:
+        elif known.has_body:
             self.fail(f"{name.text} is defined twice (first on line {known.line})", name)
 
-    def define(self, function: Function, scope: Scope) -> Token:
+    def define(self, function: Function, scope: Scope, linkage: str) -> Token:
         """Results, name, parameters, directives and body of a function; return its name."""
         if self.peek() == "(":
+            opening = self.tokens[self.at]
             function.results += self.parameter_list(scope)
+            if len(function.results) > 1 and any(result.space == "param" for result in function.results):
+                self.fail("a function returns one .param variable, or registers", opening)
         if self.accept(".attribute"):
             self.skip_parentheses()
-        name = self.word("a function name")
+        name = self.name("a function name")
         function.name, function.line = name.text, name.line
+        if name.text in self.scopes.outermost.variables:
+            self.fail(f"{name.text} is a variable and a function", name)
         if self.peek() == "(":
             function.parameters += self.parameter_list(scope)
-        while self.tokens[self.at].kind == "dotted":
-            directive = self.next()
-            if directive.text == ".pragma":
-                self.skip_line()
-            elif directive.text in _DIRECTIVES:
-                numbers = []
-                while self.tokens[self.at].kind == "number":
-                    numbers.append(self.integer())
-                    self.accept(",")
-                function.directives[directive.text[1:]] = tuple(numbers)
-            else:
-                self.fail(f"unknown directive {directive.text} of function {name.text}", directive)
-        if self.accept(";"):
+        read_directives(self, function)
+        known = self.result.functions.get(name.text)
+        if known is not None and (len(known.parameters), len(known.results)) != (
+            len(function.parameters),
+            len(function.results),
+        ):
+            self.fail(f"{name.text} has other parameters than on line {known.line}", name)
+        if self.peek() != "{":
+            bare = not function.is_entry and (self.starts_module_statement() or self.tokens[self.at].kind == "end")
+            if not bare and not self.accept(";"):
+                self.fail(f"expected the body of {name.text} in braces, or ';', found {self.peek()!r}")
             function.has_body = False
-        else:
-            self.expect("{")
-            self.body()
-            nowhere = self.scopes.resolve_labels()
-            if nowhere is not None:
-                token, hint = nowhere
-                self.fail(f"{token.text} is not a register, variable or label that is visible here{hint}", token)
-            last_line = self.tokens[self.at - 1].line
-            function.annotations = [n for n in self.stream.annotations if self.annotated < n[0] <= last_line]
-            self.annotated = last_line
+            return name
+        if linkage == ".extern":
+            self.fail(f"{name.text} is .extern and has a body: leave .extern out", name)
+        self.inside_function = True
+        self.body()
+        self.inside_function = False
+        nowhere = self.scopes.resolve_labels()
+        if nowhere is not None:
+            token, hint = nowhere
+            self.fail(f"{token.text} is not a register, variable or label that is visible here{hint}", token)
+        last_line = self.tokens[self.at - 1].line
+        function.annotations = [n for n in self.stream.annotations if self.annotated < n[0] <= last_line]
+        self.annotated = last_line
         return name
 
     def parameter_list(self, scope: Scope) -> list[Variable]:
         """Parameters or results of a function, declared in its scope."""
+        assert self.function is not None
         self.expect("(")
         variables: list[Variable] = []
-        while not self.accept(")"):
+        if self.accept(")"):
+            return variables
+        while True:
             token = self.next()
             if token.text == ".reg":
+                if self.function.is_entry:
+                    self.fail("a parameter of an .entry is in .param", token)
                 variables += self.register_parameters(scope)
             elif token.text == ".param":
-                variables.extend(variable_declarators(self, "param", False, single=True))
-                scope.variables[variables[-1].name] = variables[-1]
+                variable, name = parameter(self, self.function.is_entry)
+                self.declare(scope, name)
+                scope.variables[variable.name] = variable
+                variables.append(variable)
             else:
                 self.fail(f"expected .param or .reg, found {token.text!r}", token)
-            self.accept(",")
+            if not self.accept(","):
+                break
+            if not variables[-1].size:
+                self.fail(f"{variables[-1].name} has no size: only the last parameter goes without", token)
+        self.expect(")")
         return variables
+
+    def declare(self, scope: Scope, name: Token) -> None:
+        """Refuse a name that its scope has already."""
+        if scope.taken(name.text):
+            self.fail(f"{name.text} is declared twice in one scope", name)
 
     def register_parameters(self, scope: Scope) -> list[Variable]:
         """``.reg .u32 name`` in a list of parameters; a vector passes each of its components."""
@@ -199,65 +201,85 @@ class _Parser(TokenReader):
         size = TYPE_BYTES[kind]
         variables = []
         assert self.function is not None
-        for register in scope.new_registers(self.function, self.word("a register name").text, kind, lanes):
+        name = self.name("a register name")
+        self.declare(scope, name)
+        for register in scope.new_registers(self.function, name.text, kind, lanes):
             variable = Variable(register.name, "reg", size, size, kind)
             variable.register = register
             variables.append(variable)
         return variables
 
     def body(self) -> None:
-        """Statements up to the closing brace of this scope."""
-        while not self.accept("}"):
-            self.statement()
+        """Statements in braces, and in the braces among them."""
+        self.expect("{")
+        depth = 0
+        while True:
+            text = self.tokens[self.at].text
+            if text == "{":
+                self.at += 1
+                self.scopes.open()
+                depth += 1
+            elif text == "}":
+                self.at += 1
+                if not depth:
+                    return
+                self.scopes.close()
+                depth -= 1
+            else:
+                self.statement()
 
     def statement(self) -> None:
         token = self.tokens[self.at]
         text = token.text
-        if text == "{":
-            self.at += 1
-            with self.scopes.opened():
-                self.body()
-        elif text == ";":
-            self.at += 1
+        if token.kind == "word":
+            if self.tokens[self.at + 1].text == ":":
+                self.at += 2
+                self.label(token)
+            else:
+                self.instruction()
+        elif text == "@":
+            self.instruction()
         elif text == ".reg":
             self.at += 1
             self.registers()
-        elif text in _LINKAGE or text in _SPACES:
-            external = False
-            while self.peek() in _LINKAGE:
-                external |= self.next().text == ".extern"
-            self.parse_variables(external)
-        elif text in (".loc", ".file"):
+        elif text in _SPACES:
+            self.parse_variables("")
+        elif text == ".loc":
             self.skip_line()
+        elif text == ".file":
+            self.file()
         elif text == ".pragma":
-            while self.next().text != ";":
-                pass
+            self.pragma()
         elif text == ".section":
             self.at += 2
             self.skip_braces()
-        elif token.kind == "word" and self.tokens[self.at + 1].text == ":":
-            self.at += 2
-            self.label(token)
-        elif text == "@" or token.kind == "word":
-            self.instruction()
+        elif text in LINKAGE and self.tokens[self.at + 1].text == ".func":
+            self.prototype()
         else:
             self.fail(f"expected an instruction, a label or a directive, found {text or 'the end of the text'!r}")
+
+    def prototype(self) -> None:
+        """``.extern .func f;`` inside a function."""
+        outer = self.function
+        linkage = self.next().text
+        self.parse_function(linkage)
+        self.function, self.inside_function = outer, True
 
     def label(self, token: Token) -> None:
         assert self.function is not None
         scope = self.scopes.innermost
-        if self.peek() == ".branchtargets":
-            self.at += 1
-            targets = []
-            while not self.accept(";"):
+        self.declare(scope, token)
+        if self.accept(".branchtargets"):
+            targets = [self.scopes.label(self.word("a label"))]
+            while self.accept(","):
                 targets.append(self.scopes.label(self.word("a label")))
-                self.accept(",")
+            self.expect(";")
             scope.tables[token.text] = tuple(targets)
         elif self.peek() in (".callprototype", ".calltargets"):
+            if self.tokens[self.at + 1].text == ";":
+                self.fail(f"expected what may be called behind {self.peek()}, found ';'")
             while self.next().text != ";":  # what an indirect call may reach; the call itself says what it passes
                 pass
-        elif token.text in scope.labels:
-            self.fail(f"label {token.text} is defined twice in one scope", token)
         else:
             scope.labels[token.text] = len(self.function.instructions)
             self.function.labels.append((token.line, token.text))
@@ -269,13 +291,13 @@ class _Parser(TokenReader):
         lanes = 1
         token = self.next()
         if token.text == ".align":
-            self.integer()
+            alignment(self)
             token = self.next()
         if token.text in (".v2", ".v4"):
             lanes = int(token.text[2:])
             token = self.next()
         kind = token.text[1:]
-        if kind not in TYPE_BYTES:
+        if kind not in VARIABLE_TYPES:
             self.fail(f"{token.text} is no register type", token)
         if lanes > 1 and (kind == "pred" or lanes * TYPE_BYTES[kind] > 16):
             self.fail(f"a vector register takes 16 bytes at most and no predicates: .v{lanes} .{kind} is none", token)
@@ -285,17 +307,16 @@ class _Parser(TokenReader):
         assert self.function is not None
         kind, lanes = self.register_type()
         scope = self.scopes.innermost
-        while True:
-            name = self.word("a register name")
+        while self.peek() != ";":
+            name = self.name("a register name")
             if self.accept("<"):
-                count = self.next()
-                if count.kind != "number" or not count.text.isdigit():
-                    self.fail(f"expected how many registers, found {count.text!r}", count)
-                scope.ranges.append((name.text, int(count.text), kind, lanes))
+                count = self.literal("how many registers", bits=32)
+                if twice := scope.range_taken(name.text, count):
+                    self.fail(f"{twice.rstrip('<')} is declared twice in one scope", name)
+                scope.ranges.append((name.text, count, kind, lanes))
                 self.expect(">")
             else:
-                if name.text in scope.registers:
-                    self.fail(f"register {name.text} is declared twice in one scope", name)
+                self.declare(scope, name)
                 scope.new_registers(self.function, name.text, kind, lanes)
             if not self.accept(","):
                 break
@@ -305,15 +326,53 @@ class _Parser(TokenReader):
         found = self.scopes.registers(self.function, name)
         return found[0] if len(found) == 1 else None
 
-    def parse_variables(self, external: bool) -> None:
-        space = self.next().text[1:]
+    def parse_variables(self, linkage: str) -> None:
+        while self.accept(".attribute"):
+            self.skip_parentheses()
+        token = self.next()
+        space = token.text[1:]
+        if self.function is None and space in ("param", "local"):
+            self.fail(f"a variable in .{space} is declared in a function", token)
+        if linkage == ".common" and space != "global":
+            self.fail(f".common is for variables in .global, and this one is in .{space}", token)
         if space == "param":
             space = "frame"  # arguments and results of calls
-        for variable in variable_declarators(self, space, external):
-            self.scopes.innermost.variables[variable.name] = variable
-            if self.function is not None:
+        scope = self.scopes.innermost
+        for variable, name in variable_declarators(self, space, linkage == ".extern"):
+            variable.linkage = linkage
+            if self.function is None:
+                if name.text in SPECIAL_REGISTERS or f"{name.text}.x" in SPECIAL_REGISTERS:
+                    self.fail(f"{name.text} is a special register", name)
+                self.redeclare(variable, name)
+            else:
+                self.declare(scope, name)
                 self.function.variables.append(variable)
+            scope.variables[variable.name] = variable
+            for pointer, at in zip(variable.pointers, variable.pointer_tokens, strict=True):
+                self.pointed(pointer.symbol, at)
         self.expect(";")
+
+    def redeclare(self, variable: Variable, name: Token) -> None:
+        """Refuse a variable of the module that was declared before, unless one is ``.extern`` and they fit."""
+        if name.text in self.result.functions:
+            self.fail(f"{name.text} is a variable and a function", name)
+        known = self.scopes.outermost.variables.get(name.text)
+        if known is None:
+            return
+        if not known.external and not variable.external:
+            self.fail(f"{name.text} is declared twice in one scope", name)
+        sizes = {known.size, variable.size}
+        if (known.space, known.type) != (variable.space, variable.type) or (len(sizes) > 1 and 0 not in sizes):
+            self.fail(f"{name.text} was declared otherwise before: .{known.space} .{known.type}", name)
+        if known.external and not variable.linkage:
+            self.fail(f"{name.text} is .extern in one place: where it is defined it must be .visible or .weak", name)
+
+    def pointed(self, name: str, token: Token) -> None:
+        """Refuse an initial value that is no address."""
+        function = self.result.functions.get(name)
+        found = self.scopes.variable(name)
+        if (function is None or function.is_entry) and not isinstance(found, Variable):
+            self.fail(f"{name} is no variable or function that was declared before", token)
 
     # -- instructions ------------------------------------------------------------------------------------------------
 
@@ -330,17 +389,14 @@ class _Parser(TokenReader):
             guard = RegisterOperand(register, negated)
         opcode = self.word("an opcode")
         modifiers = []
-        end = opcode.end
-        while self.tokens[self.at].kind == "dotted" and self.tokens[self.at].start == end:
-            token = self.next()
-            end = token.end
-            modifiers.append(token.text[1:])
+        while self.tokens[self.at].kind == "dotted":
+            modifiers.append(self.next().text[1:])
         operands: list[Operand] = []
-        while not self.accept(";"):
+        if not self.accept(";"):
             operands.append(self.operand(opcode.text))
-            if not self.accept(","):
-                self.expect(";")
-                break
+            while self.accept(","):
+                operands.append(self.operand(opcode.text))
+            self.expect(";")
         last = self.tokens[self.at - 1]
         text = " ".join(self.stream.text[first.start : last.end].split())
         provenance = self.stream.provenance.get(last.line) or self.stream.provenance.get(first.line, "")
@@ -356,25 +412,33 @@ class _Parser(TokenReader):
             return self.address()
         if token.text == "{":
             self.at += 1
-            items = []
-            while not self.accept("}"):
-                items.append(self.operand(opcode))
-                if not self.accept(",") and self.peek() != "}":
-                    self.fail("expected ',' or '}' in a vector")
+            items = [self.element(opcode)]
+            while self.accept(","):
+                items.append(self.element(opcode))
+            if not self.accept("}"):
+                self.fail("expected ',' or '}' in a vector")
             return VectorOperand(tuple(items))
         if token.text == "(" and opcode == "call":
             self.at += 1
             items = []
-            while not self.accept(")"):
-                item = self.operand(opcode)
+            while self.peek() != ")" or items:
+                item = self.element(opcode)
                 items += item.items if isinstance(item, VectorOperand) else (item,)  # a vector passes its components
-                if not self.accept(",") and self.peek() != ")":
-                    self.fail("expected ',' or ')' in a list")
+                if not self.accept(","):
+                    break
+            if not self.accept(")"):
+                self.fail("expected ',' or ')' in a list")
             return CallList(tuple(items))
         operand = self.simple(opcode)
         if self.accept("|"):
             return PairOperand(operand, self.simple(opcode))
         return operand
+
+    def element(self, opcode: str) -> Operand:
+        """An operand inside of a vector or a list: no vector in braces, and no list."""
+        if self.peek() in ("{", "["):
+            self.fail(f"expected a register or a number, found {self.peek()!r}")
+        return self.simple(opcode)
 
     def simple(self, opcode: str) -> Operand:
         token = self.next()
@@ -477,7 +541,5 @@ class _Parser(TokenReader):
         return AddressOperand(base, addend, coordinates)
 
     def addend(self) -> int:
-        """``+ constant`` behind a name, or ``- constant``; 0 where there is none."""
-        if not self.accept("+") and self.peek() != "-":
-            return 0
-        return self.integer()
+        """``+ constant`` behind a name; 0 where there is none."""
+        return self.integer() if self.accept("+") else 0

@@ -7,8 +7,6 @@ for is found at the end of their function. Source: PTX ISA, sections 4.4 and 5.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .lexer import Token
@@ -29,6 +27,23 @@ class Scope:
     variables: dict[str, Variable] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[LabelOperand, ...]] = field(default_factory=dict)
+
+    def taken(self, name: str) -> bool:
+        """Whether something of this name is declared here."""
+        return (
+            name in self.registers
+            or name in self.variables
+            or name in self.labels
+            or name in self.tables
+            or any(_in_range(name, prefix, count) for prefix, count, _, _ in self.ranges)
+        )
+
+    def range_taken(self, prefix: str, count: int) -> str:
+        """A name among ``prefix<count>`` that is declared here; empty where there is none."""
+        if any(prefix == other for other, _, _, _ in self.ranges):
+            return f"{prefix}<"
+        known = (*self.registers, *self.variables, *self.labels, *self.tables) if count else ()
+        return next((name for name in known if _in_range(name, prefix, count)), "")
 
     def new_registers(self, function: Function, name: str, kind: str, lanes: int = 1) -> tuple[Register, ...]:
         """Declare a register of `function`, or a vector of them."""
@@ -57,11 +72,13 @@ class Scopes:
         """The module's."""
         return self._open[0]
 
-    @contextmanager
-    def opened(self) -> Iterator[Scope]:
-        """A scope within, closed on exit."""
+    def open(self) -> Scope:
+        """Enter a scope within."""
         self._open.append(Scope())
-        yield self.innermost
+        return self.innermost
+
+    def close(self) -> None:
+        """Leave the innermost scope."""
         self._open.pop()
 
     def registers(self, function: Function | None, name: str) -> tuple[Register, ...]:
@@ -73,8 +90,7 @@ class Scopes:
             if name in scope.registers:
                 return scope.registers[name]
             for prefix, count, kind, lanes in scope.ranges:
-                tail = name[len(prefix) :]
-                if name.startswith(prefix) and tail.isdigit() and int(tail) < count and str(int(tail)) == tail:
+                if _in_range(name, prefix, count):
                     assert function is not None
                     return scope.new_registers(function, name, kind, lanes)
         return ()
@@ -108,6 +124,14 @@ class Scopes:
             operand.position = found[-1]
         self._pending.clear()
         return None
+
+
+def _in_range(name: str, prefix: str, count: int) -> bool:
+    """Whether ``prefix<count>`` declares a name."""
+    if not name.startswith(prefix):
+        return False
+    tail = name[len(prefix) :]
+    return tail.isdecimal() and tail.isascii() and len(tail) < 11 and int(tail) < count and str(int(tail)) == tail
 
 
 def _hint(name: str, known: list[str]) -> str:

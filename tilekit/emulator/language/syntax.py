@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .lexer import Token
 
 TYPE_BYTES = {
     **{kind + "8": 1 for kind in "bsu"},
@@ -56,10 +60,14 @@ class Variable:
     """Initial bytes; shorter than ``size`` means zeros follow."""
     pointers: list[Pointer] = field(default_factory=list)
     external: bool = False
+    linkage: str = ""
+    """Directive before its state space: ``.visible``, ``.extern``, ``.weak``, ``.common`` or none."""
     pointee: str = ""
     """State space that a ``.ptr`` parameter points into."""
     offset: int = 0
     """Offset within its space's block: parameters, shared and local memory. Set by the program's layout."""
+    pointer_tokens: list[Token] = field(default_factory=list)
+    """Where each of `pointers` is written."""
     register: Register | None = None
     """The register that a ``.reg`` parameter or result of a function is."""
 
@@ -217,11 +225,15 @@ class Function:
     """Shared, local and param variables declared inside."""
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Performance directives: ``maxntid``, ``reqntid``, ``maxnreg``, ``minnctapersm``, ``reqnctapercluster``, …"""
+    directive_lines: dict[str, int] = field(default_factory=dict)
+    """Where each of them stands."""
     annotations: list[tuple[int, str]] = field(default_factory=list)
     """(line, text) of the ``//@`` notes inside the body, and before it back to the end of the previous function."""
     labels: list[tuple[int, str]] = field(default_factory=list)
     """(line, name) of every label, in the order of the text."""
     has_body: bool = True
+    linkage: str = ""
+    """Directive before ``.entry`` or ``.func``, as a variable's."""
     procedures: list[Procedure] = field(default_factory=list)
     """Of a kernel whose calls were expanded: the functions that stand behind its own instructions."""
 

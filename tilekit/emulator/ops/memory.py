@@ -25,7 +25,7 @@ HINTS = (
 )
 CACHE = f"level=ca|cg|cs|lu|cv? {HINTS}"
 SCOPE = "scope=cta|cluster|gpu|sys?"
-_TYPES = "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f16x2|bf16|bf16x2|f32|f64"
+_TYPES = "b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"
 
 
 def address_space(g: BlockCompiler, i: Decoded, operand: Operand) -> str:

@@ -1,0 +1,176 @@
+"""What ptxas refuses the emulator refuses, and what ptxas takes it takes: on texts damaged at random."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from cuda.pathfinder import find_nvidia_binary_utility
+
+from tests.emulator.acceptance.damage import damaged
+from tests.emulator.acceptance.sources import source
+from tests.emulator.acceptance.verdicts import emulator_refuses, ptxas_refuses
+from tilekit.cli.app import app
+from tilekit.emulator.language.lint import lint
+
+TEXTS = 1000
+PARTS = 4
+KNOWN = (
+    # what ptxas says, or the emulator where ptxas says nothing; docs/emulator.md gives the reasons
+    ("ptxas", r"Insufficient registers|uses too many|C7\d\d\d"),
+    ("ptxas", r"requires \.target sm_(7\d|80)"),
+    ("ptxas", r"Function call sequence invalid|memory exhausted"),
+    ("emulator", r"has more than (31|32|64) bits|barriers 0 to 15, not \d{10,}"),
+    ("emulator", r"at most 1,073,741,824 are emulated"),
+    ("emulator", r"must have 32 or 64 bits|mov %\w+ to a register first: it is no address"),
+    ("emulator", r"found '\.target'"),
+    ("emulator", r"\.pred fits no known form"),
+    ("emulator", r"of one vector have different widths, in: \w*mma|is \.pred, the instruction's type is"),
+    ("emulator", r"textures, samplers and surfaces|several devices|belongs to sm_120a|s2f6"),
+    ("emulator", r"the module is for sm_"),
+    ("emulator", r"\.aligned \(missing\)|unexpected character|declares [\d,]{13,} bytes"),
+)
+"""Differences that are meant."""
+
+
+def is_known(by_ptxas: str, by_emulator: str) -> bool:
+    """Whether a difference is one of those."""
+    side, message = ("ptxas", by_ptxas) if by_ptxas else ("emulator", by_emulator)
+    return any(side == which and re.search(pattern, message) for which, pattern in KNOWN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_same_verdict_on_damaged_texts(part: int, tmp_path: Path) -> None:
+    """Of a thousand texts with one small damage each, ptxas and the emulator take the same."""
+    ptxas = find_nvidia_binary_utility("ptxas")
+    if ptxas is None:
+        pytest.skip("ptxas is not installed")
+    differences = []
+    refused = 0
+    for number in range(part, TEXTS, PARTS):
+        rng = random.Random(number)
+        kind, text = damaged(source(rng), rng)
+        by_ptxas, by_emulator = ptxas_refuses(ptxas, text, tmp_path), emulator_refuses(text)
+        if by_ptxas is None:  # it crashed, or hangs
+            continue
+        refused += bool(by_ptxas)
+        if bool(by_ptxas) != bool(by_emulator) and not is_known(by_ptxas, by_emulator):
+            differences.append(f"text {number} ({kind}): ptxas: {by_ptxas or 'takes it'}; emulator: {by_emulator}")
+    assert refused > TEXTS // PARTS // 3
+    assert differences == []
+
+
+GARBAGE = (
+    "", "\0", "\x00" * 64, "\ufeff.version 8.0", "é" * 20, "/*", '"', '.version "', "." * 300, "9" * 5000, "@" * 99,
+    ".version 8.0\n.target sm_90a\n" + "{" * 5000, ".version 8.0\n.target sm_90a\n.entry k() {" + "{" * 5000,
+    ".version 8.0\n.target sm_90a\n.entry k() { .reg .b32 r<" + "9" * 5000 + ">; }",
+    ".version 8.0\n.target sm_90a\n.global .b8 x[" + "9" * 300 + "];",
+    "\U0001f600", "\x7fELF\x02\x01\x01" + "\xff" * 99,
+    ".version 8.0\n.target sm_90a\n.global .b8 x = 1e99999;",
+    ".version 8.0\n.target sm_90a\n.global .f64 x = 1e308*1e308;",
+    ".version 8.0\n.target sm_90a\n.global .b32 x = (.s64)(1e308*1e308);",
+)  # fmt: skip
+
+
+def garbage(number: int) -> str:
+    """Text that is none: characters at random, or what is left of a real text."""
+    rng = random.Random(number)
+    if number < len(GARBAGE):
+        return GARBAGE[number]
+    if number % 2:
+        return "".join(chr(rng.choice((rng.randrange(128), rng.randrange(0x2000)))) for _ in range(rng.randrange(400)))
+    text = source(rng)
+    for _ in range(rng.randrange(1, 12)):
+        text = damaged(text, rng)[1]
+    return text
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_garbage_is_no_traceback(part: int) -> None:
+    """Whatever a text is, loading it ends well or with the documented error, and lint ends with remarks."""
+    for number in range(part, 400, 4):
+        text = garbage(number)
+        emulator_refuses(text)
+        assert all(remark.line > 0 for remark in lint(text))
+
+
+@pytest.mark.parametrize("command", ["emulate", "lint"])
+def test_garbage_on_the_command_line(command: str, tmp_path: Path) -> None:
+    """`tilekit emulate` and `tilekit lint` say what is wrong with a file, and exit with 1 or 2."""
+    from typer.testing import CliRunner
+
+    for number in range(0, 60, 2):
+        file = tmp_path / f"{number}.ptx"
+        file.write_text(garbage(number), encoding="utf-8", errors="surrogatepass")
+        result = CliRunner().invoke(app, [command, str(file), *(["--block", "32"] if command == "emulate" else [])])
+        assert result.exception is None or isinstance(result.exception, SystemExit), (number, result.exception)
+        assert result.exit_code in (0, 1, 2)
+
+
+HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{" * 4000 + "}" * 4000,
+        "mov.b32 %r1, " + "(" * 4000 + "1" + ")" * 4000 + ";",
+        "mov.b32 %r1, " + "-" * 5000 + "1;",
+        "mov.b32 %r1, " + "1 ? " * 2000 + "1" + ": 2" * 2000 + ";",
+    ],
+)
+def test_deep_nesting(body: str) -> None:
+    """Braces, parentheses, signs and conditions may nest as deep as they like."""
+    text = f"{HEAD}.entry k() {{ .reg .b32 %r<4>;\n{body}\nret; }}"
+    assert emulator_refuses(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("declaration", "body", "message"),
+    [
+        ("", ".reg .b32 x<4294967296>;", "4294967296 has more than 32 bits"),
+        ("", ".shared .b32 x[-1];", "expected how many elements, a whole number without sign"),
+        ("", ".shared .align 3 .b8 x;", "an alignment is a power of two, for example 2"),
+        ("", "ret;;", "expected an instruction, a label or a directive, found ';'"),
+        ("", "t: .branchtargets ; brx.idx %r1, t;", "expected a label, found ';'"),
+        ("", ".reg .b32 %r2;", "%r2 is declared twice in one scope"),
+        ("", "add.u32 %r1, %tid.x, 1;", "mov %tid.x to a register first: add does not read it"),
+        ("", "add.u32 %r1, %f1, 1;", r"register %f1 is \.f32, the instruction's type is \.u32"),
+        ("", "add.f32 %f1, %f1, 1;", r"an integer where the type is \.f32: write 1\.0"),
+        ("", "ld.global.u32 %r1, [%r2];", r"an address in \.global has 64 bits, and %r2 has 32"),
+        (".const .b32 c;", "ld.global.u32 %r1, [c];", r"c is in \.const, and the instruction reaches \.global"),
+        ("", "ld.relaxed.global.u32 %r1, [%rd1];", r"\.relaxed needs a scope, for example \.relaxed\.gpu"),
+        ("", "bar.sync 16;", "a CTA has barriers 0 to 15, not 16"),
+        ("", "cvt.rn.f64.f32 %d1, %f1;", r"cvt\.f64\.f32 is exact and takes no \.rn"),
+        ("", "shfl.idx.b32 %r1, %r2, 0, 31;", r"write shfl\.sync and the mask of the lanes"),
+        (".global .b32 x; .global .b32 x;", "", "x is declared twice in one scope"),
+        (".global .f32 x = 1;", "", r"an integer in x, whose elements are \.f32: write 1\.0"),
+        (".const .b8 x[65537];", "", r"variables in \.const take 65,537 bytes: at most 65,536"),
+        (".func f();", "", r"f is declared and has no body: write \.extern"),
+    ],
+)
+def test_what_ptxas_refuses(declaration: str, body: str, message: str) -> None:
+    """Each kind of text that ptxas refuses is refused by name, with what is legal."""
+    registers = ".reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .f32 %f<4>; .reg .f64 %d<4>;"
+    said = emulator_refuses(f"{HEAD}{declaration}\n.entry k() {{ {registers}\n{body}\nret; }}")
+    assert re.search(message, said), said
+    assert "line" in said
+
+
+@pytest.mark.parametrize(
+    ("directives", "message"),
+    [
+        (".maxntid 128 .reqntid 128", r"\.maxntid and \.reqntid exclude each other"),
+        (".maxnreg 0", r"\.maxnreg 0: 1 is the least"),
+        (".maxntid", "expected a number behind .maxntid"),
+        (".blocksareclusters .reqntid 32 .reqnctapercluster 2", r"\.blocksareclusters needs PTX 9\.0"),
+        (".maxnregs 3", r"unknown directive \.maxnregs of \.entry k; did you mean \.maxnreg"),
+    ],
+)
+def test_directives(directives: str, message: str) -> None:
+    """Directives of a kernel: their numbers, what excludes what, and what they need."""
+    said = emulator_refuses(f"{HEAD}.entry k() {directives} {{ ret; }}")
+    assert re.search(message, said), said
