@@ -189,4 +189,5 @@ def test_a_commit_still_on_its_way_in_one_cta() -> None:
         assert report.clean
         (remark,) = report.remarks
         assert "a CTA ends before anybody has seen a tcgen05.commit arrive on an mbarrier" in remark.message
+        assert "nothing found\n  1 remarked:\n  protocol: a CTA ends" in str(report)
     assert not launch(gemm_text(N, STAGES, 1), 1)[1].remarks
