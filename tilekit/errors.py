@@ -6,6 +6,19 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 
+_SHOWN = 200
+"""Characters of a value in a message."""
+
+
+def shown(given: object) -> str:
+    """A value as a message shows it: cut where it is long, and its type where it has no text."""
+    try:
+        text = repr(given)
+    except Exception:  # of an object that is broken, or of an integer with thousands of digits
+        text = f"<{type(given).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
 class TilekitError(Exception):
     """Base of all errors of tilekit.
 
@@ -53,7 +66,7 @@ class ArgumentError(TilekitError, ValueError):
         name : str
             The argument, as the caller wrote it.
         given : object
-            What was passed (shown by `repr`).
+            What was passed (shown by `repr`, as far as it has one).
         legal : str
             What may be passed, in words.
         nearest : object, optional
@@ -62,7 +75,7 @@ class ArgumentError(TilekitError, ValueError):
             Stable code.
         """
         hint = "" if nearest is None else f"; nearest legal: {nearest!r}"
-        return cls(f"{name}: given {given!r}; legal: {legal}{hint}", code=code)
+        return cls(f"{name}: given {shown(given)}; legal: {legal}{hint}", code=code)
 
 
 class ConfigError(TilekitError, ValueError):

@@ -8,7 +8,7 @@ whatever made the inputs and before whatever reads the result. An explicit ``str
 inputs are ready there. Arrays that come through plain DLPack are made ready on the legacy default stream.
 """
 
-from tilekit.arrays.checks import overlap, require_output, require_same_place
+from tilekit.arrays.checks import overlap, require_dtype, require_output, require_same_place
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.arrays.library import (
     NewArrays,
@@ -32,6 +32,7 @@ __all__ = [
     "host_array",
     "new_arrays",
     "overlap",
+    "require_dtype",
     "require_output",
     "require_same_place",
     "resolve_stream",

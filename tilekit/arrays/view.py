@@ -11,7 +11,7 @@ import numpy as np
 
 from tilekit.arrays import dlpack
 from tilekit.dtypes import DType, as_dtype
-from tilekit.errors import ArgumentError
+from tilekit.errors import ArgumentError, TilekitError, shown
 
 __all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "view_of", "view_of_fake"]
 
@@ -72,10 +72,18 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
         ``TK-DTYPE-001`` for an unknown element type.
     """
     try:
-        adapter = _ADAPTERS[type(array)]
-    except KeyError:
-        adapter = _ADAPTERS[type(array)] = _adapter_for(array, name)
-    return adapter(array, name)
+        try:
+            adapter = _ADAPTERS[type(array)]
+        except KeyError:
+            adapter = _ADAPTERS[type(array)] = _adapter_for(array, name)
+        return adapter(array, name)
+    except TilekitError:
+        raise
+    except Exception as error:  # whatever an object does that says it is an array, and is none
+        raise ArgumentError(
+            f"{name} is a {_called(array)} whose memory cannot be asked for: {type(error).__name__}: {shown(error)}",
+            code="TK-ARRAY-001",
+        ) from error
 
 
 def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
@@ -91,10 +99,14 @@ def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
     if hasattr(array, "__cuda_array_interface__"):
         return _view_cuda_interface
     raise ArgumentError(
-        f"{name} is a {type(array).__module__}.{type(array).__qualname__}; pass an array: numpy.ndarray, torch.Tensor, "
+        f"{name} is a {_called(array)}; pass an array: numpy.ndarray, torch.Tensor, "
         "cupy.ndarray, or an object with __dlpack__ or __cuda_array_interface__",
         code="TK-ARRAY-001",
     )
+
+
+def _called(array: Any) -> str:
+    return f"{type(array).__module__}.{type(array).__qualname__}"
 
 
 def _root(kind: type) -> str:
