@@ -214,11 +214,13 @@ def result_of(
     if out is None:
         require_same_place(named)
         dtype = _output_type(va, out_dtype)
+        vo = replace(va, shape=problem.out_shape, dtype=dtype)
     else:
+        vo = matrix_view(out, "out")
+        dtype = vo.dtype
         if out_dtype is not None:
-            require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
-        dtype = matrix_view(out, "out").dtype
-    vo = replace(va, shape=problem.out_shape, dtype=dtype) if out is None else matrix_view(out, "out")
+            require_dtype(vo, as_dtype(out_dtype, "out_dtype"))
+        require_output(vo, problem.out_shape, dtype, ())
     extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
     there = va.device == "cpu" or (driver.why_unavailable() is None and va.device[1] < len(driver.devices()))
     # Of memory on a GPU that is not here nobody knows the chip.
@@ -229,7 +231,6 @@ def result_of(
     named += [(name, view) for name, view in extras.views.items() if name != "scale" or view.device != "cpu"]
     if out is not None:
         output_matrix(vo)
-        require_output(vo, problem.out_shape, dtype, ())
         named.append(("out", vo))
     require_same_place(named)
     return problem.out_shape, dtype
@@ -343,7 +344,9 @@ def _bind(
         require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     chip, device = place(va, target)
-    read = Extras.read(read_product(va, vb), vo, **extras)
+    problem = read_product(va, vb)
+    require_output(vo, problem.out_shape, vo.dtype, ())
+    read = Extras.read(problem, vo, **extras)
     kernel = choose(va, vb, vo, read, activation, precision, accumulation, config, chip)
     return kernel.bind(a, b, out, device=device, **extras)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tilekit.emulator.errors import shown
 
-_SHOWN = 200
-"""Characters of a value in a message."""
-
-
-def shown(given: object) -> str:
-    """A value as a message shows it: cut where it is long, and its type where it has no text."""
-    try:
-        text = repr(given)
-    except Exception:  # of an object that is broken, or of an integer with thousands of digits
-        text = f"<{type(given).__name__}>"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+__all__ = [
+    "ArgumentError",
+    "AssemblerError",
+    "AssemblerNotFound",
+    "ConfigError",
+    "DriverError",
+    "EmulationTooLong",
+    "KernelFault",
+    "TilekitError",
+    "shown",
+]
 
 
 class TilekitError(Exception):

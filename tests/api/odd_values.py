@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 
-class Word(str, enum.Enum):
+class Word(enum.StrEnum):
     """An enum whose members are strings."""
 
     FAST = "fast"
@@ -44,13 +44,15 @@ ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 3, 7, 1 << 31, 1 << 70, -(1 << 70), 10**5000,
     0.0, -0.0, 1.5, float("nan"), float("inf"), -float("inf"), 1j,
     "", "k", "fast", "2", "relu", "sm_90a", "bf16", "\0", "ü" * 5000, b"k", bytearray(3),
-    (), (1,), (1, 2), (0, 0), (64, 64.0), (1, 2, 3), [], [128, 128], ["k"], {}, {"a": 1}, {1, 2}, range(3), (None, None),
+    (), (1,), (1, 2), (0, 0), (64, 64.0), (1, 2, 3), [], [128, 128], ["k"], {}, {"a": 1}, {1, 2}, range(3),
+    (None, None),
     ..., NotImplemented, object(), object, int, len, lambda: None, iter(()), slice(1), Exception("x"),
     Word.FAST, Word.K, Count.ONE, Count.MANY,
     np.int8(1), np.int64(-5), np.uint64(2**64 - 1), np.float16(2), np.float32("nan"), np.float64(1e300), np.bool_(True),
     np.str_("k"), np.bytes_(b"k"), np.complex64(1), np.datetime64("2000-01-01"),
     np.dtype("f4"), np.dtype("V3"), np.dtype([("a", "f4")]), ml_dtypes.bfloat16, ml_dtypes.bfloat16(1),
-    np.zeros(()), np.zeros((), np.float32), np.zeros(0), np.zeros((0, 0), ml_dtypes.bfloat16), np.zeros(3), np.zeros((64, 64)),
+    np.zeros(()), np.zeros((), np.float32), np.zeros(0), np.zeros((0, 0), ml_dtypes.bfloat16), np.zeros(3),
+    np.zeros((64, 64)),
     np.zeros((64, 64), object), np.zeros((2, 2), "U3"), np.zeros((64, 64), ml_dtypes.bfloat16)[::-1, ::-1],
     np.broadcast_to(ml_dtypes.bfloat16(1), (64, 64)), np.zeros((64, 64), ml_dtypes.bfloat16)[::2, ::3],
     np.zeros((64, 64), ">f4"), np.zeros((1,) * 20, np.float16), np.zeros((64, 64), [("a", "f2")]),
@@ -72,16 +74,16 @@ def arrays() -> st.SearchStrategy[Any]:
         lambda a: a[..., ::2] if a.ndim else a,
         lambda a: np.broadcast_to(a, (2, *a.shape)),
     ]
-    return st.builds(lambda kind, shape, step: step(np.zeros(shape, kind)),
-        st.sampled_from(types), shapes, st.sampled_from(steps)
+    return st.builds(
+        lambda kind, shape, step: step(np.zeros(shape, kind)), st.sampled_from(types), shapes, st.sampled_from(steps)
     )
 
 
 def anything() -> st.SearchStrategy[Any]:
     """Any value at all."""
     scalars = st.one_of(
-        st.none(), st.booleans(), st.integers(), st.integers(-9, 300), st.floats(), st.text(max_size=9), st.binary(max_size=4),
-        st.sampled_from(ODD), arrays(),
+        st.none(), st.booleans(), st.integers(), st.integers(-9, 300), st.floats(), st.text(max_size=9),
+        st.binary(max_size=4), st.sampled_from(ODD), arrays(),
     )  # fmt: skip
     return st.one_of(
         scalars,

@@ -112,7 +112,7 @@ RULES = [
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
     ({"raster_order": "k"}, {}, "raster_order='k': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
     ({"raster_order": "n"}, {"groups": "ends"}, "groups of rows are walked down M", "raster_order", "m"),
-    ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
+    ({"profile_tiles": -1}, {}, "profile_tiles=-1: 0 to 65536", "profile_tiles", 0),
     ({"l2_stream": "c"}, {}, "l2_stream='c': None, 'a' or 'b'", "l2_stream", None),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
     ({"tile": (256, 192), "output_buffers": 8}, {}, "the output slabs are the largest", "tile", None),

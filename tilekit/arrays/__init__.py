@@ -19,7 +19,7 @@ from tilekit.arrays.library import (
     resolve_stream,
     stream_getter,
 )
-from tilekit.arrays.view import ArrayView, Device, host_array, view_of, view_of_fake
+from tilekit.arrays.view import ArrayView, Device, host_array, is_array, view_of, view_of_fake
 
 __all__ = [
     "ArrayView",
@@ -30,6 +30,7 @@ __all__ = [
     "fingerprint",
     "hand_over",
     "host_array",
+    "is_array",
     "new_arrays",
     "overlap",
     "require_dtype",

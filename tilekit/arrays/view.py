@@ -13,7 +13,7 @@ from tilekit.arrays import dlpack
 from tilekit.dtypes import DType, as_dtype
 from tilekit.errors import ArgumentError, TilekitError, shown
 
-__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "view_of", "view_of_fake"]
+__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "is_array", "view_of", "view_of_fake"]
 
 Device: TypeAlias = Literal["cpu"] | tuple[Literal["cuda"], int]
 
@@ -84,6 +84,14 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
             f"{name} is a {_called(array)} whose memory cannot be asked for: {type(error).__name__}: {shown(error)}",
             code="TK-ARRAY-001",
         ) from error
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value says of itself that it is an array: a number, a list or a word does not."""
+    try:
+        return hasattr(value, "shape")
+    except Exception:  # whatever it does when it is asked
+        return False
 
 
 def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:

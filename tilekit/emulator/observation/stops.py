@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
+from ..checked import check_fields
 from ..errors import LaunchError, nearest
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ class Stop:
     cta: int | None = None
     cluster: int | None = None
     steps: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def of(cls, given: Stop | int | str) -> Stop:

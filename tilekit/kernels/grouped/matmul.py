@@ -14,6 +14,7 @@ from tilekit.arrays import (
     fingerprint,
     hand_over,
     host_array,
+    is_array,
     require_dtype,
     require_output,
     require_same_place,
@@ -177,7 +178,7 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
         legal = "a (M, K) and b (G, K, N)" if kind == "ends" else "a (G, R, K) and b (G, K, N)"
         raise ArgumentError(f"a is {a.shape} and b is {b.shape}: {kind} take {legal}", code="TK-GROUP-001")
     array = ends if counts is None else counts
-    view = view_of(array if hasattr(array, "shape") else np.array(array, np.int32), kind)
+    view = view_of(array if is_array(array) else _listed(array, kind), kind)
     if view.shape != (b.shape[0],) or view.dtype != S32 or (b.shape[0] > 1 and view.strides != (1,)):
         raise ArgumentError(
             f"{kind} is {view.dtype} of shape {view.shape}: one contiguous int32 for each of the {b.shape[0]} groups "
@@ -187,6 +188,14 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
     if view.device == "cpu":
         _check(kind, host_array(view), a.shape[-2])
     return kind, view
+
+
+def _listed(bounds: Any, kind: Groups) -> np.ndarray[Any, Any]:
+    """Bounds that came as a list of numbers."""
+    try:
+        return np.array(bounds, np.int32)
+    except Exception:  # NumPy asks the numbers, which may be anything
+        raise ArgumentError.of(kind, bounds, legal="an integer of 32 bits a group", code="TK-GROUP-002") from None
 
 
 def _check(kind: Groups, values: np.ndarray[Any, Any], rows: int) -> None:

@@ -169,9 +169,7 @@ class KernelConfig(ABC):
             raise ConfigError(found, what=f"{self} on {target.name}", code="TK-MM-006")
 
 
-AnyConfig = Annotated[
-    KernelConfig, Accepts("a tilekit.MatmulConfig (sm_90a), a tilekit.BlackwellConfig (sm_100a)")
-]
+AnyConfig = Annotated[KernelConfig, Accepts("a tilekit.MatmulConfig (sm_90a), a tilekit.BlackwellConfig (sm_100a)")]
 """A config of any chip, as an argument."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilekit.annotations import number
-from tilekit.arrays import ArrayView, host_array, overlap, view_of
+from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
@@ -180,7 +180,7 @@ def read_scale(scale: Any) -> float | ArrayView | None:
         return None
     if isinstance(scale, ArrayView):
         return _scale_view(scale)
-    if isinstance(scale, np.generic) or not hasattr(scale, "shape"):
+    if isinstance(scale, np.generic) or not is_array(scale):
         return number(scale, "scale", words="a number or an array of one f32", code="TK-MM-018")
     view = _scale_view(scale)
     return float(host_array(view).reshape(())) if view.device == "cpu" else view

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tilekit.annotations import check_fields
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
+from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
@@ -102,6 +102,9 @@ class MatmulSpec:
                 f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
                 code="TK-MM-023",
             )
+        if self.out_dtype not in DTYPES:
+            legal = ", ".join(dtype.name for dtype in DTYPES)
+            raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
         if self.accumulation not in ("fast", "promoted"):
             raise ArgumentError.of(
                 "accumulation", self.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
