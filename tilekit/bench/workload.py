@@ -187,7 +187,7 @@ class MatmulWorkload:
     @classmethod
     def parse(cls, shape: str, like: Self | None = None) -> Self:
         """Read ``MxNxK`` or ``BxMxNxK``; everything but the shape is taken from ``like``."""
-        if not re.fullmatch(r"\d+(x\d+){2,3}", shape):
+        if not re.fullmatch(r"\d{1,18}(x\d{1,18}){2,3}", shape):
             raise ArgumentError.of(
                 "shape", shape, legal="MxNxK or BxMxNxK", nearest="4096x4096x4096", code="TK-BENCH-001"
             )

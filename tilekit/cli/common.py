@@ -291,7 +291,7 @@ def part_of(text: str | None) -> tuple[int, int] | None:
     """Read ``I/N``: part I of N."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    found = re.fullmatch(r"(\d{1,18})/(\d{1,18})", text)
     if found is None:
         refuse("--part", text, "I/N, such as 1/4", "1/4")
     return int(found[1]), int(found[2])
@@ -308,7 +308,7 @@ def pair(text: str, option: str) -> tuple[int, int]:
     """Read ``MxN``."""
     from tilekit.errors import ArgumentError
 
-    found = re.fullmatch(r"(\d+)x(\d+)", text)
+    found = re.fullmatch(r"(\d{1,18})x(\d{1,18})", text)
     if found is None:
         numbers = re.findall(r"\d+", text)
         nearest = "x".join(numbers) if len(numbers) == 2 else None
