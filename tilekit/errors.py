@@ -5,20 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tilekit.emulator.errors import shown
-
-__all__ = [
-    "ArgumentError",
-    "AssemblerError",
-    "AssemblerNotFound",
-    "ConfigError",
-    "DriverError",
-    "EmulationTooLong",
-    "KernelFault",
-    "TilekitError",
-    "shown",
-]
-
 
 class TilekitError(Exception):
     """Base of all errors of tilekit.
@@ -75,6 +61,8 @@ class ArgumentError(TilekitError, ValueError):
         code : str, optional
             Stable code.
         """
+        from tilekit.emulator.errors import shown  # not sooner: `tilekit --help` does without the emulator
+
         hint = "" if nearest is None else f"; nearest legal: {nearest!r}"
         return cls(f"{name}: given {shown(given)}; legal: {legal}{hint}", code=code)
 

@@ -245,6 +245,11 @@ def test_target_by_name() -> None:
         MatmulConfig().problems("sm_70")
 
 
+def _spec(functions: Any = None, **options: Any) -> MatmulSpec:
+    made = ElementwiseSpec(**functions) if isinstance(functions, dict) else functions or ElementwiseSpec()
+    return MatmulSpec(functions=made, **options)
+
+
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -265,9 +270,7 @@ def test_target_by_name() -> None:
 def test_illegal_specs(options: dict[str, Any], code: str, words: str) -> None:
     """A pair of types, a major, an activation or a store that no kernel has is refused when the spec is made."""
     with pytest.raises(ArgumentError, match=code) as caught:
-        functions = options.get("functions")
-        made = {"functions": ElementwiseSpec(**functions)} if isinstance(functions, dict) else {}
-        MatmulSpec(**options | made)
+        _spec(**options)
     assert words in str(caught.value)
 
 

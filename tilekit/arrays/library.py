@@ -14,7 +14,8 @@ import numpy as np
 from tilekit.arrays import dlpack
 from tilekit.arrays.view import ArrayView
 from tilekit.dtypes import DTYPES, DType
-from tilekit.errors import ArgumentError, shown
+from tilekit.emulator.errors import shown
+from tilekit.errors import ArgumentError
 
 __all__ = [
     "NewArrays",

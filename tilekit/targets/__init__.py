@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from tilekit.annotations import Accepts
-from tilekit.errors import ArgumentError, shown
+from tilekit.emulator.errors import shown
+from tilekit.errors import ArgumentError
 
 
 @dataclass(frozen=True)
