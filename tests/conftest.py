@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator
-from typing import Any
 
 import pytest
 
