@@ -163,8 +163,9 @@ class _Bytes(Kind):
 class _Sequence(Kind):
     """Any number of values, in a list, a tuple or an array."""
 
-    def __init__(self, member: Kind) -> None:
+    def __init__(self, member: Kind, plain: type = tuple) -> None:
         self._member = member
+        self._plain = plain
         self.words = f"a list of {'values' if isinstance(member, _Anything) else member.words}"
 
     def read(self, value: Any, name: str) -> Any:
@@ -174,7 +175,20 @@ class _Sequence(Kind):
             raise Misfit
         if isinstance(self._member, _Anything):
             return value
-        return tuple([_read(self._member, part, name) for part in value])
+        return self._plain([_read(self._member, part, name) for part in value])
+
+
+class _Mapping(Kind):
+    """Values by their names."""
+
+    def __init__(self, member: Kind) -> None:
+        self._member = member
+        self.words = f"{member.words} by name"
+
+    def read(self, value: Any, name: str) -> dict[str, Any]:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise Misfit
+        return {key: _read(self._member, part, name) for key, part in value.items()}
 
 
 class _Instance(Kind):
@@ -351,6 +365,8 @@ class Annotations:
             return _Word(arguments)
         if origin is tuple:
             return _Tuple(tuple(map(self._kind, arguments)))
-        if origin is Sequence:
-            return _Sequence(self._kind(arguments[0]))
+        if origin in (Sequence, list):
+            return _Sequence(self._kind(arguments[0]), list if origin is list else tuple)
+        if origin is dict:
+            return _Mapping(self._kind(arguments[1]))
         return _Call() if origin is Callable else _Instance(annotation)

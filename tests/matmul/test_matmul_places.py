@@ -1,4 +1,4 @@
-"""A residual of a batch: one for each matrix, or one for all, wherever its rows and matrices lie."""
+"""Where operands lie: a residual for each matrix of a batch or one for all, matrices apart, arrays of one address."""
 
 from __future__ import annotations
 
@@ -72,3 +72,15 @@ def test_a_matrix_between_others() -> None:
     assert tilekit.matmul(a, b, out=out) is out
     assert (out == K).all()
     assert (memory.reshape(BATCH, -1)[:, M * 48 :] == 7).all()
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_operands_that_begin_at_one_place(first: str) -> None:
+    """Two arrays of one address, of which one is longer, are each copied as far as they reach."""
+    values = np.arange(64 * 64).reshape(64, 64) % 7 - 3
+    whole = values.astype(BF16)
+    a, b = (whole[:16], whole) if first == "a" else (whole, whole[:, :16])
+    expected = a.astype("f8") @ b.astype("f8")
+    out = np.empty(expected.shape, np.float32)
+    assert tilekit.matmul(a, b, out=out) is out
+    np.testing.assert_array_equal(out, expected)
