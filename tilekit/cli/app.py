@@ -12,6 +12,7 @@ from typing import NoReturn
 import typer
 
 from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run, trace, tune
+from tilekit.errors import TilekitError
 
 __all__ = ["app", "main"]
 
@@ -83,9 +84,10 @@ def main() -> None:
     try:
         app(prog_name="tilekit")
     except OSError as error:  # of stdout: the commands say what is wrong with other files
-        _last_words(f"error [TK-CLI-011]\nthe output cannot be written: {error.strerror or error}")
+        _last_words(TilekitError(f"the output cannot be written: {error.strerror or error}", code="TK-CLI-011"))
     except Exception as error:
-        _last_words(f"error [TK-CLI-012]\na defect of tilekit: {type(error).__name__}: {error}\n{_kept(error)}")
+        text = f"a defect of tilekit: {type(error).__name__}: {error}\n{_kept(error)}"
+        _last_words(TilekitError(text, code="TK-CLI-012"))
 
 
 def _kept(error: Exception) -> str:
@@ -100,9 +102,9 @@ def _kept(error: Exception) -> str:
         return "please report it, with the command"
 
 
-def _last_words(text: str) -> NoReturn:
+def _last_words(error: TilekitError) -> NoReturn:
     """Say on stderr, if it is there, why the command ends, and leave without another look at stdout."""
     with contextlib.suppress(OSError, AttributeError):
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(f"error [{error.code}]\n{error.message}\n")
         sys.stderr.flush()
     os._exit(1)

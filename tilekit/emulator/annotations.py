@@ -14,7 +14,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Final, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,10 @@ class Accepts:
     code: str | None = None
 
 
+_LIMIT: Final = 1 << 63
+"""No extent, count or seed has more than 64 bits, and texts of larger numbers cannot always be made."""
+
+
 class Misfit(Exception):  # noqa: N818  no error yet: another member of a union may fit
     """The value is not of the kind."""
 
@@ -41,6 +45,9 @@ class Kind(ABC):
 
     plain: frozenset[type] = frozenset()
     """Types whose values need no further look."""
+
+    whole = False
+    """Whether integers are legal, as far as they have no more than 64 bits: so is nearly every one that is given."""
 
     words: str
     code: str | None = None
@@ -83,9 +90,8 @@ class _Truth(Kind):
 
 
 class _Whole(Kind):
+    whole = True
     words = "an integer"
-    LIMIT: ClassVar = 1 << 63
-    """No extent, count or seed has more than 64 bits, and texts of larger numbers cannot always be made."""
 
     def read(self, value: Any, name: str) -> int:
         if type(value) is not int:
@@ -95,7 +101,7 @@ class _Whole(Kind):
                 value = operator.index(value)
             except Exception:
                 raise Misfit from None
-        if not -self.LIMIT <= value < self.LIMIT:
+        if not -_LIMIT <= value < _LIMIT:
             raise Misfit
         return int(value)
 
@@ -103,8 +109,8 @@ class _Whole(Kind):
         if isinstance(value, bool):
             return int(value)
         if isinstance(value, int):
-            return -self.LIMIT if value < 0 else self.LIMIT - 1
-        if isinstance(value, float) and abs(value) < self.LIMIT:
+            return -_LIMIT if value < 0 else _LIMIT - 1
+        if isinstance(value, float) and abs(value) < _LIMIT:
             return round(value)
         return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 19 else None
 
@@ -221,6 +227,12 @@ class _Tuple(Kind):
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
         if not isinstance(value, tuple | list) or len(value) != len(self._members):
             raise Misfit
+        if type(value) is tuple:
+            for member, part in zip(self._members, value, strict=True):
+                if not _fits(member, part):
+                    break
+            else:
+                return value
         return tuple([_read(member, part, name) for member, part in zip(self._members, value, strict=True)])
 
     def nearest(self, value: Any) -> tuple[Any, ...] | None:
@@ -235,6 +247,7 @@ class _Union(Kind):
     def __init__(self, members: tuple[Kind, ...]) -> None:
         self._members = sorted(members, key=lambda member: isinstance(member, _Nothing))
         self.plain = frozenset().union(*(member.plain for member in members))
+        self.whole = any(member.whole for member in members)
         self.words = " or ".join(member.words for member in self._members)
         self.code = next((member.code for member in members if member.code), None)
 
@@ -250,8 +263,14 @@ class _Union(Kind):
         return next((guess for member in self._members if (guess := member.nearest(value)) is not None), None)
 
 
+def _fits(kind: Kind, value: Any) -> bool:
+    """Whether a value is in its plain type already: quick, since configs are made by the thousand."""
+    its = type(value)
+    return its in kind.plain or (its is int and kind.whole and -_LIMIT <= value < _LIMIT)
+
+
 def _read(kind: Kind, value: Any, name: str) -> Any:
-    return value if type(value) in kind.plain else kind.read(value, name)
+    return value if _fits(kind, value) else kind.read(value, name)
 
 
 def _meant(kind: Kind, value: Any) -> Any:
@@ -309,10 +328,12 @@ class Annotations:
         """Check a dataclass's fields, and put their plain types in their place."""
         for name, kind in self._kinds(type(instance)).items():
             value = getattr(instance, name)
-            if type(value) not in kind.plain:
-                plain = self.plain(kind, value, name)
-                if plain is not value:
-                    object.__setattr__(instance, name, plain)
+            its = type(value)
+            if its in kind.plain or (its is int and kind.whole and -_LIMIT <= value < _LIMIT):
+                continue  # as `_fits` says, without the call
+            plain = self.plain(kind, value, name)
+            if plain is not value:
+                object.__setattr__(instance, name, plain)
 
     def values(self, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments of a function in their plain types."""
