@@ -1,12 +1,34 @@
-"""What all tests share: the option that rewrites golden files."""
+"""What all tests share: the option that rewrites golden files, and that their warnings are errors.
+
+Warnings of plugins as they start are not: which plugins there are is up to the machine.
+"""
 
 from __future__ import annotations
+
+import warnings
+from collections.abc import Generator
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden PTX files instead of comparing")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """What warns as a test's module is imported is not collected."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return (yield)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What warns in a test fails it, unless the test's own marks say otherwise."""
+    for item in items:
+        item.add_marker(pytest.mark.filterwarnings("error"), append=False)  # first, so that other marks prevail
 
 
 @pytest.fixture

@@ -6,12 +6,14 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from tilekit.annotations import checked, checked_values
 from tilekit.arrays import (
     ArrayView,
     NewArrays,
     fingerprint,
     hand_over,
     new_arrays,
+    require_dtype,
     require_output,
     require_same_place,
     resolve_stream,
@@ -19,10 +21,9 @@ from tilekit.arrays import (
 )
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation
-from tilekit.errors import ArgumentError
 from tilekit.kernels.choice import choose, read_product
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
-from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
 from tilekit.kernels.matmul.extras import Extras, read_scale
 from tilekit.kernels.matmul.picker import default_config
 from tilekit.kernels.matmul.place import place
@@ -32,7 +33,7 @@ from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.kernels.product import ProductKernel
 from tilekit.kernels.ready import ReadyLaunches
 from tilekit.runtime import driver
-from tilekit.targets import SM_90A
+from tilekit.targets import SM_90A, ChipName, PlaceName
 from tilekit.targets import target as target_named
 
 
@@ -52,8 +53,8 @@ def matmul(
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
     stream: Any = None,
-    config: KernelConfig | None = None,
-    target: str | None = None,
+    config: AnyConfig | None = None,
+    target: PlaceName | None = None,
 ) -> Any:
     """Return ``activation(scale * scale_a * (a @ b) * scale_b + bias + beta * residual)``, accumulated in f32.
 
@@ -111,13 +112,13 @@ def matmul(
     >>> bool((tilekit.matmul(a, b) == b).all())
     True
     """
-    if not (scale is None or isinstance(scale, float | int) or getattr(scale, "is_cuda", False)):
-        number = read_scale(scale)
-        if isinstance(number, float):  # the value counts, not the host memory it lies in
-            scale = number
     key: Any
     new = ready = None
     try:
+        if not (scale is None or isinstance(scale, float | int) or getattr(scale, "is_cuda", False)):
+            number = read_scale(scale)
+            if isinstance(number, float):  # the value counts, not the host memory it lies in
+                scale = number
         key = (
             fingerprint(a),
             fingerprint(b),
@@ -138,7 +139,7 @@ def matmul(
             new = _ready.outputs.get(key)
         else:
             ready = _ready.launches.get(key)
-    except (ArgumentError, TypeError):  # something that is no array, or no legal value: binding it says what
+    except Exception:  # something that is no array, or no legal value: binding it says what
         key = None
     result = out
     if new is not None:
@@ -147,6 +148,16 @@ def matmul(
     if ready is not None:
         ready.launch(ready.current_stream() if stream is None else resolve_stream(stream, view_of(result)))
         return result
+    how = checked_values(
+        matmul,
+        {
+            "activation": activation,
+            "precision": precision,
+            "accumulation": accumulation,
+            "config": config,
+            "target": target,
+        },
+    )
     if out is None and new is None:
         new = _outputs(a, b, out_dtype, precision)
         result = new(None if stream is None else resolve_stream(stream, view_of(a)))
@@ -158,7 +169,7 @@ def matmul(
         "residual": residual,
         "beta": beta,
     }
-    plan = _bind(a, b, result, extras, activation, out_dtype, precision, accumulation, config, target)
+    plan = _bind(a, b, result, extras, out_dtype, **how)
     plan(stream)
     if plan.ready is not None and key is not None:
         if new is not None:
@@ -168,6 +179,7 @@ def matmul(
     return result if out is not None else hand_over(result, view_of(a))
 
 
+@checked
 def result_of(
     a: Any,
     b: Any,
@@ -202,11 +214,13 @@ def result_of(
     if out is None:
         require_same_place(named)
         dtype = _output_type(va, out_dtype)
+        vo = replace(va, shape=problem.out_shape, dtype=dtype)
     else:
+        vo = matrix_view(out, "out")
+        dtype = vo.dtype
         if out_dtype is not None:
-            _check_out_dtype(out, out_dtype)
-        dtype = matrix_view(out, "out").dtype
-    vo = replace(va, shape=problem.out_shape, dtype=dtype) if out is None else matrix_view(out, "out")
+            require_dtype(vo, as_dtype(out_dtype, "out_dtype"))
+        require_output(vo, problem.out_shape, dtype, ())
     extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
     there = va.device == "cpu" or (driver.why_unavailable() is None and va.device[1] < len(driver.devices()))
     # Of memory on a GPU that is not here nobody knows the chip.
@@ -217,14 +231,14 @@ def result_of(
     named += [(name, view) for name, view in extras.views.items() if name != "scale" or view.device != "cpu"]
     if out is not None:
         output_matrix(vo)
-        require_output(vo, problem.out_shape, dtype, ())
         named.append(("out", vo))
     require_same_place(named)
     return problem.out_shape, dtype
 
 
+@checked
 def compile(  # noqa: A001  the field's name for it
-    spec: MatmulSpec, target: str = "sm_90a", config: KernelConfig | None = None
+    spec: MatmulSpec, target: ChipName = "sm_90a", config: AnyConfig | None = None
 ) -> MatmulKernel:
     """Build the kernel that `spec` describes.
 
@@ -249,9 +263,10 @@ def compile(  # noqa: A001  the field's name for it
         Listing every rule the config violates, each with the nearest legal value.
     """
     chip = target_named(target)
-    return compiled(spec, config or default_config(spec, chip), chip)
+    return compiled(spec, default_config(spec, chip) if config is None else config, chip)
 
 
+@checked
 def kernel_for(
     a: Any,
     b: Any,
@@ -266,8 +281,8 @@ def kernel_for(
     out_dtype: Any = None,
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
-    config: KernelConfig | None = None,
-    target: str | None = None,
+    config: AnyConfig | None = None,
+    target: PlaceName | None = None,
 ) -> ProductKernel:
     """Return the kernel that `matmul` launches for these arguments: to look at, or to bind once and call often.
 
@@ -301,7 +316,7 @@ def kernel_for(
         vo = replace(va, address=0, shape=shape, strides=strides, dtype=_output_type(va, out_dtype))
     else:
         if out_dtype is not None:
-            _check_out_dtype(out, out_dtype)
+            require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
         vo = matrix_view(out, "out")
         require_output(vo, problem.out_shape, vo.dtype, ())
     extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
@@ -317,21 +332,21 @@ def _bind(
     b: Any,
     out: Any,
     extras: dict[str, Any],
-    activation: Activation | None,
     out_dtype: Any,
+    *,
+    activation: Activation | None,
     precision: Precision | None,
     accumulation: Accumulation,
     config: KernelConfig | None,
     target: str | None,
 ) -> MatmulPlan:
     if out_dtype is not None:
-        _check_out_dtype(out, out_dtype)
-    if not (config is None or isinstance(config, KernelConfig)):
-        legal = "a tilekit.MatmulConfig (sm_90a), a tilekit.BlackwellConfig (sm_100a), or None to have one chosen"
-        raise ArgumentError.of("config", config, legal=legal)
+        require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     chip, device = place(va, target)
-    read = Extras.read(read_product(va, vb), vo, **extras)
+    problem = read_product(va, vb)
+    require_output(vo, problem.out_shape, vo.dtype, ())
+    read = Extras.read(problem, vo, **extras)
     kernel = choose(va, vb, vo, read, activation, precision, accumulation, config, chip)
     return kernel.bind(a, b, out, device=device, **extras)
 
@@ -351,11 +366,3 @@ def _output_type(a: ArrayView, out_dtype: Any) -> DType:
     if out_dtype is not None:
         return as_dtype(out_dtype, "out_dtype")
     return a.dtype if a.dtype.bits > 8 else BF16
-
-
-def _check_out_dtype(out: Any, out_dtype: Any) -> None:
-    view, dtype = view_of(out, "out"), as_dtype(out_dtype, "out_dtype")
-    if view.dtype != dtype:
-        raise ArgumentError(
-            f"out is {view.dtype} and out_dtype={dtype}: they must agree; leave out_dtype out", code="TK-API-004"
-        )

@@ -14,6 +14,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tilekit.emulator.errors import shown
 from tilekit.errors import ArgumentError
 
 __all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S32", "DType", "as_dtype"]
@@ -117,7 +118,9 @@ def as_dtype(what: Any, name: str = "dtype") -> DType:
     except KeyError:
         dtype = _KNOWN[what] = _resolve(what, name)
         return dtype
-    except TypeError:
+    except ArgumentError:
+        raise
+    except Exception:  # it cannot be hashed, or its own methods fail
         raise _unknown(what, name) from None
 
 
@@ -131,7 +134,7 @@ def _resolve(what: Any, name: str) -> DType:
     else:
         try:
             numpy_type = np.dtype(what)
-        except TypeError:
+        except Exception:  # NumPy asks the object, whose methods may fail in any way
             raise _unknown(what, name) from None
         found = next((dtype for dtype in (*DTYPES, S32) if dtype.numpy == numpy_type), None)
     if found is None:
@@ -140,10 +143,13 @@ def _resolve(what: Any, name: str) -> DType:
 
 
 def _unknown(what: Any, name: str) -> ArgumentError:
-    shown = str(what).removeprefix("torch.")
+    try:
+        text = str(what).removeprefix("torch.")
+    except Exception:
+        text = shown(what)
     legal = ", ".join(f"{dtype.name} ({dtype.long_name})" for dtype in DTYPES)
     names = [name for name, dtype in _BY_NAME.items() if dtype is not S32]
-    nearest = difflib.get_close_matches(shown, names, n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     return ArgumentError.of(
-        name, shown, legal=legal, nearest=_BY_NAME[nearest[0]].name if nearest else None, code="TK-DTYPE-001"
+        name, text, legal=legal, nearest=_BY_NAME[nearest[0]].name if nearest else None, code="TK-DTYPE-001"
     )

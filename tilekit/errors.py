@@ -53,7 +53,7 @@ class ArgumentError(TilekitError, ValueError):
         name : str
             The argument, as the caller wrote it.
         given : object
-            What was passed (shown by `repr`).
+            What was passed (shown by `repr`, as far as it has one).
         legal : str
             What may be passed, in words.
         nearest : object, optional
@@ -61,8 +61,10 @@ class ArgumentError(TilekitError, ValueError):
         code : str, optional
             Stable code.
         """
+        from tilekit.emulator.errors import shown  # not sooner: `tilekit --help` does without the emulator
+
         hint = "" if nearest is None else f"; nearest legal: {nearest!r}"
-        return cls(f"{name}: given {given!r}; legal: {legal}{hint}", code=code)
+        return cls(f"{name}: given {shown(given)}; legal: {legal}{hint}", code=code)
 
 
 class ConfigError(TilekitError, ValueError):

@@ -93,10 +93,13 @@ def _program(name: str, value: object) -> Path | None:
         return None
     if not isinstance(value, str | os.PathLike):
         raise ArgumentError.of(name, value, legal="the path of a ptxas executable, or None to search for one")
-    path = Path(os.fspath(value)).expanduser()
-    if not path.is_file() or not os.access(path, os.X_OK):
-        raise ArgumentError.of(name, str(value), legal="the path of an executable file, or None to search for one")
-    return path
+    try:
+        path = Path(os.fspath(value)).expanduser()
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
+    except Exception:  # a path that no file system takes, or an object that is none
+        pass
+    raise ArgumentError.of(name, str(value), legal="the path of an executable file, or None to search for one")
 
 
 def _seconds(name: str, value: object) -> float:
@@ -105,7 +108,7 @@ def _seconds(name: str, value: object) -> float:
         raise ArgumentError.of(name, value, legal=legal)
     try:
         seconds = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ArgumentError.of(name, value, legal=legal) from None
     if math.isnan(seconds) or seconds <= 0:
         raise ArgumentError.of(name, value, legal=legal, nearest=1.0)

@@ -242,3 +242,22 @@ def test_every_types_limit_is_above_its_rounding() -> None:
             relative = np.linalg.norm(rounded - values) / np.linalg.norm(values)
             workload = MatmulWorkload(1, 1, 1, a_dtype=dtype, b_dtype=dtype, out_dtype=out_dtype)
             assert relative < workload.error_limit / 2
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+def test_an_activation_has_a_limit_of_its_own(activation: Any) -> None:
+    """Two thousandths of the argument are allowed for it, and a hundredth is wrong."""
+    workload = MatmulWorkload(16, 32, 64, out_dtype=F32, activation=activation)
+    operands = workload.operands(3)
+    sums = operands.a.astype(np.float64) @ operands.b.astype(np.float64)
+    exact = {
+        "relu": np.maximum(sums, 0),
+        "gelu": sums / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (sums + 0.044715 * sums**3))),
+        "silu": sums / (1 + np.exp(-sums)),
+    }[activation]
+    assert workload.accuracy(operands, exact).worst < 0.01
+    allowed = workload.accuracy(operands, exact + 0.9 * 2.0**-10 * np.abs(sums)).worst
+    assert 0.5 < allowed < 1
+    assert workload.accuracy(operands, exact + 2.0**-7 * np.abs(sums)).worst > 4
+    plain = MatmulWorkload(16, 32, 64, out_dtype=F32)
+    assert plain.accuracy(operands, sums + 0.9 * 2.0**-10 * np.abs(sums)).worst > 10

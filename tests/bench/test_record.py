@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from tests.bench.simulated import measured
 from tilekit.bench.host import HostTimes
 from tilekit.bench.matmul import Case
 from tilekit.bench.record import Record, merged
+from tilekit.bench.report import to_markdown
 from tilekit.errors import ArgumentError
 
 ABOUT = {"device": "NVIDIA H200", "tilekit": "1.0"}
@@ -42,6 +46,50 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(ArgumentError, match=r"FILE.*x\.json.*--json-file"):
             Record.read(file)
+
+
+def test_a_file_damaged_in_any_way(tmp_path: Path) -> None:
+    """Whatever stands in the file: a record of which tables can be made, or an error that names the file."""
+    chance = random.Random(11)
+    file = tmp_path / "x.json"
+    text = record(measured("1x8x8", {"cuBLAS": [1.1, 1.2]}), measured("2x8x8", {})).to_json()
+    odd: list[Any] = [None, 7, -1, 1.5, "x", [], [1], {}, {"a": 1}, True, [None], [[1]], "9" * 5000]
+    said: list[str] = []
+    texts = [b"\xff", b"[" * 100_000, b"null", b"7", b'{"format": []}', text.encode()[: len(text) // 2]]
+    for _ in range(200):
+        whole = json.loads(text)
+        place: Any = whole
+        for _ in range(chance.choice((1, 1, 2, 3, 4))):
+            keys = (
+                list(place) if isinstance(place, dict) else list(range(len(place))) if isinstance(place, list) else []
+            )
+            if not keys:
+                break
+            last, key = place, chance.choice(keys)
+            place = place[key]
+        last[key] = chance.choice(odd)
+        texts.append(json.dumps(whole).encode())
+    for damaged in texts:
+        file.write_bytes(damaged)
+        try:
+            found = Record.read(file)
+        except ArgumentError as error:
+            said.append(str(error))
+        else:
+            to_markdown(found)
+    assert len(said) > 50
+    assert all("x.json" in text for text in said)
+
+
+@pytest.mark.parametrize("place", ["error", "failure"])
+def test_the_worse_of_two_runs_counts(place: str) -> None:
+    """Error and failure of a case are those of the run that had them, whichever came first."""
+    for first in (True, False):
+        one, two = (record(measured("1x8x8", {"cuBLAS": [1.1]})) for _ in range(2))
+        for run, error, failure in ((one, 1e-3, None), (two, 5e-3, "wrong")):
+            run.cases[0].results[0].error, run.cases[0].results[0].failure = error, failure
+        merged_ = merged([one, two] if first else [two, one]).cases[0].results[0]
+        assert getattr(merged_, place) == (5e-3 if place == "error" else "wrong")
 
 
 def test_parts_are_put_side_by_side_worst_first() -> None:

@@ -16,6 +16,7 @@ from tilekit.dtypes import F32, as_dtype
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.picker import kernel_for
+from tilekit.kernels.matmul.plan import EmulatedPlan
 from tilekit.targets import SM_90A
 
 
@@ -42,7 +43,7 @@ class Gemv:
     ready
         Whether the weights are said to be ready.
     sms
-        Multiprocessors of the emulated chip: fewer, and few tiles are many for a CTA.
+        Multiprocessors of the emulated device, where not all of the chip's: with few, few tiles are many for a CTA.
     """
 
     m: int
@@ -59,7 +60,7 @@ class Gemv:
     leads: tuple[int, int, int] = (0, 0, 0)
     config: GemvConfig | None = None
     ready: bool = False
-    sms: int = SM_90A.multiprocessors
+    sms: int | None = None
     data: Data = "integers"
     seed: int = 0
 
@@ -111,9 +112,7 @@ def kernel_of(gemv: Gemv, a: Any, b: Any, out: Any) -> GemvKernel:
     changes: dict[str, Any] = {"weights_ready": gemv.ready}
     if gemv.tokens:
         changes["tokens"] = gemv.tokens
-    return compiled(
-        replace(kernel.spec, **changes), gemv.config or kernel.config, replace(SM_90A, multiprocessors=gemv.sms)
-    )
+    return compiled(replace(kernel.spec, **changes), gemv.config or kernel.config, SM_90A)
 
 
 def check(machine: Machine, gemv: Gemv) -> GemvKernel:
@@ -133,14 +132,17 @@ def check(machine: Machine, gemv: Gemv) -> GemvKernel:
         kernel = compiled(
             replace(kernel.spec, functions=replace(kernel.spec.functions, scale="value")), kernel.config, SM_90A
         )
-    result = kernel.bind(
+    plan = kernel.bind(
         a.array,
         b.array,
         out.array,
         bias=bias.array if bias else None,
         scale=scale_array.array if scale_array else scale,
-    )()
-    assert result is out.array
+        multiprocessors=gemv.sms,
+    )
+    assert plan() is out.array
+    if gemv.sms is not None and isinstance(plan, EmulatedPlan):
+        assert plan.report.grid[0] <= gemv.sms
     compare(out.read(), expected_of(case, inputs, machine))
     out.check_surroundings()
     for operand in filter(None, (a, b, bias, scale_array)):

@@ -112,7 +112,7 @@ RULES = [
     ({"raster_group": 0}, {}, "raster_group=0", "raster_group", 1),
     ({"raster_order": "k"}, {}, "raster_order='k': 'm' to walk tiles down M first, 'n' along N", "raster_order", "m"),
     ({"raster_order": "n"}, {"groups": "ends"}, "groups of rows are walked down M", "raster_order", "m"),
-    ({"profile_tiles": -1}, {}, "profile_tiles=-1: at least 0", "profile_tiles", 0),
+    ({"profile_tiles": -1}, {}, "profile_tiles=-1: 0 to 65536", "profile_tiles", 0),
     ({"l2_stream": "c"}, {}, "l2_stream='c': None, 'a' or 'b'", "l2_stream", None),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
     ({"tile": (256, 192), "output_buffers": 8}, {}, "the output slabs are the largest", "tile", None),
@@ -245,6 +245,11 @@ def test_target_by_name() -> None:
         MatmulConfig().problems("sm_70")
 
 
+def _spec(functions: Any = None, **options: Any) -> MatmulSpec:
+    made = ElementwiseSpec(**functions) if isinstance(functions, dict) else functions or ElementwiseSpec()
+    return MatmulSpec(functions=made, **options)
+
+
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -258,14 +263,14 @@ def test_target_by_name() -> None:
         ({"out_dtype": "e5m2", "groups": "ends"}, "TK-MM-002", "with groups"),
         ({"a_major": "m"}, "TK-MM-003", "a_major='m'"),
         ({"b_major": "row"}, "TK-MM-003", "b_major='row'"),
-        ({"functions": ElementwiseSpec(activation="tanh")}, "TK-MM-005", "relu, gelu, silu"),  # type: ignore[arg-type]
+        ({"functions": {"activation": "tanh"}}, "TK-MM-005", "relu, gelu, silu"),
         ({"store": "tmem"}, "TK-MM-007", "'tma' or 'direct'"),
     ],
 )
 def test_illegal_specs(options: dict[str, Any], code: str, words: str) -> None:
     """A pair of types, a major, an activation or a store that no kernel has is refused when the spec is made."""
     with pytest.raises(ArgumentError, match=code) as caught:
-        MatmulSpec(**options)
+        _spec(**options)
     assert words in str(caught.value)
 
 

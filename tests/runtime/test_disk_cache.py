@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
+import signal
+import struct
+import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilekit.runtime import cache as cache_module
+from tilekit.runtime.assembler import assemble
 from tilekit.runtime.cache import CacheWarning, DiskCache, Entry, default_cache, entry_key
 
 KEY = entry_key("text", "sm_90a")
@@ -136,3 +143,67 @@ def test_default_cache_follows_the_settings(own_cache: Path) -> None:
     stats = default_cache().stats()
     assert stats.folder == own_cache / "kernels"
     assert stats.limit == cache_module.CACHE_LIMIT
+
+
+HEADERS = (
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"7",
+    b'"text"',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b"{}",
+    b'{"key": 7}',
+    b'{"key": null}',
+)
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=lambda header: repr(header[:12]))
+def test_a_whole_entry_that_cannot_be_read_is_a_miss_and_is_replaced(tmp_path: Path, header: bytes) -> None:
+    """A checksum says that nothing changed since an entry was written, and not that it was written rightly."""
+    cache = DiskCache(tmp_path)
+    key = entry_key("a")
+    cache.put(key, Entry({"log": "x"}, b"payload"))
+    (path,) = tmp_path.glob("*.tkc")
+    body = b"TKCACHE1" + struct.pack("<QQ", len(header), 0) + header
+    path.write_bytes(body + hashlib.sha256(body).digest())
+    assert cache.get(key) is None
+    assert cache.verify() == [key]
+    cache.put(key, Entry({"log": "y"}, b"again"))
+    assert cache.get(key) == Entry({"log": "y"}, b"again")
+
+
+@pytest.mark.parametrize("header", [{}, {"log": None}, {"log": 7}, {"target": "sm_90a"}], ids=str)
+def test_an_entry_without_a_log_is_assembled_again(own_cache: Path, small_kernel: str, header: dict[str, Any]) -> None:
+    """An entry that says too little is replaced by one that says all."""
+    first = assemble(small_kernel, "sm_90a", kernel_name="small")
+    (path,) = own_cache.rglob("*.tkc")
+    default_cache().put(path.stem, Entry(header, b"nothing"))
+    again = assemble(small_kernel, "sm_90a", kernel_name="small")
+    assert again.cubin == first.cubin
+    found = default_cache().get(path.stem)
+    assert found is not None
+    assert found.payload == first.cubin
+
+
+def test_a_killed_assembler_leaves_nothing(tmp_path: Path, small_kernel: str) -> None:
+    """Whenever the process is killed, no file and no folder of its stays in the temporary directory."""
+    script = (
+        "import os, signal, subprocess, sys; from pathlib import Path\n"
+        "from tilekit.runtime import assembler\n"
+        "run = subprocess.run\n"
+        "def kill(command, **options):\n"
+        "    answer = run(command, **options)\n"
+        "    return os.kill(os.getpid(), signal.SIGKILL) if 'pass_fds' in options else answer\n"
+        "subprocess.run = kill\n"
+        "assembler.assemble(Path(sys.argv[1]).read_text(), 'sm_90a', kernel_name='small')\n"
+    )
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "small.ptx").write_text(small_kernel)
+    places = {"TMPDIR": str(tmp_path / "temporary"), "TILEKIT_CACHE_DIR": str(tmp_path / "cache")}
+    environment = os.environ | places | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path / "small.ptx")], env=environment, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert not list((tmp_path / "temporary").iterdir())

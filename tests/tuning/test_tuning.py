@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,89 @@ def test_the_table_is_read_again(tmp_path: Path) -> None:
     assert again.best(Problem.of(SPEC, **{**SHAPE, "m": 257})) is None
     assert again.path.name == "nvidia-h200.jsonl"
     assert Problem.of(MatmulSpec(functions=ElementwiseSpec(bias=F32, activation="gelu")), **SHAPE) == PROBLEM
+
+
+def test_a_config_measured_again(tmp_path: Path) -> None:
+    """What is measured last counts for its config, slower or not; of two that are as quick, the later one."""
+    table = TunedTable("NVIDIA H200", SM_90A, tmp_path)
+    first, second, third = CONFIGS[:3]
+    table.add(PROBLEM, [Measurement(first, 1e-6), Measurement(second, 2e-6)])
+    assert table.best(PROBLEM) == first
+    table.add(PROBLEM, [Measurement(first, 3e-6), Measurement(second, 2e-6)])
+    assert table.best(PROBLEM) == second
+    table.add(PROBLEM, [Measurement(third, 2e-6)])
+    assert table.best(PROBLEM) == third
+    table.add(PROBLEM, [Measurement(first, 2.5e-6)])
+    assert table.best(PROBLEM) == third
+    assert TunedTable("NVIDIA H200", SM_90A, tmp_path).best(PROBLEM) == third
+
+
+def test_the_first_candidate_of_a_process_has_three_times_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process starts before its first answer: only that one is waited for longer, in each process."""
+    given: list[float] = []
+    wait = tuner._Answers.next
+
+    def note(self: Any, config: Any, patience: float) -> Measurement:
+        given.append(patience)
+        return wait(self, config, patience)
+
+    monkeypatch.setattr(tuner._Answers, "next", note)
+    tuner.measure(MatmulWorkload(256, 512, 128), SM_90A, CONFIGS, patience=0.5, start=_fake)
+    # 64 answers and 96 hangs in the first process; 128 ends the second one, and 160 is the third one's.
+    assert given == [1.5, 0.5, 1.5, 1.5]
+
+
+def test_a_table_damaged_in_any_way(tmp_path: Path) -> None:
+    """Whatever stands in the file, what can be read counts, and reading raises nothing."""
+    chance = random.Random(11)
+    whole = TunedTable("NVIDIA H200", SM_90A, tmp_path)
+    whole.add(PROBLEM, [Measurement(CONFIGS[0], 3e-6), Measurement(CONFIGS[1], 2e-6), Measurement(CONFIGS[2], None)])
+    lines = whole.path.read_bytes().splitlines()
+    odd: list[Any] = [
+        None,
+        7,
+        -1,
+        1.5,
+        float("nan"),
+        float("inf"),
+        "x",
+        [],
+        [1],
+        {},
+        {"a": 1},
+        True,
+        "9" * 5000,
+        [[64]],
+    ]
+    texts = [
+        b"",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"null\n7\n[]\n{}",
+        bytes(1000),
+        b'{"version":1e999}',
+        b"\n".join(lines[::-1]),
+    ]
+    for _ in range(150):
+        values = json.loads(chance.choice(lines))
+        target = values["config"] if chance.random() < 0.4 else values
+        target[chance.choice(list(target))] = chance.choice(odd)
+        texts.append(json.dumps(values).encode())
+    for _ in range(150):
+        damaged = bytearray(chance.choice(lines))
+        for _ in range(chance.choice((1, 2, 9))):
+            at = chance.randrange(len(damaged))
+            damaged[at : at + chance.choice((0, 1, 5))] = bytes(
+                chance.randrange(256) for _ in range(chance.choice((0, 1)))
+            )
+        texts.append(bytes(damaged))
+    for text in texts:
+        whole.path.write_bytes(text + b"\n" + lines[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found = TunedTable("NVIDIA H200", SM_90A, tmp_path).best(PROBLEM)
+        assert isinstance(found, MatmulConfig), text[:300]
+        found.problems("sm_90a")
 
 
 def test_lines_of_another_device_or_version_are_passed_over(tmp_path: Path) -> None:

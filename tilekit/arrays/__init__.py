@@ -8,7 +8,7 @@ whatever made the inputs and before whatever reads the result. An explicit ``str
 inputs are ready there. Arrays that come through plain DLPack are made ready on the legacy default stream.
 """
 
-from tilekit.arrays.checks import overlap, require_output, require_same_place
+from tilekit.arrays.checks import overlap, require_dtype, require_output, require_same_place
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.arrays.library import (
     NewArrays,
@@ -19,7 +19,7 @@ from tilekit.arrays.library import (
     resolve_stream,
     stream_getter,
 )
-from tilekit.arrays.view import ArrayView, Device, host_array, view_of, view_of_fake
+from tilekit.arrays.view import ArrayView, Device, host_array, is_array, view_of, view_of_fake
 
 __all__ = [
     "ArrayView",
@@ -30,8 +30,10 @@ __all__ = [
     "fingerprint",
     "hand_over",
     "host_array",
+    "is_array",
     "new_arrays",
     "overlap",
+    "require_dtype",
     "require_output",
     "require_same_place",
     "resolve_stream",

@@ -11,7 +11,7 @@ from tilekit.arrays.view import AddressInterface, ArrayView
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError
 
-__all__ = ["overlap", "require_output", "require_same_place"]
+__all__ = ["overlap", "require_dtype", "require_output", "require_same_place"]
 
 _OVERLAP_WORK: Final[Any] = 100_000
 """Candidate solutions after which the exact overlap test gives up, some milliseconds of work."""
@@ -68,6 +68,14 @@ def require_same_place(named: Sequence[tuple[str, ArrayView]]) -> None:
                 "one library and one device",
                 code="TK-ARRAY-007",
             )
+
+
+def require_dtype(out: ArrayView, out_dtype: DType) -> None:
+    """Raise ``TK-API-004`` unless an output that the caller passed in has the type that was asked for."""
+    if out.dtype != out_dtype:
+        raise ArgumentError(
+            f"out is {out.dtype} and out_dtype={out_dtype}: they must agree; leave out_dtype out", code="TK-API-004"
+        )
 
 
 def require_output(

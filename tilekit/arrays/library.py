@@ -14,6 +14,7 @@ import numpy as np
 from tilekit.arrays import dlpack
 from tilekit.arrays.view import ArrayView
 from tilekit.dtypes import DTYPES, DType
+from tilekit.emulator.errors import shown
 from tilekit.errors import ArgumentError
 
 __all__ = [
@@ -76,10 +77,27 @@ def resolve_stream(stream: Any, view: ArrayView) -> int:
         return current_stream(view)
     if view.device == "cpu":
         raise ArgumentError(
-            f"stream={stream!r} was given, but the arrays are {view.place}; leave it out", code="TK-ARRAY-005"
+            f"stream={shown(stream)} was given, but the arrays are {view.place}; leave it out", code="TK-ARRAY-005"
         )
-    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+    if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 1 << 64:
         return stream
+    try:
+        handle = _handle_of(stream)
+    except ArgumentError:
+        raise
+    except Exception:  # whatever an object does that says it is a stream, and is none
+        handle = None
+    if handle is not None:
+        return handle
+    raise ArgumentError(
+        f"stream={shown(stream)} is no stream; pass None, a handle >= 0, or an object with __cuda_stream__ "
+        "(torch.cuda.Stream and cupy.cuda.Stream will do)",
+        code="TK-ARRAY-005",
+    )
+
+
+def _handle_of(stream: Any) -> int | None:
+    """The handle that a stream object gives."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         version, handle = protocol() if callable(protocol) else protocol
@@ -91,11 +109,7 @@ def resolve_stream(stream: Any, view: ArrayView) -> int:
     for attribute in ("cuda_stream", "ptr"):
         if hasattr(stream, attribute):
             return int(getattr(stream, attribute))
-    raise ArgumentError(
-        f"stream={stream!r} is no stream; pass None, a handle >= 0, or an object with __cuda_stream__ "
-        "(torch.cuda.Stream and cupy.cuda.Stream will do)",
-        code="TK-ARRAY-005",
-    )
+    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

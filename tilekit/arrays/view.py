@@ -11,9 +11,10 @@ import numpy as np
 
 from tilekit.arrays import dlpack
 from tilekit.dtypes import DType, as_dtype
-from tilekit.errors import ArgumentError
+from tilekit.emulator.errors import shown
+from tilekit.errors import ArgumentError, TilekitError
 
-__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "view_of", "view_of_fake"]
+__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "is_array", "view_of", "view_of_fake"]
 
 Device: TypeAlias = Literal["cpu"] | tuple[Literal["cuda"], int]
 
@@ -72,10 +73,26 @@ def view_of(array: Any, name: str = "array") -> ArrayView:
         ``TK-DTYPE-001`` for an unknown element type.
     """
     try:
-        adapter = _ADAPTERS[type(array)]
-    except KeyError:
-        adapter = _ADAPTERS[type(array)] = _adapter_for(array, name)
-    return adapter(array, name)
+        try:
+            adapter = _ADAPTERS[type(array)]
+        except KeyError:
+            adapter = _ADAPTERS[type(array)] = _adapter_for(array, name)
+        return adapter(array, name)
+    except TilekitError:
+        raise
+    except Exception as error:  # whatever an object does that says it is an array, and is none
+        raise ArgumentError(
+            f"{name} is a {_called(array)} whose memory cannot be asked for: {type(error).__name__}: {shown(error)}",
+            code="TK-ARRAY-001",
+        ) from error
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value says of itself that it is an array: a number, a list or a word does not."""
+    try:
+        return hasattr(value, "shape")
+    except Exception:  # whatever it does when it is asked
+        return False
 
 
 def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
@@ -91,10 +108,14 @@ def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
     if hasattr(array, "__cuda_array_interface__"):
         return _view_cuda_interface
     raise ArgumentError(
-        f"{name} is a {type(array).__module__}.{type(array).__qualname__}; pass an array: numpy.ndarray, torch.Tensor, "
+        f"{name} is a {_called(array)}; pass an array: numpy.ndarray, torch.Tensor, "
         "cupy.ndarray, or an object with __dlpack__ or __cuda_array_interface__",
         code="TK-ARRAY-001",
     )
+
+
+def _called(array: Any) -> str:
+    return f"{type(array).__module__}.{type(array).__qualname__}"
 
 
 def _root(kind: type) -> str:

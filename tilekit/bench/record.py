@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tilekit.annotations import check_fields
 from tilekit.bench.host import HostTimes
 from tilekit.bench.machine import Machine
 from tilekit.bench.matmul import Case, Result
@@ -73,12 +74,17 @@ class Record:
             if whole["format"] != _FORMAT:
                 raise KeyError("format")
             host = HostTimes(**whole["host"]) if "host" in whole else None
-            return cls(whole["about"], [_case(case) for case in whole["cases"]], whole["notes"], host)
+            found = cls(whole["about"], [_case(case) for case in whole["cases"]], whole["notes"], host)
+            check_fields(found)
+            if host is not None:
+                check_fields(host)
+            _ = found.about["device"]
+            return found
         except OSError as error:
             raise ArgumentError.of(
                 "FILE", str(file), legal=f"{legal} ({error.strerror})", code="TK-BENCH-003"
             ) from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # whatever a damaged file holds
             raise ArgumentError.of("FILE", str(file), legal=legal, code="TK-BENCH-003") from None
 
 
@@ -153,4 +159,9 @@ def _of(function: Any, *values: float | None) -> float | None:
 
 
 def _case(whole: dict[str, Any]) -> Case:
-    return Case(**{**whole, "results": [Result(**result) for result in whole["results"]]})
+    case = Case(**{**whole, "results": [Result(**result) for result in whole["results"]]})
+    for part in (case, *case.results):
+        check_fields(part)
+    if not case.results:
+        raise ValueError("a case without a result")
+    return case

@@ -32,6 +32,13 @@ _ACTIVATION_ERROR: Final = 2.0**-10
 """Of ``tanh.approx`` (PTX ISA: 2^-11), with what is computed around it."""
 
 
+_MOST: Final = (1 << 31) - 1
+"""Of an extent: kernels count in 32 bits."""
+
+_ADDRESSES: Final = 1 << 48
+"""Bytes that any machine addresses."""
+
+
 class Workload(Protocol):
     """Something to measure. The harness knows no more of it; who computes it is found by its family."""
 
@@ -159,8 +166,20 @@ class MatmulWorkload:
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
             extent = getattr(self, name)
-            if extent is not None and extent < 1:
-                raise ArgumentError.of(name, extent, legal="a whole number from 1 on", nearest=1, code="TK-BENCH-001")
+            if extent is not None and not 1 <= extent <= _MOST:
+                raise ArgumentError.of(
+                    name,
+                    extent,
+                    legal=f"a whole number from 1 on, {_MOST} at most",
+                    nearest=min(max(extent, 1), _MOST),
+                    code="TK-BENCH-001",
+                )
+        if self.bytes >= _ADDRESSES:
+            raise ArgumentError(
+                f"m={self.m}, n={self.n}, k={self.k}, batch={self.batch}: {self.bytes:.3g} bytes of operands and "
+                f"result; legal: less than {_ADDRESSES:.3g}",
+                code="TK-BENCH-001",
+            )
         for name in ("a_major", "b_major"):
             if getattr(self, name) not in ("k", "mn"):
                 raise ArgumentError.of(name, getattr(self, name), legal="'k' or 'mn'", code="TK-BENCH-001")
@@ -168,7 +187,7 @@ class MatmulWorkload:
     @classmethod
     def parse(cls, shape: str, like: Self | None = None) -> Self:
         """Read ``MxNxK`` or ``BxMxNxK``; everything but the shape is taken from ``like``."""
-        if not re.fullmatch(r"\d+(x\d+){2,3}", shape):
+        if not re.fullmatch(r"\d{1,18}(x\d{1,18}){2,3}", shape):
             raise ArgumentError.of(
                 "shape", shape, legal="MxNxK or BxMxNxK", nearest="4096x4096x4096", code="TK-BENCH-001"
             )

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import tempfile
+import traceback
+from typing import NoReturn
+
 import typer
 
 from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run, trace, tune
+from tilekit.errors import TilekitError
 
 __all__ = ["app", "main"]
 
@@ -68,5 +76,35 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; the console script's entry point."""
-    app(prog_name="tilekit")
+    """Run the command line; the console script's entry point.
+
+    What goes wrong here is a defect of tilekit's, or an output that cannot be written: no traceback is printed, and
+    that of a defect is kept in a file.
+    """
+    try:
+        app(prog_name="tilekit")
+    except OSError as error:  # of stdout: the commands say what is wrong with other files
+        _last_words(TilekitError(f"the output cannot be written: {error.strerror or error}", code="TK-CLI-011"))
+    except Exception as error:
+        text = f"a defect of tilekit: {type(error).__name__}: {error}\n{_kept(error)}"
+        _last_words(TilekitError(text, code="TK-CLI-012"))
+
+
+def _kept(error: Exception) -> str:
+    """Keep an error's traceback for a report; return where."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tilekit-defect-", suffix=".txt", encoding="utf-8", delete=False
+        ) as file:
+            traceback.print_exception(error, file=file)
+            return f"please report it, with the command and {file.name}"
+    except OSError:
+        return "please report it, with the command"
+
+
+def _last_words(error: TilekitError) -> NoReturn:
+    """Say on stderr, if it is there, why the command ends, and leave without another look at stdout."""
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"error [{error.code}]\n{error.message}\n")
+        sys.stderr.flush()
+    os._exit(1)

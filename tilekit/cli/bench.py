@@ -94,7 +94,8 @@ def bench(
     names = [name for text in suite or () for name in text.split(",")]
     with common.presented(as_json):
         if plot is not None and plot.suffix != ".svg":
-            common.refuse("--plot", str(plot), "a file that ends in .svg", str(plot.with_suffix(".svg")))
+            nearest = str(plot.with_suffix(".svg")) if plot.name else "suite.svg"
+            common.refuse("--plot", str(plot), "a file that ends in .svg", nearest)
         if kernel == _REPORT:
             record = _read(files or [])
         else:
@@ -118,7 +119,8 @@ def bench(
                     (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
                 )
                 record = _run_shapes(shape or _SHAPES, like, wanted, seconds or _SECONDS, speed, seed, host)
-    _show(record, json_file, markdown_file, plot, as_json)
+    with common.presented(as_json):
+        _show(record, json_file, markdown_file, plot, as_json)
     failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)
     raise typer.Exit(common.WRONG if failed else common.OK)
 

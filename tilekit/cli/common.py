@@ -81,8 +81,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 @contextmanager
 def presented(as_json: bool = False) -> Iterator[None]:
     """Turn the errors that tilekit raises on purpose into one message and the exit code of their kind."""
+    from tilekit.errors import ArgumentError, DriverError
+
     try:
         yield
+    except MemoryError as error:
+        why = DriverError(f"this machine has not enough memory: {error}", code="TK-CLI-010")
+        fail(why, MISSING, as_json)
+    except BrokenPipeError:
+        raise  # stdout, whose reader has gone
+    except OSError as error:
+        fail(ArgumentError(f"a file cannot be read or written: {error}", code="TK-CLI-011"), USAGE, as_json)
     except Exception as error:
         exit_code = _exit_code(error)
         if exit_code is None:
@@ -218,6 +227,29 @@ def config_of(
     return config
 
 
+def require_means(workload: MatmulWorkload, emulated: bool) -> None:
+    """Refuse what this machine has no memory for, or the emulator would take too long for, before arrays are made."""
+    import os
+
+    from tilekit.errors import ArgumentError
+    from tilekit.runtime.emulated import Work
+
+    if emulated:
+        Work(workload.flops, 0).refuse_if_too_long(workload.label)
+    needed = _HOST_BYTES * workload.bytes
+    held = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
+    if needed > held:
+        raise ArgumentError(
+            f"--m {workload.m} --n {workload.n} --k {workload.k}: operands, result and their check in float64 take "
+            f"about {needed / 1e9:.3g} GB, and this machine has {held / 1e9:.3g} GB; make the problem smaller",
+            code="TK-CLI-010",
+        )
+
+
+_HOST_BYTES: Final = 8
+"""Bytes in float64 and beside it, by bytes of the operands and the result."""
+
+
 def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None) -> ProductKernel:
     """Return the kernel that `tilekit.matmul` takes for a workload, with a config of one's own where there is one."""
     import numpy as np
@@ -259,7 +291,7 @@ def part_of(text: str | None) -> tuple[int, int] | None:
     """Read ``I/N``: part I of N."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    found = re.fullmatch(r"(\d{1,18})/(\d{1,18})", text)
     if found is None:
         refuse("--part", text, "I/N, such as 1/4", "1/4")
     return int(found[1]), int(found[2])
@@ -276,7 +308,7 @@ def pair(text: str, option: str) -> tuple[int, int]:
     """Read ``MxN``."""
     from tilekit.errors import ArgumentError
 
-    found = re.fullmatch(r"(\d+)x(\d+)", text)
+    found = re.fullmatch(r"(\d{1,18})x(\d{1,18})", text)
     if found is None:
         numbers = re.findall(r"\d+", text)
         nearest = "x".join(numbers) if len(numbers) == 2 else None

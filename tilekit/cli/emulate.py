@@ -99,7 +99,8 @@ def emulate(
     if explore:
         _present_exploration(found, as_json)
         raise typer.Exit(common.OK if found.clean else common.WRONG)
-    _present(report, args, outputs, as_json)
+    with common.presented(as_json):
+        _present(report, args, outputs, as_json)
     raise typer.Exit(common.OK if report.clean else common.WRONG)
 
 
@@ -179,7 +180,7 @@ def _dims(text: str, option: str) -> tuple[int, ...]:
     from tilekit.cli.emulate_arguments import CODE
     from tilekit.errors import ArgumentError
 
-    if not re.fullmatch(r"\d+([,x]\d+){0,2}", text):
+    if not re.fullmatch(r"\d{1,18}([,x]\d{1,18}){0,2}", text):
         numbers = re.findall(r"\d+", text)[:3]
         nearest = ",".join(numbers) or "1"
         raise ArgumentError.of(option, text, legal="one to three whole numbers as X,Y,Z", nearest=nearest, code=CODE)
@@ -214,7 +215,7 @@ def _outputs(args: Sequence[Argument], show: Sequence[int], save: Sequence[str])
         wanted.append((index, None))
     for text in save:
         number, equals, path = text.partition("=")
-        if not number.isdecimal() or int(number) not in buffers or not equals or not path:
+        if number not in map(str, buffers) or not equals or not path:
             raise ArgumentError.of("--save", text, legal=f"N=FILE.npy, N {legal}", nearest=nearest, code=CODE)
         require_writable(Path(path), "--save")
         wanted.append((int(number), Path(path)))

@@ -127,8 +127,8 @@ def _array(text: str, name: str, shape_text: str, fill: str) -> np.ndarray[Any, 
         return np.arange(math.prod(shape)).reshape(shape).astype(dtype)
     if fill == "random" or fill.startswith("random:"):
         seed = fill.partition(":")[2] or "0"
-        if not seed.isdecimal():
-            raise _bad(text, "a seed of digits behind 'random:'")
+        if not seed.isdecimal() or len(seed) > 18:
+            raise _bad(text, "a seed of 18 digits at most behind 'random:'")
         rng = np.random.default_rng(int(seed))
         if dtype.kind in "iu":
             return rng.integers(0 if dtype.kind == "u" else -8, 8, shape).astype(dtype)
@@ -153,7 +153,7 @@ def _loaded(path: str) -> np.ndarray[Any, Any]:
 def _tensor_map(device: Device, before: Sequence[Argument], text: str) -> Argument:
     first, *rest = text.removeprefix("map:").split(",")
     buffers = [index for index, argument in enumerate(before) if isinstance(argument, Buffer)]
-    if not first.isdecimal() or int(first) not in buffers:
+    if first not in map(str, buffers):
         legal = f"the number of a buffer before it ({', '.join(map(str, buffers)) or 'there is none'}) behind 'map:'"
         raise _bad(text, legal, buffers[-1] if buffers else None)
     options: dict[str, str] = {}
@@ -164,7 +164,7 @@ def _tensor_map(device: Device, before: Sequence[Argument], text: str) -> Argume
             raise _bad(text, f"options {', '.join(_MAP_OPTIONS)} as name=value", close[0] if close else None)
         options[name] = value
     box = options.pop("box", "")
-    if not re.fullmatch(r"\d+(x\d+)*", box):
+    if not re.fullmatch(r"\d{1,18}(x\d{1,18})*", box):
         raise _bad(text, "box=AxB in elements, innermost dimension first", f"map:{first},box=64x64")
     settings: dict[str, Any] = options
     try:

@@ -40,7 +40,7 @@ def run(
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
     ] = "auto",
-    seed: Annotated[int, typer.Option(help="Of the generated operands.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the generated operands.")] = 0,
     tile: common.Tile = None,
     cluster: common.Cluster = None,
     cta_group: common.CtaGroup = None,
@@ -64,6 +64,7 @@ def run(
         )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
         place = choose_place(device, target)
+        common.require_means(workload, emulated=place.machine is None and place.target != "cuda")
         operands = workload.operands(seed)
         if place.machine is None:
             built, out, seconds = _with_numpy(workload, operands, config, place.target)

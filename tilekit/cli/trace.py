@@ -32,7 +32,7 @@ def trace(
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
     ] = "auto",
-    seed: Annotated[int, typer.Option(help="Of the generated operands.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the generated operands.")] = 0,
     tiles: Annotated[
         int, typer.Option(min=1, max=65536, help="Tiles of a CTA to note; later ones leave no record.")
     ] = 64,
@@ -69,6 +69,7 @@ def trace(
             )
         config = chosen.changed(profile_tiles=tiles)
         place = choose_place(device, target)
+        common.require_means(workload, emulated=place.machine is None and place.target != "cuda")
         found = _run(workload, config, target, place, seed)
         _write(found, out)
     if as_json:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from .annotations import Accepts
+from .checked import checked
 from .chips import CHIPS
 from .errors import LaunchError, nearest
-from .execution.scheduler import Policy, Starts, checked_seed
+from .execution.scheduler import Policy, Starts
 from .memory.memory import GlobalMemory
 from .memory.swizzle import Swizzle
 from .memory.tensor_map import TensorMap, WideMode
@@ -65,9 +67,9 @@ class Buffer:
         """A copy of the contents."""
         return self._allocation.data[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
 
-    def write(self, array: npt.ArrayLike) -> None:
+    def write(self, array: Any) -> None:
         """Replace the contents; the array must have the buffer's shape and type."""
-        given = np.asarray(array)
+        given = _array(array)
         if given.shape != self.shape or given.dtype != self.dtype:
             raise LaunchError.argument("array", f"{given.dtype}{given.shape}", f"{self.dtype}{self.shape}")
         flat = np.ascontiguousarray(given).reshape(-1)
@@ -123,6 +125,7 @@ class Device:
         ``descending``, or ``random`` (by the seed). PTX promises none: where clusters wait for each other, try all.
     """
 
+    @checked
     def __init__(
         self,
         target: str = "sm_90a",
@@ -152,13 +155,14 @@ class Device:
             where = f"False on {target}: the rounding known is that of sm_90a, and of tcgen05 on sm_100a"
             raise LaunchError.argument("exact", exact, where, False)
         self.exact = exact
-        self.seed = checked_seed(seed)
+        self.seed = seed
         self.schedule: Policy = schedule
         self.check: Check = check
         self.starts: Starts = starts
         self.memory = GlobalMemory()
 
-    def load(self, text: str) -> Module:
+    @checked
+    def load(self, text: Annotated[str, Accepts("a string of PTX")]) -> Module:
         """Load PTX text.
 
         Raises
@@ -168,14 +172,14 @@ class Device:
         LaunchError
             If ``text`` is no string.
         """
-        if not isinstance(text, str):
-            raise LaunchError.argument("text", type(text).__name__, "a string of PTX", "Path(...).read_text()")
         return Module(self, text)
 
-    def buffer(self, array: npt.ArrayLike, name: str = "") -> Buffer:
+    @checked
+    def buffer(self, array: Any, name: str = "") -> Buffer:
         """Copy an array to the device."""
-        return Buffer(self.memory, np.asarray(array), name or "a buffer")
+        return Buffer(self.memory, _array(array), name or "a buffer")
 
+    @checked
     def tensor_map_tiled(
         self,
         tensor: Buffer | int,
@@ -222,6 +226,7 @@ class Device:
             )
         )
 
+    @checked
     def tensor_map_im2col(
         self,
         tensor: Buffer | int,
@@ -265,6 +270,7 @@ class Device:
             )
         )
 
+    @checked
     def tensor_map_im2col_wide(
         self,
         tensor: Buffer | int,
@@ -307,6 +313,17 @@ class Device:
                 l2_promotion=l2_promotion,
             )
         )
+
+
+def _array(given: Any) -> npt.NDArray[Any]:
+    """The array that something is, of numbers or of bytes."""
+    try:
+        array = np.asarray(given)
+    except Exception:  # NumPy asks the object, whose methods may fail in any way
+        raise LaunchError.argument("array", given, "an array of numbers") from None
+    if array.dtype.hasobject:
+        raise LaunchError.argument("array", given, "an array of numbers, and none of objects")
+    return array
 
 
 def _tensor(

@@ -31,6 +31,7 @@ __all__ = [
     "Where",
     "describe",
     "nearest",
+    "shown",
 ]
 
 
@@ -289,7 +290,7 @@ class LaunchError(EmulatorError):
         """Return the error for one bad launch argument: what was given, what is legal, the nearest legal value."""
         hint = f"use {name}={nearest_legal!r}" if nearest_legal is not None else ""
         return cls(
-            f"{name}={given!r} is not allowed; legal: {legal}",
+            f"{name}={shown(given)} is not allowed; legal: {legal}",
             hint=hint,
             details={"argument": name, "given": given, "legal": legal, "nearest": nearest_legal},
         )
@@ -339,6 +340,19 @@ class ProtocolError(EmulatorError):
     """
 
     title = "protocol"
+
+
+_SHOWN = 200
+"""Characters of a value in a message."""
+
+
+def shown(given: object) -> str:
+    """A value as a message shows it: cut where it is long, and its type where it has no text."""
+    try:
+        text = repr(given)
+    except Exception:  # of an object that is broken, or of an integer with thousands of digits
+        text = f"<{type(given).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from .errors import EmulatorError, LaunchError, PtxSyntaxError, UnsupportedInstruction
-from .execution.scheduler import Policy, checked_seed
+from .execution.scheduler import Policy
 from .launch import Progress
 from .report import LaunchReport
 
@@ -109,9 +109,8 @@ def explore(
     """See `Kernel.explore`."""
     if tries < 1:
         raise LaunchError.argument("tries", tries, "1 or more", 1)
-    if not schedules:
+    if not schedules or not set(schedules) <= set(get_args(Policy)):
         raise LaunchError.argument("schedules", schedules, f"some of {', '.join(get_args(Policy))}", get_args(Policy))
-    seed = checked_seed(seed)
     memory = kernel.module.device.memory
     before = _snapshot(memory)
     arrays = [(value, value.copy()) for value in args if isinstance(value, np.ndarray)]

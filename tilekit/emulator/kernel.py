@@ -8,15 +8,17 @@ from dataclasses import replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, overload
 
 import numpy as np
 
+from .checked import checked, checked_values
 from .errors import LaunchError, nearest
 from .execution import gang as gangs
-from .execution.scheduler import Policy, checked_seed
+from .execution.scheduler import Policy
 from .language.syntax import TYPE_BYTES, Function, Variable
 from .launch import Dim3, Launch, Progress
+from .observation.stops import Stop
 from .report import LaunchReport
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from .memory.memory import Allocation
     from .module import Module
     from .observation.debugger import Debugger
-    from .observation.stops import Stop
 
 Uploads = list[tuple[np.ndarray[Any, Any], "Buffer"]]
 
@@ -113,6 +114,7 @@ class Kernel:
         **options: Unpack[LaunchOptions],
     ) -> Debugger: ...
 
+    @checked
     def launch(
         self,
         grid: int | Sequence[int],
@@ -261,9 +263,8 @@ class Kernel:
             raise LaunchError.argument(
                 "schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0]
             )
-        _whole("step_budget", step_budget, 1)
-        if not isinstance(shared_bytes, Integral):
-            raise LaunchError.argument("shared_bytes", shared_bytes, "an integer", 0)
+        if step_budget < 1:
+            raise LaunchError.argument("step_budget", step_budget, "1 or more", 1)
         shape, threads = _dim3("grid", grid), _dim3("block", block)
         clusters = self._cluster(cluster)
         self._check_shape(shape, threads, clusters)
@@ -296,7 +297,7 @@ class Kernel:
             cooperative=cooperative,
             parameters=block_bytes,
             schedule=device.schedule if schedule is None else schedule,
-            seed=device.seed if seed is None else checked_seed(seed),
+            seed=device.seed if seed is None else seed,
             check=device.check,
             starts=device.starts,
             exact=device.exact,
@@ -310,6 +311,7 @@ class Kernel:
             observer.start(launch)
         return launch, uploads
 
+    @checked
     def explore(
         self,
         tries: int,
@@ -347,6 +349,7 @@ class Kernel:
 
         return explore(self, tries, grid, block, args, schedules, seed, accept, progress, options)
 
+    @checked
     def debug(
         self,
         grid: int | Sequence[int],
@@ -376,7 +379,8 @@ class Kernel:
         """
         from .observation.debugger import Debugger
 
-        return Debugger(self, stop, grid, block, args, seed, schedule, options)
+        given = cast(LaunchOptions, checked_values(Kernel.launch, options))
+        return Debugger(self, stop, grid, block, args, seed, schedule, given)
 
     def _gang(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3, shared_bytes: int) -> Program | None:
         """The kernel analysed for many warps at once, where they are many and independent."""
@@ -453,8 +457,6 @@ class Kernel:
 
     def _pack(self, args: Sequence[Any]) -> tuple[bytes, Uploads]:
         parameters = self.parameters
-        if not isinstance(args, Sequence) or isinstance(args, str | bytes):
-            raise LaunchError.argument("args", type(args).__name__, "a list of one value a parameter", [])
         if len(args) != len(parameters):
             raise LaunchError(
                 f"{len(args)} arguments for the {len(parameters)} parameters of {self!r}",
@@ -464,6 +466,8 @@ class Kernel:
         uploads: Uploads = []
         for index, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
             if isinstance(value, np.ndarray):
+                if value.dtype.hasobject:
+                    raise LaunchError.argument(f"args[{index}]", value, "an array of numbers, and none of objects")
                 buffer = self.module.device.buffer(value, name=parameter.name)
                 uploads.append((value, buffer))
                 value = buffer
@@ -535,9 +539,3 @@ def _require_writable(timeline: object) -> None:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise LaunchError.argument("timeline", str(timeline), f"{legal} ({reason.lower()})") from None
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    """Refuse what is no integer from ``least`` on."""
-    if not isinstance(value, Integral) or int(value) < least:
-        raise LaunchError.argument(name, value, f"an integer, {least} or more", least)

@@ -13,7 +13,7 @@ from .chips import Chip
 from .compiler.call_graph import CallGraph
 from .compiler.inlining import inline_calls
 from .compiler.program import Program, place_parameters
-from .errors import LaunchError, PtxSyntaxError, nearest
+from .errors import LaunchError, PtxSyntaxError, nearest, shown
 from .language.availability import dialect, target
 from .language.forms import Decoded, decode
 from .language.module_rules import check_module
@@ -111,10 +111,10 @@ class Module:
     def __getitem__(self, name: str) -> Kernel:
         from .kernel import Kernel
 
-        if name not in self._code:
-            close = nearest(name, self._code)
+        if not isinstance(name, str) or name not in self._code:
+            close = nearest(name, self._code) if isinstance(name, str) else ""
             raise LaunchError(
-                f"the module has no kernel {name!r}; it has {', '.join(self._code) or 'none'}",
+                f"the module has no kernel {shown(name)}; it has {', '.join(self._code) or 'none'}",
                 hint=f"did you mean {close!r}?" if close else "",
             )
         return Kernel(self, name)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tilekit.annotations import check_fields
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import F32, DType
+from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.epilogue.elements import load_element
+from tilekit.errors import ArgumentError
 
 Activation = Literal["relu", "gelu", "silu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "silu")
@@ -42,6 +44,17 @@ class ElementwiseSpec:
     residual: DType | None = None
     scale_a: bool = False
     scale_b: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.scale not in (None, "value", "pointer"):
+            raise ArgumentError.of("scale", self.scale, legal="None, 'value' or 'pointer'", code="TK-MM-018")
+        if self.bias not in (None, BF16, F16, F32):
+            raise ArgumentError.of("bias", self.bias, legal="None, bf16, f16 or f32", nearest=F32, code="TK-MM-017")
+        if self.activation not in (None, *ACTIVATIONS):
+            raise ArgumentError(
+                f"activation={self.activation!r}: choose one of {', '.join(ACTIVATIONS)} or None", code="TK-MM-005"
+            )
 
     @property
     def loads(self) -> bool:

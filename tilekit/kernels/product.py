@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tilekit.annotations import checked
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.extras import Extras
@@ -132,6 +132,7 @@ class ProductKernel(ABC):
             pdl=True,
         )
 
+    @checked
     def bind(
         self,
         a: Any,
@@ -167,8 +168,6 @@ class ProductKernel(ABC):
             For arrays that do not fit this kernel, naming the argument; ``TK-API-001`` where the GPU is another chip
             than the kernel was built for.
         """
-        if not isinstance(seed, Integral):
-            raise ArgumentError.of("seed", seed, legal="an integer", nearest=0)
         if device not in (None, "cuda"):
             raise ArgumentError.of(
                 "device", device, legal="None, or 'cuda' for arrays in host memory", nearest="cuda", code=self.MISFIT

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import IO
 
 from tilekit.errors import ArgumentError, AssemblerError
 from tilekit.runtime import ptxas_log
@@ -83,7 +83,7 @@ def assemble(ptx: str, target: str, *, kernel_name: str) -> Assembled:
     cache = default_cache()
     key = entry_key(ptx, target, ptxas.id, *_OPTIONS)
     entry = cache.get(key)
-    if entry is None:
+    if entry is None or not isinstance(entry.header.get("log"), str):
         entry = _run_ptxas(ptxas, ptx, f"kernel {kernel_name!r} for {target}", target)
         cache.put(key, entry)
     log = entry.header["log"]
@@ -103,10 +103,10 @@ def disassemble(cubin: bytes) -> str:
     """
     tool = find_disassembler()
     options = ["--print-code"] if tool.name == "nvdisasm" else ["--dump-sass"]
-    with tempfile.TemporaryDirectory(prefix="tilekit-") as folder:
-        image = Path(folder) / "kernel.cubin"
-        image.write_bytes(cubin)
-        answer = _run(tool, [*options, image.name], folder)
+    with _nameless() as image:
+        image.write(cubin)
+        image.flush()
+        answer = _run(tool, [*options, _path_of(image)], image)
     if answer.returncode != 0:
         log = answer.stderr + answer.stdout
         raise AssemblerError(f"{tool.id} rejected a cubin: {log.strip()[:500]}", log=log, code="TK-ASM-008")
@@ -114,13 +114,12 @@ def disassemble(cubin: bytes) -> str:
 
 
 def _run_ptxas(ptxas: Tool, ptx: str, what: str, target: str) -> Entry:
-    with tempfile.TemporaryDirectory(prefix="tilekit-") as folder:
-        source, image = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
-        source.write_text(ptx, encoding="utf-8", newline="\n")
-        answer = _run(ptxas, [*_OPTIONS, f"-arch={target}", source.name, "-o", image.name], folder)
+    with _nameless() as image:
+        answer = _run(ptxas, [*_OPTIONS, f"-arch={target}", "-", "-o", _path_of(image)], image, ptx)
         log = answer.stdout + answer.stderr
         if answer.returncode == 0:
-            return Entry({"assembler": ptxas.id, "target": target, "log": log}, image.read_bytes())
+            image.seek(0)
+            return Entry({"assembler": ptxas.id, "target": target, "log": log}, image.read())
     messages = [message for message in ptxas_log.diagnostics(log) if message.severity in ("error", "fatal")]
     if any(message.line is not None for message in messages):
         messages = [message for message in messages if message.line is not None]
@@ -150,10 +149,30 @@ def _checked_resources(ptx: str, log: str, what: str, kernel_name: str) -> Resou
     return used
 
 
-def _run(tool: Tool, arguments: Sequence[str], folder: str) -> subprocess.CompletedProcess[str]:
+def _nameless() -> IO[bytes]:
+    """A temporary file without a name: nothing is left of it, in whichever way this process ends."""
+    return tempfile.TemporaryFile()
+
+
+def _path_of(file: IO[bytes]) -> str:
+    """What a child process that has the same file open can call it."""
+    return f"/dev/fd/{file.fileno()}"
+
+
+def _run(
+    tool: Tool, arguments: Sequence[str], file: IO[bytes], text: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that reads `text` and may open `file`."""
     try:
         return subprocess.run(
-            [tool.path, *arguments], cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            [tool.path, *arguments],
+            input=text,
+            pass_fds=[file.fileno()],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise AssemblerError(f"{tool.id} did not end within {_TIMEOUT:g} s", code="TK-ASM-005") from error

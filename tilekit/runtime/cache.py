@@ -196,7 +196,10 @@ def _decode(key: str, data: bytes) -> Entry | None:
     header_bytes, payload_bytes = _LENGTHS.unpack_from(body, len(_MAGIC))
     if len(body) != start + header_bytes + payload_bytes:
         return None
-    header = json.loads(body[start : start + header_bytes])
-    if header.pop("key") != key:
+    try:
+        header = json.loads(body[start : start + header_bytes])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(header, dict) or header.pop("key", None) != key:
         return None
     return Entry(header, body[start + header_bytes :])

@@ -42,6 +42,19 @@ class Work:
         """Estimated run time on the emulator, in seconds; right within a factor of about three."""
         return self.flops / _FLOPS_PER_SECOND + self.tiles * _SECONDS_PER_TILE
 
+    def refuse_if_too_long(self, label: str) -> None:
+        """Raise `EmulationTooLong` for a launch, called `label`, that exceeds `settings.emulator_limit`."""
+        seconds, limit = self.emulated_seconds, settings.emulator_limit
+        if seconds > limit:
+            raise EmulationTooLong(
+                f"{label}: the emulator would need about {_duration(seconds)} for {self.flops:.3g} FLOP"
+                f"{f' in {self.tiles} tiles' if self.tiles else ''}; the limit is {_duration(limit)}. Make the problem "
+                f"smaller, or go ahead inside `with tilekit.settings.override(emulator_limit={2 * seconds:.0f}):`, or "
+                f"with TILEKIT_EMULATOR_LIMIT={2 * seconds:.0f}",
+                seconds=seconds,
+                limit=limit,
+            )
+
 
 class EmulatedModule:
     """PTX text loaded into an emulator device.
@@ -137,7 +150,7 @@ class EmulatedLaunch(PreparedLaunch):
             Unchanged, for whatever the emulator found.
         """
         if self._work is not None:
-            self._refuse_if_too_long(self._work)
+            self._work.refuse_if_too_long(self.label)
         self.report = self._handle.launch(
             grid=self.config.grid,
             block=self.config.block,
@@ -146,18 +159,6 @@ class EmulatedLaunch(PreparedLaunch):
             prerequisite=self._prerequisite,
             params=bytes(self._block),
         )
-
-    def _refuse_if_too_long(self, work: Work) -> None:
-        seconds, limit = work.emulated_seconds, settings.emulator_limit
-        if seconds > limit:
-            raise EmulationTooLong(
-                f"{self.label}: the emulator would need about {_duration(seconds)} for {work.flops:.3g} FLOP in "
-                f"{work.tiles} tiles; the limit is {_duration(limit)}. Make the problem smaller, or go ahead inside "
-                f"`with tilekit.settings.override(emulator_limit={2 * seconds:.0f}):`, or with "
-                f"TILEKIT_EMULATOR_LIMIT={2 * seconds:.0f}",
-                seconds=seconds,
-                limit=limit,
-            )
 
 
 def _duration(seconds: float) -> str:

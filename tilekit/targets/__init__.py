@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Final
 
+from tilekit.annotations import Accepts
+from tilekit.emulator.errors import shown
 from tilekit.errors import ArgumentError
 
 
@@ -74,6 +77,16 @@ SM_100A = Target(
 TARGETS = {t.name: t for t in (SM_90A, SM_100A)}
 
 
+_CHIPS: Final = " or ".join(map(repr, TARGETS))
+_CODE: Final = "TK-TARGET-001"
+
+ChipName = Annotated[str, Accepts(_CHIPS, _CODE)]
+"""The name of a chip, as an argument."""
+
+PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' for arrays in host memory", _CODE)]
+"""Where a product of arrays is computed, as an argument."""
+
+
 def target(name: str) -> Target:
     """Return the target called `name`.
 
@@ -82,9 +95,9 @@ def target(name: str) -> Target:
     ArgumentError
         Naming the targets there are.
     """
-    if name not in TARGETS:
+    if not isinstance(name, str) or name not in TARGETS:
         raise ArgumentError(
-            f"target={name!r} is not a target tilekit builds kernels for; there is {', '.join(TARGETS)}",
-            code="TK-TARGET-001",
+            f"target={shown(name)} is not a target tilekit builds kernels for; there is {', '.join(TARGETS)}",
+            code=_CODE,
         )
     return TARGETS[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import warnings
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import tilekit
+from tilekit.annotations import check_fields
 from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -39,6 +42,9 @@ class Problem:
     k: int
     batches: int
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @classmethod
     def of(cls, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int) -> Problem:
         """Name a problem; fused functions do not count, since they cost no tile its place."""
@@ -63,6 +69,11 @@ class Measurement:
     config: KernelConfig
     seconds: float | None
     failure: str = ""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise ArgumentError.of("seconds", self.seconds, legal="a time above 0, or None")
 
 
 class TunedTable:
@@ -121,7 +132,7 @@ class TunedTable:
 
     def _load(self) -> None:
         with contextlib.suppress(OSError):
-            for line in self.path.read_text(encoding="utf-8").splitlines():
+            for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
                 entry = self._entry(line)
                 if entry is None:
                     self.passed_over += 1
@@ -144,7 +155,7 @@ class TunedTable:
             return problem, Measurement(
                 config_of(values["config"], self._target), values["seconds"], values.get("failure", "")
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # whatever a damaged line holds
             return None
 
     def _note(self, problem: Problem, measurement: Measurement) -> None:

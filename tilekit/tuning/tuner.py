@@ -13,6 +13,7 @@ from functools import cache
 from statistics import median
 from typing import Any
 
+from tilekit.annotations import checked
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import BF16, as_dtype
 from tilekit.errors import ArgumentError, DriverError
@@ -85,6 +86,7 @@ class TuneResult:
         return "\n".join([*lines, f"quickest {self.gain:.3f} times as fast as the model's choice; kept in {self.path}"])
 
 
+@checked
 def tune(
     m: int,
     n: int,
@@ -134,7 +136,7 @@ def tune(
         For a shape or type that no kernel takes.
     """
     operand = as_dtype(dtype)
-    result = as_dtype(out_dtype) if out_dtype is not None else operand if operand.bits > 8 else BF16
+    result = as_dtype(out_dtype, "out_dtype") if out_dtype is not None else operand if operand.bits > 8 else BF16
     types = (operand, operand, result)
     how: dict[str, Any] = {"precision": precision, "accumulation": accumulation, "padded": False}
     workload = MatmulWorkload(m, n, k, batch, *types, a_major, b_major, **how)

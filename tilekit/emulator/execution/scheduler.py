@@ -14,15 +14,13 @@ is ``adversarial``, so does the first wait of every warp at every instruction.
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections import deque
 from contextlib import suppress
-from numbers import Integral
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ..errors import EmulatorError, LaunchError, StepBudgetExceeded, Where
+from ..errors import EmulatorError, StepBudgetExceeded, Where
 from .cta import Cluster
 from .endless import EndlessLoops
 from .forward_progress import TURN, let_ahead, next_fragment, turn_ended, wait_for_others
@@ -52,20 +50,6 @@ POLL = 1024
 LATENESS = 32768
 """Blocks after which one of these happens in any case: who polls may store and meet at barriers as well. Work lands in
 half as many each time, down to ``POLL``, while there is always a warp that can run."""
-
-
-def checked_seed(seed: object, name: str = "seed") -> int:
-    """A seed as a Python integer.
-
-    Raises
-    ------
-    LaunchError
-        If it is none: a launch could not be run again in the same order.
-    """
-    if not isinstance(seed, Integral):
-        close = round(seed) if isinstance(seed, float) and math.isfinite(seed) else 0
-        raise LaunchError.argument(name, seed, "an integer", close)
-    return int(seed)
 
 
 def _order(clusters: int, starts: Starts, seed: int) -> list[int]:

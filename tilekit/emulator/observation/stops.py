@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
+from ..checked import check_fields
 from ..errors import LaunchError, nearest
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ..language.symbols import SymbolMap
 
 __all__ = ["Places", "Stop"]
+
+_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,9 @@ class Stop:
     cluster: int | None = None
     steps: int = 0
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @classmethod
     def of(cls, given: Stop | int | str) -> Stop:
         """A line, a label, or ``name=value`` pairs with commas between them, as a stop.
@@ -56,7 +62,7 @@ class Stop:
         """
         if isinstance(given, Stop):
             return given
-        if isinstance(given, int) or given.isdecimal():
+        if isinstance(given, int) or _is_number(given):
             return cls(line=int(given))
         return cls._parse(given) if "=" in given else cls(label=given)
 
@@ -70,7 +76,7 @@ class Stop:
                 raise LaunchError.argument("stop", text, f"name=value with {', '.join(legal)}", nearest(name, legal))
             if name in ("label", "wait", "role"):
                 values[name] = value
-            elif value.isdecimal():
+            elif _is_number(value):
                 values[name] = int(value)
             else:
                 raise LaunchError.argument("stop", text, f"a whole number for {name}")
@@ -113,6 +119,11 @@ class Stop:
             raise LaunchError.argument("line", line, f"a line with an instruction of {program.name}", close)
         found = (at for at, decoded in enumerate(program.code) if decoded.instruction.line == line)
         return Places(frozenset(found))
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a whole number, and no longer than numbers of lines and warps are."""
+    return text.isdecimal() and len(text) <= _DIGITS
 
 
 class Places:

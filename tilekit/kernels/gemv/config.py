@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilekit.annotations import check_fields
 from tilekit.errors import ConfigError
 from tilekit.kernels.gemv.spec import VECTOR, GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
@@ -71,6 +72,9 @@ class GemvConfig:
     prefetch: int = 1
     l2_bytes: int = 128
     overlap: int = 3
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def threads(self) -> int:

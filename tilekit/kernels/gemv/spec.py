@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilekit.dtypes import BF16, DType, as_dtype
+from tilekit.annotations import check_fields
+from tilekit.dtypes import BF16, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -58,8 +59,7 @@ class GemvSpec:
     weights_ready: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("a_dtype", "b_dtype", "out_dtype"):
-            object.__setattr__(self, name, as_dtype(getattr(self, name)))
+        check_fields(self)
         # The same types, majors and functions as any matmul, with the same errors.
         MatmulSpec(self.a_dtype, self.b_dtype, self.out_dtype, "k", self.b_major, functions=self.functions)
         if self.b_major == "mn" and self.b_dtype.bits == 8:

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from tilekit.annotations import checked_values
 from tilekit.arrays import (
     ArrayView,
     empty_like_library,
     fingerprint,
     hand_over,
     host_array,
+    is_array,
+    require_dtype,
     require_output,
     require_same_place,
     resolve_stream,
@@ -23,7 +26,7 @@ from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import compiled
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.config import AnyConfig, KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.place import place
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import (
@@ -36,7 +39,7 @@ from tilekit.kernels.matmul.problem import (
 )
 from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 from tilekit.kernels.ready import ReadyLaunches
-from tilekit.targets import Target
+from tilekit.targets import PlaceName, Target
 
 
 def grouped_matmul(
@@ -49,8 +52,8 @@ def grouped_matmul(
     activation: Activation | None = None,
     out_dtype: Any = None,
     stream: Any = None,
-    config: MatmulConfig | BlackwellConfig | None = None,
-    target: str | None = None,
+    config: AnyConfig | None = None,
+    target: PlaceName | None = None,
 ) -> Any:
     """Multiply groups of rows of `a`, each by its own matrix of `b`: the linear layers of a mixture of experts.
 
@@ -82,13 +85,14 @@ def grouped_matmul(
     if out is not None:
         array = ends if counts is None else counts
         try:
-            key = (*map(fingerprint, (a, b, array, out)), counts is None, activation, config)
+            key = (*map(fingerprint, (a, b, array, out)), counts is None, activation, out_dtype, config, target)
             ready = _ready.launches.get(key)
-        except (ArgumentError, TypeError):  # no array, or a list of bounds: binding says what is wrong, if anything
+        except Exception:  # no array, or a list of bounds: binding says what is wrong, if anything
             ready = key = None
         if ready is not None:
             ready.launch(ready.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
             return out
+    how = checked_values(grouped_matmul, {"activation": activation, "config": config, "target": target})
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
     kind, bounds = _bounds(va, vb, ends, counts)
     dtype = as_dtype(out_dtype, "out_dtype") if out_dtype is not None else va.dtype if va.dtype.bits > 8 else BF16
@@ -96,7 +100,9 @@ def grouped_matmul(
     given = out
     if out is None:
         out = empty_like_library(va, shape, dtype)
-    plan = bind(va, vb, bounds, matrix_view(out, "out"), out, kind, shape, activation, config, target)
+    elif out_dtype is not None:
+        require_dtype(matrix_view(out, "out"), dtype)
+    plan = bind(va, vb, bounds, matrix_view(out, "out"), out, kind, shape, **how)
     plan(stream)
     if plan.ready is not None and key is not None:
         _ready.keep_launch(key, plan.ready)
@@ -114,8 +120,9 @@ def bind(
     out: Any,
     kind: Groups,
     shape: tuple[int, ...],
+    *,
     activation: Activation | None,
-    config: MatmulConfig | BlackwellConfig | None,
+    config: KernelConfig | None,
     target: str | None,
 ) -> MatmulPlan:
     """Check the arrays once and prepare the launch; calling the result launches it."""
@@ -147,7 +154,8 @@ def bind(
         functions=ElementwiseSpec(activation=activation),
         groups=kind,
     )
-    kernel = compiled(spec, config or _config(spec, chip, problem, b.shape[0]), chip)
+    chosen = _config(spec, chip, problem, b.shape[0]) if config is None else config
+    kernel = compiled(spec, chosen, chip)
     group_rows = a.shape[1] if kind == "counts" else 0
     call = MatmulCall(problem, matrix, groups=b.shape[0], group_rows=group_rows)
     operands = {"a": rows_a, "b": b, "out": vo, "groups": bounds}
@@ -170,7 +178,7 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
         legal = "a (M, K) and b (G, K, N)" if kind == "ends" else "a (G, R, K) and b (G, K, N)"
         raise ArgumentError(f"a is {a.shape} and b is {b.shape}: {kind} take {legal}", code="TK-GROUP-001")
     array = ends if counts is None else counts
-    view = view_of(array if hasattr(array, "shape") else np.array(array, np.int32), kind)
+    view = view_of(array if is_array(array) else _listed(array, kind), kind)
     if view.shape != (b.shape[0],) or view.dtype != S32 or (b.shape[0] > 1 and view.strides != (1,)):
         raise ArgumentError(
             f"{kind} is {view.dtype} of shape {view.shape}: one contiguous int32 for each of the {b.shape[0]} groups "
@@ -180,6 +188,14 @@ def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups,
     if view.device == "cpu":
         _check(kind, host_array(view), a.shape[-2])
     return kind, view
+
+
+def _listed(bounds: Any, kind: Groups) -> np.ndarray[Any, Any]:
+    """Bounds that came as a list of numbers."""
+    try:
+        return np.array(bounds, np.int32)
+    except Exception:  # NumPy asks the numbers, which may be anything
+        raise ArgumentError.of(kind, bounds, legal="an integer of 32 bits a group", code="TK-GROUP-002") from None
 
 
 def _check(kind: Groups, values: np.ndarray[Any, Any], rows: int) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+from tilekit.annotations import Accepts, check_fields
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.dtypes import DType
 from tilekit.errors import ConfigError
@@ -65,6 +66,9 @@ class KernelConfig(ABC):
     l2_promotion: str | None
     k_group: int
     profile_tiles: int
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def layers(self) -> int:
@@ -168,6 +172,10 @@ class KernelConfig(ABC):
         found = self.problems(target, spec)
         if found:
             raise ConfigError(found, what=f"{self} on {target.name}", code="TK-MM-006")
+
+
+AnyConfig = Annotated[KernelConfig, Accepts("a tilekit.MatmulConfig (sm_90a), a tilekit.BlackwellConfig (sm_100a)")]
+"""A config of any chip, as an argument."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.arrays import ArrayView, host_array, overlap, view_of
+from tilekit.annotations import number
+from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
@@ -81,7 +82,7 @@ class Extras:
             scale_a=_read_factors(scale_a, "scale_a", problem.m, problem),
             scale_b=_read_factors(scale_b, "scale_b", problem.n, problem),
             residual=_read_residual(residual, out) if residual is not None else None,
-            beta=float(beta),
+            beta=number(beta, "beta"),
         )
 
     @property
@@ -179,11 +180,8 @@ def read_scale(scale: Any) -> float | ArrayView | None:
         return None
     if isinstance(scale, ArrayView):
         return _scale_view(scale)
-    if isinstance(scale, np.generic) or not hasattr(scale, "shape"):
-        try:
-            return float(scale)
-        except (TypeError, ValueError):
-            raise ArgumentError.of("scale", scale, legal="a number or an array of one f32", code="TK-MM-018") from None
+    if isinstance(scale, np.generic) or not is_array(scale):
+        return number(scale, "scale", words="a number or an array of one f32", code="TK-MM-018")
     view = _scale_view(scale)
     return float(host_array(view).reshape(())) if view.device == "cpu" else view
 

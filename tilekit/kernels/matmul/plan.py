@@ -17,6 +17,7 @@ from tilekit.runtime.scratch import DeviceScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 
 if TYPE_CHECKING:
+    from tilekit.emulator import Device
     from tilekit.kernels.product import ProductKernel
 
 
@@ -182,12 +183,20 @@ class EmulatedPlan(HostPlan):
         super().__init__(*arguments)
         self._emulator = {"seed": seed, **emulator}
         self.report: Any = None
+        self._device()
+
+    def _device(self) -> Device:
+        """A device of its own for each call, with the options that the arrays were bound with."""
+        from tilekit.emulator import Device, LaunchError  # after the checks: the parser takes longer than a launch
+
+        try:
+            return Device(self._kernel.target.name, **self._emulator)
+        except LaunchError as error:
+            raise ArgumentError(error.message) from None
 
     def _run(self) -> None:
-        from tilekit.emulator import Device  # after the checks: parsing and NumPy cost more than a launch
-
         kernel, problem = self._kernel, self._call.problem
-        staging = EmulatedStaging(Device(kernel.target.name, **self._emulator))
+        staging = EmulatedStaging(self._device())
         launch = self._arguments(staging, max(1, staging.device.chip.sms // kernel.text.cluster))
         prepared = (
             EmulatedModule(staging.device, kernel.ptx)

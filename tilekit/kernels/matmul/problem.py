@@ -186,14 +186,21 @@ def output_matrix(out: ArrayView, name: str = "out") -> Matrix:
             code="TK-MM-014",
         )
     size = out.dtype.bytes
-    rows = out.shape[-2]
+    rows, batch_pitch = out.shape[-2], _batch_pitch(out)
+    pitch = out.strides[-2] * size if rows > 1 else _rounded(out.shape[-1] * size)
+    if pitch < 0 or batch_pitch < 0:
+        raise ArgumentError(
+            f"{name} has strides {out.strides} (elements): neither its rows nor its batches may run backwards. Pass a "
+            f"copy, for example {name}.copy() of an array or {name}.contiguous() of a tensor",
+            code="TK-MM-013",
+        )
     return Matrix(
         name=name,
         dtype=out.dtype,
         extents=(out.shape[-1], rows),
-        pitch=out.strides[-2] * size if rows > 1 else _rounded(out.shape[-1] * size),
-        batch_pitch=_batch_pitch(out),
-        batches=out.shape[0] if len(out.shape) == 3 else 1,
+        pitch=pitch,
+        batch_pitch=batch_pitch,
+        batches=out.shape[0] if batch_pitch else 1,  # a broadcast batch is one matrix
         major="mn",
     )
 
@@ -202,10 +209,10 @@ def store_kind(address: int, out: Matrix) -> str:
     """``"tma"`` where the copy engine can write `out`, else ``"direct"``.
 
     It writes whole units of 16 bytes: of a row that ends inside one, it overwrites what follows (seen on an H200),
-    which may be somebody else's columns.
+    which may be somebody else's columns. Rows that are all the same one, of a residual, have no pitch that it takes.
     """
     row_bytes = out.extents[0] * out.dtype.bytes
-    return "direct" if (address | out.pitch | out.batch_pitch | row_bytes) % TMA_ALIGNMENT else "tma"
+    return "direct" if not out.pitch or (address | out.pitch | out.batch_pitch | row_bytes) % TMA_ALIGNMENT else "tma"
 
 
 def matrix_view(array: Any, name: str) -> ArrayView:

@@ -28,6 +28,9 @@ BOX_BYTES = 16
 MAX_SPLIT = 64
 """Shares of a sum beyond which their adding in turn costs more than their computing."""
 
+MAX_PROFILE = 1 << 16
+"""Tiles of a CTA whose times are noted at most: some megabytes a CTA."""
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -180,8 +183,9 @@ def cluster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
 
 def profile_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Times are noted of some tiles, or of none."""
-    if config.profile_tiles < 0:
-        yield Violation("profile_tiles", "profile_tiles", f"profile_tiles={config.profile_tiles}: at least 0")
+    if not 0 <= config.profile_tiles <= MAX_PROFILE:
+        text = f"profile_tiles={config.profile_tiles}: 0 to {MAX_PROFILE}"
+        yield Violation("profile_tiles", "profile_tiles", text)
 
 
 def grouped_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -248,7 +252,7 @@ def common_values(field: str, config: KernelConfig, chip: Target, spec: MatmulSp
         return [(m, n) for m in range(1, chip.max_cluster + 1) for n in range(1, chip.max_cluster // m + 1)]
     if field == "stages":
         return range(1, config.stage_budget(chip, spec) + 1)
-    return {"raster_group": [1], "profile_tiles": [0]}[field]
+    return {"raster_group": [1], "profile_tiles": [0, MAX_PROFILE]}[field]
 
 
 def stored_columns(config: KernelConfig, spec: MatmulSpec) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType, as_dtype
-from tilekit.epilogue.functions import ACTIVATIONS, ElementwiseSpec
+from tilekit.annotations import check_fields
+from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS
@@ -76,8 +77,7 @@ class MatmulSpec:
     accumulation: Accumulation = "fast"
 
     def __post_init__(self) -> None:
-        for name in ("a_dtype", "b_dtype", "out_dtype"):
-            object.__setattr__(self, name, as_dtype(getattr(self, name)))
+        check_fields(self)
         a, b = self.a_dtype, self.b_dtype
         if self.precision not in (None, "tf32"):
             raise ArgumentError.of(
@@ -102,6 +102,9 @@ class MatmulSpec:
                 f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
                 code="TK-MM-023",
             )
+        if self.out_dtype not in DTYPES:
+            legal = ", ".join(dtype.name for dtype in DTYPES)
+            raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
         if self.accumulation not in ("fast", "promoted"):
             raise ArgumentError.of(
                 "accumulation", self.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
@@ -121,11 +124,6 @@ class MatmulSpec:
         for name, major in (("a", self.a_major), ("b", self.b_major)):
             if major not in ("k", "mn"):
                 raise ArgumentError(f"{name}_major={major!r}: write 'k' (K contiguous) or 'mn'", code="TK-MM-003")
-        if self.functions.activation not in (None, *ACTIVATIONS):
-            raise ArgumentError(
-                f"activation={self.functions.activation!r}: choose one of {', '.join(ACTIVATIONS)} or None",
-                code="TK-MM-005",
-            )
         if self.functions.residual not in (None, self.out_dtype):
             raise ArgumentError(
                 f"the residual is {self.functions.residual} and the output {self.out_dtype}: they must agree; nearest: "
