@@ -142,7 +142,7 @@ def _loops() -> str:
             inner.assign(inner + (j * scaled) + i)
             with w.when(inner > 40):
                 inner.assign(inner - 7)
-        total.assign(total * 5 + inner + scaled)
+        total.assign(total * 5 + inner)
     k.store(0, w.constant(U32, 0), total + n)
     return w.text()
 
@@ -155,7 +155,7 @@ def test_other_names_compute_the_same() -> None:
         for j in range(i + 2):
             inner += j * scaled + i
             inner -= 7 * (inner > 40)
-        total = total * 5 + inner + scaled
+        total = total * 5 + inner
     text = _loops()
     for kernel in (text, renamed(text)):
         out = np.zeros(1, np.uint32)
