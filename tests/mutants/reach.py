@@ -30,13 +30,22 @@ SELECTED = "not gpu and not golden"
 """The tests that count: a text that is kept in a file notices every change, meant or not."""
 
 
+CASES = 12
+"""How many cases of one test function are recorded, spread over all it has: the others run much the same lines."""
+
+
 @dataclass(frozen=True, eq=False)
-class Test:
+class Recorded:
     """One test: its id, its processor time, and the lines it runs, as a bit mask for each source file."""
 
     node: str
     seconds: float
     lines: dict[str, int]
+
+    @property
+    def file(self) -> str:
+        """The file it is in."""
+        return self.node.partition("::")[0]
 
     @property
     def function(self) -> str:
@@ -79,6 +88,14 @@ class Recorder:
         """What runs while modules are imported counts for the file as a whole."""
         with self.recorded(""):
             yield
+
+    @pytest.hookimpl(trylast=True)  # after those that are not to run are gone
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave `CASES` of each test function."""
+        functions: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in items:
+            functions[item.nodeid.partition("[")[0]].append(item)
+        items[:] = [item for group in functions.values() for item in group[:: -(-len(group) // CASES)]]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -135,7 +152,7 @@ class Reach:
     """The stored maps, by source line."""
 
     def __init__(self) -> None:
-        self.tests: dict[str, Test] = {}
+        self.tests: dict[str, Recorded] = {}
         self.imported: dict[str, dict[str, int]] = {}
         self.sources: dict[str, set[str]] = defaultdict(set)
         for stored in sorted(STORE.glob("*.json")):
@@ -146,7 +163,7 @@ class Reach:
             for node, seconds, indices in kept["tests"]["rows"]:
                 lines = dict(masks[index] for index in indices)
                 if node:
-                    self.tests[node] = Test(node, seconds, lines)
+                    self.tests[node] = Recorded(node, seconds, lines)
                 else:
                     self.imported[kept["file"]] = lines
 
@@ -154,12 +171,12 @@ class Reach:
         """Whether a file changed since some test was recorded."""
         return not self.sources[source] <= {fingerprint(source)}
 
-    def of(self, source: str, first: int, last: int) -> list[Test]:
+    def of(self, source: str, first: int, last: int) -> list[Recorded]:
         """The tests that run one of these lines."""
         mask = (1 << (last + 1)) - (1 << first)
         return [test for test in self.tests.values() if test.lines.get(source, 0) & mask]
 
-    def importing(self, source: str) -> list[Test]:
+    def importing(self, source: str) -> list[Recorded]:
         """The tests that run anything of a file, or are of a test file that imports it."""
         files = {file for file, lines in self.imported.items() if source in lines}
-        return [t for t in self.tests.values() if source in t.lines or t.node.partition("::")[0] in files]
+        return [t for t in self.tests.values() if source in t.lines or t.file in files]

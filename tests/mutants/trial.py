@@ -17,7 +17,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from .mutators import Mutant
-from .reach import ROOT, Reach, Test
+from .reach import ROOT, Reach, Recorded
 
 _START_SECONDS = 30.0
 """Processor time that pytest and the imports may take, with room for what a mistake makes slower."""
@@ -26,6 +26,12 @@ _WAIT = 8
 """A trial may take so many times its processor time: others use the machine too."""
 
 _MEMORY = 16 << 30
+
+_TREE = (
+    *("tilekit", "ptx", "gcn", "tests", "benchmarks", "docs", "examples", ".ci"),
+    *("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+)
+"""What tests read."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +61,11 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, capture_output=True, check=True, text=True,
-        ).stdout  # fmt: skip
-        for name in filter(None, listed.split("\0")):
-            source = ROOT / name
-            if source.is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, folder / name)
+        for name in _TREE:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(ROOT / name, folder / name)
 
     @contextmanager
     def broken(self, mutant: Mutant) -> Iterator[None]:
@@ -82,7 +84,7 @@ class Copy:
         for compiled in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
             compiled.unlink()
 
-    def run(self, tests: list[Test]) -> Verdict:
+    def run(self, tests: list[Recorded]) -> Verdict:
         """Run tests in the order given, until one fails."""
         seconds = _START_SECONDS + 4 * sum(test.seconds for test in tests)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
@@ -92,7 +94,7 @@ class Copy:
             process = subprocess.Popen(
                 [*command, *(test.node for test in tests)], cwd=self._folder, env=environment, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                preexec_fn=lambda: _limit(int(seconds)),  # noqa: PLW1509  this program has one thread
+                preexec_fn=lambda: _limit(int(seconds)),
             )  # fmt: skip
             try:
                 output, _ = process.communicate(timeout=_WAIT * seconds)
@@ -124,18 +126,17 @@ def _culprit(output: str) -> str:
     return failed[1] if failed else (output.strip().splitlines() or ["no output"])[-1]
 
 
-def reaching(mutant: Mutant, reach: Reach) -> list[Test]:
+def reaching(mutant: Mutant, reach: Reach) -> list[Recorded]:
     """The tests to run, the most telling first: those that run the line, then those of its file that others hide."""
     direct = reach.of(mutant.file, mutant.first, mutant.last)
-    rest = reach.importing(mutant.file) if not direct else [
-        test for test in reach.tests.values() if test.node.partition("::")[0] in {t.node.partition("::")[0] for t in direct}
-    ]  # fmt: skip
+    files = {test.file for test in direct}
+    rest = [t for t in reach.tests.values() if t.file in files] if direct else reach.importing(mutant.file)
     return list(dict.fromkeys([*spread(direct), *spread(rest)]))
 
 
-def spread(tests: Iterable[Test]) -> list[Test]:
+def spread(tests: Iterable[Recorded]) -> list[Recorded]:
     """Tests in an order in which cheap ones come first, and each test function once before any comes a second time."""
-    functions: dict[str, list[Test]] = defaultdict(list)
+    functions: dict[str, list[Recorded]] = defaultdict(list)
     for test in tests:
         functions[test.function].append(test)
     columns = [sorted(group, key=lambda test: test.seconds) for group in functions.values()]
@@ -143,7 +144,7 @@ def spread(tests: Iterable[Test]) -> list[Test]:
     return [test for test in chain.from_iterable(zip_longest(*columns)) if test is not None]
 
 
-def affordable(tests: list[Test], *, seconds: float, most: int) -> list[Test]:
+def affordable(tests: list[Recorded], *, seconds: float, most: int) -> list[Recorded]:
     """As many of them, in their order, as take so long; those that alone would take more than half of it are left."""
     chosen, left = [], seconds
     for test in tests:
