@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -13,7 +12,7 @@ from tilekit.runtime.scratch import StreamScratch
 
 
 @pytest.fixture
-def blocks(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def blocks(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the blocks that were allocated; the first is at 0x1000, each next one 0x1000 further."""
     sizes: list[int] = []
     addresses = count(0x1000, 0x1000)
@@ -25,7 +24,7 @@ def blocks(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     cuda.answers |= {"cuMemAlloc": allocate, "cuStreamCreate": cuda.real.CUstream(0x5)}
     cuda.answers["cuThreadExchangeStreamCaptureMode"] = cuda.real.CUstreamCaptureMode(0)
     monkeypatch.setattr(scratch, "_blocks", {})
-    yield sizes
+    return sizes
 
 
 def test_launches_of_a_stream_share_a_block(blocks: list[int]) -> None:
