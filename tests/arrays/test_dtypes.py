@@ -88,10 +88,3 @@ def test_a_type_stays_one_object(dtype: DType) -> None:
     """Types are compared by identity, so copying and pickling must give the same object back."""
     assert pickle.loads(pickle.dumps(dtype)) is dtype
     assert copy.deepcopy(dtype) is dtype
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_types_numbers_are_its_formats(dtype: DType) -> None:
-    """Bits and the step above 1 are those that NumPy and ml_dtypes give for the type."""
-    assert dtype.bits == 8 * dtype.numpy.itemsize
-    assert dtype.epsilon == float(ml_dtypes.finfo(dtype.numpy).eps)

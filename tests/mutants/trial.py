@@ -127,11 +127,16 @@ def _culprit(output: str) -> str:
 
 
 def reaching(mutant: Mutant, reach: Reach) -> list[Recorded]:
-    """The tests to run, the most telling first: those that run the line, then those of its file that others hide."""
+    """The tests to run, the most telling first: those that run the line, then those of its file that others hide.
+
+    A line that only runs when its module is imported is reached by nearly every test: those that run the largest part
+    of that module come first.
+    """
     direct = reach.of(mutant.file, mutant.first, mutant.last)
-    files = {test.file for test in direct}
-    rest = [t for t in reach.tests.values() if t.file in files] if direct else reach.importing(mutant.file)
-    return list(dict.fromkeys([*spread(direct), *spread(rest)]))
+    if direct:
+        files = {test.file for test in direct}
+        return list(dict.fromkeys([*spread(direct), *spread(t for t in reach.tests.values() if t.file in files)]))
+    return sorted(spread(reach.importing(mutant.file)), key=lambda test: -test.lines.get(mutant.file, 0).bit_count())
 
 
 def spread(tests: Iterable[Recorded]) -> list[Recorded]:
