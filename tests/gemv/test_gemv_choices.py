@@ -110,6 +110,8 @@ def test_the_pick_follows_the_shape() -> None:
         chosen = estimate(config, spec, n=n, k=k, sms=132)
         assert config.cluster == 1
         assert 100 <= chosen.clusters <= 264
+        tiles = -(-n // config.columns(spec))
+        assert (chosen.rounds - 1) * chosen.clusters < tiles <= chosen.rounds * chosen.clusters
         assert config.ctas_per_sm * config.bytes_in_flight(spec) * chosen.filled >= 48 * 1024
 
 

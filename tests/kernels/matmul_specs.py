@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
@@ -128,20 +129,31 @@ def family(config: KernelConfig) -> tuple[object, ...]:
     )
 
 
-def sampled_kernels(chip: Target) -> list[tuple[Target, MatmulSpec, KernelConfig]]:
-    """One config for each sampled spec, always of a family that came up least; then those families that did not."""
-    found = []
+def sampled_specs(chip: Target) -> list[MatmulSpec]:
+    """The specs of which kernels are assembled."""
+    return all_specs(chip)[:: SAMPLED[chip]]
+
+
+@cache
+def sampled_configs(chip: Target) -> dict[MatmulSpec, list[KernelConfig]]:
+    """One config for each sampled spec, always of a family that came up least; then those families that did not.
+
+    All legal configs are looked at, which takes ten seconds: call it in a test, not where tests are collected.
+    """
+    legal = {spec: legal_configs(spec, chip) for spec in sampled_specs(chip)}
+    found: dict[MatmulSpec, list[KernelConfig]] = {}
     used: Counter[tuple[object, ...]] = Counter()
-    specs = all_specs(chip)[:: SAMPLED[chip]]
-    for turn, spec in enumerate(specs):
-        configs = legal_configs(spec, chip)
+    for turn, (spec, configs) in enumerate(legal.items()):
         rotated = configs[turn % len(configs) :] + configs[: turn % len(configs)]
         config = min(rotated, key=lambda c: used[family(c)])
         used[family(config)] += 1
-        found.append((chip, spec, config))
-    for spec in all_specs(chip):
-        for config in legal_configs(spec, chip):
+        found[spec] = [config]
+    left: dict[tuple[object, ...], dict[MatmulSpec, KernelConfig]] = {}
+    for spec, configs in legal.items():
+        for config in configs:
             if not used[family(config)]:
-                used[family(config)] += 1
-                found.append((chip, spec, config))
+                left.setdefault(family(config), {})[spec] = config
+    for takers in left.values():
+        spec = min(takers, key=lambda s: len(found[s]))
+        found[spec].append(takers[spec])
     return found

@@ -12,7 +12,7 @@ from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.blackwell_model import SWAPPED_TILES, TILES, collect, resident
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import ranking
-from tilekit.kernels.matmul.hopper_model import CANDIDATES, MERGED, OFF_LINE_COST
+from tilekit.kernels.matmul.hopper_model import CANDIDATES
 from tilekit.kernels.matmul.picker import candidates, closest, default_config, estimate, pick, ranked
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, SM_100A, Target
@@ -152,11 +152,16 @@ def _l2_clocks(config: MatmulConfig, *, m: int = 1024, n: int = 1024, k: int = 1
 
 
 def test_rows_that_begin_off_lines_take_longer() -> None:
-    """Rows of 2000 bytes come more slowly than those of 2048; the picker takes a cluster that shares them."""
+    """Rows of 2000 bytes come more slowly than those of 2048; the picker takes a cluster that shares them.
+
+    By how much is judged by measured times (`test_picker_against_times`).
+    """
     config = MatmulConfig(tile=(64, 128), cluster=(1, 1), consumers=1)
-    assert _l2_clocks(config, k=1000) == pytest.approx(OFF_LINE_COST * _l2_clocks(config))
     shared = config.changed(cluster=(2, 1))
-    assert _l2_clocks(shared, k=1000) == pytest.approx(OFF_LINE_COST * _l2_clocks(shared))
+    alone = _l2_clocks(config, k=1000) / _l2_clocks(config)
+    assert alone > 1
+    assert _l2_clocks(shared, k=1000) / _l2_clocks(shared) == pytest.approx(alone)
+    assert _l2_clocks(shared, k=1000) < _l2_clocks(config, k=1000)
     best = pick(MatmulSpec(), SM_90A, m=1000, n=1000, k=1000)
     assert best.cluster_size == 2
 
@@ -166,9 +171,9 @@ def test_neighbours_read_once_what_both_need() -> None:
     cluster shares by multicast."""
     config = MatmulConfig(tile=(128, 64), cluster=(1, 1))
     wide = config.changed(tile=(128, 128))
-    assert _l2_clocks(config) / _l2_clocks(wide) == pytest.approx((128 + MERGED * 64) / (128 + MERGED * 128))
-    one = _l2_clocks(config, m=128) / _l2_clocks(wide, m=128)
-    assert one == pytest.approx((MERGED * 128 + 64) / (MERGED * 128 + 128))
+    apart = (128 + 64) / (128 + 128)  # rows and columns read, as if each tile read its own
+    assert _l2_clocks(config) / _l2_clocks(wide) > apart
+    assert _l2_clocks(config, m=128) / _l2_clocks(wide, m=128) < apart
     shared = _l2_clocks(config.changed(cluster=(2, 1))) / _l2_clocks(wide.changed(cluster=(2, 1)))
     assert shared == pytest.approx((128 + 32) / (128 + 64))
 

@@ -211,8 +211,8 @@ def legal(kernel: Kernel) -> bool:
         scale_b="b" in kernel.scales,
     )
     majors = ["k" if major == "k" else "mn" for major in kernel.majors]
-    return not any(
-        kernel.config.problems(
+    return all(
+        kernel.config.legal(
             target(kernel.target),
             MatmulSpec(
                 *map(as_dtype, (kernel.a, kernel.b, kernel.out)),

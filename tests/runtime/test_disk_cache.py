@@ -142,7 +142,7 @@ def test_default_cache_follows_the_settings(own_cache: Path) -> None:
     """The default cache lies in `settings.cache_dir`, with the documented limit."""
     stats = default_cache().stats()
     assert stats.folder == own_cache / "kernels"
-    assert stats.limit == cache_module.CACHE_LIMIT
+    assert stats.limit == cache_module.CACHE_LIMIT == 512 << 20
 
 
 HEADERS = (

@@ -54,3 +54,12 @@ def test_default_codes_are_unique() -> None:
     """No two classes share a default code."""
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TilekitError)]
     assert len({c.code for c in classes}) == len(classes) == 8
+
+
+def test_an_error_has_the_code_it_is_given() -> None:
+    """Every class passes a code on, and has its own where none is given."""
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TilekitError)]
+    for kind in classes:
+        assert kind("m", code="TK-GEN-999").code == "TK-GEN-999", kind
+        assert kind("m").code == kind.code
+        assert str(kind("m", code="TK-GEN-999")).endswith("[TK-GEN-999]")

@@ -165,6 +165,17 @@ def test_svg_follows_the_theme_and_escapes_its_title():
     assert ElementTree.fromstring(titled.svg()).find(SVG + "title").text == "a < b & c"
 
 
+def test_svg_has_room_for_its_cells_and_its_title():
+    """The page ends to the right of the last cell, and of a title that is longer than the picture."""
+    picture = Layout(4).picture()
+    for layout in (Layout.row_major(2, 24), Layout(4)):
+        root = ElementTree.fromstring(layout.svg())
+        right = max(float(r.get("x")) + float(r.get("width")) for r in root.iter(SVG + "rect"))
+        assert float(root.get("width")) > right
+    titled = type(picture)("a title of forty characters, more or less", picture.rows, picture.axes, picture.breaks)
+    assert float(ElementTree.fromstring(titled.svg()).get("width")) > 40 * 6
+
+
 def test_errors_of_thread_pictures():
     """A thread-value layout needs two modes and must stay on the tile."""
     with pytest.raises(LayoutError, match=r"of rank 1; it must have two modes"):

@@ -223,6 +223,15 @@ def test_stores_of_some_bytes_and_loads_beyond(assemble: Any) -> None:
     kept = np.tile([bool(0x0FF1 >> n & 1) for n in range(16)], 2)
     assert out[:32].tolist() == np.where(kept, image, 0xEE).tolist()
     assert (out[32:] == 0xEE).all()
+    for byte, copied in ((0, True), (1, False), (20, True), (28, False)):
+        touched = inside.replace(
+            "cp.async.bulk.commit_group;", f"st.global.u8 [%out + {byte}], 1; cp.async.bulk.commit_group;"
+        )
+        if copied:
+            with pytest.raises(RaceError, match="bulk"):
+                device.load(touched)["probe"].launch(1, 32, [data, out])
+        else:
+            assert device.load(touched)["probe"].launch(1, 32, [data, out]).clean
 
 
 def test_stores_with_release(assemble: Any) -> None:

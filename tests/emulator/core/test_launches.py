@@ -248,3 +248,19 @@ def test_arguments_of_another_type(change: dict[str, Any], named: str) -> None:
         loaded.explore(2, 1, 32, seed=1.0)  # type: ignore[arg-type]
     with pytest.raises(LaunchError, match="text=b''"):
         Device().load(b"")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("align", [16, 128, 1024])
+def test_dynamic_shared_memory_begins_where_it_asks_to(align: int) -> None:
+    """Behind static variables of any size, dynamic memory begins at the next multiple of its own alignment."""
+    text = f"""{HEADER}.extern .shared .align {align} .b8 dynamic[];
+.visible .entry k(.param .u64 out)
+{{
+  .shared .align 4 .b8 small[20]; .reg .b32 %s, %d; .reg .b64 %o;
+  ld.param.u64 %o, [out]; mov.u32 %s, small; mov.u32 %d, dynamic; st.global.v2.u32 [%o], {{%s, %d}}; ret;
+}}
+"""
+    out = np.zeros(2, np.uint32)
+    Device().load(text)["k"].launch(1, 1, [out], shared_bytes=64)
+    assert out[1] % align == 0
+    assert 20 <= out[1] - out[0] < 20 + align

@@ -63,6 +63,17 @@ def test_logic_with_a_predicate(assemble: Any) -> None:
     assert out.tolist() == want
 
 
+def test_predicates_of_both_halves(assemble: Any) -> None:
+    """A comparison of two halves a register sets one predicate for each; either may be left out."""
+    # Lane t has the halves t and 8: the first is greater from lane 9 on, the second wherever t is below 8.
+    body = """cvt.rn.f16.u32 %h, %t; mov.u16 %i, 0x4800; mov.b32 %u, {{%h, %i}}; mov.b32 %v, {{%i, %h}};
+  setp.gt.f16x2 {results}, %u, %v; @%p1 add.u32 %r, %r, 1; @%p2 add.u32 %r, %r, 10;"""
+    clear = "setp.ne.u32 %p1, 0, 0; setp.ne.u32 %p2, 0, 0; "
+    for results, first, second in (("%p1|%p2", 1, 10), ("%p1|_", 1, 0), ("_|%p2", 0, 10)):
+        out, _ = run(clear + body.format(results=results), assemble)
+        assert out.tolist() == [first * (t > 8) + second * (t < 8) for t in range(32)], results
+
+
 def test_wide_accesses(assemble: Any) -> None:
     """128-bit loads with hints, ldu, memory-mapped accesses, and stores with a cache policy."""
     body = """

@@ -1,10 +1,10 @@
-"""A wgmma operand that leaves shared memory: the report has the descriptor in words, and what it starts in."""
+"""A wgmma operand whose descriptor is wrong or leaves shared memory: the report says so in words."""
 
 from __future__ import annotations
 
 import pytest
 
-from tilekit.emulator import Device, MemoryFault
+from tilekit.emulator import Device, MemoryFault, ProtocolError
 
 TEXT = """
 .version 8.0
@@ -55,3 +55,12 @@ def test_descriptor_in_words(
     )
     assert fault.text.startswith("wgmma.mma_async")
     assert fault.hint.startswith(f"{int(read.partition('..')[2], 16) - end} bytes too far")
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+@pytest.mark.parametrize("bit", [14, 46, 52, 61])
+def test_reserved_bits_of_either_descriptor(operand: str, bit: int) -> None:
+    """A bit that means nothing is refused in the descriptor of A as in that of B, and the operand is named."""
+    text = TEXT.replace("add.u64 b, a, 512;", f"add.u64 b, a, 64; xor.b64 {operand}, {operand}, {1 << bit};")
+    with pytest.raises(ProtocolError, match=f"descriptor of {operand.upper()}: reserved bits {1 << bit:#018x}"):
+        Device("sm_90a", check="protocol").load(text)["multiply"].launch(1, 128, shared_bytes=16384)

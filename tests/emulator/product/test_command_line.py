@@ -11,9 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from product_kernels import DOUBLE, HANG, RACE, TICKETS
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tilekit.cli.app import app
+from tilekit.cli.emulate import _progress_bar
 from tilekit.cli.emulate_arguments import arguments_of
 from tilekit.emulator import Buffer, Device, EncodedTensorMap
 from tilekit.errors import ArgumentError
@@ -208,6 +210,7 @@ def test_stop(run: Run):
         (("--shared", 10**6), "shared_bytes=1000000"),
         (("--grid", "0"), "grid"),
         (("--grid", "1,99999"), "y and z at most 65535"),
+        (("--grid", "1,2,3,4"), "nearest legal: '1,2,3'"),
         (("--cluster", 16), "cluster"),
         (("--entry", "duble"), "the module has no kernel 'duble'"),
         (("--arg", "i32:1"), "4 arguments for the 3 parameters"),
@@ -272,3 +275,12 @@ def test_lint(run: Run, written: Any):
     facts = json.loads(run("lint", path, "--json").stdout)
     assert [remark["line"] for remark in facts["remarks"]] == [36]
     assert run("lint", EXAMPLE, "--target", "sm_99").exit_code == 2
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_bar_is_shown_on_terminals_only(monkeypatch: pytest.MonkeyPatch, terminal: bool, as_json: bool):
+    """Progress is drawn where a person looks on, and never beside JSON."""
+    monkeypatch.setattr(Console, "is_terminal", terminal)
+    with _progress_bar("orders", as_json) as advance:
+        assert (advance is not None) == (terminal and not as_json)
