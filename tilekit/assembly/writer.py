@@ -9,7 +9,7 @@ Python runs once; what it calls on the writer becomes text. Device loops and bra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +33,19 @@ _FIRST_VERSION = {"sm_80": (8, 0), "sm_90": (8, 0), "sm_90a": (8, 0), "sm_100": 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One kernel parameter as declared: a scalar register type, or a 128-byte tensor map."""
+    """One kernel parameter as declared: a scalar register type, or a 128-byte tensor map.
+
+    Attributes
+    ----------
+    name, type
+        As in the text.
+    value
+        What it is in a launch, given the call (`tilekit.tiles.call.Call`); None where who launches says.
+    """
 
     name: str
     type: RegisterType
+    value: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -218,21 +227,21 @@ class Writer:
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
-    def parameter(self, name: str, type_: RegisterType) -> Value:
-        """Declare a scalar kernel parameter and load it."""
-        value = self._declare(name, type_)
-        self.emit(f"ld.param.{type_.suffix} {value.text}, [{name}_param];")
-        return value
+    def parameter(self, name: str, type_: RegisterType, value: Callable[[Any], Any] | None = None) -> Value:
+        """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call."""
+        register = self._declare(Parameter(name, type_, value))
+        self.emit(f"ld.param.{type_.suffix} {register.text}, [{name}_param];")
+        return register
 
-    def tensor_map(self, name: str) -> Value:
-        """Declare a tensor map parameter and return its generic address.
+    def tensor_map(self, name: str, value: Callable[[Any], Any] | None = None) -> Value:
+        """Declare a tensor map parameter and return its generic address; `value` describes it, given the call.
 
         The map stays in parameter space (a grid constant): TMA reads it there without a copy.
         """
-        value = self._declare(name, MAP)
-        self.emit(f"mov.b64 {value.text}, {name}_param;")
-        self.emit(f"cvta.param.u64 {value.text}, {value.text};")
-        return value
+        register = self._declare(Parameter(name, MAP, value))
+        self.emit(f"mov.b64 {register.text}, {name}_param;")
+        self.emit(f"cvta.param.u64 {register.text}, {register.text};")
+        return register
 
     # -- small expressions --------------------------------------------------------------------------------------------
 
@@ -421,11 +430,11 @@ class Writer:
         if fragment.aligned and self.divergent:
             raise fragment.error("must be executed by whole warps, but lanes may have diverged here", "TK-FRAG-004")
 
-    def _declare(self, name: str, type_: RegisterType) -> Value:
-        if any(parameter.name == name for parameter in self.parameters):
-            raise TraceError(f"kernel parameter {name!r} is declared twice", code="TK-TRACE-009")
-        self.parameters.append(Parameter(name, type_))
-        return self.new(type_, name, uniform=True)
+    def _declare(self, parameter: Parameter) -> Value:
+        if any(other.name == parameter.name for other in self.parameters):
+            raise TraceError(f"kernel parameter {parameter.name!r} is declared twice", code="TK-TRACE-009")
+        self.parameters.append(parameter)
+        return self.new(parameter.type, parameter.name, uniform=True)
 
     def _label(self, name: str) -> None:
         self.emit(f"{name}:")

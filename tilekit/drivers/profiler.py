@@ -42,7 +42,12 @@ class TileProfiler:
     def __init__(self, w: Writer, *, tiles: int, activities: dict[str, int]) -> None:
         self.lanes = [Lane(name, group) for name, groups in activities.items() for group in range(groups)]
         self.tiles = tiles
-        self._address = w.parameter("profile", GMEM)
+        self._address = w.parameter("profile", GMEM, lambda call: call.allocate("profile", call.ctas * self.cta_bytes))
+
+    @property
+    def cta_bytes(self) -> int:
+        """Bytes of a CTA's records."""
+        return len(self.lanes) * self.tiles * RECORD_BYTES
 
     def clock(
         self, w: Writer, activity: str, *, group: Value | int | None = None, thread: Value | None = None

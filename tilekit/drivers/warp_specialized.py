@@ -24,6 +24,7 @@ from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgrou
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
 from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.call import Call, Schedule
 
 
 class BoundEpilogue(Protocol):
@@ -60,14 +61,6 @@ class BoundReduction(Protocol):
 
 class Reduction(Protocol):
     """What the driver asks of whatever adds the shares that several CTAs have of a tile."""
-
-    @property
-    def warpgroups(self) -> int:
-        """Warpgroups that add."""
-
-    @property
-    def floats(self) -> int:
-        """Elements of f32 that a CTA tile takes in global memory."""
 
     def initialise(self, w: Writer) -> None:
         """Prepare barriers (one thread)."""
@@ -147,6 +140,9 @@ class TileScheduler(Protocol):
 
     yields_early: bool
     """Whether the next kernel may start as soon as this one has."""
+
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output."""
 
     def initialise(self, w: Writer) -> None:
         """Prepare barriers (one thread)."""

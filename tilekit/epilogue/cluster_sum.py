@@ -42,9 +42,6 @@ class ClusterSum:
         This CTA's place in its cluster.
     """
 
-    floats = 0
-    """Elements that a CTA tile takes in global memory."""
-
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
         self.warpgroups = len(role.warps) // WARPS_PER_GROUP
         self.cluster = cluster

@@ -113,9 +113,9 @@ class Elementwise:
         self._scale: Value | None = None
         self._bias: _Vector | None = None
         if spec.scale == "value":
-            self._scale = w.parameter("scale", F32_REGISTER)
+            self._scale = w.parameter("scale", F32_REGISTER, lambda call: call.number("scale"))
         elif spec.scale == "pointer":
-            self._scale_address = w.parameter("scale", GMEM)
+            self._scale_address = w.parameter("scale", GMEM, lambda call: call.address("scale"))
         self._scale_a = self._scale_b = None
         if spec.scale_a:
             assert rows is not None, "scales of rows end with the last row"
@@ -124,7 +124,9 @@ class Elementwise:
             self._scale_b = _Vector.declare(w, "scale_b", F32, columns, batched=batched)
         if spec.bias is not None:
             self._bias = _Vector.declare(w, "bias", spec.bias, columns)
-        self._beta = w.parameter("beta", F32_REGISTER) if spec.residual is not None else None
+        self._beta = None
+        if spec.residual is not None:
+            self._beta = w.parameter("beta", F32_REGISTER, lambda call: call.number("beta"))
 
     @property
     def residual(self) -> DType | None:
@@ -214,8 +216,10 @@ class _Vector:
     @classmethod
     def declare(cls, w: Writer, name: str, dtype: DType, extent: Value, *, batched: bool = False) -> _Vector:
         """Declare its kernel parameters."""
-        address = w.parameter(name, GMEM)
-        return cls(address, dtype, extent, w.parameter(f"{name}_batch_pitch", U32) if batched else None)
+        address, pitch = w.parameter(name, GMEM, lambda call: call.address(name)), f"{name}_batch_pitch"
+        return cls(
+            address, dtype, extent, w.parameter(pitch, U32, lambda call: call.number(pitch)) if batched else None
+        )
 
     def load(self, w: Writer, index: Value, batch: Operand) -> Value:
         """The element at `index`, 0 beyond the last."""

@@ -30,8 +30,8 @@ class RowStores:
     def __init__(self, w: Writer, *, out: DType, columns: Value) -> None:
         self._out = out
         self._columns = columns
-        self._address = w.parameter("d", GMEM)
-        self._row_pitch = w.parameter("row_pitch", U32)
+        self._address = w.parameter("d", GMEM, lambda call: call.address("d"))
+        self._row_pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
 
     def store(
         self, w: Writer, slab: Value, *, thread: Value, rows: int, row: Value, end: Value, column: Value, columns: int

@@ -78,7 +78,7 @@ class StagedEpilogue:
         for width in plan.widths:
             columns, down = plan.extents(width)
             name = "d" if width == plan.columns else "d_tail"
-            self.storers[width] = TmaStorer(w, name=name, columns=columns, rows=down, batched=batched)
+            self.storers[width] = TmaStorer(w, matrix="d", name=name, columns=columns, rows=down, batched=batched)
 
     @staticmethod
     def shared_bytes(plan: SlabPlan, *, warpgroups: int, buffers: int) -> int:

@@ -24,13 +24,7 @@ class Turnstile:
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
-        self.warpgroups = warpgroups
         self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
-
-    @property
-    def floats(self) -> int:
-        """Elements of f32 that a CTA tile takes in the workspace."""
-        return self._workspace.floats
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: whoever allocates the counters zeroes them."""

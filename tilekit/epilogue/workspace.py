@@ -38,8 +38,12 @@ class Workspace:
         self.layout = layout
         self.warpgroups = warpgroups
         self.first_barrier = first_barrier
-        self.address = w.parameter("workspace", GMEM)
-        self.counters = w.parameter("turns", GMEM)
+        self.address = w.parameter(
+            "workspace", GMEM, lambda call: call.allocate("workspace", 4 * call.schedule.slots * self.floats)
+        )
+        self.counters = w.parameter(
+            "turns", GMEM, lambda call: call.allocate("turns", 4 * call.schedule.slots * self.warpgroups)
+        )
 
     @property
     def floats(self) -> int:

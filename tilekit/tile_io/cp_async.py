@@ -18,9 +18,11 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
+from tilekit.errors import ArgumentError
 from tilekit.tile_io.cluster import Multicast
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_pipeline.payload import Stage
+from tilekit.tiles.call import Matrix, fits
 
 WIDTHS = (8, 4, 2, 1)
 """Bytes of which an operand's address and pitches may be multiples, where TMA wants 16."""
@@ -35,6 +37,9 @@ SWIZZLE_LINES = 8
 
 WARPS = 4
 """Warps that copy."""
+
+LONGEST_LINE = (1 << 32) - 1024
+"""Bytes along a line of the operand: threads count in 32 bits, to the end of a tile beyond it."""
 
 TURNS_AT_ONCE = 4
 """Pieces that a thread has in registers while it shifts them."""
@@ -127,11 +132,13 @@ class CpAsyncLoader:
         self.tile = plan.tile
         self.batched = batched
         name = self.tile.name
-        self.address = w.parameter(name, GMEM)
-        self.inner = w.parameter(f"{name}_inner", U32)
-        self.outer = w.parameter(f"{name}_outer", U32)
-        self.pitch = w.parameter(f"{name}_pitch", U32)
-        self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32) if batched else None
+        self.address = w.parameter(name, GMEM, lambda call: call.address(name))
+        self.inner = w.parameter(f"{name}_inner", U32, lambda call: _line(call.matrix(name)))
+        self.outer = w.parameter(f"{name}_outer", U32, lambda call: _outer(call.matrix(name)))
+        self.pitch = w.parameter(f"{name}_pitch", U32, lambda call: call.matrix(name).row_pitch)
+        self.batch_pitch = None
+        if batched:
+            self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.matrix(name).matrix_pitch)
         self.tails: SharedArray | None = None
         if plan.shifts:
             self.tails = w.shared.allocate(
@@ -145,6 +152,23 @@ class CpAsyncLoader:
         """Prepare this thread's places in a stage; once a role."""
         assert multicast is None, "cp.async writes to its own CTA's shared memory"
         return BoundCpAsyncLoader(w, self, stages)
+
+
+def _line(matrix: Matrix) -> int:
+    """Elements of a line, as threads can count them."""
+    size = matrix.dtype.bytes
+    if matrix.extents[0] * size > LONGEST_LINE:
+        raise ArgumentError(
+            f"{matrix.name} has rows of {matrix.extents[0]} contiguous elements; threads, which copy what TMA refuses, "
+            f"count up to {LONGEST_LINE // size} of {matrix.dtype}. Align its rows to 16 bytes, or split the problem",
+            code="TK-MM-015",
+        )
+    return matrix.extents[0]
+
+
+def _outer(matrix: Matrix) -> int:
+    """Lines of a matrix."""
+    return fits(f"{matrix.name}'s extent across its rows", matrix.extents[1])
 
 
 class BoundCpAsyncLoader:

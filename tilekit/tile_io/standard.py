@@ -47,7 +47,10 @@ class StandardLoader:
         self._share_b = cluster.share_b(w)
         self._steps: tuple[Operand, Operand] = (0, 0)
         if a.batched:
-            self._steps = (w.parameter("a_batch_step", U32), w.parameter("b_batch_step", U32))
+            self._steps = (
+                w.parameter("a_batch_step", U32, lambda call: call.matrix("a").batch_step),
+                w.parameter("b_batch_step", U32, lambda call: call.matrix("b").batch_step),
+            )
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor maps close."""

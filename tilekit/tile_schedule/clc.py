@@ -9,6 +9,7 @@ that tiles go to whoever needs them first.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
@@ -17,6 +18,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tiles.call import Call, Schedule
 
 RESPONSE_BYTES = 16
 
@@ -86,6 +88,10 @@ class ClcScheduler:
     def shared_bytes(stages: int) -> int:
         """Shared memory for so many responses in flight: each with four mbarriers."""
         return stages * (RESPONSE_BYTES + 4 * 8)
+
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output: a cluster for every tile, and for every share of one."""
+        return replace(self._order.schedule(call), clusters=self._order.plan(call).tiles)
 
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread of each CTA."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tiles.call import Call, Schedule
 
 
 class StaticScheduler:
@@ -22,6 +23,10 @@ class StaticScheduler:
 
     def __init__(self, order: RasterOrder) -> None:
         self.order = order
+
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output."""
+        return self.order.schedule(call)
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.emulator.memory.tensor_map import L2Promotion
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted
 from tilekit.kernels.matmul.parts import Output
@@ -75,7 +76,7 @@ class BlackwellConfig(KernelConfig):
     split_k: int = 1
     raster_order: Walk = "m"
     raster_group: int | None = None
-    l2_promotion: str | None = "256B"
+    l2_promotion: L2Promotion | None = "256B"
     profile_tiles: int = 0
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.dtypes import DType
+from tilekit.emulator.memory.tensor_map import L2Promotion
 from tilekit.errors import ConfigError
 from tilekit.kernels.matmul import hopper_rules
 from tilekit.kernels.matmul.parts import Output
@@ -62,7 +63,7 @@ class KernelConfig(ABC):
     split_k: int
     raster_order: Walk
     raster_group: int | None
-    l2_promotion: str | None
+    l2_promotion: L2Promotion | None
     k_group: int
     profile_tiles: int
 
@@ -236,7 +237,7 @@ class MatmulConfig(KernelConfig):
     prefetch: int = 0
     raster_order: Walk = "m"
     raster_group: int | None = None
-    l2_promotion: str | None = "128B"
+    l2_promotion: L2Promotion | None = "128B"
     l2_stream: Literal["a", "b"] | None = None
     profile_tiles: int = 0
 
