@@ -16,7 +16,7 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role, Writer
-from tilekit.drivers.warp_specialized import one_thread
+from tilekit.drivers.roles import one_thread
 from tilekit.dtypes import BF16
 from tilekit.emulator import Device
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec

@@ -60,6 +60,8 @@ class Role:
         Fragment kinds allowed in the role, besides ``scalar`` and ``control`` which every role may use.
     registers
         Registers a thread after the role's ``setmaxnreg``, or ``None`` where the kernel does not rebalance.
+    raised
+        Whether that is more than the kernel is launched with.
     one_thread
         Whether one thread of the first warp does the role's work.
     leaders_only
@@ -72,6 +74,7 @@ class Role:
     warps: range
     may: frozenset[str]
     registers: int | None = None
+    raised: bool = False
     one_thread: bool = False
     leaders_only: bool = False
     turns: int = 1

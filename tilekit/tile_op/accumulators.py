@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_pipeline.payload import Promote
 
 WARPS_PER_GROUP = 4
 FRAGMENT_ROWS = 16
@@ -145,8 +146,9 @@ class AccumulatorProducer(Protocol):
     def acquire(self) -> AbstractContextManager[Any]:
         """Wait until they are free and enter with what the op multiplies into; on exit hand them over."""
 
-    def settle(self, w: Writer) -> None:
-        """Do what is left to do after a k-block."""
+    @property
+    def promote(self) -> Promote | None:
+        """What is left to do with a k-block whose reads are done; None where there is nothing."""
 
 
 class AccumulatorConsumer(Protocol):

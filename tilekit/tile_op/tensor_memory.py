@@ -11,6 +11,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
 from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_pipeline.payload import Promote
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_pipeline.sync import LEADER_MASK
 
@@ -149,8 +150,10 @@ class TensorMemoryProducer:
             w.ptx.tcgen05.commit_multicast(bar=full, mask=self._pair, group=2)
         position.advance()
 
-    def settle(self, w: Writer) -> None:
-        """Nothing: the instructions add to what the stage holds."""
+    @property
+    def promote(self) -> Promote | None:
+        """Nothing is left to do with a k-block: the instructions add to tensor memory."""
+        return None
 
 
 class TensorMemoryConsumer:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilekit.assembly.shared import SharedArray, SharedMemory
 from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
 from tilekit.tile_io.operand import OperandTile
 
 
@@ -26,6 +28,33 @@ class Stage:
     index: Value
     full: Value
     leader: Value | None = None
+
+
+@dataclass
+class HeldStage:
+    """A stage whose asynchronous reads are done, until it is given back.
+
+    Attributes
+    ----------
+    index
+        Its number in the ring, u32.
+    full
+        Address of the barrier that the stage's bytes counted on.
+    """
+
+    index: Value
+    full: Value
+    _give_back: Callable[[], None] | None
+
+    def release(self) -> None:
+        """Give the stage back; what its holder does not give back earlier goes when the k-block ends."""
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
+
+
+Promote = Callable[[Writer, HeldStage], None]
+"""What accumulators do with a k-block whose reads are done, while its stage is held."""
 
 
 class StandardPayload:
