@@ -29,7 +29,7 @@ from tilekit.runtime.launch import CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import OperandTile
-from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma

@@ -20,6 +20,7 @@ from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
@@ -112,13 +113,6 @@ class BoundLoader(Protocol):
 
     def at(self, w: Writer, tile: Tile) -> TileCopies:
         """Turn to `tile`; once a tile."""
-
-
-class TileCopies(Protocol):
-    """The copies of a tile."""
-
-    def load(self, w: Writer, stage: Stage, k: Value) -> None:
-        """Start every copy that fills `stage` from element `k` of K on."""
 
 
 class BoundOp(AsyncReader, Protocol):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
@@ -145,6 +146,9 @@ class CpAsyncLoader:
                 f"inputs.{name}_tails", size=plan.tail_bytes, count=stages, alignment=SPAN, kind="tile"
             )
 
+    prefetches = False
+    """Threads bring nothing into L2 ahead of time."""
+
     def prefetch(self, w: Writer) -> None:
         """Nothing to prefetch: there is no tensor map."""
 
@@ -194,6 +198,7 @@ class BoundCpAsyncLoader:
         self.first = (w.ptx.special.warp_index() % WARPS) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
         self._first_shift = w.variable(U32, 0, "shift")
+        self.writer = CopyWriter((self,))
 
     def image(self, w: Writer, stage: Value) -> Value:
         """Address of the tile in a stage."""
@@ -358,16 +363,20 @@ class _Tails:
 
 
 class CopyWriter:
-    """Groups the copies of a stage's loaders, and finishes what has landed.
+    """Groups the copies of a stage, and finishes what has landed.
 
     Parameters
     ----------
     loaders
-        Those that copy by ``cp.async``.
+        Whose copies.
     """
 
-    def __init__(self, loaders: list[BoundCpAsyncLoader]) -> None:
+    def __init__(self, loaders: tuple[BoundCpAsyncLoader, ...]) -> None:
         self._loaders = loaders
+
+    def joined(self, other: Self) -> CopyWriter:
+        """The copies of both, which are in a thread's one open group."""
+        return CopyWriter((*self._loaders, *other._loaders))
 
     def commit(self, w: Writer) -> None:
         """Close the group of copies started since the last commit."""

@@ -11,15 +11,13 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
+from tilekit.dtypes import DType
 from tilekit.emulator.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.cluster import Multicast
 from tilekit.tile_io.operand import ATOM_32B, SPAN, OperandTile
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tiles.call import Call
-
-_MAP_TYPES: dict[DType, str] = {BF16: "bf16", F16: "f16", F32: "f32", E4M3: "u8", E5M2: "u8"}
 
 TMA_ALIGNMENT = 16
 """Bytes that a tensor's address and every pitch must be a multiple of (cuTensorMapEncodeTiled)."""
@@ -65,7 +63,7 @@ class TmaBox:
         try:
             return TensorMap.tiled(
                 address,
-                _MAP_TYPES[matrix.dtype],
+                matrix.dtype.tensor_map,
                 dims,
                 strides,
                 self.extents,
@@ -127,6 +125,9 @@ class TmaLoader:
         swizzle: Literal["128B", "128B_atom_32B"] = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else "128B"
         return TmaBox((*extents, 1) if self.batched else extents, swizzle)
 
+    prefetches = True
+    """Its copies can bring a tile into L2 alone."""
+
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""
         w.ptx.tma.prefetch_map(map=self.map)
@@ -151,6 +152,9 @@ class TmaLoader:
 
 class BoundTmaLoader:
     """A `TmaLoader` in a role."""
+
+    writer = None
+    """The copy engine completes stages, not the role's threads."""
 
     def __init__(self, w: Writer, loader: TmaLoader, stages: SharedArray, multicast: Multicast | None) -> None:
         self._loader = loader

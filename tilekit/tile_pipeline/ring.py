@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_pipeline.payload import HeldStage, Promote, Stage, StandardPayload
+from tilekit.tile_pipeline.payload import HeldStage, Payload, Promote, Stage
 from tilekit.tile_pipeline.sync import CopyFiller, MbarrierReleaser, Releaser, SyncStrategy
 
 
@@ -34,6 +34,9 @@ class AsyncReader(Protocol):
 
 class AsyncWriter(Protocol):
     """Something that writes stages asynchronously, by the producer role's own threads."""
+
+    def joined(self, other: Any) -> AsyncWriter:
+        """The writes of both, which are of one kind: a thread has one group of them open."""
 
     def commit(self, w: Writer) -> None:
         """Close the group of writes started since the last commit."""
@@ -60,9 +63,7 @@ class TilePipeline:
         How the two sides meet.
     """
 
-    def __init__(
-        self, payload: StandardPayload, tiles: dict[str, SharedArray], *, stages: int, sync: SyncStrategy
-    ) -> None:
+    def __init__(self, payload: Payload, tiles: dict[str, SharedArray], *, stages: int, sync: SyncStrategy) -> None:
         self.payload = payload
         self.tiles = tiles
         self.stages = stages

@@ -19,7 +19,7 @@ from tilekit.kernels.matmul.parts import (
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.payload import StandardPayload

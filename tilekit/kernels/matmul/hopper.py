@@ -21,7 +21,7 @@ from tilekit.targets import Target
 from tilekit.tile_io.ahead import FirstBlocks
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CpAsyncLoader
-from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
@@ -46,7 +46,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         if copies is None
         else CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed)
         for tile, copies, count, policy in zip(
-            payload.tiles, config.copy_plans(spec), sharers, config.l2_policies, strict=True
+            (a, b), config.copy_plans(spec), sharers, config.l2_policies, strict=True
         )
     )
     depth = declare_depth(w)
@@ -90,7 +90,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
         else None,
-        ahead=FirstBlocks(scheduler, loader, 0 if config.swap_ab else 1, config.prefetch, payload.k)
+        ahead=FirstBlocks(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
         if config.prefetch and isinstance(scheduler, StaticScheduler)
         else None,
         consumers=PingPong(plan.mma, first_barrier=FIRST_NAMED_BARRIER + config.consumers)
