@@ -80,7 +80,7 @@ def compose() -> tuple[Writer, StaticScheduler]:
     functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
     epilogue = StagedEpilogue(w, op.layout, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
 
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with one_thread(w, warp, LOAD):
         loader.prefetch(w)
         inputs.initialise(w)

@@ -37,7 +37,7 @@ def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), ac
             for chunk in range(1 if tile.major == "k" else tile.rows // tile.chunk):
                 target = w.shared_base + (place.offset + chunk * tile.chunk * 128)
                 w.ptx.tma.load_2d(dst=target, map=tensor, x=chunk * tile.chunk, y=0, full=full)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.mbarrier.wait_parity(bar=full, parity=0)
     acc = w.tile(F32, n // 2, "acc")
     for register in acc:

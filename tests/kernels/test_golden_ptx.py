@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tilekit.assembly.fragment import ptx_fragments
+from tilekit.assembly.fragment import every_fragment
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
@@ -91,7 +91,7 @@ def test_golden_files_hold_no_origins(name: str) -> None:
 def test_registers_are_declared_once_and_used(name: str) -> None:
     """No two registers of a kernel share a name, in whatever scope, and none is declared for nothing."""
     text = (GOLDEN / f"{name}.ptx").read_text(encoding="utf-8")
-    fragments = {local for group in ptx_fragments().values() for f in group.values() for local in f.locals}
+    fragments = {local for _, fragment in every_fragment() for local in fragment.locals}
     lists = re.findall(r"\.reg \.\w+ ([^;]+);", text)
     declared = [register.strip() for names in lists for register in names.split(",")]
     own = [register for register in declared if register not in fragments]

@@ -307,7 +307,7 @@ def test_each_step_of_handing_over_is_needed(monkeypatch: pytest.MonkeyPatch, br
 
 
 def _hand_over_unfenced(filler: CopyFiller, w: Writer, stage: Value) -> None:
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.mbarrier.arrive(bar=filler._sync.full.at(w, stage), active=filler._speaks)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, ptx_fragments
+from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, every_fragment
 from tilekit.assembly.library import FragmentLibrary, spell_immediate, spell_operand
 from tilekit.assembly.literals import literal
 from tilekit.assembly.names import Names
@@ -24,6 +24,7 @@ from tilekit.assembly.scope import Line, Scope
 from tilekit.assembly.shared import BASE_ALIGNMENT, SharedMemory
 from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
+from tilekit.assembly.verbs import NEUTRAL, Verbs
 
 _SHARED_SYMBOL = "dynamic_smem"
 
@@ -97,7 +98,7 @@ class Turn:
     again: Value | None = None
 
 
-class Writer:
+class Writer(Verbs):
     """Traces one kernel entry.
 
     Parameters
@@ -126,12 +127,12 @@ class Writer:
         self.threads = threads
         self.cluster = cluster
         self.ptx = FragmentLibrary(self)
+        self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
         self.roles: list[Role] = []
         self._version = _FIRST_VERSION[target]
-        fragments = (fragment for group in ptx_fragments().values() for fragment in group.values())
-        self._names = Names({_SHARED_SYMBOL, *(name for fragment in fragments for name in fragment.locals)})
+        self._names = Names({_SHARED_SYMBOL, *(name for _, fragment in every_fragment() for name in fragment.locals)})
         self._root = Scope(depth=1)
         self._scopes = [self._root]
         self._depth = 1

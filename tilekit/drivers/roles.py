@@ -29,8 +29,7 @@ def trace_roles(w: Writer, warp: Value, bodies: Sequence[tuple[Role, Body]]) -> 
     for role, body in bodies:
         with w.role(role, warp):
             if role.registers is not None:
-                adjust = w.ptx.warp.acquire_registers if role.raised else w.ptx.warp.release_registers
-                adjust(count=role.registers)
+                w.set_registers(role.registers, raised=role.raised)
             body(w, warp, role)
 
 
@@ -58,6 +57,6 @@ def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
 @contextmanager
 def elected(w: Writer) -> Iterator[None]:
     """Enter with one thread of each warp, which reconverges at the end."""
-    with w.when(w.ptx.warp.elect()):
+    with w.when(w.elect()):
         yield
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()

@@ -195,7 +195,7 @@ class WarpSpecialized:
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
-        warp = w.ptx.special.warp_index()
+        warp = w.warp()
         self._set_up(w, warp)
         plan = self.warps
         bodies = (
@@ -225,7 +225,7 @@ class WarpSpecialized:
                             copies.load(w, stage, k)
                     producer.flush()
             if not self.scheduler.yields_early:
-                w.ptx.grid.launch_dependents()
+                w.launch_dependents()
             producer.finish()
 
     def _multiply(self, w: Writer, warp: Value, role: Role) -> None:
@@ -297,7 +297,7 @@ class WarpSpecialized:
         # The set-up touches nothing that another kernel writes, so it may run while the kernel before this one ends;
         # and the next one's may run while this one does. What follows the wait may read and write global memory.
         if self.scheduler.yields_early:
-            w.ptx.grid.launch_dependents()
+            w.launch_dependents()
         with one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
@@ -312,7 +312,7 @@ class WarpSpecialized:
             if self.ahead is not None:
                 self.ahead.bring(w)
         self.cluster.meet(w, self.warps.threads)
-        w.ptx.grid.wait()
+        w.wait_for_prerequisites()
 
     def _tear_down(self, w: Writer, warp: Value) -> None:
         # Peers multicast into this CTA's shared memory, send shares of sums there and arrive on its barriers: nobody

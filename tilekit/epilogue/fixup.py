@@ -69,7 +69,7 @@ class BoundFixup:
         accumulators.done(w)
         workspace.meet(w)
         with w.when(workspace.first):
-            w.ptx.turnstile.pass_turn(address=slot.counter, turn=KEPT)
+            w.isa.turnstile.pass_turn(address=slot.counter, turn=KEPT)
 
     def _add_others(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         """Add the shares behind this one to the accumulators, one after the other."""
@@ -77,9 +77,9 @@ class BoundFixup:
         for other in w.range(share.others, name="other"):
             slot = workspace.slot(w, share.behind(other))
             with w.when(workspace.first):
-                w.ptx.turnstile.wait_turn(address=slot.counter, turn=KEPT)
+                w.isa.turnstile.wait_turn(address=slot.counter, turn=KEPT)
                 # Nobody else reads the counter in this launch, and the next one finds it as this one did.
-                w.ptx.turnstile.pass_turn(address=slot.counter, turn=0)
+                w.isa.turnstile.pass_turn(address=slot.counter, turn=0)
             workspace.meet(w)
             for block, left, columns in workspace.pieces():
                 slot.add_to(w, accumulators.read(w, block, left, columns), block, left)

@@ -141,7 +141,7 @@ class Elementwise:
     def bind(self, w: Writer) -> None:
         """Fetch what all elements share; once a role, after the kernels before this one are complete."""
         if self._spec.scale == "pointer":
-            self._scale = w.ptx.memory.load_global_scalar(address=self._scale_address)
+            self._scale = w.isa.memory.load_global_scalar(address=self._scale_address)
 
     def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> RowPair:
         """Fetch what rows `row` and ``row + apart`` (0: one row) of a matrix of the batch need (zeros beyond M)."""
@@ -167,20 +167,20 @@ class Elementwise:
         for factor in factors[:-1]:
             value = value * factor
         if factors and columns.bias is not None:
-            value = w.ptx.elementwise.fma(a=value, b=factors[-1], c=columns.bias[column])
+            value = w.isa.elementwise.fma(a=value, b=factors[-1], c=columns.bias[column])
         elif factors:
             value = value * factors[-1]
         elif columns.bias is not None:
             value = value + columns.bias[column]
         if residual is not None:
-            value = w.ptx.elementwise.fma(a=residual, b=self._beta, c=value)
+            value = w.isa.elementwise.fma(a=residual, b=self._beta, c=value)
         match self._spec.activation:
             case "relu":
-                result: Value = w.ptx.elementwise.relu(x=value)
+                result: Value = w.isa.elementwise.relu(x=value)
                 return result
             case "gelu":
                 cubed = value * value * 0.044715
-                argument = w.ptx.elementwise.fma(a=cubed, b=value, c=value) * 0.7978845608028654
+                argument = w.isa.elementwise.fma(a=cubed, b=value, c=value) * 0.7978845608028654
                 return self._gate(w, value, argument)
             case "silu":
                 return self._gate(w, value, value * 0.5)
@@ -189,10 +189,10 @@ class Elementwise:
     def _gate(self, w: Writer, value: Value, argument: Value) -> Value:
         """``value * (1 + tanh(argument)) / 2``, which equals ``value * sigmoid(2 argument)``."""
         if self._precise:
-            sigmoid: Value = w.ptx.elementwise.sigmoid(x=argument * 2.0)
+            sigmoid: Value = w.isa.elementwise.sigmoid(x=argument * 2.0)
             return value * sigmoid
         half = value * 0.5
-        gated: Value = w.ptx.elementwise.fma(a=half, b=w.ptx.elementwise.tanh(x=argument), c=half)
+        gated: Value = w.isa.elementwise.fma(a=half, b=w.isa.elementwise.tanh(x=argument), c=half)
         return gated
 
 

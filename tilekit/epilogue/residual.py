@@ -167,7 +167,7 @@ class ResidualConsumer:
         self._ring = ring
         self._first = group.index * ring.stages
         self._position = RingPosition(w, ring.stages)
-        self._signals = w.ptx.special.lane_index() == 0
+        self._signals = w.lane() == 0
         slabs = w.shared_base + ring.slabs.offset
         self.access: SlabAccess = ring.plan.access(thread=group.thread, slabs=slabs)
 
@@ -179,7 +179,7 @@ class ResidualConsumer:
 
     def release(self, w: Writer) -> None:
         """Give the slab back; one arrival a warp."""
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
         place = self._first + self._position.stage
         w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)
         self._position.advance()

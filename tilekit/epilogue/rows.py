@@ -53,4 +53,4 @@ class RowStores:
                 + w.widen_multiply(row + below, self._row_pitch) * self._out.bytes
                 + w.widen_multiply(here, self._out.bytes)
             )
-            w.ptx.groups.copy_chunk(source=source, target=target.retyped(GMEM), valid=valid)
+            w.isa.groups.copy_chunk(source=source, target=target.retyped(GMEM), valid=valid)

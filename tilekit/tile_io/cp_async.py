@@ -192,10 +192,10 @@ class BoundCpAsyncLoader:
         self.loader = loader
         self.plan = plan = loader.plan
         self._stages = stages
-        self.lane = w.ptx.special.lane_index()
+        self.lane = w.lane()
         copies = SPAN // plan.copied
         self.offset = (self.lane % copies) * plan.copied
-        self.first = (w.ptx.special.warp_index() % WARPS) * plan.classes
+        self.first = (w.warp() % WARPS) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
         self._first_shift = w.variable(U32, 0, "shift")
         self.writer = CopyWriter((self,))
@@ -240,14 +240,14 @@ class BoundCpAsyncLoader:
             places = [own + turn * plan.unit * SPAN for turn in range(at_once)]
             pieces = []
             for place in places:
-                here = w.ptx.memory.load_shared_b32x4(address=place)
-                pieces.append((*here, *w.ptx.memory.load_shared_b32x4(address=follower)))
+                here = w.isa.memory.load_shared_b32x4(address=place)
+                pieces.append((*here, *w.isa.memory.load_shared_b32x4(address=follower)))
                 follower.assign(follower + stride)
-            w.ptx.barrier.warp_sync()  # every piece is read by two lanes before it is overwritten
+            w.warp_sync()  # every piece is read by two lanes before it is overwritten
             for place, piece in zip(places, pieces, strict=True):
                 pairs = list(pairwise(piece))[words : words + PIECE // WORD]
                 moved = [w.ptx.shift.across(low=low, high=high, bits=bits) for low, high in pairs]
-                w.ptx.memory.store_shared_b32x4(address=place, values=RegisterTile(moved))
+                w.isa.memory.store_shared_b32x4(address=place, values=RegisterTile(moved))
             own.assign(own + at_once * plan.unit * SPAN)
 
 
@@ -390,7 +390,7 @@ class CopyWriter:
         """Finish a stage whose copies have landed."""
         shifting = [loader for loader in self._loaders if loader.plan.shifts]
         if shifting:
-            w.ptx.barrier.warp_sync()  # a lane shifts what its neighbours have copied
+            w.warp_sync()  # a lane shifts what its neighbours have copied
         for loader in shifting:
             loader.settle(w, stage)
 
@@ -402,7 +402,7 @@ def _swizzled(byte: Value, line: Value) -> Value:
 
 def _shift(w: Writer, address: Value) -> Value:
     """Bytes by which an address lies behind the beginning of its piece."""
-    result: Value = w.ptx.convert.low_word(wide=address) % PIECE
+    result: Value = w.isa.convert.low_word(wide=address) % PIECE
     return result
 
 

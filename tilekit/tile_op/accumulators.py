@@ -39,7 +39,7 @@ class Warpgroup:
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
-        thread = w.ptx.special.thread_index() & (32 * WARPS_PER_GROUP - 1)
+        thread = w.thread() & (32 * WARPS_PER_GROUP - 1)
         place = warp - role.warps.start
         if len(role.warps) == WARPS_PER_GROUP:
             return cls(index=0, part=0, warp=place, thread=thread)

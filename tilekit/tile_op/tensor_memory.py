@@ -120,7 +120,7 @@ class TensorMemory:
 
     def _meet(self, w: Writer) -> Value:
         w.ptx.tcgen05.fence_before()
-        w.ptx.barrier.sync(id=self._barrier, threads=32 * (len(self._mma.warps) + len(self._epilogue.warps)))
+        w.barrier(id=self._barrier, threads=32 * (len(self._mma.warps) + len(self._epilogue.warps)))
         w.ptx.tcgen05.fence_after()
         address: Value = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
         return address
@@ -165,7 +165,7 @@ class TensorMemoryConsumer:
         self.layout = memory.layout
         # Warp w of the epilogue may touch lanes 32 w to 32 w + 31 (PTX ISA, tcgen05.ld, access restrictions).
         self._lanes = address + (group.warp << 21)
-        self._first_lane = w.ptx.special.lane_index() == 0
+        self._first_lane = w.lane() == 0
         self._leader = (w.shared_base & LEADER_MASK).retyped(DSMEM) if memory._cluster.group > 1 else None
         self._position = RingPosition(w, memory.stages)
         self._columns = self._lanes
@@ -205,7 +205,7 @@ class TensorMemoryConsumer:
     def done(self, w: Writer) -> None:
         """Let the mma role overwrite the stage: one arrival a warp, with pairs on the leader's barrier."""
         w.ptx.tcgen05.fence_before()
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
         empty = self._memory._empty.at(w, self._position.stage, base=self._leader)
         if self._leader is None:
             w.ptx.mbarrier.arrive(bar=empty, active=self._first_lane)

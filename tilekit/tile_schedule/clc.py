@@ -162,12 +162,12 @@ class _Reader:
         self._first = w.shared_base + empty.offset if cluster is None else cluster.map(w, empty, 0)
         self._stride = empty.stride
         self._one_thread = role.one_thread
-        self._active = w.constant(PRED, True) if role.one_thread else w.ptx.special.lane_index() == 0
+        self._active = w.constant(PRED, True) if role.one_thread else w.lane() == 0
 
     def give_back(self, w: Writer, stage: Value) -> None:
         """Arrive once a thread that works alone, else once a warp."""
         if not self._one_thread:
-            w.ptx.barrier.warp_sync()
+            w.warp_sync()
         bar = self._first + stage * self._stride
         if self._remote:
             w.ptx.mbarrier.arrive_remote(bar=bar, active=self._active)

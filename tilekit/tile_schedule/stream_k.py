@@ -193,7 +193,7 @@ class _Way:
         tile = self._order.tile(w, w.select(whole, at, s.whole + number))
         k_first = w.select(whole, 0, (place - start) * s.k_block)
         share = StreamShare(
-            slot=w.ptx.special.cta_index(),
+            slot=w.cta(),
             stores=k_first == 0,
             rest=w.select(whole, 0, start + s.blocks - stop),
             length=s.length,

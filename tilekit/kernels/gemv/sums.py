@@ -96,10 +96,10 @@ class WarpSums:
             self._hand_over(w, sums)
         fetched = fetched or self._fetch(w, tile)
         if self._cluster > 1:
-            w.ptx.cluster.arrive()
-            w.ptx.cluster.wait()
+            w.cluster_arrive()
+            w.cluster_wait()
         else:
-            w.ptx.barrier.sync(id=0, threads=self._threads)
+            w.barrier(id=0, threads=self._threads)
         with w.when(self._place.rank == 0):
             for first, known in zip(self._turns, fetched, strict=True):
                 with w.when(self._place.thread < self._pairs - first):
@@ -177,8 +177,8 @@ class WarpSums:
             loaded = w.new(B32, "residual", uniform=False)
             w.ptx.gemv.load_b32(v0=loaded, address=address, offset=0, valid=valid)
             return loaded.retyped(F32_REGISTER)
-        narrow, _ = w.ptx.convert.unpack(packed=w.ptx.gemv.load_b16(address=address, offset=0, valid=valid))
-        widen = w.ptx.convert.widen_bf16 if dtype == BF16 else w.ptx.convert.widen_f16
+        narrow, _ = w.isa.convert.unpack(packed=w.ptx.gemv.load_b16(address=address, offset=0, valid=valid))
+        widen = w.isa.convert.widen_bf16 if dtype == BF16 else w.isa.convert.widen_f16
         return widen(narrow=narrow)  # type: ignore[no-any-return]
 
 
