@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from tilekit.assembly.fragment import Fragment, ptx_fragments
+from tilekit.assembly.fragment import Fragment, every_fragment
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "tilekit"
@@ -20,11 +20,10 @@ CODE = r"TK-[A-Z]+-\d{3}"
 def fragments_table() -> str:
     """Every fragment: its call, what it does, its kind, and the lowest architecture."""
     rows = ["| fragment | purpose | kind | target |", "|---|---|---|---|"]
-    for group, fragments in sorted(ptx_fragments().items()):
-        for fragment in fragments.values():
-            about = fragment.about.replace("|", r"\|")
-            flags = " ·aligned" if fragment.aligned else ""
-            rows.append(f"| `{_call(group, fragment)}` | {about} | {fragment.kind}{flags} | {_target(fragment)} |")
+    for group, fragment in sorted(every_fragment(), key=lambda found: found[0]):
+        about = fragment.about.replace("|", r"\|")
+        flags = " ·aligned" if fragment.aligned else ""
+        rows.append(f"| `{_call(group, fragment)}` | {about} | {fragment.kind}{flags} | {_target(fragment)} |")
     return "\n".join(rows)
 
 

@@ -16,11 +16,12 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role, Writer
-from tilekit.drivers.warp_specialized import one_thread
+from tilekit.drivers.roles import one_thread
 from tilekit.dtypes import BF16
 from tilekit.emulator import Device
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.kernels.launch import bind_parameters
 from tilekit.runtime import driver
 from tilekit.runtime import parameters as runtime
 from tilekit.runtime.emulated import EmulatedModule
@@ -28,24 +29,25 @@ from tilekit.runtime.launch import CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.operand import OperandTile
-from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import MbarrierSync
-from tilekit.tile_schedule.raster import Raster, RasterOrder
+from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tiles.call import Call, Matrix
 
-Matrix = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 TILE, STAGES, CLUSTER = 128, 4, 2
 LOAD = Role("load", warps=range(4), may=frozenset({"load", "sync", "wait"}), one_thread=True)
 MMA = Role("mma", warps=range(4, 12), may=frozenset({"mma", "sync", "wait", "store"}))
 
 
-def compose() -> Writer:
+def compose() -> tuple[Writer, StaticScheduler]:
     """Trace the kernel. Everything this function says happens in order, once; what it traces runs on the device."""
     w = Writer("composed_matmul", target="sm_90a", threads=32 * 12, cluster=CLUSTER)
     cluster = ClusterPosition.read(w, CLUSTER, 1)
@@ -71,12 +73,14 @@ def compose() -> Writer:
 
     # What is computed, which tile is next, and where it goes.
     op = Wgmma(a, b, warpgroups=2)
-    depth, columns = w.parameter("depth", U32), w.parameter("columns", U32)
-    scheduler = StaticScheduler(RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=depth))
+    depth = w.parameter("depth", U32, lambda call: call.k)  # where a parameter is declared, it says what it will be
+    columns = w.parameter("columns", U32, lambda call: call.n)
+    raster = RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=depth, k_block=payload.k)
+    scheduler = StaticScheduler(raster)
     functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
     epilogue = StagedEpilogue(w, op.layout, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
 
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with one_thread(w, warp, LOAD):
         loader.prefetch(w)
         inputs.initialise(w)
@@ -105,47 +109,43 @@ def compose() -> Writer:
         storer.finish(w)
 
     cluster.meet(w, w.threads)  # the peer still multicasts into this CTA: nobody leaves before everybody is done
-    return w
+    return w, scheduler
 
 
-def launch(w: Writer, a: Matrix, b: Matrix, d: Matrix) -> str:
+def launch(w: Writer, scheduler: StaticScheduler, a: Array, b: Array, d: Array) -> str:
     """Launch on a GPU if there is one that can, else on the emulator; return where."""
     if driver.why_unavailable() is None and driver.devices()[0].compute_capability == (9, 0):
         kernel = CudaModule.from_ptx(w.text(), w.target, kernel_name=w.name).kernel(w.name)
         with CudaStaging() as memory:
-            kernel.prepare(*arguments(w, memory, a, b, d))()
+            kernel.prepare(*arguments(w, scheduler, memory, a, b, d))()
             memory.download(view_of(d))
         return "GPU"
     device = Device("sm_90a", seed=1)
     emulated = EmulatedStaging(device)
-    EmulatedModule(device, w.text()).kernel(w.name).prepare(*arguments(w, emulated, a, b, d))()
+    EmulatedModule(device, w.text()).kernel(w.name).prepare(*arguments(w, scheduler, emulated, a, b, d))()
     emulated.download(view_of(d))
     return "emulator"
 
 
 def arguments(
-    w: Writer, memory: Staging, a: Matrix, b: Matrix, d: Matrix
-) -> tuple[LaunchConfig, list[runtime.Parameter]]:
-    """Compute the launch's shape and its parameters: tensor maps, the raster, and two numbers."""
-
-    def map_of(array: Matrix, rows: int) -> runtime.TensorMap:
-        address, pitch = memory.upload(view_of(array)), array.strides[0]
-        return runtime.TensorMap.tiled(address, "bf16", array.shape[::-1], (pitch,), (64, rows), swizzle="128B")
-
-    (m, k), n, clusters = a.shape, len(b), 132 // CLUSTER
-    raster = Raster.plan(
-        m=m, n=n, batches=1, cluster_rows=TILE * CLUSTER, cluster_columns=TILE, resident=clusters, group=None
+    w: Writer, scheduler: StaticScheduler, memory: Staging, a: Array, b: Array, d: Array
+) -> tuple[LaunchConfig, tuple[runtime.Parameter, ...]]:
+    """Say what the call is; the launch's shape and its parameters follow from what the components declared."""
+    arrays = {"a": a, "b": b, "d": d}
+    call = Call(
+        m=len(a),
+        n=len(b),
+        k=a.shape[1],
+        matrices={name: Matrix(name, BF16, array.shape[::-1], array.strides[0]) for name, array in arrays.items()},
+        addresses={name: memory.upload(view_of(array)) for name, array in arrays.items()},
+        resident=132 // CLUSTER,
+        cluster_size=CLUSTER,
     )
-    numbers = {"depth": k, "columns": n}
-    numbers |= dict(zip(RasterOrder.PARAMETERS, RasterOrder.arguments(raster), strict=True))
-    maps = {"a_map": map_of(a, TILE), "b_map": map_of(b, TILE // CLUSTER), "d_map": map_of(d, 64)}
+    launch = bind_parameters(w.parameters, scheduler.schedule, call)
     shape = LaunchConfig(
-        grid=(raster.clusters(clusters) * CLUSTER, 1, 1),
-        block=(w.threads, 1, 1),
-        cluster=(CLUSTER, 1, 1),
-        shared_bytes=w.shared.size,
+        grid=(launch.grid, 1, 1), block=(w.threads, 1, 1), cluster=(CLUSTER, 1, 1), shared_bytes=w.shared.size
     )
-    return shape, [maps[p.name] if p.name in maps else runtime.U32(numbers[p.name]) for p in w.parameters]
+    return shape, launch.parameters
 
 
 def main() -> None:
@@ -154,8 +154,8 @@ def main() -> None:
     # Small integers: every product and every sum is exact, so the result must match to the bit.
     a, b = (random.integers(-2, 3, shape).astype(ml_dtypes.bfloat16) for shape in ((500, 192), (200, 192)))
     d = np.full((500, 200), np.nan, ml_dtypes.bfloat16)
-    w = compose()
-    where = launch(w, a, b, d)
+    w, scheduler = compose()
+    where = launch(w, scheduler, a, b, d)
     expected = np.maximum(a.astype(np.float32) @ b.astype(np.float32).T, 0).astype(ml_dtypes.bfloat16)
     assert (d == expected).all()
     print(f"{w.name}: {len(w.text().splitlines())} lines of PTX, {d.size} elements on the {where}, all exact")

@@ -36,7 +36,7 @@ class SmallKernel:
         self.w = Writer("small", target="sm_90a", threads=threads, cluster=cluster)
         self.maps = [self.w.tensor_map(f"map{i}") for i in range(maps)]
         self.pointers = [self.w.parameter(f"p{i}", GMEM) for i in range(pointers)]
-        self.thread = self.w.ptx.special.thread_index()
+        self.thread = self.w.thread()
 
     def element(self, pointer: int, index: Value | int, size: int = 4) -> Value:
         """Address of an element of an array."""
@@ -70,12 +70,12 @@ class SmallKernel:
         with w.when(self.thread == 0):
             w.ptx.mbarrier.init(bar=address, count=count)
             w.ptx.mbarrier.fence_init()
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
         if w.cluster > 1:
             w.ptx.cluster.arrive()
             w.ptx.cluster.wait()
         else:
-            w.ptx.barrier.sync(id=0, threads=w.threads)
+            w.barrier(id=0, threads=w.threads)
         return address
 
     def run(

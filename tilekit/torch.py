@@ -25,8 +25,8 @@ from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.extras import read_scale
-from tilekit.kernels.matmul.problem import TMA_ALIGNMENT
 from tilekit.kernels.matmul.spec import Accumulation
+from tilekit.tile_io.tma import TMA_ALIGNMENT
 
 __all__ = ["linear", "matmul"]
 

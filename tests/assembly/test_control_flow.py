@@ -102,7 +102,7 @@ def test_roles_run_in_their_warps_only() -> None:
     out = np.zeros(128, np.uint32)
     k = SmallKernel(pointers=1, threads=128)
     w = k.w
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     for role, mark in ((LOAD, 7), (MMA, 9)):
         with w.role(role, warp):
             k.store(0, k.thread, w.constant(U32, mark))
@@ -113,7 +113,7 @@ def test_roles_run_in_their_warps_only() -> None:
 def test_role_registers_are_scoped() -> None:
     """Registers of a role are declared in its block, and roles do not share a name."""
     w = Writer("roles", target="sm_90a", threads=96)
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with w.role(LOAD, warp):
         first = w.constant(U32, 1)
     with w.role(MMA, warp):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilekit.assembly.errors import FragmentError
-from tilekit.assembly.fragment import KINDS, fragment_root, parse_fragments, ptx_fragments
+from tilekit.assembly.fragment import KINDS, every_fragment, fragment_root, fragments_of, parse_fragments
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 
@@ -95,17 +95,16 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, old: str, new:
 
 def test_the_library_is_found_and_complete() -> None:
     """All files are read, one group a file name, and every kind of fragment is in use."""
-    library = ptx_fragments()
+    library = fragments_of("sm_90a")
     files = {file.stem for file in (fragment_root() / "ptx").rglob("*.ptx")}
     assert set(library) == files
     assert {"tma", "mbarrier", "wgmma", "memory"} <= files
-    assert {f.kind for group in library.values() for f in group.values()} == set(KINDS)
+    assert {fragment.kind for _, fragment in every_fragment()} == set(KINDS)
 
 
 def test_calls_are_python_names() -> None:
     """Every group, fragment and operand can be written in a Python call."""
-    for name, group in ptx_fragments().items():
-        for fragment in group.values():
-            words = [name, fragment.name, *(o.name for o in fragment.operands), *(i.name for i in fragment.immediates)]
-            assert all(word.isidentifier() for word in words), fragment
-            assert len(set(words[2:])) == len(words[2:]), fragment
+    for name, fragment in every_fragment():
+        words = [name, fragment.name, *(o.name for o in fragment.operands), *(i.name for i in fragment.immediates)]
+        assert all(word.isidentifier() for word in words), fragment
+        assert len(set(words[2:])) == len(words[2:]), fragment

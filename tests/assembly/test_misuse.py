@@ -102,7 +102,7 @@ def test_the_loop_that_was_left_is_named_not_the_one_around_it(w: Writer) -> Non
 
 def test_break_in_a_role_is_reported_when_the_role_closes(w: Writer) -> None:
     """A loop left inside a role does not leak into the next role."""
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with refused(TraceError, "TK-TRACE-007", "device loop over 'k'"), w.role(LOAD, warp):
         for k in w.range(4, name="k"):
             with w.when(k == 2):
@@ -257,19 +257,19 @@ def test_fragments_of_another_chip(target: str, runs: bool) -> None:
 
 def test_aligned_fragments_need_whole_warps(w: Writer) -> None:
     """Under a condition or in a loop that lanes may see differently, an aligned fragment is refused."""
-    thread = w.ptx.special.thread_index()
+    thread = w.thread()
     with refused(FragmentError, "TK-FRAG-004", "fence", "diverged"), w.when(thread < 3):
         w.ptx.wgmma.fence()
     w = Writer("k", target="sm_90a", threads=128)
     with refused(FragmentError, "TK-FRAG-004"):
-        for _ in w.range(w.ptx.special.thread_index()):
+        for _ in w.range(w.thread()):
             w.ptx.wgmma.fence()
 
 
 def test_uniform_conditions_do_not_diverge(w: Writer) -> None:
     """Parameters, warp indices, constants, and what is computed from them, are uniform."""
     n = w.parameter("n", U32)
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with w.when((warp < 4) & (w.select(n > 2, n, 7) != 7)):
         for _ in w.range(n * 2, start=warp, step=3):
             w.ptx.wgmma.fence()
@@ -292,14 +292,14 @@ def test_uniform_conditions_do_not_diverge(w: Writer) -> None:
 )
 def test_divergence_spreads(w: Writer, make: Callable[..., object]) -> None:
     """What depends on a lane's number, in any operand, is not uniform."""
-    assert not make(w, w.ptx.special.lane_index()).uniform  # type: ignore[attr-defined]
+    assert not make(w, w.lane()).uniform  # type: ignore[attr-defined]
 
 
 def test_assignment_under_divergence_is_not_uniform(w: Writer) -> None:
     """A register set in some lanes only differs from lane to lane afterwards, although the value was uniform."""
     flag = w.variable(U32, 0, "flag")
     assert flag.uniform
-    with w.when(w.ptx.special.lane_index() == 0):
+    with w.when(w.lane() == 0):
         flag.assign(1)
     with refused(FragmentError, "TK-FRAG-004"), w.when(flag == 1):
         w.ptx.wgmma.fence()
@@ -310,14 +310,14 @@ def test_assignment_under_divergence_is_not_uniform(w: Writer) -> None:
 
 def test_roles_use_only_what_they_may(w: Writer) -> None:
     """A matrix instruction in the load role, and a copy in the mma role, name fragment, kind and role."""
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with w.role(LOAD, warp):
         with refused(
             FragmentError, "TK-ROLE-001", "fence", "'mma'", "role 'load'", "control, load, scalar, sync, wait"
         ):
             w.ptx.wgmma.fence()
         w.ptx.mbarrier.fence_init()
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
     with w.role(MMA, warp):
         with refused(FragmentError, "TK-ROLE-001", "fence_init", "'sync'", "role 'mma'"):
             w.ptx.mbarrier.fence_init()
@@ -327,7 +327,7 @@ def test_roles_use_only_what_they_may(w: Writer) -> None:
 
 def test_roles_are_disjoint(w: Writer) -> None:
     """Two roles may neither nest nor share a warp."""
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with w.role(LOAD, warp), refused(TraceError, "TK-ROLE-002", "'mma'", "inside role 'load'"), w.role(MMA, warp):
         pass
     other = Role("other", range(3, 5), frozenset())

@@ -13,7 +13,8 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import EmulatedStaging
 from tilekit.dtypes import DType
 from tilekit.emulator import Device, LaunchReport, TensorMap
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
+from tilekit.kernels.launch import Launch
+from tilekit.kernels.matmul.arguments import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import pack
@@ -189,7 +190,7 @@ class Case:
                 counters.append(name)
             return staging.scratch(name, size)
 
-        launch: MatmulLaunch = kernel.arguments(call, addresses, clusters, scratch)
+        launch: Launch = kernel.arguments(call, addresses, clusters, scratch)
         ended: list[int] = []
         report = device.load(text or kernel.ptx)[kernel.name].launch(
             grid=launch.grid,

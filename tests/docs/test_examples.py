@@ -25,7 +25,7 @@ def test_composed_matmul_is_exact(capsys: pytest.CaptureFixture[str]):
 
 def test_composed_matmul_assembles():
     """ptxas takes the composed kernel without a spill and without serialising its wgmma."""
-    writer: Writer = runpy.run_path(str(EXAMPLES / "compose_matmul.py"))["compose"]()
+    writer: Writer = runpy.run_path(str(EXAMPLES / "compose_matmul.py"))["compose"]()[0]
     assembled = assemble(writer.text(), "sm_90a", kernel_name=writer.name)
     assert assembled.resources.spill_store_bytes == 0
 

@@ -29,8 +29,8 @@ class BlackwellKernel(SmallKernel):
         self.group = group
         self.maps = [self.w.tensor_map(f"map{i}") for i in range(maps)]
         self.pointers = [self.w.parameter(f"p{i}", GMEM) for i in range(pointers)]
-        self.thread = self.w.ptx.special.thread_index()
-        self.warp = self.w.ptx.special.warp_index()
+        self.thread = self.w.thread()
+        self.warp = self.w.warp()
 
     def meet(self) -> None:
         """All threads of the CTA, or of the pair, meet."""
@@ -38,7 +38,7 @@ class BlackwellKernel(SmallKernel):
             self.w.ptx.cluster.arrive()
             self.w.ptx.cluster.wait()
         else:
-            self.w.ptx.barrier.sync(id=0, threads=self.w.threads)
+            self.w.barrier(id=0, threads=self.w.threads)
 
     def allocate(self, columns: int) -> Value:
         """Tensor memory, allocated by the first warp; its address, which every thread may use."""

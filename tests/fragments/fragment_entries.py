@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, ptx_fragments
+from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, every_fragment
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.runtime.ptxas_log import diagnostics
@@ -25,7 +25,7 @@ _MESSAGE = re.compile(r"^ptxas .*$", re.MULTILINE)
 
 def all_fragments() -> list[tuple[str, Fragment]]:
     """Every fragment with the name of its file."""
-    return [(group, f) for group, fragments in sorted(ptx_fragments().items()) for f in fragments.values()]
+    return sorted(every_fragment(), key=lambda found: found[0])
 
 
 def claimed_targets(fragment: Fragment) -> list[str]:

@@ -35,7 +35,7 @@ def remote_arrivals(*, arriving: int) -> None:
         w.ptx.mbarrier.arrive_remote(bar=remote, active=k.thread < arriving)
     with w.when(rank == 0):
         w.ptx.mbarrier.wait_parity(bar=bar, parity=0)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.cluster.arrive()
     w.ptx.cluster.wait()
     k.run(grid=2)
@@ -69,7 +69,7 @@ def remote_expectation(*, bytes_: int = 128) -> Array:
         w.ptx.tma.store_2d(map=k.maps[1], x=0, y=0, src=tile, policy=w.constant(U64, EVICT_FIRST))
         w.ptx.tma.commit_stores()
         w.ptx.tma.wait_stores(pending=0)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.cluster.arrive()
     w.ptx.cluster.wait()
     k.run(maps=[Tensor(source, (8, 4)), out], grid=2)
@@ -157,7 +157,7 @@ def test_multicast_reaches_every_cta_of_the_mask(batched: bool, hint: bool) -> N
         w.ptx.tma.store_3d(map=k.maps[1], x=0, y=0, z=rank, src=whole, policy=w.constant(U64, EVICT_FIRST))
         w.ptx.tma.commit_stores()
         w.ptx.tma.wait_stores(pending=0)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.cluster.arrive()
     w.ptx.cluster.wait()
     k.run(grid=2, maps=[loads, out])
@@ -169,7 +169,7 @@ def test_register_budgets_balance() -> None:
     out = np.zeros(384, np.uint32)
     k = SmallKernel(pointers=1, threads=384)
     w = k.w
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with w.when(warp < 4):
         w.ptx.warp.release_registers(count=40)
     with w.when(warp >= 4):

@@ -153,7 +153,7 @@ def stage_and_store(*, fence: bool, barrier: bool) -> Array:
     if fence:
         w.ptx.tma.fence_shared()
     if barrier:
-        w.ptx.barrier.sync(id=3, threads=64)
+        w.barrier(id=3, threads=64)
     with w.when(k.thread == 63):
         w.ptx.tma.store_2d(map=k.maps[0], x=0, y=0, src=address, policy=w.constant(U64, EVICT_FIRST))
         w.ptx.tma.commit_stores()

@@ -33,7 +33,7 @@ def test_ldmatrix(count: int, transposed: bool) -> None:
     for word in range(4):
         index = k.thread + 32 * word
         w.ptx.memory.store_shared_b32(address=slab + index.retyped(slab.type) * 4, value=k.load(0, index, B32))
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     # Matrices are read in reverse order, so that an address of the wrong lane shows.
     row = ((3 - (k.thread >> 3)) & 3) * 8 + (k.thread & 7)
     load = getattr(w.ptx.ldmatrix, f"load_x{count}" + ("_trans" if transposed else ""))
@@ -59,7 +59,7 @@ def test_stmatrix(count: int, transposed: bool) -> None:
     row = ((count - 1 - (k.thread >> 3)) & (count - 1)) * 8 + (k.thread & 7)
     store = getattr(w.ptx.stmatrix, f"store_x{count}" + ("_trans" if transposed else ""))
     store(address=slab + row.retyped(slab.type) * 16, values=registers)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     for word in range(count):
         index = k.thread + 32 * word
         address = slab + index.retyped(slab.type) * 4

@@ -39,7 +39,7 @@ def test_shared_stores_and_loads() -> None:
         memory.store_shared_f32(address=at(words, index, 4), value=k.load(0, index))
         narrow = w.ptx.convert.narrow_u16(wide=index)
         memory.store_shared_b16(address=at(pairs, index, 2), value=narrow)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     other = k.thread ^ 31
     low, high = memory.load_shared_f32x2(address=at(words, other, 8))
     one = memory.load_shared_f32(address=at(words, other, 4))
@@ -60,12 +60,12 @@ def test_arrive_lets_others_go_on() -> None:
     k = SmallKernel(pointers=1, threads=2 * LANES)
     w = k.w
     base, lane = scratch(k, 4 * LANES), k.thread & (LANES - 1)
-    warp = w.ptx.special.warp_index()
+    warp = w.warp()
     with w.when(warp == 0):
         w.ptx.memory.store_shared_b32(address=at(base, lane, 4), value=lane + 7)
-        w.ptx.barrier.arrive(id=w.constant(U32, 3), threads=2 * LANES)
+        w.barrier_arrive(id=w.constant(U32, 3), threads=2 * LANES)
     with w.when(warp == 1):
-        w.ptx.barrier.sync(id=w.constant(U32, 3), threads=2 * LANES)
+        w.barrier(id=w.constant(U32, 3), threads=2 * LANES)
         k.store(0, lane, w.ptx.memory.load_shared_b32(address=at(base, lane, 4)))
     k.run(out)
     np.testing.assert_array_equal(out, np.arange(LANES) + 7)
@@ -78,7 +78,7 @@ def test_store_shared_b32_keeps_the_bits() -> None:
     k = SmallKernel(pointers=2)
     base = scratch(k, 4 * LANES)
     k.w.ptx.memory.store_shared_b32(address=at(base, k.thread, 4), value=k.load(0, k.thread, U32))
-    k.w.ptx.barrier.warp_sync()
+    k.w.warp_sync()
     k.store(1, k.thread, k.w.ptx.memory.load_shared_b32(address=at(base, k.thread ^ 1, 4)))
     k.run(values, out)
     np.testing.assert_array_equal(out, values[np.arange(LANES) ^ 1])
@@ -113,7 +113,7 @@ def test_vectors_of_four_in_shared_memory() -> None:
     base = scratch(k, 16 * LANES)
     words = RegisterTile([k.load(0, k.thread * 4 + word, U32) for word in range(4)])
     memory.store_shared_b32x4(address=at(base, k.thread, 16), values=words)
-    k.w.ptx.barrier.warp_sync()
+    k.w.warp_sync()
     for word, value in enumerate(memory.load_shared_b32x4(address=at(base, k.thread ^ 1, 16))):
         k.store(1, k.thread * 4 + word, value)
     k.run(source, out)
@@ -194,7 +194,7 @@ def asynchronous(width: int, *, wait: str) -> Array:
     elif wait == "wrong group":
         copies.commit()
         copies.wait(pending=1)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     for word in range(words):
         value = w.ptx.memory.load_shared_b32(address=at(base, k.thread ^ 1, width) + 4 * word)
         k.store(1, k.thread * words + word, value)

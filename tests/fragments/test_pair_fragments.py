@@ -28,7 +28,7 @@ def pair_load(*, batched: bool, multicast: bool, extra: int = 0) -> Array:
         for register in range(64):  # what is not loaded must be 0
             w.ptx.memory.store_shared_f32(address=tile + 4 * register, value=0.0)
         w.ptx.tma.fence_shared()
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     k.meet()
     with w.when((k.thread == 0) & (rank == 0)):
         w.ptx.mbarrier.arrive_expect(bar=full, bytes=(512 if multicast else 256) + extra)
@@ -41,7 +41,7 @@ def pair_load(*, batched: bool, multicast: bool, extra: int = 0) -> Array:
         getattr(w.ptx.tma, name)(**operands, full=leader)
     with w.when((k.thread == 0) & (rank == 0)):
         w.ptx.mbarrier.wait_parity(bar=full, parity=0)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     k.meet()
     with w.when(k.thread == 0):
         w.ptx.tma.store_3d(map=k.maps[1], x=0, y=0, z=rank, src=tile, policy=w.constant(U64, EVICT_FIRST))
@@ -81,17 +81,17 @@ def test_clusters_take_over_work(group: int) -> None:
     rank, index = w.ptx.cluster.cta_rank(), w.ptx.cluster.cluster_index()
     with w.when(k.thread == 0):
         w.ptx.mbarrier.arrive_expect(bar=bar, bytes=16)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     k.meet()
     with w.when((k.thread == 0) & (rank == 0)):
         request = w.ptx.clc.try_cancel_multicast if group == 2 else w.ptx.clc.try_cancel
         request(dst=answer, bar=bar)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.mbarrier.wait_parity(bar=bar, parity=0)
     obtained, x = w.ptx.clc.response(src=answer)
     assert obtained.uniform, "what it guards may hold aligned instructions"
     assert x.uniform
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     with w.when(k.thread == 0):
         k.store(1, index * group + rank, w.select(obtained, w.constant(U32, 1), 0))
         k.store(1, index * group + rank + clusters * group, x)
@@ -99,7 +99,7 @@ def test_clusters_take_over_work(group: int) -> None:
         w.ptx.memory.add_release_gpu(address=k.element(0, index), value=1)
         with w.when(obtained):
             w.ptx.memory.add_release_gpu(address=k.element(0, x // group), value=1)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     k.meet()
     k.run(done, answers, grid=clusters * group)
     assert (done == 1).all()

@@ -190,7 +190,7 @@ def test_special_registers() -> None:
     """Thread, lane and warp indices of a CTA of 96 threads."""
     out = np.zeros((3, 96), np.uint32)
     k = SmallKernel(pointers=1, threads=96)
-    for row, value in enumerate((k.thread, k.w.ptx.special.lane_index(), k.w.ptx.special.warp_index())):
+    for row, value in enumerate((k.thread, k.w.lane(), k.w.warp())):
         k.store(0, k.thread + 96 * row, value)
     k.run(out)
     thread = np.arange(96)
@@ -201,7 +201,7 @@ def test_elect_chooses_one_lane() -> None:
     """`elect` is true in exactly one lane of each warp."""
     out = np.zeros(64, np.uint32)
     k = SmallKernel(pointers=1, threads=64)
-    k.store(0, k.thread, k.w.select(k.w.ptx.warp.elect(), 1, 0))
+    k.store(0, k.thread, k.w.select(k.w.elect(), 1, 0))
     k.run(out)
     assert out.reshape(2, 32).sum(axis=1).tolist() == [1, 1]
 
@@ -214,7 +214,7 @@ def test_clocks_go_forward() -> None:
     k = SmallKernel(pointers=2, threads=threads)
     w, special = k.w, k.w.ptx.special
     before = special.clock(), special.global_timer()
-    w.ptx.barrier.sync(id=1, threads=threads)
+    w.barrier(id=1, threads=threads)
     after = special.clock(), special.global_timer()
     for row, (first, second) in enumerate(zip(before, after, strict=True)):
         assert first.type.bits == (32, 64)[row]
@@ -232,7 +232,7 @@ def test_cta_index_and_count() -> None:
     """`cta_index` and `cta_count` in a grid of three CTAs."""
     out = np.zeros((2, 3), np.uint32)
     k = SmallKernel(pointers=1)
-    index, count = k.w.ptx.special.cta_index(), k.w.ptx.special.cta_count()
+    index, count = k.w.cta(), k.w.cta_count()
     with k.w.when(k.thread == 0):
         k.store(0, index, index)
         k.store(0, index + 3, count)

@@ -87,7 +87,7 @@ def multiply(
             tc.commit_multicast(bar=done, mask=k.both(), group=2)
         else:
             tc.commit(bar=done, group=1)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.mbarrier.wait_parity(bar=done, parity=0)
     if after:
         tc.fence_after()

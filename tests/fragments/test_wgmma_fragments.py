@@ -10,8 +10,9 @@ from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import as_dtype
-from tilekit.tile_io.operand import Major, OperandTile
+from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_op.descriptors import WGMMA_MODE, MatrixDescriptor
+from tilekit.tiles.call import Major
 
 F16 = np.dtype(np.float16)
 
@@ -36,7 +37,7 @@ def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), ac
             for chunk in range(1 if tile.major == "k" else tile.rows // tile.chunk):
                 target = w.shared_base + (place.offset + chunk * tile.chunk * 128)
                 w.ptx.tma.load_2d(dst=target, map=tensor, x=chunk * tile.chunk, y=0, full=full)
-    w.ptx.barrier.warp_sync()
+    w.warp_sync()
     w.ptx.mbarrier.wait_parity(bar=full, parity=0)
     acc = w.tile(F32, n // 2, "acc")
     for register in acc:

@@ -11,9 +11,9 @@ from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
 from tilekit.kernels.matmul.picker import candidates
-from tilekit.kernels.matmul.spec import Load, MatmulSpec, Precision
+from tilekit.kernels.matmul.spec import MatmulSpec, Precision
 from tilekit.targets import SM_90A, SM_100A, Target
-from tilekit.tile_io.operand import Major
+from tilekit.tiles.call import Load, Major
 
 FUNCTIONS = (
     ElementwiseSpec(),

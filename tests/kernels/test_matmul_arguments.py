@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +15,17 @@ from tilekit.dtypes import F32 as F32_TYPE
 from tilekit.emulator.memory.tensor_map import TensorMap
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, launch_arguments
+from tilekit.kernels.launch import Launch
+from tilekit.kernels.matmul.arguments import Addresses
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.kernel import KernelText, trace
+from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, Matrix, matrix_view, output_matrix, read_problem
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import parameters as runtime
 from tilekit.targets import SM_90A, SM_100A
-from tilekit.tile_io.operand import Major
+from tilekit.tiles.call import Major
 
 ADDRESSES = Addresses(a=0x10000, b=0x20000, out=0x30000, bias=0x40004, scale=0)
 KINDS = {U32: runtime.U32, F32: runtime.F32, GMEM: runtime.Pointer, MAP: TensorMap}
@@ -53,14 +56,16 @@ def launch(
     problem: tuple[MatmulProblem, Matrix],
     addresses: Addresses = ADDRESSES,
     resident: int = 66,
-) -> tuple[KernelText, MatmulLaunch, dict[str, runtime.Parameter]]:
+) -> tuple[KernelText, Launch, dict[str, Any]]:
     """The kernel, its launch, and the launch's parameters by name."""
-    text = trace(spec, config, SM_90A)
-    made = launch_arguments(
-        text, config, MatmulCall(*problem, scale=0.5), addresses, resident_clusters=resident, scratch=_no_scratch
-    )
-    assert len(made.parameters) == len(text.parameters)
-    return text, made, {p.name: value for p, value in zip(text.parameters, made.parameters, strict=True)}
+    kernel = compiled(spec, config, SM_90A)
+    made = kernel.arguments(MatmulCall(*problem, scale=0.5), addresses, resident, _no_scratch)
+    return kernel.text, made, named(kernel, made)
+
+
+def named(kernel: MatmulKernel, made: Launch) -> dict[str, Any]:
+    """A launch's parameters by name."""
+    return {p.name: value for p, value in zip(kernel.text.parameters, made.parameters, strict=True)}
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=[s.name for s in SPECS])
@@ -101,6 +106,7 @@ def test_tensor_maps_describe_the_arrays() -> None:
     """Address, extents, pitches and boxes of each map; loads are promoted in L2 as the config says, stores are not."""
     config = MatmulConfig(tile=(128, 208), l2_promotion="128B")
     text, _, values = launch(MatmulSpec(), config, problem_of(300, 520, 200))
+    boxes = {"a_map": (64, 128), "b_map": (64, 104), "d_map": (64, 64), "d_tail_map": (16, 64)}
     expected = {
         "a_map": (0x10000, (200, 300), (400,), "128B"),
         "b_map": (0x20000, (200, 520), (400,), "128B"),
@@ -112,20 +118,25 @@ def test_tensor_maps_describe_the_arrays() -> None:
         given = values[name]
         assert isinstance(given, TensorMap)
         assert (given.address, tuple(given.dims), tuple(given.strides)) == (address, dims, strides)
-        box = text.boxes[name]
-        assert (tuple(given.box), given.l2_promotion, given.swizzle) == (box.extents, promotion, box.swizzle)
-        assert box.swizzle == "128B"
+        assert (tuple(given.box), given.l2_promotion, given.swizzle) == (boxes[name], promotion, "128B")
 
 
 @pytest.mark.parametrize(("a_major", "b_major"), [("mn", "k"), ("k", "mn"), ("mn", "mn")])
 def test_f32_along_m_or_n_is_swizzled_by_32_bytes(a_major: Major, b_major: Major) -> None:
     """The maps of f32 operands whose M or N is contiguous keep 32 bytes together, those of the others 16."""
     spec = MatmulSpec(F32_TYPE, F32_TYPE, F32_TYPE, a_major, b_major, precision="tf32")
-    boxes = trace(spec, BlackwellConfig(), SM_100A).boxes
+    kernel = compiled(spec, BlackwellConfig(), SM_100A)
+    a, b = np.zeros((256, 64), np.float32), np.zeros((64, 256), np.float32)
+    views = (
+        matrix_view(a if a_major == "k" else np.asfortranarray(a), "a"),
+        matrix_view(b if b_major == "mn" else np.asfortranarray(b), "b"),
+    )
+    out = output_matrix(view_of(np.zeros((256, 256), np.float32), "out"))
+    values = named(kernel, kernel.arguments(MatmulCall(read_problem(*views), out), ADDRESSES, 66, _no_scratch))
     for name, major in (("a_map", a_major), ("b_map", b_major)):
         wanted = ((32, 32), "128B_atom_32B") if major == "mn" else ((32, 128), "128B")
-        assert (boxes[name].extents, boxes[name].swizzle) == wanted
-    assert boxes["d_map"].swizzle == "128B"
+        assert (tuple(values[name].box), values[name].swizzle) == wanted
+    assert values["d_map"].swizzle == "128B"
 
 
 def test_an_empty_sum_reads_nothing() -> None:

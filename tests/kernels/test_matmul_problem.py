@@ -11,8 +11,8 @@ import pytest
 import tilekit
 from tilekit.arrays import view_of
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix, matrix_view, output_matrix, read_problem, store_kind
-from tilekit.kernels.matmul.spec import Load
+from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
+from tilekit.tiles.call import Load, Matrix
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)

@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 import tilekit
+from tilekit.arrays import view_of
 from tilekit.emulator import Device
+from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.kernels.matmul.arguments import Addresses
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.runtime.parameters import pack
 from tilekit.targets import SM_90A
 
 Corner = tuple[int, int, int]
@@ -29,16 +34,14 @@ def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str
     extents = [extent * count for extent, count in zip(config.tile, config.cluster, strict=True)]
     arrays = [device.buffer(np.zeros((extent, 192), ml_dtypes.bfloat16)) for extent in extents]
     out = device.buffer(np.zeros(extents[::-1] if config.swap_ab else extents, ml_dtypes.bfloat16))
-    boxes = matmul.text.boxes.values()
-    maps = [
-        device.tensor_map_tiled(x, box.extents, swizzle=box.swizzle)
-        for x, box in zip((*arrays, out), boxes, strict=True)
-    ]
-    sizes = {"depth": 192, "tile_rows": 1, "tile_columns": 1, "tile_group": 1, "tile_count": 1}
+    a, b = arrays[::-1] if config.swap_ab else arrays
+    views = view_of(a.read()), view_of(b.read().T), view_of(out.read())
+    call = MatmulCall(read_problem(*views[:2]), output_matrix(views[2]))
+    made = matmul.arguments(call, Addresses(a=a.address, b=b.address, out=out.address), 1, _no_scratch)
     launch = {
-        "grid": config.cluster_size,
+        "grid": made.grid,
         "block": matmul.text.threads,
-        "args": [*maps[:2], *sizes.values(), extents[0 if config.swap_ab else 1], maps[2]],
+        "params": pack(made.parameters, TensorMap.encode).data,
         "shared_bytes": matmul.launch_bytes,
     }
     assert spec == MatmulSpec()
@@ -88,3 +91,7 @@ def test_it_happens_before_the_kernel_ahead_is_complete() -> None:
 def test_without_it_there_is_no_trace_of_it() -> None:
     """A kernel that brings nothing is the kernel that knows nothing of it."""
     assert "prefetch.tensor." not in trace(MatmulSpec(), MatmulConfig(), SM_90A).ptx
+
+
+def _no_scratch(name: str, size: int) -> int:
+    raise AssertionError(f"this kernel asks for {size} bytes for its {name}")

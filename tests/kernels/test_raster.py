@@ -152,6 +152,7 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, Any], cluster: tu
             tile_n=32,
             cluster=position,
             depth=w.constant(U32, 64),
+            k_block=64,
             batched=batched,
             order=problem["order"],
         )
@@ -165,7 +166,7 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, Any], cluster: tu
                 k.store(0, record, value if not isinstance(value, int) else w.constant(U32, value))
         index.assign(index + clusters)
     out = np.full((raster.tiles, position.size, 3), 0xFFFFFFFF, np.uint32)
-    k.run(out, scalars=RasterOrder.arguments(raster), grid=clusters * position.size)
+    k.run(out, scalars=(raster.rows, raster.columns, raster.group, raster.tiles), grid=clusters * position.size)
     for index_, ctas in enumerate(out.tolist()):
         batch, row, column = place(raster, index_, problem["order"])
         for rank, record in enumerate(ctas):

@@ -116,8 +116,8 @@ def test_the_traced_scheduler_does_the_same(
     k = SmallKernel(pointers=1, cluster=cluster_m)
     w = k.w
     position = ClusterPosition.read(w, cluster_m, 1)
-    order = RasterOrder(w, tile_m=64, tile_n=32, cluster=position, depth=w.constant(U32, depth))
-    scheduler = StreamKScheduler(w, order, k_block=64)
+    order = RasterOrder(w, tile_m=64, tile_n=32, cluster=position, depth=w.constant(U32, depth), k_block=64)
+    scheduler = StreamKScheduler(w, order, most=most)
     expected = ways(plan, k_blocks)
     most_pieces = max(map(len, expected)) + 1
     cta = w.ptx.cluster.cluster_index() * cluster_m + position.rank
@@ -131,7 +131,7 @@ def test_the_traced_scheduler_does_the_same(
                 k.store(0, place + i, value if not isinstance(value, int) else w.constant(U32, value))
         place.assign(place + 6)
     out = np.full((plan.clusters, cluster_m, most_pieces, 6), 0xFFFFFFFF, np.uint32)
-    scalars = (*RasterOrder.arguments(raster), plan.whole, max(1, k_blocks), plan.length)
+    scalars = (raster.rows, raster.columns, raster.group, raster.tiles, plan.whole, max(1, k_blocks), plan.length)
     k.run(out, scalars=scalars, grid=plan.clusters * cluster_m)
     shares = Counter(piece.tile for way in expected for piece in way)
     for cluster, way in enumerate(expected):

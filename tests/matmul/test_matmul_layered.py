@@ -200,8 +200,8 @@ def released_without_the_warp(patch: pytest.MonkeyPatch) -> None:
 
 def released_here_only(patch: pytest.MonkeyPatch) -> None:
     def release(self: BoundClusterSum, w: Writer) -> None:
-        w.ptx.barrier.warp_sync()
-        w.ptx.mbarrier.arrive(bar=self._empty, active=w.ptx.special.lane_index() == 0)
+        w.warp_sync()
+        w.ptx.mbarrier.arrive(bar=self._empty, active=w.lane() == 0)
 
     patch.setattr(BoundClusterSum, "release", release)
 
@@ -211,7 +211,7 @@ def nobody_meets_at_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def ctas_meet_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ClusterPosition, "meet", lambda self, w, threads: w.ptx.barrier.sync(id=0, threads=threads))
+    patch.setattr(ClusterPosition, "meet", lambda self, w, threads: w.barrier(id=0, threads=threads))
 
 
 def everybody_sends_to_one_slot(patch: pytest.MonkeyPatch) -> None:

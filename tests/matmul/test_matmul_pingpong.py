@@ -160,7 +160,7 @@ def handed_over_to_itself(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         BoundPingPong,
         "hand_over",
-        lambda self: self._w.ptx.barrier.arrive(id=self._own, threads=2 * THREADS),
+        lambda self: self._w.barrier_arrive(id=self._own, threads=2 * THREADS),
     )
 
 

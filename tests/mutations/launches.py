@@ -58,6 +58,17 @@ class Case:
         return a, b
 
     @cached_property
+    def boxes(self) -> dict[str, tuple[int, ...]]:
+        """What the copies of each tensor map move."""
+        a, b = self.operands
+        out = np.empty((self.m, self.n), self.spec.out_dtype.numpy)
+        call = MatmulCall(read_problem(view_of(a), view_of(b)), output_matrix(view_of(out)))
+        addresses = Addresses(a=1 << 20, b=1 << 21, out=1 << 22)
+        launch = self.kernel.arguments(call, addresses, 1, lambda name, size: 1 << 23)
+        named = zip((p.name for p in self.kernel.text.parameters), launch.parameters, strict=True)
+        return {name: value.box for name, value in named if isinstance(value, TensorMap)}
+
+    @cached_property
     def expected(self) -> Array:
         """The exact product, rounded once."""
         a, b = (x.astype(np.float32) for x in self.operands)
@@ -144,8 +155,7 @@ def argument_mutations(case: Case) -> Iterator[tuple[Mutation, Callable[[Argumen
     def swapping(first: str, second: str) -> Callable[[Arguments], Arguments]:
         return lambda arguments: {**arguments, first: arguments[second], second: arguments[first]}
 
-    boxes = {name: box.extents for name, box in case.kernel.text.boxes.items()}
-    for name, box in boxes.items():
+    for name, box in case.boxes.items():
         fields = (
             ("box 8 rows lower", {"box": (box[0], box[1] - 8)}),
             ("box 8 rows higher", {"box": (box[0], box[1] + 8)}),

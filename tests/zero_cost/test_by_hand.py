@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tilekit.arrays import view_of
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.emulator import Device
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
+from tilekit.kernels.launch import Launch
+from tilekit.kernels.matmul.arguments import Addresses
 from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime import driver
 from tilekit.runtime.emulated import EmulatedModule
@@ -51,7 +52,7 @@ class Problem:
         self.out = self.frame[1:-1, 8:-8]
         self.out[...] = np.nan
 
-    def arguments(self, memory: Staging, clusters: int) -> MatmulLaunch:
+    def arguments(self, memory: Staging, clusters: int) -> Launch:
         """Copy everything to a device, and make the launch that the traced kernel would have there."""
         views = {"a": view_of(self.a), "b": view_of(self.b.T), "out": view_of(self.out)}
         addresses = Addresses(**{name: memory.upload(view) for name, view in views.items()})
@@ -67,7 +68,7 @@ class Problem:
         untouched = Problem(self.both, self.a.shape[0], self.b.shape[0], self.a.shape[1]).frame
         assert np.array_equal(self.frame.view(np.uint16), untouched.view(np.uint16))
 
-    def shape(self, launch: MatmulLaunch) -> LaunchConfig:
+    def shape(self, launch: Launch) -> LaunchConfig:
         """The launch of the traced kernel, with the shared memory that the other one says it needs."""
         config = self.both.kernel.launch_config(launch.grid)
         return LaunchConfig(config.grid, config.block, config.cluster, self.both.shared_bytes, config.pdl)

@@ -178,22 +178,59 @@ def fragment_root() -> Path:
 
 
 @cache
-def ptx_fragments() -> dict[str, dict[str, Fragment]]:
-    """Every PTX fragment, as ``{"mbarrier": {"wait_parity": Fragment, ...}, ...}``; a file serves one component."""
+def every_fragment() -> tuple[tuple[str, Fragment], ...]:
+    """Every PTX fragment with its group, which is its file's name.
+
+    A fragment may stand in several architectures' folders under one name, with the same operands: a target takes the
+    latest that it has.
+
+    Raises
+    ------
+    FragmentError
+        ``TK-FRAG-001`` for one name twice in a folder, or with other operands in another folder.
+    """
     root = fragment_root() / "ptx"
     files = sorted(root.glob("sm_*/*.ptx"))
     if not files:
         raise FragmentError(f"no fragment files under {root}: the installation is incomplete", code="TK-FRAG-001")
-    library: dict[str, dict[str, Fragment]] = {}
+    found: dict[tuple[str, str], list[Fragment]] = {}
     for file in files:
-        group = library.setdefault(file.stem, {})
         for fragment in parse_fragments(file):
-            if fragment.name in group:
-                raise fragment.error(
-                    f"{group[fragment.name].file.parent.name}/{file.name} defines the same name", "TK-FRAG-001"
-                )
-            group[fragment.name] = fragment
+            others = found.setdefault((file.stem, fragment.name), [])
+            for other in others:
+                if other.file == file:
+                    raise fragment.error("the file defines the same name twice", "TK-FRAG-001")
+                if (other.operands, other.immediates) != (fragment.operands, fragment.immediates):
+                    raise fragment.error(
+                        f"{other.file.parent.name}/{file.name} defines the same name with other operands; targets take "
+                        "the latest of a name, so all of them are called alike",
+                        "TK-FRAG-001",
+                    )
+            others.append(fragment)
+    return tuple((group, fragment) for (group, _), fragments in found.items() for fragment in fragments)
+
+
+@cache
+def fragments_of(target: str) -> dict[str, dict[str, Fragment]]:
+    """What each name stands for on a target, as ``{"mbarrier": {"wait_parity": Fragment, ...}, ...}``.
+
+    The latest that the target has; where it has none the earliest, whose call says what it needs.
+    """
+    library: dict[str, dict[str, Fragment]] = {}
+    for group, fragment in every_fragment():
+        names = library.setdefault(group, {})
+        before = names.get(fragment.name)
+        if before is None or _preferred(fragment, before, target):
+            names[fragment.name] = fragment
     return library
+
+
+def _preferred(one: Fragment, other: Fragment, target: str) -> bool:
+    """Whether a target takes `one` rather than `other`."""
+    if one.runs_on(target) != other.runs_on(target):
+        return one.runs_on(target)
+    later = _generation(one.target) > _generation(other.target)
+    return later if one.runs_on(target) else not later
 
 
 def parse_fragments(file: Path) -> list[Fragment]:

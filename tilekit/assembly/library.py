@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, ptx_fragments
+from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, fragments_of
 from tilekit.assembly.literals import literal
 from tilekit.assembly.types import PRED, accepts
 from tilekit.assembly.values import RegisterTile, Value
@@ -26,23 +26,32 @@ class FragmentGroup:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         fragment = self._fragments.get(name)
         if fragment is None:
-            raise AttributeError(
-                f"ptx.{self._name} has no fragment {name!r}; it has {', '.join(sorted(self._fragments))}"
-            )
+            raise AttributeError(f"{self._name} has no fragment {name!r}; it has {', '.join(sorted(self._fragments))}")
         return partial(self._writer.place, fragment)
 
 
 class FragmentLibrary:
-    """``w.ptx``: every fragment file as an attribute."""
+    """Every fragment file as an attribute: ``w.ptx``, or of the files that every chip has ``w.isa``.
 
-    def __init__(self, writer: Writer) -> None:
+    Parameters
+    ----------
+    writer
+        What fragments are placed in; its target says which of a name.
+    groups
+        The files; None for all.
+    """
+
+    def __init__(self, writer: Writer, groups: frozenset[str] | None = None) -> None:
         self._writer = writer
+        self._groups = groups
 
     def __getattr__(self, name: str) -> FragmentGroup:
-        fragments = ptx_fragments().get(name)
-        if fragments is None:
-            raise AttributeError(f"no fragment file {name!r}; there are {', '.join(sorted(ptx_fragments()))}")
-        return FragmentGroup(self._writer, name, fragments)
+        known = fragments_of(self._writer.target)
+        groups = known if self._groups is None else known.keys() & self._groups
+        if name not in groups:
+            elsewhere = "; w.ptx has it, for components that are PTX's own" if name in known else ""
+            raise AttributeError(f"no fragment file {name!r}{elsewhere}; there are {', '.join(sorted(groups))}")
+        return FragmentGroup(self._writer, name, known[name])
 
 
 def spell_immediate(fragment: Fragment, immediate: Immediate, value: object) -> str:

@@ -9,13 +9,13 @@ Python runs once; what it calls on the writer becomes text. Device loops and bra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, ptx_fragments
+from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, every_fragment
 from tilekit.assembly.library import FragmentLibrary, spell_immediate, spell_operand
 from tilekit.assembly.literals import literal
 from tilekit.assembly.names import Names
@@ -24,6 +24,7 @@ from tilekit.assembly.scope import Line, Scope
 from tilekit.assembly.shared import BASE_ALIGNMENT, SharedMemory
 from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
+from tilekit.assembly.verbs import NEUTRAL, Verbs
 
 _SHARED_SYMBOL = "dynamic_smem"
 
@@ -33,10 +34,19 @@ _FIRST_VERSION = {"sm_80": (8, 0), "sm_90": (8, 0), "sm_90a": (8, 0), "sm_100": 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One kernel parameter as declared: a scalar register type, or a 128-byte tensor map."""
+    """One kernel parameter as declared: a scalar register type, or a 128-byte tensor map.
+
+    Attributes
+    ----------
+    name, type
+        As in the text.
+    value
+        What it is in a launch, given the call (`tilekit.tiles.call.Call`); None where who launches says.
+    """
 
     name: str
     type: RegisterType
+    value: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ class Role:
         Fragment kinds allowed in the role, besides ``scalar`` and ``control`` which every role may use.
     registers
         Registers a thread after the role's ``setmaxnreg``, or ``None`` where the kernel does not rebalance.
+    raised
+        Whether that is more than the kernel is launched with.
     one_thread
         Whether one thread of the first warp does the role's work.
     leaders_only
@@ -63,6 +75,7 @@ class Role:
     warps: range
     may: frozenset[str]
     registers: int | None = None
+    raised: bool = False
     one_thread: bool = False
     leaders_only: bool = False
     turns: int = 1
@@ -85,7 +98,7 @@ class Turn:
     again: Value | None = None
 
 
-class Writer:
+class Writer(Verbs):
     """Traces one kernel entry.
 
     Parameters
@@ -114,12 +127,12 @@ class Writer:
         self.threads = threads
         self.cluster = cluster
         self.ptx = FragmentLibrary(self)
+        self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
         self.roles: list[Role] = []
         self._version = _FIRST_VERSION[target]
-        fragments = (fragment for group in ptx_fragments().values() for fragment in group.values())
-        self._names = Names({_SHARED_SYMBOL, *(name for fragment in fragments for name in fragment.locals)})
+        self._names = Names({_SHARED_SYMBOL, *(name for _, fragment in every_fragment() for name in fragment.locals)})
         self._root = Scope(depth=1)
         self._scopes = [self._root]
         self._depth = 1
@@ -218,21 +231,21 @@ class Writer:
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
-    def parameter(self, name: str, type_: RegisterType) -> Value:
-        """Declare a scalar kernel parameter and load it."""
-        value = self._declare(name, type_)
-        self.emit(f"ld.param.{type_.suffix} {value.text}, [{name}_param];")
-        return value
+    def parameter(self, name: str, type_: RegisterType, value: Callable[[Any], Any] | None = None) -> Value:
+        """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call."""
+        register = self._declare(Parameter(name, type_, value))
+        self.emit(f"ld.param.{type_.suffix} {register.text}, [{name}_param];")
+        return register
 
-    def tensor_map(self, name: str) -> Value:
-        """Declare a tensor map parameter and return its generic address.
+    def tensor_map(self, name: str, value: Callable[[Any], Any] | None = None) -> Value:
+        """Declare a tensor map parameter and return its generic address; `value` describes it, given the call.
 
         The map stays in parameter space (a grid constant): TMA reads it there without a copy.
         """
-        value = self._declare(name, MAP)
-        self.emit(f"mov.b64 {value.text}, {name}_param;")
-        self.emit(f"cvta.param.u64 {value.text}, {value.text};")
-        return value
+        register = self._declare(Parameter(name, MAP, value))
+        self.emit(f"mov.b64 {register.text}, {name}_param;")
+        self.emit(f"cvta.param.u64 {register.text}, {register.text};")
+        return register
 
     # -- small expressions --------------------------------------------------------------------------------------------
 
@@ -421,11 +434,11 @@ class Writer:
         if fragment.aligned and self.divergent:
             raise fragment.error("must be executed by whole warps, but lanes may have diverged here", "TK-FRAG-004")
 
-    def _declare(self, name: str, type_: RegisterType) -> Value:
-        if any(parameter.name == name for parameter in self.parameters):
-            raise TraceError(f"kernel parameter {name!r} is declared twice", code="TK-TRACE-009")
-        self.parameters.append(Parameter(name, type_))
-        return self.new(type_, name, uniform=True)
+    def _declare(self, parameter: Parameter) -> Value:
+        if any(other.name == parameter.name for other in self.parameters):
+            raise TraceError(f"kernel parameter {parameter.name!r} is declared twice", code="TK-TRACE-009")
+        self.parameters.append(parameter)
+        return self.new(parameter.type, parameter.name, uniform=True)
 
     def _label(self, name: str) -> None:
         self.emit(f"{name}:")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilekit.bench.machine import Machine
     from tilekit.epilogue.functions import Activation
     from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
-    from tilekit.tile_io.operand import Major
+    from tilekit.tiles.call import Major
 
 __all__ = ["Accuracy", "MatmulWorkload", "Operands", "Workload", "error_limit"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
     from tilekit.kernels.product import ProductKernel
-    from tilekit.tile_io.operand import Major
+    from tilekit.tiles.call import Major
 
 OK: Final = 0
 WRONG: Final = 1

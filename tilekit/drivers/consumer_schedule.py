@@ -98,7 +98,7 @@ class BoundPingPong:
         w = self._w
         own = self._turn == self._group
         with w.when(own):
-            w.ptx.barrier.sync(id=self._own, threads=2 * THREADS)
+            w.barrier(id=self._own, threads=2 * THREADS)
             yield
         with w.when(~own):
             consumer.skip(tile.k_blocks(k))
@@ -106,4 +106,4 @@ class BoundPingPong:
 
     def hand_over(self) -> None:
         """Let the next warpgroup begin."""
-        self._w.ptx.barrier.arrive(id=self._next, threads=2 * THREADS)
+        self._w.barrier_arrive(id=self._next, threads=2 * THREADS)

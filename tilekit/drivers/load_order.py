@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_schedule.raster import Tile
 
 if TYPE_CHECKING:
-    from tilekit.drivers.warp_specialized import BoundLoader, BoundSource, TileCopies
+    from tilekit.drivers.warp_specialized import BoundLoader, BoundSource
 
 _NEVER = (1 << 32) - 1
 """No k-block begins at this element."""

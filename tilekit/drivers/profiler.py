@@ -42,7 +42,12 @@ class TileProfiler:
     def __init__(self, w: Writer, *, tiles: int, activities: dict[str, int]) -> None:
         self.lanes = [Lane(name, group) for name, groups in activities.items() for group in range(groups)]
         self.tiles = tiles
-        self._address = w.parameter("profile", GMEM)
+        self._address = w.parameter("profile", GMEM, lambda call: call.allocate("profile", call.ctas * self.cta_bytes))
+
+    @property
+    def cta_bytes(self) -> int:
+        """Bytes of a CTA's records."""
+        return len(self.lanes) * self.tiles * RECORD_BYTES
 
     def clock(
         self, w: Writer, activity: str, *, group: Value | int | None = None, thread: Value | None = None
@@ -50,7 +55,7 @@ class TileProfiler:
         """Prepare a role's records; `group` and `thread` of several threads that work together, the first writes."""
         first = self.lanes.index(Lane(activity, 0))
         lane = w.constant(U32, first) if group is None else group + first
-        cta = w.ptx.special.cta_index()
+        cta = w.cta()
         place = (cta * len(self.lanes) + lane) * self.tiles
         address = self._address + w.widen_multiply(place, RECORD_BYTES)
         active = w.constant(PRED, True) if thread is None else thread == 0
@@ -71,19 +76,19 @@ class TileClock:
     def time(self, tile: Tile) -> Iterator[None]:
         """Record how long the body takes for `tile`."""
         w = self._w
-        begin = w.ptx.special.global_timer()
+        begin = w.isa.special.global_timer()
         yield
-        end = w.ptx.special.global_timer()
+        end = w.isa.special.global_timer()
         address = self._address + w.widen_multiply(self._count, RECORD_BYTES)
         active = self._active & (self._count < self._tiles)
         self._count.assign(self._count + 1)
-        w.ptx.profile.record(
+        w.isa.profile.record(
             address=address.retyped(GMEM),
             begin=begin,
             end=end,
             row=tile.row,
             column=tile.column,
-            sm=w.ptx.special.sm_id(),
+            sm=w.isa.special.sm_id(),
             turn=self._count,
             active=active,
         )

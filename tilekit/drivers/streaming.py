@@ -190,15 +190,15 @@ class Streaming(Generic[_Fetched]):
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
         if self.cluster > 1:
-            w.ptx.cluster.arrive()
-        warp = w.ptx.special.warp_index()
+            w.cluster_arrive()
+        warp = w.warp()
         with w.role(self.role, warp):
             self._stream(w, warp)
 
     def _stream(self, w: Writer, warp: Value) -> None:
         clusters = self.cluster > 1
-        first = w.ptx.special.cta_index() // self.cluster
-        count = w.ptx.special.cta_count() // self.cluster
+        first = w.cta() // self.cluster
+        count = w.cta_count() // self.cluster
         place, start, end = self._place(w, warp)
         elements = (end - place.k).retyped(S32)  # of this lane, from its first on; negative where it has none
         self.weights.bind(w, place)
@@ -212,7 +212,7 @@ class Streaming(Generic[_Fetched]):
         if self.weights_ready:
             for slot in slots:
                 self.weights.load(w, slot, left)
-        w.ptx.grid.wait()
+        w.wait_for_prerequisites()
         for slot in slots:
             if not self.weights_ready:
                 self.weights.load(w, slot, left)
@@ -220,7 +220,7 @@ class Streaming(Generic[_Fetched]):
         self.reduction.bind(w, place)
         sums = self.weights.sums(w)
         if clusters:
-            w.ptx.cluster.wait()  # every CTA of the cluster has started: its shared memory can be written
+            w.cluster_wait()  # every CTA of the cluster has started: its shared memory can be written
         last = self.k.steps - 1
         late = w.select(self.k.steps > self.overlap, self.k.steps - self.overlap, 0)
         for tile in w.range(self.tiles, start=first, step=count, name="tile"):
@@ -231,7 +231,7 @@ class Streaming(Generic[_Fetched]):
             for step in w.range(self.k.steps, name="step"):
                 with w.when((step == late) & ends):
                     # Not earlier: what the next kernel brings into L2 would not outlast what this one streams through.
-                    w.ptx.grid.launch_dependents()
+                    w.launch_dependents()
                 self.weights.advance(w)
                 self.tokens.advance(w)
                 left.assign(left - self.slots.step)
@@ -247,8 +247,8 @@ class Streaming(Generic[_Fetched]):
 
     def _place(self, w: Writer, warp: Value) -> tuple[Place, Value, Value]:
         """Read where this thread stands, and which part of K its CTA walks over."""
-        thread, lane = w.ptx.special.thread_index(), w.ptx.special.lane_index()
-        rank = w.ptx.cluster.cta_rank() if self.cluster > 1 else w.constant(U32, 0)
+        thread, lane = w.thread(), w.lane()
+        rank = w.cluster_rank() if self.cluster > 1 else w.constant(U32, 0)
         start = rank * self.k.share
         end = w.minimum(start + self.k.share, self.k.k)
         quad = lane & 3

@@ -100,6 +100,7 @@ class WarpPlan:
                 range(WARPS_PER_GROUP, WARPS_PER_GROUP * groups),
                 frozenset({"mma", "sync", "wait", "store", "memory"}),
                 mma_share,
+                raised=mma_share is not None,
                 turns=consumers if in_turn else 1,
             ),
             epilogue_load=Role("epilogue_load", range(last, WARPS_PER_GROUP), _LOADS, load_share, one_thread=True)

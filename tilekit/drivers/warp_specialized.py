@@ -9,7 +9,6 @@ two; on sm_100a the accumulators are in tensor memory, and mma and epilogue are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,13 +17,16 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
+from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
 from tilekit.tile_schedule.raster import Tile
 from tilekit.tile_schedule.start_order import StartOrder
+from tilekit.tiles.call import Call, Schedule
 
 
 class BoundEpilogue(Protocol):
@@ -61,14 +63,6 @@ class BoundReduction(Protocol):
 
 class Reduction(Protocol):
     """What the driver asks of whatever adds the shares that several CTAs have of a tile."""
-
-    @property
-    def warpgroups(self) -> int:
-        """Warpgroups that add."""
-
-    @property
-    def floats(self) -> int:
-        """Elements of f32 that a CTA tile takes in global memory."""
 
     def initialise(self, w: Writer) -> None:
         """Prepare barriers (one thread)."""
@@ -122,13 +116,6 @@ class BoundLoader(Protocol):
         """Turn to `tile`; once a tile."""
 
 
-class TileCopies(Protocol):
-    """The copies of a tile."""
-
-    def load(self, w: Writer, stage: Stage, k: Value) -> None:
-        """Start every copy that fills `stage` from element `k` of K on."""
-
-
 class BoundOp(AsyncReader, Protocol):
     """A matrix instruction in a role."""
 
@@ -149,6 +136,9 @@ class TileScheduler(Protocol):
     yields_early: bool
     """Whether the next kernel may start as soon as this one has."""
 
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output."""
+
     def initialise(self, w: Writer) -> None:
         """Prepare barriers (one thread)."""
 
@@ -157,21 +147,6 @@ class TileScheduler(Protocol):
 
     def ask(self, w: Writer) -> None:
         """Whole work of the scheduler role, if the plan has one; in the first CTA of the cluster."""
-
-
-@contextmanager
-def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
-    """Enter with one thread of the role's first warp; the warp reconverges at the end, other warps jump over."""
-    with w.when(warp == role.warps.start), _elected(w):
-        yield
-
-
-@contextmanager
-def _elected(w: Writer) -> Iterator[None]:
-    """Enter with one thread of each warp, which reconverges at the end."""
-    with w.when(w.ptx.warp.elect()):
-        yield
-    w.ptx.barrier.warp_sync()
 
 
 @dataclass(frozen=True)
@@ -224,25 +199,23 @@ class WarpSpecialized:
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
-        warp = w.ptx.special.warp_index()
+        warp = w.warp()
         self._set_up(w, warp)
-        bodies = {
-            "load": self._load,
-            "mma": self._multiply,
-            "epilogue": self._store,
-            "scheduler": self._ask,
-            "epilogue_load": self._load_for_epilogue,
-        }
-        for role in self.warps.roles:
-            with w.role(role, warp):
-                self._set_registers(w, role)
-                bodies[role.name](w, warp, role)
+        plan = self.warps
+        bodies = (
+            (plan.load, self._load),
+            (plan.mma, self._multiply),
+            (plan.epilogue, self._store),
+            (plan.scheduler, self._ask),
+            (plan.epilogue_load, self._load_for_epilogue),
+        )
+        trace_roles(w, warp, [(role, body) for role, body in bodies if role is not None])
         self._tear_down(w, warp)
 
     # -- roles --------------------------------------------------------------------------------------------------------
 
     def _load(self, w: Writer, warp: Value, role: Role) -> None:
-        with self._threads(w, warp, role):
+        with working_threads(w, warp, role, self.cluster):
             loader = self.loader.bind(w)
             if self.order is not None:
                 loader = self.order.first(w, loader)
@@ -256,14 +229,14 @@ class WarpSpecialized:
                             copies.load(w, stage, k)
                     producer.flush()
             if not self.scheduler.yields_early:
-                w.ptx.grid.launch_dependents()
+                w.launch_dependents()
             producer.finish()
 
     def _multiply(self, w: Writer, warp: Value, role: Role) -> None:
         stores = self.warps.epilogue is None
         group = Warpgroup.of(w, warp, role) if stores else None
         accumulators = self.accumulators.producer(w, role)
-        with self._threads(w, warp, role):
+        with working_threads(w, warp, role, self.cluster):
             op = self.op.bind(w, self.inputs.tiles, group)
             consumer = self.inputs.consumer(w, op, in_flight=self.in_flight)
             store = self._storing(w, group) if group is not None else None
@@ -273,9 +246,8 @@ class WarpSpecialized:
                 with schedule.tile(consumer, tile, self.inputs.payload.k):
                     with timed(clock, tile), accumulators.acquire() as target:
                         for k in self._k_blocks(w, tile):
-                            with consumer.acquire() as stage:
+                            with consumer.acquire(accumulators.promote) as stage:
                                 op.multiply(w, target, stage, accumulate=k != tile.k_first)
-                            accumulators.settle(w)
                         schedule.hand_over()
                         consumer.finish()
                     if store is not None:
@@ -310,7 +282,7 @@ class WarpSpecialized:
 
     def _load_for_epilogue(self, w: Writer, warp: Value, role: Role) -> None:
         assert self.source is not None, "a role that loads for the epilogue, and nothing to load"
-        with self._threads(w, warp, role):
+        with working_threads(w, warp, role, self.cluster):
             source = self.source.producer(w)
             if self.order is not None:
                 source = self.order.behind(source)
@@ -320,7 +292,7 @@ class WarpSpecialized:
                     source.load(w, tile if self.reduction is None else self.reduction.part(tile))
 
     def _ask(self, w: Writer, warp: Value, role: Role) -> None:
-        with self._threads(w, warp, role), w.when(self.cluster.rank == 0):
+        with working_threads(w, warp, role, self.cluster), w.when(self.cluster.rank == 0):
             self.scheduler.ask(w)
 
     # -- around them --------------------------------------------------------------------------------------------------
@@ -329,7 +301,7 @@ class WarpSpecialized:
         # The set-up touches nothing that another kernel writes, so it may run while the kernel before this one ends;
         # and the next one's may run while this one does. What follows the wait may read and write global memory.
         if self.scheduler.yields_early:
-            w.ptx.grid.launch_dependents()
+            w.launch_dependents()
         with one_thread(w, warp, self.warps.load):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
@@ -344,7 +316,7 @@ class WarpSpecialized:
             if self.ahead is not None:
                 self.ahead.bring(w)
         self.cluster.meet(w, self.warps.threads)
-        w.ptx.grid.wait()
+        w.wait_for_prerequisites()
         if self.starts is not None:
             with one_thread(w, warp, self.warps.load):
                 self.starts.take(w)
@@ -356,26 +328,6 @@ class WarpSpecialized:
         if self.cluster.size > 1 or self.accumulators.allocated:
             self.cluster.meet(w, self.warps.threads)
         self.accumulators.free(w, warp)
-
-    @contextmanager
-    def _threads(self, w: Writer, warp: Value, role: Role) -> Iterator[None]:
-        """Enter with the threads that do the role's work."""
-        if not role.one_thread:
-            yield
-            return
-        with _elected(w) if len(role.warps) == 1 else one_thread(w, warp, role):
-            if role.leaders_only and self.cluster.leads is not None:
-                with w.when(self.cluster.leads):
-                    yield
-            else:
-                yield
-
-    def _set_registers(self, w: Writer, role: Role) -> None:
-        if role.registers is not None:
-            if role is self.warps.mma:
-                w.ptx.warp.acquire_registers(count=role.registers)
-            else:
-                w.ptx.warp.release_registers(count=role.registers)
 
 
 @dataclass(frozen=True)

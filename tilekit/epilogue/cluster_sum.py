@@ -42,9 +42,6 @@ class ClusterSum:
         This CTA's place in its cluster.
     """
 
-    floats = 0
-    """Elements that a CTA tile takes in global memory."""
-
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
         self.warpgroups = len(role.warps) // WARPS_PER_GROUP
         self.cluster = cluster
@@ -101,7 +98,7 @@ class BoundClusterSum:
             w.shared_base + group.index * array.stride + array.offset for array in (total.full, total.empty)
         )
         self._slots = w.shared_base + group.index * total.parts.stride + total.parts.offset + group.thread * QUAD
-        lane = w.ptx.special.lane_index()
+        lane = w.lane()
         self._releases = lane < total.cluster.k
         rank = w.minimum(lane, total.cluster.k - 1)
         self._released: Value = w.ptx.cluster.map_address(address=self._empty, rank=rank)
@@ -132,7 +129,7 @@ class BoundClusterSum:
         full = w.ptx.cluster.map_address(address=self._full, rank=rank)
         for block, left, offset in _quads(s.layout):
             (fragment,) = accumulators.read(w, block, rank * s.layout.columns + left, 8)
-            w.ptx.memory.store_async_f32x4(address=slot + offset, values=fragment, bar=full)
+            w.isa.memory.store_async_f32x4(address=slot + offset, values=fragment, bar=full)
 
     def _await_shares(self, w: Writer) -> None:
         """Wait until every share of this CTA's part is here."""
@@ -142,7 +139,7 @@ class BoundClusterSum:
         """Add the shares of the thread's quad at `offset`, in the order of the ranks."""
         s = self._s
         quads = [
-            w.ptx.memory.load_shared_b32x4(address=(self._slots + (rank * s.slot_bytes + offset)).retyped(SMEM))
+            w.isa.memory.load_shared_b32x4(address=(self._slots + (rank * s.slot_bytes + offset)).retyped(SMEM))
             for rank in range(s.cluster.k)
         ]
         sums = [value.retyped(F32) for value in quads[0]]
@@ -152,7 +149,7 @@ class BoundClusterSum:
 
     def release(self, w: Writer) -> None:
         """Let every CTA send again; one arrival a warp in each."""
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
         w.ptx.mbarrier.arrive_remote(bar=self._released, active=self._releases)
 
 

@@ -57,14 +57,20 @@ class DirectEpilogue:
         self._rows = rows
         self._columns = columns
         self._batched = batched
-        self._address = w.parameter("d", GMEM)
-        self._row_pitch = w.parameter("row_pitch", U32)
-        self._batch_pitch = w.parameter("batch_pitch", U32) if batched else None
+        self._address = w.parameter("d", GMEM, lambda call: call.address("d"))
+        self._row_pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
+        self._batch_pitch = None
+        if batched:
+            self._batch_pitch = w.parameter("batch_pitch", U32, lambda call: call.matrix("d").matrix_pitch)
         self._residual = functions.residual
         if self._residual is not None:
-            self._residual_address = w.parameter("residual", GMEM)
-            self._residual_pitch = w.parameter("residual_pitch", U32)
-            self._residual_batch_pitch = w.parameter("residual_batch_pitch", U32) if batched else None
+            self._residual_address = w.parameter("residual", GMEM, lambda call: call.address("c"))
+            self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix("c").row_pitch)
+            self._residual_batch_pitch = None
+            if batched:
+                self._residual_batch_pitch = w.parameter(
+                    "residual_batch_pitch", U32, lambda call: call.matrix("c").matrix_pitch
+                )
 
     def prefetch(self, w: Writer) -> None:
         """Nothing to prefetch: there is no tensor map."""

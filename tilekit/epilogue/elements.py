@@ -10,20 +10,20 @@ from tilekit.dtypes import BF16, E4M3, F32, DType
 def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, valid: Value) -> None:
     """Round an f32 to `dtype` and store it if `valid`; 8-bit types take their largest number where it is too large."""
     if dtype == F32:
-        w.ptx.memory.store_global_f32(address=address, value=value, valid=valid)
+        w.isa.memory.store_global_f32(address=address, value=value, valid=valid)
     elif dtype.bits == 16:
-        pack = w.ptx.convert.pack_bf16 if dtype == BF16 else w.ptx.convert.pack_f16
-        narrow, _ = w.ptx.convert.unpack(packed=pack(low=value, high=0.0))
-        w.ptx.memory.store_global_b16(address=address, value=narrow, valid=valid)
+        pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
+        narrow, _ = w.isa.convert.unpack(packed=pack(low=value, high=0.0))
+        w.isa.memory.store_global_b16(address=address, value=narrow, valid=valid)
     else:
-        pack = w.ptx.convert.pack_e4m3 if dtype == E4M3 else w.ptx.convert.pack_e5m2
-        w.ptx.memory.store_global_b8(address=address, value=pack(low=value, high=0.0), valid=valid)
+        pack = w.isa.convert.pack_e4m3 if dtype == E4M3 else w.isa.convert.pack_e5m2
+        w.isa.memory.store_global_b8(address=address, value=pack(low=value, high=0.0), valid=valid)
 
 
 def load_element(w: Writer, dtype: DType, *, address: Value, valid: Value) -> Value:
     """Load an element of 16 or 32 bits as f32 if `valid`, else 0, from memory that nobody writes meanwhile."""
     if dtype == F32:
-        return w.ptx.memory.load_global_f32(address=address, valid=valid)  # type: ignore[no-any-return]
-    narrow = w.ptx.memory.load_global_b16(address=address, valid=valid)
-    widen = w.ptx.convert.widen_bf16 if dtype == BF16 else w.ptx.convert.widen_f16
+        return w.isa.memory.load_global_f32(address=address, valid=valid)  # type: ignore[no-any-return]
+    narrow = w.isa.memory.load_global_b16(address=address, valid=valid)
+    widen = w.isa.convert.widen_bf16 if dtype == BF16 else w.isa.convert.widen_f16
     return widen(narrow=narrow)  # type: ignore[no-any-return]

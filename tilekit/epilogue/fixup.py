@@ -28,13 +28,7 @@ class Fixup:
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
-        self.warpgroups = warpgroups
         self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
-
-    @property
-    def floats(self) -> int:
-        """Elements of f32 that a CTA tile takes in the workspace."""
-        return self._workspace.floats
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: whoever allocates the counters zeroes them."""
@@ -75,7 +69,7 @@ class BoundFixup:
         accumulators.done(w)
         workspace.meet(w)
         with w.when(workspace.first):
-            w.ptx.turnstile.pass_turn(address=slot.counter, turn=KEPT)
+            w.isa.turnstile.pass_turn(address=slot.counter, turn=KEPT)
 
     def _add_others(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         """Add the shares behind this one to the accumulators, one after the other."""
@@ -83,9 +77,9 @@ class BoundFixup:
         for other in w.range(share.others, name="other"):
             slot = workspace.slot(w, share.behind(other))
             with w.when(workspace.first):
-                w.ptx.turnstile.wait_turn(address=slot.counter, turn=KEPT)
+                w.isa.turnstile.wait_turn(address=slot.counter, turn=KEPT)
                 # Nobody else reads the counter in this launch, and the next one finds it as this one did.
-                w.ptx.turnstile.pass_turn(address=slot.counter, turn=0)
+                w.isa.turnstile.pass_turn(address=slot.counter, turn=0)
             workspace.meet(w)
             for block, left, columns in workspace.pieces():
                 slot.add_to(w, accumulators.read(w, block, left, columns), block, left)

@@ -126,9 +126,9 @@ class Elementwise:
         self._scale: Value | None = None
         self._bias: _Vector | None = None
         if spec.scale == "value":
-            self._scale = w.parameter("scale", F32_REGISTER)
+            self._scale = w.parameter("scale", F32_REGISTER, lambda call: call.number("scale"))
         elif spec.scale == "pointer":
-            self._scale_address = w.parameter("scale", GMEM)
+            self._scale_address = w.parameter("scale", GMEM, lambda call: call.address("scale"))
         self._scale_a = self._scale_b = None
         if spec.scale_a:
             assert rows is not None, "scales of rows end with the last row"
@@ -137,7 +137,9 @@ class Elementwise:
             self._scale_b = _Vector.declare(w, "scale_b", F32, columns, batched=batched)
         if spec.bias is not None:
             self._bias = _Vector.declare(w, "bias", spec.bias, columns)
-        self._beta = w.parameter("beta", F32_REGISTER) if spec.residual is not None else None
+        self._beta = None
+        if spec.residual is not None:
+            self._beta = w.parameter("beta", F32_REGISTER, lambda call: call.number("beta"))
 
     @property
     def residual(self) -> DType | None:
@@ -152,7 +154,7 @@ class Elementwise:
     def bind(self, w: Writer) -> None:
         """Fetch what all elements share; once a role, after the kernels before this one are complete."""
         if self._spec.scale == "pointer":
-            self._scale = w.ptx.memory.load_global_scalar(address=self._scale_address)
+            self._scale = w.isa.memory.load_global_scalar(address=self._scale_address)
 
     def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> RowPair:
         """Fetch what rows `row` and ``row + apart`` (0: one row) of a matrix of the batch need (zeros beyond M)."""
@@ -178,20 +180,20 @@ class Elementwise:
         for factor in factors[:-1]:
             value = value * factor
         if factors and columns.bias is not None:
-            value = w.ptx.elementwise.fma(a=value, b=factors[-1], c=columns.bias[column])
+            value = w.isa.elementwise.fma(a=value, b=factors[-1], c=columns.bias[column])
         elif factors:
             value = value * factors[-1]
         elif columns.bias is not None:
             value = value + columns.bias[column]
         if residual is not None:
-            value = w.ptx.elementwise.fma(a=residual, b=self._beta, c=value)
+            value = w.isa.elementwise.fma(a=residual, b=self._beta, c=value)
         match self._spec.activation:
             case "relu":
-                result: Value = w.ptx.elementwise.relu(x=value)
+                result: Value = w.isa.elementwise.relu(x=value)
                 return result
             case "gelu":
                 cubed = value * value * 0.044715
-                argument = w.ptx.elementwise.fma(a=cubed, b=value, c=value) * 0.7978845608028654
+                argument = w.isa.elementwise.fma(a=cubed, b=value, c=value) * 0.7978845608028654
                 return self._gate(w, value, argument)
             case "silu":
                 return self._gate(w, value, value * 0.5)
@@ -200,10 +202,10 @@ class Elementwise:
     def _gate(self, w: Writer, value: Value, argument: Value) -> Value:
         """``value * (1 + tanh(argument)) / 2``, which equals ``value * sigmoid(2 argument)``."""
         if self._precise:
-            sigmoid: Value = w.ptx.elementwise.sigmoid(x=argument * 2.0)
+            sigmoid: Value = w.isa.elementwise.sigmoid(x=argument * 2.0)
             return value * sigmoid
         half = value * 0.5
-        gated: Value = w.ptx.elementwise.fma(a=half, b=w.ptx.elementwise.tanh(x=argument), c=half)
+        gated: Value = w.isa.elementwise.fma(a=half, b=w.isa.elementwise.tanh(x=argument), c=half)
         return gated
 
 
@@ -227,8 +229,10 @@ class _Vector:
     @classmethod
     def declare(cls, w: Writer, name: str, dtype: DType, extent: Value, *, batched: bool = False) -> _Vector:
         """Declare its kernel parameters."""
-        address = w.parameter(name, GMEM)
-        return cls(address, dtype, extent, w.parameter(f"{name}_batch_pitch", U32) if batched else None)
+        address, pitch = w.parameter(name, GMEM, lambda call: call.address(name)), f"{name}_batch_pitch"
+        return cls(
+            address, dtype, extent, w.parameter(pitch, U32, lambda call: call.number(pitch)) if batched else None
+        )
 
     def load(self, w: Writer, index: Value, batch: Operand) -> Value:
         """The element at `index`, 0 beyond the last."""

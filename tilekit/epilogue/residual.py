@@ -57,7 +57,9 @@ class ResidualRing:
         self.stages = stages
         self.warpgroups = len(reads.warps) // WARPS_PER_GROUP
         self.turns = reads.turns
-        self.batch_step = w.parameter("residual_batch_step", U32) if batched else None
+        self.batch_step = None
+        if batched:
+            self.batch_step = w.parameter("residual_batch_step", U32, lambda call: call.matrix("c").batch_step)
         self.slabs = w.shared.allocate(
             "residual.slab",
             size=plan.buffer_bytes,
@@ -85,7 +87,7 @@ class ResidualRing:
         for width in plan.widths:
             columns, rows = plan.extents(width)
             name = "c" if width == plan.columns else "c_tail"
-            self.loaders[width] = TmaBoxLoader(w, name=name, columns=columns, rows=rows, batched=batched)
+            self.loaders[width] = TmaBoxLoader(w, matrix="c", name=name, columns=columns, rows=rows, batched=batched)
 
     @staticmethod
     def shared_bytes(plan: SlabPlan, *, warpgroups: int, stages: int) -> int:
@@ -165,7 +167,7 @@ class ResidualConsumer:
         self._ring = ring
         self._first = group.index * ring.stages
         self._position = RingPosition(w, ring.stages)
-        self._signals = w.ptx.special.lane_index() == 0
+        self._signals = w.lane() == 0
         slabs = w.shared_base + ring.slabs.offset
         self.access: SlabAccess = ring.plan.access(thread=group.thread, slabs=slabs)
 
@@ -177,7 +179,7 @@ class ResidualConsumer:
 
     def release(self, w: Writer) -> None:
         """Give the slab back; one arrival a warp."""
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
         place = self._first + self._position.stage
         w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)
         self._position.advance()

@@ -30,8 +30,8 @@ class RowStores:
     def __init__(self, w: Writer, *, out: DType, columns: Value) -> None:
         self._out = out
         self._columns = columns
-        self._address = w.parameter("d", GMEM)
-        self._row_pitch = w.parameter("row_pitch", U32)
+        self._address = w.parameter("d", GMEM, lambda call: call.address("d"))
+        self._row_pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
 
     def store(
         self, w: Writer, slab: Value, *, thread: Value, rows: int, row: Value, end: Value, column: Value, columns: int
@@ -53,4 +53,4 @@ class RowStores:
                 + w.widen_multiply(row + below, self._row_pitch) * self._out.bytes
                 + w.widen_multiply(here, self._out.bytes)
             )
-            w.ptx.groups.copy_chunk(source=source, target=target.retyped(GMEM), valid=valid)
+            w.isa.groups.copy_chunk(source=source, target=target.retyped(GMEM), valid=valid)

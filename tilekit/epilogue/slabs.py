@@ -204,13 +204,13 @@ class _Words:
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         address = self._units[unit] + offset
-        w.ptx.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
-        w.ptx.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
+        w.isa.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
+        w.isa.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
         address = self._units[unit] + offset
-        upper = w.ptx.memory.load_shared_f32x2(address=address)
-        return [*upper, *w.ptx.memory.load_shared_f32x2(address=address + 8 * SLAB_BYTES)]
+        upper = w.isa.memory.load_shared_f32x2(address=address)
+        return [*upper, *w.isa.memory.load_shared_f32x2(address=address + 8 * SLAB_BYTES)]
 
 
 class _Bytes:
@@ -226,12 +226,12 @@ class _Bytes:
         self._chunks = [first, *(first ^ chunk for chunk in range(16, SLAB_BYTES, 16))]
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
-        pack = w.ptx.convert.pack_e4m3 if self._e4m3 else w.ptx.convert.pack_e5m2
+        pack = w.isa.convert.pack_e4m3 if self._e4m3 else w.isa.convert.pack_e5m2
         chunk, half = divmod(unit, 2)
         address = self._chunks[chunk] + (8 * half + offset)
         for row in range(2):
             value = pack(low=values[2 * row], high=values[2 * row + 1])
-            w.ptx.memory.store_shared_b16(address=address + row * 8 * SLAB_BYTES, value=value)
+            w.isa.memory.store_shared_b16(address=address + row * 8 * SLAB_BYTES, value=value)
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
         raise AssertionError("no kernel reads 8-bit slabs: a residual has 16 or 32 bits")
@@ -285,10 +285,10 @@ class _TransposedWords:
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         for index, value in enumerate(values):
-            w.ptx.memory.store_shared_f32(address=self._place(index, unit, fragment, offset), value=value)
+            w.isa.memory.store_shared_f32(address=self._place(index, unit, fragment, offset), value=value)
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
-        load = w.ptx.memory.load_shared_f32
+        load = w.isa.memory.load_shared_f32
         return [load(address=self._place(index, unit, fragment, offset)) for index in range(count)]
 
     def _place(self, index: int, unit: int, fragment: int, offset: Operand) -> Value:
@@ -314,18 +314,18 @@ class _TransposedBytes:
         self._upper = upper == 1
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
-        pack = w.ptx.convert.pack_e4m3 if self._e4m3 else w.ptx.convert.pack_e5m2
+        pack = w.isa.convert.pack_e4m3 if self._e4m3 else w.isa.convert.pack_e5m2
         for half in range(2):
             left, right = values[2 * half], values[2 * half + 1]
             # The lane with the upper row of two takes the right column of both, its neighbour the left one.
             given = w.select(self._upper, left, right, F32_REGISTER)
-            taken = w.ptx.warp.shuffle_xor_f32(value=given, mask=4)
+            taken = w.isa.warp.shuffle_xor_f32(value=given, mask=4)
             packed = pack(
                 low=w.select(self._upper, taken, left, F32_REGISTER),
                 high=w.select(self._upper, right, taken, F32_REGISTER),
             )
             place = self._fragments[fragment] + (offset + unit * self.columns * SLAB_BYTES + 8 * half)
-            w.ptx.memory.store_shared_b16(address=place, value=packed)
+            w.isa.memory.store_shared_b16(address=place, value=packed)
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
         raise AssertionError("no kernel reads 8-bit slabs: a residual has 16 or 32 bits")
@@ -339,10 +339,10 @@ def _slab_and_chunk(plan: SlabPlan, thread: Value) -> tuple[Value, Value]:
 
 
 def _packed(w: Writer, values: list[Value], *, bf16: bool) -> list[Value]:
-    pack = w.ptx.convert.pack_bf16 if bf16 else w.ptx.convert.pack_f16
+    pack = w.isa.convert.pack_bf16 if bf16 else w.isa.convert.pack_f16
     return [pack(low=values[i], high=values[i + 1]) for i in range(0, len(values), 2)]
 
 
 def _widened(w: Writer, packed: RegisterTile, *, bf16: bool) -> list[Value]:
-    widen = w.ptx.convert.widen_bf16 if bf16 else w.ptx.convert.widen_f16
-    return [widen(narrow=narrow) for pair in packed for narrow in w.ptx.convert.unpack(packed=pair)]
+    widen = w.isa.convert.widen_bf16 if bf16 else w.isa.convert.widen_f16
+    return [widen(narrow=narrow) for pair in packed for narrow in w.isa.convert.unpack(packed=pair)]

@@ -78,7 +78,7 @@ class StagedEpilogue:
         for width in plan.widths:
             columns, down = plan.extents(width)
             name = "d" if width == plan.columns else "d_tail"
-            self.storers[width] = TmaStorer(w, name=name, columns=columns, rows=down, batched=batched)
+            self.storers[width] = TmaStorer(w, matrix="d", name=name, columns=columns, rows=down, batched=batched)
 
     @staticmethod
     def shared_bytes(plan: SlabPlan, *, warpgroups: int, buffers: int) -> int:
@@ -146,7 +146,7 @@ class BoundStagedEpilogue:
                 index += 1
                 if index == self._pieces_per_tile:
                     accumulators.done(w)
-                w.ptx.barrier.sync(id=self._barrier, threads=128)
+                w.barrier(id=self._barrier, threads=128)
                 column = tile.column + left
                 old = self._residual.acquire(w) if self._residual is not None else None
                 for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
@@ -156,7 +156,7 @@ class BoundStagedEpilogue:
                 if self._residual is not None:
                     self._residual.release(w)
                 w.ptx.tma.fence_shared()
-                w.ptx.barrier.sync(id=self._barrier, threads=128)
+                w.barrier(id=self._barrier, threads=128)
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
@@ -201,7 +201,7 @@ class BoundStagedEpilogue:
         """
         with w.when(self._stores):
             w.ptx.tma.wait_stores_read(pending=0)
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
 
     def _claim(self, w: Writer, index: int) -> None:
         """Wait in the storing thread until the store that last used the buffer of piece `index` has read it.

@@ -24,13 +24,7 @@ class Turnstile:
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
-        self.warpgroups = warpgroups
         self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
-
-    @property
-    def floats(self) -> int:
-        """Elements of f32 that a CTA tile takes in the workspace."""
-        return self._workspace.floats
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare: whoever allocates the counters zeroes them."""
@@ -59,7 +53,7 @@ class BoundTurnstile:
         slot = workspace.slot(w, share.slot)
         total = _Total(slot, accumulators, share.turn != 0)
         with w.when(workspace.first):
-            w.ptx.turnstile.wait_turn(address=slot.counter, turn=share.turn)
+            w.isa.turnstile.wait_turn(address=slot.counter, turn=share.turn)
         workspace.meet(w)
         with w.when(~share.stores):
             pieces = workspace.pieces()
@@ -70,12 +64,12 @@ class BoundTurnstile:
                 slot.keep(w, fragments, block, left)
             workspace.meet(w)
             with w.when(workspace.first):
-                w.ptx.turnstile.pass_turn(address=slot.counter, turn=share.turn + 1)
+                w.isa.turnstile.pass_turn(address=slot.counter, turn=share.turn + 1)
         with w.when(share.stores):
             store(total, tile)
             with w.when(workspace.first):
                 # The next launch finds the counter as this one did.
-                w.ptx.turnstile.pass_turn(address=slot.counter, turn=0)
+                w.isa.turnstile.pass_turn(address=slot.counter, turn=0)
 
 
 class _Total:

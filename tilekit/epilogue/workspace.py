@@ -38,8 +38,12 @@ class Workspace:
         self.layout = layout
         self.warpgroups = warpgroups
         self.first_barrier = first_barrier
-        self.address = w.parameter("workspace", GMEM)
-        self.counters = w.parameter("turns", GMEM)
+        self.address = w.parameter(
+            "workspace", GMEM, lambda call: call.allocate("workspace", 4 * call.schedule.slots * self.floats)
+        )
+        self.counters = w.parameter(
+            "turns", GMEM, lambda call: call.allocate("turns", 4 * call.schedule.slots * self.warpgroups)
+        )
 
     @property
     def floats(self) -> int:
@@ -71,7 +75,7 @@ class BoundWorkspace:
 
     def meet(self, w: Writer) -> None:
         """Wait for the warpgroup."""
-        w.ptx.barrier.sync(id=self._barrier, threads=THREADS)
+        w.barrier(id=self._barrier, threads=THREADS)
 
     def pieces(self) -> list[tuple[int, int, int]]:
         """Block, first column and number of columns of all that a thread holds, a piece at a time."""
@@ -105,13 +109,13 @@ class Slot:
         """Write the registers of columns of a block, from `left` on."""
         for index, registers in enumerate(fragments):
             for address, four in self._quads(registers, block, index, left):
-                w.ptx.memory.store_global_f32x4(address=address, values=four)
+                w.isa.memory.store_global_f32x4(address=address, values=four)
 
     def add_to(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> None:
         """Add what is kept here to the same registers."""
         for index, registers in enumerate(fragments):
             for address, four in self._quads(registers, block, index, left):
-                kept = w.ptx.memory.load_global_f32x4(address=address)
+                kept = w.isa.memory.load_global_f32x4(address=address)
                 for register, value in zip(four, kept, strict=True):
                     register.assign(register + value)
 

@@ -20,12 +20,15 @@ from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, St
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
 from tilekit.runtime import driver
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
+from tilekit.runtime.emulated import Work
 from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.targets import Target
+from tilekit.tiles.call import Scratch
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, Scratch
+    from tilekit.kernels.launch import Launch
+from tilekit.kernels.matmul.arguments import Addresses
 
 
 class ProductKernel(ABC):
@@ -198,8 +201,12 @@ class ProductKernel(ABC):
         return EmulatedPlan(self, call, operands, out, seed=seed, **emulator)
 
     @abstractmethod
-    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> MatmulLaunch:
+    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
         """Grid and parameters of a launch."""
+
+    @abstractmethod
+    def work(self, problem: MatmulProblem, launch: Launch) -> Work:
+        """What a launch does, for the emulator's estimate of its time."""
 
     @abstractmethod
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.standard import StandardLoader
-from tilekit.tile_io.tma import TmaTile
+from tilekit.tile_io.payload_loader import PayloadLoader
 from tilekit.tile_schedule.static import StaticScheduler
 
 
@@ -22,7 +21,7 @@ class FirstBlocks:
     scheduler, loader
         The kernel's: what comes first, and how it is loaded.
     operand
-        0 for the instruction's A, 1 for its B: one that is loaded by TMA.
+        The name of its tile: of one that is loaded by TMA.
     blocks
         How many k-blocks.
     k_block
@@ -30,15 +29,14 @@ class FirstBlocks:
     """
 
     scheduler: StaticScheduler
-    loader: StandardLoader
-    operand: int
+    loader: PayloadLoader
+    operand: str
     blocks: int
     k_block: int
 
     def bring(self, w: Writer) -> None:
         """Start the copies; one thread. Blocks behind the end of K are none."""
         tile = self.scheduler.first(w)
-        copies = self.loader.operand_at(w, self.operand, tile)
-        assert isinstance(copies, TmaTile)
+        copies = self.loader.tile_at(w, self.operand, tile)
         for block in range(self.blocks):
             copies.prefetch(w, tile.k_first + block * self.k_block)

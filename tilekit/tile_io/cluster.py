@@ -61,7 +61,7 @@ class ClusterPosition:
     @classmethod
     def read(cls, w: Writer, m: int, n: int, *, group: int = 1, k: int = 1) -> ClusterPosition:
         """Read the special registers once."""
-        rank = w.ptx.cluster.cta_rank() if m * n * k > 1 else w.constant(U32, 0)
+        rank = w.cluster_rank() if m * n * k > 1 else w.constant(U32, 0)
         nought = w.constant(U32, 0)
         row = nought if m == 1 else rank if n == 1 else rank % m
         column = nought if n == 1 else rank // m
@@ -73,12 +73,12 @@ class ClusterPosition:
     def index(self, w: Writer) -> Value:
         """Return the cluster's number in the (one-dimensional) grid."""
         # By way of the CTA's: for %clusterid ptxas divides.
-        result: Value = w.ptx.special.cta_index() // self.size
+        result: Value = w.cta() // self.size
         return result
 
     def count(self, w: Writer) -> Value:
         """Return the clusters of the grid."""
-        result: Value = w.ptx.special.cta_count() // self.size
+        result: Value = w.cta_count() // self.size
         return result
 
     @property
@@ -118,16 +118,16 @@ class ClusterPosition:
         mask = w.constant(U32, rows) << self._pair(self.row)
         if self.m > self.group:
             mask = mask | (w.constant(U32, (1 << self.m) - 1) << (self.column * self.m))
-        result: Value = w.ptx.convert.narrow_u16(wide=mask)
+        result: Value = w.isa.convert.narrow_u16(wide=mask)
         return result
 
     def meet(self, w: Writer, threads: int) -> None:
         """Wait for every thread of the cluster; for the `threads` of the CTA where it is alone."""
         if self.size > 1:
-            w.ptx.cluster.arrive()
-            w.ptx.cluster.wait()
+            w.cluster_arrive()
+            w.cluster_wait()
         else:
-            w.ptx.barrier.sync(id=0, threads=threads)
+            w.barrier(id=0, threads=threads)
 
     @property
     def size(self) -> int:
@@ -171,5 +171,5 @@ class ClusterPosition:
 
     def _mask(self, w: Writer, ranks: int, shift: Operand) -> Value:
         mask = w.constant(U32, ranks) << shift
-        result: Value = w.ptx.convert.narrow_u16(wide=mask)
+        result: Value = w.isa.convert.narrow_u16(wide=mask)
         return result

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
+from tilekit.errors import ArgumentError
 from tilekit.tile_io.cluster import Multicast
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_pipeline.payload import Stage
+from tilekit.tiles.call import Matrix, fits
 
 WIDTHS = (8, 4, 2, 1)
 """Bytes of which an operand's address and pitches may be multiples, where TMA wants 16."""
@@ -35,6 +38,9 @@ SWIZZLE_LINES = 8
 
 WARPS = 4
 """Warps that copy."""
+
+LONGEST_LINE = (1 << 32) - 1024
+"""Bytes along a line of the operand: threads count in 32 bits, to the end of a tile beyond it."""
 
 TURNS_AT_ONCE = 4
 """Pieces that a thread has in registers while it shifts them."""
@@ -127,16 +133,21 @@ class CpAsyncLoader:
         self.tile = plan.tile
         self.batched = batched
         name = self.tile.name
-        self.address = w.parameter(name, GMEM)
-        self.inner = w.parameter(f"{name}_inner", U32)
-        self.outer = w.parameter(f"{name}_outer", U32)
-        self.pitch = w.parameter(f"{name}_pitch", U32)
-        self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32) if batched else None
+        self.address = w.parameter(name, GMEM, lambda call: call.address(name))
+        self.inner = w.parameter(f"{name}_inner", U32, lambda call: _line(call.matrix(name)))
+        self.outer = w.parameter(f"{name}_outer", U32, lambda call: _outer(call.matrix(name)))
+        self.pitch = w.parameter(f"{name}_pitch", U32, lambda call: call.matrix(name).row_pitch)
+        self.batch_pitch = None
+        if batched:
+            self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.matrix(name).matrix_pitch)
         self.tails: SharedArray | None = None
         if plan.shifts:
             self.tails = w.shared.allocate(
                 f"inputs.{name}_tails", size=plan.tail_bytes, count=stages, alignment=SPAN, kind="tile"
             )
+
+    prefetches = False
+    """Threads bring nothing into L2 ahead of time."""
 
     def prefetch(self, w: Writer) -> None:
         """Nothing to prefetch: there is no tensor map."""
@@ -145,6 +156,23 @@ class CpAsyncLoader:
         """Prepare this thread's places in a stage; once a role."""
         assert multicast is None, "cp.async writes to its own CTA's shared memory"
         return BoundCpAsyncLoader(w, self, stages)
+
+
+def _line(matrix: Matrix) -> int:
+    """Elements of a line, as threads can count them."""
+    size = matrix.dtype.bytes
+    if matrix.extents[0] * size > LONGEST_LINE:
+        raise ArgumentError(
+            f"{matrix.name} has rows of {matrix.extents[0]} contiguous elements; threads, which copy what TMA refuses, "
+            f"count up to {LONGEST_LINE // size} of {matrix.dtype}. Align its rows to 16 bytes, or split the problem",
+            code="TK-MM-015",
+        )
+    return matrix.extents[0]
+
+
+def _outer(matrix: Matrix) -> int:
+    """Lines of a matrix."""
+    return fits(f"{matrix.name}'s extent across its rows", matrix.extents[1])
 
 
 class BoundCpAsyncLoader:
@@ -164,12 +192,13 @@ class BoundCpAsyncLoader:
         self.loader = loader
         self.plan = plan = loader.plan
         self._stages = stages
-        self.lane = w.ptx.special.lane_index()
+        self.lane = w.lane()
         copies = SPAN // plan.copied
         self.offset = (self.lane % copies) * plan.copied
-        self.first = (w.ptx.special.warp_index() % WARPS) * plan.classes
+        self.first = (w.warp() % WARPS) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
         self._first_shift = w.variable(U32, 0, "shift")
+        self.writer = CopyWriter((self,))
 
     def image(self, w: Writer, stage: Value) -> Value:
         """Address of the tile in a stage."""
@@ -211,14 +240,14 @@ class BoundCpAsyncLoader:
             places = [own + turn * plan.unit * SPAN for turn in range(at_once)]
             pieces = []
             for place in places:
-                here = w.ptx.memory.load_shared_b32x4(address=place)
-                pieces.append((*here, *w.ptx.memory.load_shared_b32x4(address=follower)))
+                here = w.isa.memory.load_shared_b32x4(address=place)
+                pieces.append((*here, *w.isa.memory.load_shared_b32x4(address=follower)))
                 follower.assign(follower + stride)
-            w.ptx.barrier.warp_sync()  # every piece is read by two lanes before it is overwritten
+            w.warp_sync()  # every piece is read by two lanes before it is overwritten
             for place, piece in zip(places, pieces, strict=True):
                 pairs = list(pairwise(piece))[words : words + PIECE // WORD]
                 moved = [w.ptx.shift.across(low=low, high=high, bits=bits) for low, high in pairs]
-                w.ptx.memory.store_shared_b32x4(address=place, values=RegisterTile(moved))
+                w.isa.memory.store_shared_b32x4(address=place, values=RegisterTile(moved))
             own.assign(own + at_once * plan.unit * SPAN)
 
 
@@ -334,16 +363,20 @@ class _Tails:
 
 
 class CopyWriter:
-    """Groups the copies of a stage's loaders, and finishes what has landed.
+    """Groups the copies of a stage, and finishes what has landed.
 
     Parameters
     ----------
     loaders
-        Those that copy by ``cp.async``.
+        Whose copies.
     """
 
-    def __init__(self, loaders: list[BoundCpAsyncLoader]) -> None:
+    def __init__(self, loaders: tuple[BoundCpAsyncLoader, ...]) -> None:
         self._loaders = loaders
+
+    def joined(self, other: Self) -> CopyWriter:
+        """The copies of both, which are in a thread's one open group."""
+        return CopyWriter((*self._loaders, *other._loaders))
 
     def commit(self, w: Writer) -> None:
         """Close the group of copies started since the last commit."""
@@ -357,7 +390,7 @@ class CopyWriter:
         """Finish a stage whose copies have landed."""
         shifting = [loader for loader in self._loaders if loader.plan.shifts]
         if shifting:
-            w.ptx.barrier.warp_sync()  # a lane shifts what its neighbours have copied
+            w.warp_sync()  # a lane shifts what its neighbours have copied
         for loader in shifting:
             loader.settle(w, stage)
 
@@ -369,7 +402,7 @@ def _swizzled(byte: Value, line: Value) -> Value:
 
 def _shift(w: Writer, address: Value) -> Value:
     """Bytes by which an address lies behind the beginning of its piece."""
-    result: Value = w.ptx.convert.low_word(wide=address) % PIECE
+    result: Value = w.isa.convert.low_word(wide=address) % PIECE
     return result
 
 

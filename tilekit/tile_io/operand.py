@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from tilekit.dtypes import DType
 from tilekit.tensor.layout import Layout
 from tilekit.tensor.swizzle import Swizzle
 from tilekit.tensor.tile_tensor import AddressSpace, TileTensor
-
-Major = Literal["k", "mn"]
+from tilekit.tiles.call import Major
 
 SPAN = 128
 """Bytes of one swizzled row, and so the width of a TMA box and of a k-block."""

@@ -12,9 +12,15 @@ from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
+from tilekit.emulator.memory.tensor_map import L2Promotion, TensorMap
+from tilekit.errors import ArgumentError
 from tilekit.tile_io.cluster import Multicast
 from tilekit.tile_io.operand import ATOM_32B, SPAN, OperandTile
 from tilekit.tile_pipeline.payload import Stage
+from tilekit.tiles.call import Call
+
+TMA_ALIGNMENT = 16
+"""Bytes that a tensor's address and every pitch must be a multiple of (cuTensorMapEncodeTiled)."""
 
 MAX_BOX = 256
 """Largest extent of a box in one dimension (cuTensorMapEncodeTiled)."""
@@ -35,6 +41,40 @@ class TmaBox:
     extents: tuple[int, ...]
     swizzle: Literal["128B", "128B_atom_32B"] = "128B"
 
+    def describe(self, call: Call, name: str, *, l2_promotion: L2Promotion | None = None) -> TensorMap:
+        """The tensor map of the call's matrix `name`, which copies move in such boxes.
+
+        An empty sum has operands without elements and perhaps without an address. No copy goes through their maps, but
+        maps there must be: they point to the output.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-MM-015`` for a matrix beyond the limits of tensor maps.
+        """
+        matrix, address = call.matrix(name), call.address(name)
+        if 0 in matrix.extents:
+            address = call.address("d") // TMA_ALIGNMENT * TMA_ALIGNMENT
+        dims = tuple(max(1, extent) for extent in matrix.extents)
+        strides: tuple[int, ...] = (matrix.pitch,)
+        if len(self.extents) == 3:
+            dims = (*dims, matrix.batches)
+            strides = (matrix.pitch, matrix.batch_pitch or matrix.pitch * max(1, matrix.extents[1]))
+        try:
+            return TensorMap.tiled(
+                address,
+                matrix.dtype.tensor_map,
+                dims,
+                strides,
+                self.extents,
+                swizzle=self.swizzle,
+                l2_promotion=l2_promotion,
+            )
+        except ValueError as error:
+            raise ArgumentError(
+                f"{matrix.name} cannot be described to the copy engine: {error}", code="TK-MM-015"
+            ) from None
+
 
 class TmaLoader:
     """Loads one operand's tiles from global to shared memory.
@@ -53,6 +93,8 @@ class TmaLoader:
         Whether the bytes count on a barrier of the CTA pair's leader, in whichever CTA of the pair they land.
     policy
         How long L2 keeps what is loaded; None leaves it to the hardware.
+    l2_promotion
+        What L2 fetches at least where a load misses.
     """
 
     def __init__(
@@ -64,14 +106,16 @@ class TmaLoader:
         sharers: int = 1,
         paired: bool = False,
         policy: int | None = None,
+        l2_promotion: L2Promotion | None = None,
     ) -> None:
         self.tile = tile
         self.sharers = sharers
         self.batched = batched
         self.paired = paired
         self.policy = policy
-        self.map_name = f"{tile.name}_map"
-        self.map = w.tensor_map(self.map_name)
+        self.map = w.tensor_map(
+            f"{tile.name}_map", lambda call: self.box.describe(call, tile.name, l2_promotion=l2_promotion)
+        )
 
     @property
     def box(self) -> TmaBox:
@@ -80,6 +124,9 @@ class TmaLoader:
         extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, k)}[self.tile.major]
         swizzle: Literal["128B", "128B_atom_32B"] = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else "128B"
         return TmaBox((*extents, 1) if self.batched else extents, swizzle)
+
+    prefetches = True
+    """Its copies can bring a tile into L2 alone."""
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""
@@ -105,6 +152,9 @@ class TmaLoader:
 
 class BoundTmaLoader:
     """A `TmaLoader` in a role."""
+
+    writer = None
+    """The copy engine completes stages, not the role's threads."""
 
     def __init__(self, w: Writer, loader: TmaLoader, stages: SharedArray, multicast: Multicast | None) -> None:
         self._loader = loader
@@ -190,6 +240,8 @@ class TmaBoxLoader:
     ----------
     w
         The writer; the loader declares its tensor map as a kernel parameter.
+    matrix
+        What the call names it.
     name
         Of the parameter, ``<name>_map``.
     columns, rows
@@ -198,12 +250,11 @@ class TmaBoxLoader:
         Whether the tensor has a batch dimension.
     """
 
-    def __init__(self, w: Writer, *, name: str, columns: int, rows: int, batched: bool) -> None:
+    def __init__(self, w: Writer, *, matrix: str, name: str, columns: int, rows: int, batched: bool) -> None:
         self.columns = columns
         self.rows = rows
         self.batched = batched
-        self.map_name = f"{name}_map"
-        self.map = w.tensor_map(self.map_name)
+        self.map = w.tensor_map(f"{name}_map", lambda call: self.box.describe(call, matrix))
 
     @property
     def box(self) -> TmaBox:
@@ -236,6 +287,8 @@ class TmaStorer:
     ----------
     w
         The writer; the storer declares its tensor map as a kernel parameter.
+    matrix
+        What the call names it.
     name
         Of the parameter, ``<name>_map``.
     columns, rows
@@ -244,12 +297,11 @@ class TmaStorer:
         Whether the tensor has a batch dimension.
     """
 
-    def __init__(self, w: Writer, *, name: str, columns: int, rows: int, batched: bool) -> None:
+    def __init__(self, w: Writer, *, matrix: str, name: str, columns: int, rows: int, batched: bool) -> None:
         self.columns = columns
         self.rows = rows
         self.batched = batched
-        self.map_name = f"{name}_map"
-        self.map = w.tensor_map(self.map_name)
+        self.map = w.tensor_map(f"{name}_map", lambda call: self.box.describe(call, matrix))
 
     @property
     def box(self) -> TmaBox:

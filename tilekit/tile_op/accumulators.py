@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_pipeline.payload import Promote
 
 WARPS_PER_GROUP = 4
 FRAGMENT_ROWS = 16
@@ -38,7 +39,7 @@ class Warpgroup:
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
-        thread = w.ptx.special.thread_index() & (32 * WARPS_PER_GROUP - 1)
+        thread = w.thread() & (32 * WARPS_PER_GROUP - 1)
         place = warp - role.warps.start
         if len(role.warps) == WARPS_PER_GROUP:
             return cls(index=0, part=0, warp=place, thread=thread)
@@ -145,8 +146,9 @@ class AccumulatorProducer(Protocol):
     def acquire(self) -> AbstractContextManager[Any]:
         """Wait until they are free and enter with what the op multiplies into; on exit hand them over."""
 
-    def settle(self, w: Writer) -> None:
-        """Do what is left to do after a k-block."""
+    @property
+    def promote(self) -> Promote | None:
+        """What is left to do with a k-block whose reads are done; None where there is nothing."""
 
 
 class AccumulatorConsumer(Protocol):

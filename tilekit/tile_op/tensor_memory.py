@@ -11,6 +11,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
 from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_pipeline.payload import Promote
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_pipeline.sync import LEADER_MASK
 
@@ -119,7 +120,7 @@ class TensorMemory:
 
     def _meet(self, w: Writer) -> Value:
         w.ptx.tcgen05.fence_before()
-        w.ptx.barrier.sync(id=self._barrier, threads=32 * (len(self._mma.warps) + len(self._epilogue.warps)))
+        w.barrier(id=self._barrier, threads=32 * (len(self._mma.warps) + len(self._epilogue.warps)))
         w.ptx.tcgen05.fence_after()
         address: Value = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
         return address
@@ -149,8 +150,10 @@ class TensorMemoryProducer:
             w.ptx.tcgen05.commit_multicast(bar=full, mask=self._pair, group=2)
         position.advance()
 
-    def settle(self, w: Writer) -> None:
-        """Nothing: the instructions add to what the stage holds."""
+    @property
+    def promote(self) -> Promote | None:
+        """Nothing is left to do with a k-block: the instructions add to tensor memory."""
+        return None
 
 
 class TensorMemoryConsumer:
@@ -162,7 +165,7 @@ class TensorMemoryConsumer:
         self.layout = memory.layout
         # Warp w of the epilogue may touch lanes 32 w to 32 w + 31 (PTX ISA, tcgen05.ld, access restrictions).
         self._lanes = address + (group.warp << 21)
-        self._first_lane = w.ptx.special.lane_index() == 0
+        self._first_lane = w.lane() == 0
         self._leader = (w.shared_base & LEADER_MASK).retyped(DSMEM) if memory._cluster.group > 1 else None
         self._position = RingPosition(w, memory.stages)
         self._columns = self._lanes
@@ -202,7 +205,7 @@ class TensorMemoryConsumer:
     def done(self, w: Writer) -> None:
         """Let the mma role overwrite the stage: one arrival a warp, with pairs on the leader's barrier."""
         w.ptx.tcgen05.fence_before()
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
         empty = self._memory._empty.at(w, self._position.stage, base=self._leader)
         if self._leader is None:
             w.ptx.mbarrier.arrive(bar=empty, active=self._first_lane)

@@ -12,7 +12,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODE, MatrixDescriptor
-from tilekit.tile_pipeline.payload import Stage
+from tilekit.tile_pipeline.payload import HeldStage, Promote, Stage
 
 ATOM_ROWS = 64
 """Rows of M that one instruction computes."""
@@ -116,8 +116,10 @@ class RegisterAccumulators:
         """Whether a k-block's first instruction adds to what the registers hold; `accumulate`: it is not the first."""
         return accumulate
 
-    def settle(self, w: Writer) -> None:
-        """Nothing: the instructions add to what the registers hold."""
+    @property
+    def promote(self) -> Promote | None:
+        """Nothing is left to do with a k-block: the instructions add to what the registers hold."""
+        return None
 
     def clear(self, w: Writer) -> None:
         """Zero the accumulators with ordinary moves."""
@@ -157,8 +159,13 @@ class PromotedAccumulators(RegisterAccumulators):
         """Never: a k-block's sums are its own."""
         return False
 
-    def settle(self, w: Writer) -> None:
+    @property
+    def promote(self) -> Promote:
         """Add the k-block's sums."""
+        return self._add
+
+    def _add(self, w: Writer, stage: HeldStage) -> None:
+        stage.release()  # it has nothing more for the sums, and the load role may wait for it
         for sums, partial in zip(self._sums, self._tiles, strict=True):
             for register, value in zip(sums, partial, strict=True):
                 register.assign(register + value)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tilekit.assembly.shared import SharedArray, SharedMemory
 from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
 from tilekit.tile_io.operand import OperandTile
+
+TILE_ALIGNMENT = 1024
+"""Bytes of the swizzle atom: 8 rows of 128."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,76 @@ class Stage:
     leader: Value | None = None
 
 
-class StandardPayload:
+@dataclass
+class HeldStage:
+    """A stage whose asynchronous reads are done, until it is given back.
+
+    Attributes
+    ----------
+    index
+        Its number in the ring, u32.
+    full
+        Address of the barrier that the stage's bytes counted on.
+    """
+
+    index: Value
+    full: Value
+    _give_back: Callable[[], None] | None
+
+    def release(self) -> None:
+        """Give the stage back; what its holder does not give back earlier goes when the k-block ends."""
+        if self._give_back is not None:
+            self._give_back()
+            self._give_back = None
+
+
+Promote = Callable[[Writer, HeldStage], None]
+"""What accumulators do with a k-block whose reads are done, while its stage is held."""
+
+
+class StageTile(Protocol):
+    """The image of one tile in a stage."""
+
+    @property
+    def name(self) -> str:
+        """Of the tile, and of its images in maps and reports."""
+
+    @property
+    def bytes(self) -> int:
+        """Of the image."""
+
+
+class Payload:
+    """Any tiles.
+
+    Parameters
+    ----------
+    tiles
+        Of a stage, in the order they lie in shared memory.
+    k
+        Elements of K in a stage.
+    """
+
+    def __init__(self, tiles: Sequence[StageTile], *, k: int) -> None:
+        self.tiles = tuple(tiles)
+        self.k = k
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage, which are also the bytes its full barrier expects."""
+        return sum(tile.bytes for tile in self.tiles)
+
+    def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
+        """Reserve `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
+        return {
+            tile.name: shared.allocate(
+                f"{name}.{tile.name}", size=tile.bytes, count=stages, alignment=TILE_ALIGNMENT, kind="tile"
+            )
+            for tile in self.tiles
+        }
+
+
+class StandardPayload(Payload):
     """A tile of A and a tile of B.
 
     Parameters
@@ -41,36 +116,17 @@ class StandardPayload:
     """
 
     def __init__(self, a: OperandTile, b: OperandTile, *, adjacent: bool = False) -> None:
+        super().__init__((a, b), k=a.k)
         self.a = a
         self.b = b
         self.adjacent = adjacent
 
-    @property
-    def tiles(self) -> tuple[OperandTile, ...]:
-        """The tiles of a stage, in the order they lie in shared memory."""
-        return (self.a, self.b)
-
-    @property
-    def k(self) -> int:
-        """Elements of K in a stage."""
-        return self.a.k
-
-    @property
-    def stage_bytes(self) -> int:
-        """Bytes of one stage, which are also the bytes its full barrier expects."""
-        return sum(tile.bytes for tile in self.tiles)
-
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
-        """Reserve `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
-        if self.adjacent:
-            both = shared.allocate(name, size=self.stage_bytes, count=stages, alignment=1024, kind="tile")
-            return {
-                tile.name: replace(both, name=f"{name}.{tile.name}", offset=both.offset + before)
-                for tile, before in ((self.a, 0), (self.b, self.a.bytes))
-            }
+        """Reserve `stages` copies of both tiles."""
+        if not self.adjacent:
+            return super().allocate(shared, name, stages)
+        both = shared.allocate(name, size=self.stage_bytes, count=stages, alignment=TILE_ALIGNMENT, kind="tile")
         return {
-            tile.name: shared.allocate(
-                f"{name}.{tile.name}", size=tile.bytes, count=stages, alignment=1024, kind="tile"
-            )
-            for tile in self.tiles
+            tile.name: replace(both, name=f"{name}.{tile.name}", offset=both.offset + before)
+            for tile, before in ((self.a, 0), (self.b, self.a.bytes))
         }

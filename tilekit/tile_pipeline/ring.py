@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_pipeline.payload import Stage, StandardPayload
+from tilekit.tile_pipeline.payload import HeldStage, Payload, Promote, Stage
 from tilekit.tile_pipeline.sync import CopyFiller, MbarrierReleaser, Releaser, SyncStrategy
 
 
@@ -33,6 +34,9 @@ class AsyncReader(Protocol):
 
 class AsyncWriter(Protocol):
     """Something that writes stages asynchronously, by the producer role's own threads."""
+
+    def joined(self, other: Any) -> AsyncWriter:
+        """The writes of both, which are of one kind: a thread has one group of them open."""
 
     def commit(self, w: Writer) -> None:
         """Close the group of writes started since the last commit."""
@@ -59,9 +63,7 @@ class TilePipeline:
         How the two sides meet.
     """
 
-    def __init__(
-        self, payload: StandardPayload, tiles: dict[str, SharedArray], *, stages: int, sync: SyncStrategy
-    ) -> None:
+    def __init__(self, payload: Payload, tiles: dict[str, SharedArray], *, stages: int, sync: SyncStrategy) -> None:
         self.payload = payload
         self.tiles = tiles
         self.stages = stages
@@ -202,14 +204,20 @@ class Consumer(RingPosition):
         self._releaser: Releaser = ring.sync.releaser(w)
 
     @contextmanager
-    def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be full; on exit close its reads, and give it back once they are done."""
+    def acquire(self, promote: Promote | None = None) -> Iterator[Stage]:
+        """Wait for the next stage to be full; on exit close its reads, and give it back once they are done.
+
+        Between the two `promote`, which may read what else the stage holds, and give it back earlier.
+        """
         w = self._w
         full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
         yield Stage(self.stage, full)
         self._reader.commit(w)
         self._reader.wait(w, 0)
-        self._releaser.release(w, self.stage)
+        held = HeldStage(self.stage, full, lambda: self._releaser.release(w, self.stage))
+        if promote is not None:
+            promote(w, held)
+        held.release()
         self.advance()
 
     def finish(self) -> None:
@@ -233,8 +241,20 @@ class HoldingConsumer(Consumer):
         self._owing.assign(False)
 
     @contextmanager
-    def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be full; on exit close its reads, and give back the stage they are done with."""
+    def acquire(self, promote: Promote | None = None) -> Iterator[Stage]:
+        """Wait for the next stage to be full; on exit close its reads, and give back the stage they are done with.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-010`` for a `promote`: a k-block's reads still run when the next one is asked for.
+        """
+        if promote is not None:
+            raise TraceError(
+                f"{getattr(promote, '__qualname__', promote)} wants each k-block's reads done before the next is asked "
+                "for, but the ring's consumer keeps one group of reads in flight; take in_flight=0",
+                code="TK-TRACE-010",
+            )
         w, releaser = self._w, self._signal
         full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
         yield Stage(self.stage, full)

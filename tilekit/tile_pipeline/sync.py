@@ -229,9 +229,9 @@ class CopyFiller(MbarrierFiller):
 
     def __init__(self, w: Writer, sync: CopySync) -> None:
         super().__init__(sync)
-        self._speaks = w.ptx.special.lane_index() == 0
+        self._speaks = w.lane() == 0
         if sync.stage_bytes:
-            self.leader = w.ptx.special.thread_index() == 32 * sync.first_warp
+            self.leader = w.thread() == 32 * sync.first_warp
 
     def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` has been released, then expect what the copy engine brings."""
@@ -249,7 +249,7 @@ class CopyFiller(MbarrierFiller):
         Their writes are ordinary ones, the tensor cores' reads are not: the fence lies between.
         """
         w.ptx.tma.fence_shared()
-        w.ptx.barrier.warp_sync()
+        w.warp_sync()
         w.ptx.mbarrier.arrive(bar=self._sync.full.at(w, stage), active=self._speaks)
 
 
@@ -274,7 +274,7 @@ class MbarrierReleaser:
     """Arrivals on `empty`, prepared once a role: which lanes arrive, and where."""
 
     def __init__(self, w: Writer, empty: SharedArray, cluster: ClusterPosition) -> None:
-        lane = w.ptx.special.lane_index()
+        lane = w.lane()
         local = w.shared_base + empty.offset
         self._stride = empty.stride
         self._remote = cluster.m * cluster.n > 1

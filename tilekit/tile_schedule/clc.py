@@ -9,6 +9,7 @@ that tiles go to whoever needs them first.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
@@ -17,6 +18,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tiles.call import Call, Schedule
 
 RESPONSE_BYTES = 16
 
@@ -87,6 +89,10 @@ class ClcScheduler:
         """Shared memory for so many responses in flight: each with four mbarriers."""
         return stages * (RESPONSE_BYTES + 4 * 8)
 
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output: a cluster for every tile, and for every share of one."""
+        return replace(self._order.schedule(call), clusters=self._order.plan(call).tiles)
+
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread of each CTA."""
         for array in (self._full, self._empty, self._began, self._asked):
@@ -156,12 +162,12 @@ class _Reader:
         self._first = w.shared_base + empty.offset if cluster is None else cluster.map(w, empty, 0)
         self._stride = empty.stride
         self._one_thread = role.one_thread
-        self._active = w.constant(PRED, True) if role.one_thread else w.ptx.special.lane_index() == 0
+        self._active = w.constant(PRED, True) if role.one_thread else w.lane() == 0
 
     def give_back(self, w: Writer, stage: Value) -> None:
         """Arrive once a thread that works alone, else once a warp."""
         if not self._one_thread:
-            w.ptx.barrier.warp_sync()
+            w.warp_sync()
         bar = self._first + stage * self._stride
         if self._remote:
             w.ptx.mbarrier.arrive_remote(bar=bar, active=self._active)

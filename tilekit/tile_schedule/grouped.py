@@ -13,6 +13,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.call import Call, Schedule
 
 
 class GroupedScheduler:
@@ -56,10 +57,20 @@ class GroupedScheduler:
         self._depth = depth
         self._rows = rows
         self._counted = counted
-        self._bounds = w.parameter("group_bounds", GMEM)
-        self._count = w.parameter("group_count", U32)
-        self._group_rows = w.parameter("group_rows", U32) if counted else None
-        self._columns = w.parameter("tile_columns", U32)
+        self._bounds = w.parameter("group_bounds", GMEM, lambda call: call.address("groups"))
+        self._count = w.parameter("group_count", U32, lambda call: call.number("groups"))
+        self._group_rows = None
+        if counted:
+            self._group_rows = w.parameter("group_rows", U32, lambda call: call.number("group_rows"))
+        self._columns = w.parameter("tile_columns", U32, self._tile_columns)
+
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output: how many tiles there are, is known on the device only."""
+        rows = -(-call.m // (self._tile_m * self._cluster.m))
+        return Schedule(call.resident, rows * self._tile_columns(call))
+
+    def _tile_columns(self, call: Call) -> int:
+        return -(-call.n // (self._tile_n * self._cluster.n))
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""
@@ -101,7 +112,7 @@ class GroupedScheduler:
         """Look at `group`; go on to the next one where tile `index` lies behind it, and say so."""
         valid: Value = group < self._count
         address = (self._bounds + w.widen_multiply(group, 4)).retyped(GMEM)
-        bound = w.ptx.groups.bound(address=address, valid=valid)
+        bound = w.isa.groups.bound(address=address, valid=valid)
         if self._group_rows is not None:
             first.assign(group * self._group_rows)
             bound = first + w.minimum(bound, self._group_rows)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tiles.call import Call, Schedule, fits
 
 MAX_GROUP = 16
 """Rows walked together beyond which none are tried."""
@@ -98,9 +100,14 @@ class Raster:
     shares: int = 1
 
     @property
+    def whole_tiles(self) -> int:
+        """Cluster tiles in all."""
+        return self.rows * self.columns * self.batches
+
+    @property
     def tiles(self) -> int:
         """Cluster tiles in all, each share counted."""
-        return self.rows * self.columns * self.batches * self.shares
+        return self.whole_tiles * self.shares
 
     def clusters(self, resident: int) -> int:
         """Clusters to launch: as few as need no more waves, since idle SMs save power and L2 traffic."""
@@ -157,18 +164,20 @@ class RasterOrder:
         This CTA's place in its cluster.
     depth
         K of the problem, u32.
+    k_block
+        Elements of K in a k-block: shares of a sum are whole ones.
     batched
         Whether tiles have a batch index.
-    shared
-        Whether several share a tile's sum; ``share_tiles`` and ``share_depth`` become parameters. The shares of one
-        range of K come one behind the other, those of the next range behind all of them: whoever waits for a turn
-        waits for somebody with a lower number, who never waits for a higher one. Where the CTAs of a cluster share a
-        sum, ``share_depth`` is the length of their ranges of K, of which the last may be empty.
+    shares
+        Ranges of K that a tile's sum is split into; ``share_tiles`` and ``share_depth`` become parameters. The shares
+        of one range of K come one behind the other, those of the next range behind all of them: a CTA that waits for
+        its turn waits for one with a lower number, which never waits for a higher one. Where the CTAs of a cluster
+        share a sum, ``share_depth`` is the length of their ranges of K, of which the last may be empty.
     order
         The dimension walked along first.
+    group
+        Cluster rows (with ``"n"`` columns) walked together; None chooses by footprint.
     """
-
-    PARAMETERS = ("tile_rows", "tile_columns", "tile_group", "tile_count")
 
     def __init__(
         self,
@@ -178,23 +187,68 @@ class RasterOrder:
         tile_n: int,
         cluster: ClusterPosition,
         depth: Value,
+        k_block: int,
         batched: bool = False,
-        shared: bool = False,
+        shares: int = 1,
         order: Walk = "m",
+        group: int | None = None,
     ) -> None:
         self.order = order
-        self.rows, self.columns, self.group, self.count = (w.parameter(name, U32) for name in self.PARAMETERS)
+        self.rows, self.columns, self.group, self.count = (
+            w.parameter(f"tile_{name}", U32, partial(self._number, name))
+            for name in ("rows", "columns", "group", "count")
+        )
         self.tile_m, self.tile_n = tile_m, tile_n
         self.cluster = cluster
         self.batched = batched
         self.depth = depth
-        self.shares = (w.parameter("share_tiles", U32), w.parameter("share_depth", U32)) if shared else None
-        self.layer_depth = w.parameter("share_depth", U32) if cluster.k > 1 else None
+        self.k_block = k_block
+        self._split = shares
+        self._group = group
+        self.shares = self.layer_depth = None
+        if shares > 1:
+            tiles = w.parameter("share_tiles", U32, lambda call: self.plan(call).whole_tiles)
+            self.shares = tiles, w.parameter("share_depth", U32, self._share_depth)
+        if cluster.k > 1:
+            self.layer_depth = w.parameter("share_depth", U32, self._share_depth)
 
-    @staticmethod
-    def arguments(raster: Raster) -> tuple[int, int, int, int]:
-        """The values of the declared parameters for one problem."""
-        return (raster.rows, raster.columns, raster.group, raster.tiles)
+    def plan(self, call: Call) -> Raster:
+        """The raster of a call."""
+        return call.once(self, lambda: self._plan(call))
+
+    def schedule(self, call: Call) -> Schedule:
+        """A static schedule over it: as many clusters as need no more waves; shares have slots by tiles."""
+        raster = self.plan(call)
+        slots = raster.whole_tiles * self.cluster.size if self._split > 1 else 0
+        return Schedule(raster.clusters(call.resident), raster.whole_tiles, slots)
+
+    def k_blocks(self, call: Call) -> int:
+        """K-blocks of a tile."""
+        return -(-call.k // self.k_block)
+
+    def _plan(self, call: Call) -> Raster:
+        raster = Raster.plan(
+            m=call.m,
+            n=call.n,
+            batches=call.batches,
+            cluster_rows=self.tile_m * self.cluster.m,
+            cluster_columns=self.tile_n * self.cluster.n,
+            resident=call.resident,
+            group=self._group,
+            order=self.order,
+        )
+        blocks = self._share_blocks(call) * self.cluster.k
+        return replace(raster, shares=max(1, -(-self.k_blocks(call) // blocks)))
+
+    def _share_blocks(self, call: Call) -> int:
+        return max(1, -(-self.k_blocks(call) // (self._split * self.cluster.k)))
+
+    def _share_depth(self, call: Call) -> int:
+        return fits("a share of K", self._share_blocks(call) * self.k_block)
+
+    def _number(self, name: str, call: Call) -> int:
+        raster = self.plan(call)
+        return fits("tile count", raster.tiles if name == "count" else getattr(raster, name))
 
     def bind(self) -> BoundRasterOrder:
         """Work out what all tiles have in common; once a role."""

@@ -30,7 +30,7 @@ class StartOrder:
 
     def __init__(self, w: Writer, cluster: ClusterPosition) -> None:
         self._cluster = cluster
-        self._counter = w.parameter("starts", GMEM)
+        self._counter = w.parameter("starts", GMEM, lambda call: call.allocate("starts", 4))
         self._number = w.shared.allocate("start.number", size=self.SHARED_BYTES, alignment=4)
 
     def take(self, w: Writer) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import RasterOrder, Tile
 from tilekit.tile_schedule.start_order import StartOrder
+from tilekit.tiles.call import Call, Schedule
 
 
 class StaticScheduler:
@@ -27,6 +29,11 @@ class StaticScheduler:
     def __init__(self, order: RasterOrder, starts: StartOrder | None = None) -> None:
         self.order = order
         self.numbers: ClusterPosition | StartOrder = order.cluster if starts is None else starts
+
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output: where clusters are numbered as they start, one for every tile and share."""
+        made = self.order.schedule(call)
+        return made if self.numbers is self.order.cluster else replace(made, clusters=self.order.plan(call).tiles)
 
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""

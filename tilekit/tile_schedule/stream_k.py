@@ -17,6 +17,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_schedule.raster import BoundRasterOrder, RasterOrder, Share, Tile
 from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tiles.call import Call, Schedule, fits
 
 
 @dataclass(frozen=True)
@@ -110,16 +111,39 @@ class StreamKScheduler(StaticScheduler):
         become kernel parameters.
     order
         The raster.
-    k_block
-        Elements of K in a k-block.
+    most
+        Ranges that a tile is cut into at most.
     """
 
-    def __init__(self, w: Writer, order: RasterOrder, *, k_block: int) -> None:
+    def __init__(self, w: Writer, order: RasterOrder, *, most: int) -> None:
         super().__init__(order)
-        self.k_block = k_block
-        self.whole, self.blocks, self.length = (
-            w.parameter(f"stream_{name}", U32) for name in ("first", "blocks", "range")
+        self.k_block = order.k_block
+        self._most = most
+        self.whole = w.parameter("stream_first", U32, self._first)
+        self.blocks = w.parameter("stream_blocks", U32, lambda call: max(1, order.k_blocks(call)))
+        self.length = w.parameter("stream_range", U32, lambda call: self.plan(call).length)
+
+    def plan(self, call: Call) -> StreamPlan:
+        """How a call's tiles are divided."""
+        return call.once(
+            self,
+            lambda: StreamPlan.of(
+                tiles=self.order.plan(call).whole_tiles,
+                k_blocks=self.order.k_blocks(call),
+                resident=call.resident,
+                most=self._most,
+            ),
         )
+
+    def schedule(self, call: Call) -> Schedule:
+        """How a launch covers the output: every CTA has a slot."""
+        clusters = self.plan(call).clusters
+        return Schedule(clusters, self.order.plan(call).whole_tiles, clusters * self.order.cluster.size)
+
+    def _first(self, call: Call) -> int:
+        plan = self.plan(call)
+        fits("the place in the tiles that stream_k divides", plan.whole + plan.streamed * self.order.k_blocks(call))
+        return plan.whole
 
     def first(self, w: Writer) -> Tile:
         """Where a CTA begins; no cluster's way is empty."""
@@ -169,7 +193,7 @@ class _Way:
         tile = self._order.tile(w, w.select(whole, at, s.whole + number))
         k_first = w.select(whole, 0, (place - start) * s.k_block)
         share = StreamShare(
-            slot=w.ptx.special.cta_index(),
+            slot=w.cta(),
             stores=k_first == 0,
             rest=w.select(whole, 0, start + s.blocks - stop),
             length=s.length,

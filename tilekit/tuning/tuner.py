@@ -24,7 +24,7 @@ from tilekit.kernels.matmul.place import chip_of
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.runtime import driver
 from tilekit.targets import Target
-from tilekit.tile_io.operand import Major
+from tilekit.tiles.call import Major
 from tilekit.tuning.table import Measurement, Problem, TunedTable
 
 PATIENCE = 20.0

@@ -6,19 +6,21 @@ from functools import cache
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
-from tilekit.kernels.gemv.arguments import launch_arguments
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.explain import explain
 from tilekit.kernels.gemv.kernel import GemvText, trace
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, Scratch
+from tilekit.kernels.launch import Launch, bind_parameters
+from tilekit.kernels.matmul.arguments import Addresses, launch_call
 from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem
 from tilekit.kernels.product import ProductKernel
 from tilekit.runtime import driver
+from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
+from tilekit.tiles.call import Scratch
 
 
 class GemvKernel(ProductKernel):
@@ -62,9 +64,19 @@ class GemvKernel(ProductKernel):
         wanted = driver.devices()[ordinal].sms * self.config.ctas_per_sm // self.text.cluster
         return max(1, min(held, wanted))
 
-    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> MatmulLaunch:
+    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
         """Grid and parameters of a launch, which needs no memory of its own."""
-        return launch_arguments(self.text, self.spec, self.config, call, addresses, resident_clusters=resident)
+        cluster = self.text.cluster
+        return bind_parameters(
+            self.text.parameters,
+            self.text.schedule,
+            launch_call(call, addresses, resident_clusters=resident, scratch=scratch, cluster_size=cluster),
+        )
+
+    def work(self, problem: MatmulProblem, launch: Launch) -> Work:
+        """What the emulator's estimate counts: k-blocks of the groups of columns that one instruction multiplies."""
+        groups = -(-problem.n // self.config.tile[1])
+        return Work(flops=problem.flops, tiles=groups * -(-problem.k // self.k_block))
 
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
         return read_gemv(a, b)

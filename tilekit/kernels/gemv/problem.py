@@ -5,8 +5,8 @@ from __future__ import annotations
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
 from tilekit.kernels.gemv.spec import TOKENS, VECTOR
-from tilekit.kernels.matmul.problem import MatmulProblem, Matrix
-from tilekit.tile_io.operand import Major
+from tilekit.kernels.matmul.problem import MatmulProblem
+from tilekit.tiles.call import Major, Matrix
 
 
 def read_gemv(a: ArrayView, b: ArrayView) -> MatmulProblem:

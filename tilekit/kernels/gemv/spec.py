@@ -9,7 +9,7 @@ from tilekit.dtypes import BF16, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.operand import Major
+from tilekit.tiles.call import Major, fits
 
 TOKENS = (1, 2, 4, 8)
 """Rows of A that a kernel can be built for; eight is the width of the matrix instruction."""
@@ -98,3 +98,8 @@ class GemvSpec:
         return "_".join(
             ["gemv", self.a_dtype.name, self.b_dtype.name, self.out_dtype.name, majors, *filter(None, extras)]
         )
+
+
+def counted(what: str, value: int, bits: int = 32) -> int:
+    """Return `value` if the kernels can count it in so many bits; else raise ``TK-GV-006``."""
+    return fits(what, value, bits, "TK-GV-006")

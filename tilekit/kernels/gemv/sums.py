@@ -12,8 +12,9 @@ from tilekit.drivers.streaming import Place
 from tilekit.dtypes import BF16, F32
 from tilekit.epilogue.elements import store_element
 from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
-from tilekit.kernels.gemv.spec import GemvSpec
+from tilekit.kernels.gemv.spec import GemvSpec, counted
 from tilekit.kernels.gemv.weights import Weights
+from tilekit.tiles.call import Matrix
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ class WarpSums:
         self._cluster = cluster
         self._m = m
         self._n = n
-        self._d = w.parameter("d", GMEM)
-        self._pitch = w.parameter("d_pitch", U32)
+        self._d = w.parameter("d", GMEM, lambda call: call.address("d"))
+        self._pitch = w.parameter("d_pitch", U32, lambda call: _row_pitch(call.matrix("d")))
         if functions.residual is not None:
-            self._residual = w.parameter("residual", GMEM)
-            self._residual_pitch = w.parameter("residual_pitch", U32)
+            self._residual = w.parameter("residual", GMEM, lambda call: call.address("c"))
+            self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: _row_pitch(call.matrix("c")))
         self._pairs = weights.columns // 2 * spec.tokens
         self._unit_bytes = weights.columns * spec.tokens * 4
         self._array = w.shared.allocate("sums", size=self._units * self._unit_bytes, count=2)
@@ -95,10 +96,10 @@ class WarpSums:
             self._hand_over(w, sums)
         fetched = fetched or self._fetch(w, tile)
         if self._cluster > 1:
-            w.ptx.cluster.arrive()
-            w.ptx.cluster.wait()
+            w.cluster_arrive()
+            w.cluster_wait()
         else:
-            w.ptx.barrier.sync(id=0, threads=self._threads)
+            w.barrier(id=0, threads=self._threads)
         with w.when(self._place.rank == 0):
             for first, known in zip(self._turns, fetched, strict=True):
                 with w.when(self._place.thread < self._pairs - first):
@@ -176,6 +177,10 @@ class WarpSums:
             loaded = w.new(B32, "residual", uniform=False)
             w.ptx.gemv.load_b32(v0=loaded, address=address, offset=0, valid=valid)
             return loaded.retyped(F32_REGISTER)
-        narrow, _ = w.ptx.convert.unpack(packed=w.ptx.gemv.load_b16(address=address, offset=0, valid=valid))
-        widen = w.ptx.convert.widen_bf16 if dtype == BF16 else w.ptx.convert.widen_f16
+        narrow, _ = w.isa.convert.unpack(packed=w.ptx.gemv.load_b16(address=address, offset=0, valid=valid))
+        widen = w.isa.convert.widen_bf16 if dtype == BF16 else w.isa.convert.widen_f16
         return widen(narrow=narrow)  # type: ignore[no-any-return]
+
+
+def _row_pitch(matrix: Matrix) -> int:
+    return counted(f"{matrix.name}'s row pitch", matrix.pitch // matrix.dtype.bytes)

@@ -7,7 +7,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.streaming import Place, Slots
 from tilekit.kernels.gemv.chunk import CHUNK_REGISTERS, load_chunk
-from tilekit.kernels.gemv.spec import GemvSpec
+from tilekit.kernels.gemv.spec import GemvSpec, counted
 from tilekit.kernels.gemv.weights import Shape, remaining
 
 
@@ -33,8 +33,8 @@ class Tokens:
         self.slots = slots
         self._shape = shape
         self._m = m
-        self._base = w.parameter("a", GMEM)
-        self._pitch = w.parameter("a_pitch", U32)
+        self._base = w.parameter("a", GMEM, lambda call: call.address("a"))
+        self._pitch = w.parameter("a_pitch", U32, lambda call: counted("a's row pitch", call.matrix("a").pitch))
 
     def bind(self, w: Writer, place: Place) -> None:
         """Prepare a thread's registers; once a kernel."""

@@ -18,7 +18,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.drivers.streaming import Place, Slots
 from tilekit.dtypes import BF16, F16, DType
 from tilekit.kernels.gemv.chunk import CHUNK_REGISTERS, load_chunk
-from tilekit.kernels.gemv.spec import VECTOR, GemvSpec
+from tilekit.kernels.gemv.spec import VECTOR, GemvSpec, counted
 
 ROWS = 16
 """Columns of B in one matrix instruction."""
@@ -84,8 +84,8 @@ class Weights(ABC):
         self.slots = slots
         self._l2_bytes = l2_bytes
         self._n = n
-        self._base = w.parameter("b", GMEM)
-        self._pitch = w.parameter("b_pitch", U32)
+        self._base = w.parameter("b", GMEM, lambda call: call.address("b"))
+        self._pitch = w.parameter("b_pitch", U32, lambda call: counted("b's pitch", call.matrix("b").pitch))
 
     @property
     def columns(self) -> int:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output, static_schedule
+from tilekit.kernels.matmul.parts import (
+    FIRST_NAMED_BARRIER,
+    Output,
+    declare_columns,
+    declare_depth,
+    raster_order,
+    static_schedule,
+)
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CommitSync
 from tilekit.tile_schedule.clc import ClcScheduler
-from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
 
 
-def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
+def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> WarpSpecialized:
     """Declare the kernel's parameters and shared memory, and return its components."""
     plan = config.warps(target, spec)
     assert plan.epilogue is not None
@@ -35,14 +40,14 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     payload = StandardPayload(a, b)
     op = config.instruction(spec)
     paired = config.cta_group > 1
-    load_a = TmaLoader(w, a, batched=spec.indexed, sharers=cluster.share_a_count, paired=paired)
-    load_b = TmaLoader(w, b, batched=spec.indexed, sharers=cluster.share_b_count, paired=paired)
+    load_a, load_b = (
+        TmaLoader(w, tile, batched=spec.indexed, sharers=count, paired=paired, l2_promotion=config.l2_promotion)
+        for tile, count in ((a, cluster.share_a_count), (b, cluster.share_b_count))
+    )
     tiles = payload.allocate(w.shared, "inputs", stages)
-    depth = w.parameter("depth", U32)
-    tile_m, tile_n = config.tile
-    shared = config.split_k > 1
+    depth = declare_depth(w)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
-    columns = w.parameter("columns", U32)
+    columns = declare_columns(w)
     output = Output.of(
         w,
         spec,
@@ -51,7 +56,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         stores=plan.epilogue,
         loads=plan.epilogue_load,
         buffers=config.output_buffers,
-        shares=Turnstile if shared else None,
+        shares=Turnstile if config.split_k > 1 else None,
         transposed=config.swap_ab,
     )
     sync = CommitSync(
@@ -78,39 +83,20 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan.load, waits=plan.epilogue_load)
     scheduler: TileScheduler
     # Who waits for its turn waits for shares that have started, in whatever order clusters do.
-    starts = StartOrder(w, cluster) if shared else None
+    starts = StartOrder(w, cluster) if config.split_k > 1 else None
     if plan.scheduler is None:
-        scheduler = static_schedule(
-            w,
-            spec,
-            tile_m=tile_m,
-            tile_n=tile_n,
-            cluster=cluster,
-            depth=depth,
-            shared=shared,
-            order=config.raster_order,
-            starts=starts,
-        )
+        scheduler = static_schedule(w, spec, cluster=cluster, depth=depth, config=config, starts=starts)
     else:
-        raster = RasterOrder(
-            w,
-            tile_m=tile_m,
-            tile_n=tile_n,
-            cluster=cluster,
-            depth=depth,
-            batched=spec.batched,
-            order=config.raster_order,
-        )
         scheduler = ClcScheduler(
             w,
-            raster,
+            raster_order(w, spec, cluster=cluster, depth=depth, config=config),
             cluster=cluster,
             stages=config.clc_stages,
             scheduler=plan.scheduler,
             load=plan.load,
             readers=plan.roles,
         )
-    kernel = WarpSpecialized(
+    return WarpSpecialized(
         warps=plan,
         cluster=cluster,
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
@@ -129,4 +115,3 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         if config.profile_tiles
         else None,
     )
-    return kernel, {"a_map": load_a.box, "b_map": load_b.box} | output.boxes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.emulator.memory.tensor_map import L2Promotion
 from tilekit.epilogue.slabs import SlabPlan
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted
@@ -79,7 +80,7 @@ class BlackwellConfig(KernelConfig):
     split_k: int = 1
     raster_order: Walk = "m"
     raster_group: int | None = None
-    l2_promotion: str | None = "256B"
+    l2_promotion: L2Promotion | None = "256B"
     profile_tiles: int = 0
 
     @property
@@ -91,11 +92,6 @@ class BlackwellConfig(KernelConfig):
     def claims_tiles(self) -> bool:
         """Whether clusters claim tiles when they are free. Shares of sums, which wait for each other, they do not."""
         return self.clc_stages > 0 and self.split_k == 1
-
-    @property
-    def cluster_per_tile(self) -> bool:
-        """Whether the grid has a cluster for every tile, or share of one: it is claimed, or numbered as it starts."""
-        return self.claims_tiles or self.split_k > 1
 
     @property
     def least_stages(self) -> int:

@@ -6,23 +6,25 @@ from functools import cache
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch, Scratch, launch_arguments
+from tilekit.kernels.launch import Launch, bind_parameters
+from tilekit.kernels.matmul.arguments import Addresses, launch_call
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.kernel import KernelText, trace
 from tilekit.kernels.matmul.problem import (
-    TMA_ALIGNMENT,
     MatmulCall,
     MatmulProblem,
-    Matrix,
     output_matrix,
     read_problem,
     store_kind,
 )
-from tilekit.kernels.matmul.spec import Load, MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.product import ProductKernel
+from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tiles.call import Load, Matrix, Scratch
 
 
 class MatmulKernel(ProductKernel):
@@ -66,9 +68,25 @@ class MatmulKernel(ProductKernel):
         alone = self.target.shared_bytes // 2 if self.target.tensor_columns else 0
         return max(super().launch_bytes, alone)
 
-    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> MatmulLaunch:
+    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
         """Grid and parameters of a launch."""
-        return launch_arguments(self.text, self.config, call, addresses, resident_clusters=resident, scratch=scratch)
+        return bind_parameters(
+            self.text.parameters,
+            self.text.schedule,
+            launch_call(
+                call,
+                addresses,
+                resident_clusters=resident,
+                scratch=scratch,
+                cluster_size=self.text.cluster,
+                swapped=self.config.swap_ab,
+            ),
+        )
+
+    def work(self, problem: MatmulProblem, launch: Launch) -> Work:
+        """What the emulator's estimate counts: k-blocks in all, of every CTA tile."""
+        ctas = launch.tiles * self.config.cluster_size // self.config.layers
+        return Work(flops=problem.flops, tiles=ctas * -(-problem.k // self.k_block))
 
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
         return read_problem(a, b)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from tilekit.annotations import Accepts, check_fields
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.dtypes import DType
+from tilekit.emulator.memory.tensor_map import L2Promotion
 from tilekit.errors import ConfigError
 from tilekit.kernels.matmul import hopper_rules
 from tilekit.kernels.matmul.parts import Output
@@ -63,7 +64,7 @@ class KernelConfig(ABC):
     split_k: int
     raster_order: Walk
     raster_group: int | None
-    l2_promotion: str | None
+    l2_promotion: L2Promotion | None
     k_group: int
     profile_tiles: int
 
@@ -94,11 +95,6 @@ class KernelConfig(ABC):
     @abstractmethod
     def claims_tiles(self) -> bool:
         """Whether clusters claim tiles when they are free."""
-
-    @property
-    @abstractmethod
-    def cluster_per_tile(self) -> bool:
-        """Whether the grid has a cluster for every tile, or share of one, rather than those that run at once."""
 
     @property
     @abstractmethod
@@ -249,7 +245,7 @@ class MatmulConfig(KernelConfig):
     prefetch: int = 0
     raster_order: Walk = "m"
     raster_group: int | None = None
-    l2_promotion: str | None = "128B"
+    l2_promotion: L2Promotion | None = "128B"
     l2_stream: Literal["a", "b"] | None = None
     profile_tiles: int = 0
 
@@ -261,11 +257,6 @@ class MatmulConfig(KernelConfig):
     @property
     def claims_tiles(self) -> bool:
         """Never: the schedule is static."""
-        return False
-
-    @property
-    def cluster_per_tile(self) -> bool:
-        """Never: a grid is no larger than what runs at once."""
         return False
 
     @property

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.operand import Major
 from tilekit.tile_schedule.stream_k import StreamPlan
+from tilekit.tiles.call import Major
 
 Array = NDArray[Any]
 

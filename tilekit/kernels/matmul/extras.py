@@ -13,7 +13,8 @@ from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, Matrix, matrix_view
+from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.tiles.call import Matrix
 
 
 @dataclass(frozen=True)

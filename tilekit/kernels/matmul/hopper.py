@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.profiler import TileProfiler
@@ -10,13 +9,19 @@ from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.parts import FIRST_NAMED_BARRIER, Boxes, Output, static_schedule
+from tilekit.kernels.matmul.parts import (
+    FIRST_NAMED_BARRIER,
+    Output,
+    declare_columns,
+    declare_depth,
+    static_schedule,
+)
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.ahead import FirstBlocks
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CpAsyncLoader
-from tilekit.tile_io.standard import StandardLoader
+from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
@@ -25,7 +30,7 @@ from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
 from tilekit.tile_schedule.static import StaticScheduler
 
 
-def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> tuple[WarpSpecialized, Boxes]:
+def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> WarpSpecialized:
     """Declare the kernel's parameters and shared memory, and return its components."""
     plan = config.warps(target, spec)
     stages = config.resolved_stages(target, spec)
@@ -37,27 +42,17 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
     tiles = payload.allocate(w.shared, "inputs", stages)
     sharers = (cluster.share_a_count, cluster.share_b_count)
     load_a, load_b = (
-        TmaLoader(w, tile, batched=spec.indexed, sharers=count, policy=policy)
+        TmaLoader(w, tile, batched=spec.indexed, sharers=count, policy=policy, l2_promotion=config.l2_promotion)
         if copies is None
         else CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed)
         for tile, copies, count, policy in zip(
-            payload.tiles, config.copy_plans(spec), sharers, config.l2_policies, strict=True
+            (a, b), config.copy_plans(spec), sharers, config.l2_policies, strict=True
         )
     )
-    depth = w.parameter("depth", U32)
-    scheduler = static_schedule(
-        w,
-        spec,
-        tile_m=config.tile[0],
-        tile_n=config.tile[1],
-        cluster=cluster,
-        depth=depth,
-        shared=config.split_k > 1,
-        order=config.raster_order,
-        streamed=payload.k if config.stream_k else None,
-    )
+    depth = declare_depth(w)
+    scheduler = static_schedule(w, spec, cluster=cluster, depth=depth, config=config)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
-    columns = w.parameter("columns", U32)
+    columns = declare_columns(w)
     output = Output.of(
         w,
         spec,
@@ -79,7 +74,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         consumers=(plan.mma,),
         cluster=cluster,
     )
-    kernel = WarpSpecialized(
+    return WarpSpecialized(
         warps=plan,
         cluster=cluster,
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
@@ -95,12 +90,10 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
         else None,
-        ahead=FirstBlocks(scheduler, loader, 0 if config.swap_ab else 1, config.prefetch, payload.k)
+        ahead=FirstBlocks(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
         if config.prefetch and isinstance(scheduler, StaticScheduler)
         else None,
         consumers=PingPong(plan.mma, first_barrier=FIRST_NAMED_BARRIER + config.consumers)
         if config.in_turn
         else Cooperative(),
     )
-    boxes = {load.map_name: load.box for load in (load_a, load_b) if isinstance(load, TmaLoader)}
-    return kernel, boxes | output.boxes

@@ -12,11 +12,11 @@ from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.kernels.matmul import blackwell, hopper
 from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.parts import Boxes
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+from tilekit.tiles.call import Call, Schedule
 
-_Composer = Callable[[Writer, MatmulSpec, Any, Target], tuple[WarpSpecialized, Boxes]]
+_Composer = Callable[[Writer, MatmulSpec, Any, Target], WarpSpecialized]
 _COMPOSERS: dict[str, _Composer] = {"sm_90a": hopper.compose, "sm_100a": blackwell.compose}
 """Who declares a chip's components; each takes its own chip's configs, which `KernelConfig.check` has seen to."""
 
@@ -31,17 +31,14 @@ class KernelText:
         Entry symbol, assembler target, module text.
     parameters
         In launch order.
-    boxes
-        What the copies of every tensor map parameter move.
+    schedule
+        How a launch covers the output.
     threads, cluster, shared_bytes
         Launch shape: threads of a CTA, CTAs of a cluster, dynamic shared memory.
     roles, shared
         For `explain`: the roles, and the shared-memory map.
     stages
         Input stages built.
-    warpgroups, workspace
-        Where several CTAs share a tile's sum: warpgroups that take turns, and f32 elements in the workspace, of a CTA
-        tile.
     profile
         What the kernel notes of its own times, if anything.
     """
@@ -50,15 +47,13 @@ class KernelText:
     target: Target
     ptx: str
     parameters: tuple[Parameter, ...]
-    boxes: Boxes
+    schedule: Callable[[Call], Schedule]
     threads: int
     cluster: int
     shared_bytes: int
     roles: tuple[Role, ...]
     shared: tuple[SharedArray, ...]
     stages: int
-    warpgroups: int
-    workspace: int
     profile: TileProfiler | None
 
 
@@ -75,21 +70,19 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
     spec.check(target)
     config.check(target, spec)
     w = Writer(spec.name, target=target.name, threads=config.warps(target, spec).threads, cluster=config.cluster_size)
-    kernel, boxes = _COMPOSERS[target.name](w, spec, config, target)
+    kernel = _COMPOSERS[target.name](w, spec, config, target)
     kernel.trace(w)
     return KernelText(
         name=spec.name,
         target=target,
         ptx=w.text(),
         parameters=tuple(w.parameters),
-        boxes=boxes,
+        schedule=kernel.scheduler.schedule,
         threads=kernel.warps.threads,
         cluster=config.cluster_size,
         shared_bytes=w.shared.size,
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
         stages=kernel.inputs.stages,
-        warpgroups=kernel.reduction.warpgroups if kernel.reduction else 0,
-        workspace=kernel.reduction.floats if kernel.reduction else 0,
         profile=kernel.profiler,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
@@ -19,19 +20,19 @@ from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.tma import TmaBox
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
 from tilekit.tile_schedule.grouped import GroupedScheduler
-from tilekit.tile_schedule.raster import RasterOrder, Walk
+from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
+from tilekit.tiles.call import fits
+
+if TYPE_CHECKING:
+    from tilekit.kernels.matmul.config import KernelConfig
 
 FIRST_NAMED_BARRIER = 1
 """Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
-
-Boxes = dict[str, TmaBox]
-"""What the copies of each tensor map parameter move."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,11 @@ class Output:
     ----------
     epilogue, residual, reduction
         The components; None where the spec or the config asks for none.
-    boxes
-        Of their tensor maps.
     """
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: ResidualRing | None
     reduction: Turnstile | Fixup | ClusterSum | None
-    boxes: Boxes
 
     @staticmethod
     def shared_bytes(
@@ -114,11 +112,10 @@ class Output:
             layout = ClusterSum.part_of(layout, layered.k)
         # M is known to whoever needs it; groups of rows have declared it for their schedule.
         direct = spec.store == "direct"
-        rows = w.parameter("rows", U32) if direct or spec.functions.scale_a else None
+        rows = declare_rows(w) if direct or spec.functions.scale_a else None
         functions = Elementwise(
             w, spec.functions, columns=columns, precise=spec.out_dtype == F32, rows=rows, batched=spec.batched
         )
-        boxes: Boxes = {}
         epilogue: StagedEpilogue | DirectEpilogue
         residual = None
         if rows is not None and direct:
@@ -144,7 +141,6 @@ class Output:
                     batched=spec.batched,
                     transposed=transposed,
                 )
-                boxes |= {loader.map_name: loader.box for loader in residual.loaders.values()}
             epilogue = StagedEpilogue(
                 w,
                 layout,
@@ -158,52 +154,72 @@ class Output:
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
                 transposed=transposed,
             )
-            boxes |= {storer.map_name: storer.box for storer in epilogue.storers.values()}
         reduction: Turnstile | Fixup | ClusterSum | None = None
         if shares is not None:
             groups = stores.warps_at_once // WARPS_PER_GROUP
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif layered is not None:
             reduction = ClusterSum(w, accumulators, role=stores, cluster=layered)
-        return cls(epilogue, residual, reduction, boxes)
+        return cls(epilogue, residual, reduction)
 
 
 def static_schedule(
     w: Writer,
     spec: MatmulSpec,
     *,
-    tile_m: int,
-    tile_n: int,
     cluster: ClusterPosition,
     depth: Value,
-    shared: bool,
-    order: Walk,
-    streamed: int | None = None,
+    config: KernelConfig,
     starts: StartOrder | None = None,
 ) -> StaticScheduler | GroupedScheduler:
-    """Declare the schedule of a kernel in which nobody asks for tiles: a raster, or groups of rows.
+    """Declare the schedule of a kernel in which no role asks for tiles: a raster, or groups of rows.
 
-    Of a raster, k-blocks of `streamed` elements may be streamed, or `starts` may number the clusters.
+    Of a raster, `starts` may number the clusters.
     """
     if spec.groups is not None:
-        rows = w.parameter("rows", U32)
+        rows = declare_rows(w)
         return GroupedScheduler(
             w,
-            tile_m=tile_m,
-            tile_n=tile_n,
+            tile_m=config.tile[0],
+            tile_n=config.tile[1],
             cluster=cluster,
             depth=depth,
             rows=rows,
             counted=spec.groups == "counts",
         )
-    raster = RasterOrder(
+    raster = raster_order(w, spec, cluster=cluster, depth=depth, config=config)
+    return StreamKScheduler(w, raster, most=config.streamed) if config.streamed else StaticScheduler(raster, starts)
+
+
+def raster_order(
+    w: Writer, spec: MatmulSpec, *, cluster: ClusterPosition, depth: Value, config: KernelConfig
+) -> RasterOrder:
+    """Declare the raster."""
+    tile_m, tile_n = config.tile
+    return RasterOrder(
         w,
         tile_m=tile_m,
         tile_n=tile_n,
         cluster=cluster,
         depth=depth,
+        k_block=config.k_block(spec.a_dtype),
         batched=spec.batched,
-        shared=shared,
-        order=order,
+        shares=config.split_k,
+        order=config.raster_order,
+        group=config.raster_group,
     )
-    return StaticScheduler(raster, starts) if streamed is None else StreamKScheduler(w, raster, k_block=streamed)
+
+
+def declare_depth(w: Writer) -> Value:
+    """Declare K."""
+    return w.parameter("depth", U32, lambda call: fits("K", call.k))
+
+
+def declare_columns(w: Writer) -> Value:
+    """Declare the columns of the output."""
+    return w.parameter("columns", U32, lambda call: fits("N", call.matrix("d").extents[0]))
+
+
+def declare_rows(w: Writer) -> Value:
+    """Declare the rows of the output."""
+    return w.parameter("rows", U32, lambda call: fits("M", call.matrix("d").extents[1]))

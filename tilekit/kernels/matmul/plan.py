@@ -9,10 +9,11 @@ from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.arguments import Addresses, MatmulLaunch
+from tilekit.kernels.launch import Launch
+from tilekit.kernels.matmul.arguments import Addresses
 from tilekit.kernels.matmul.problem import MatmulCall
 from tilekit.kernels.ready import ReadyLaunch
-from tilekit.runtime.emulated import EmulatedModule, Work
+from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.scratch import DeviceScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 
@@ -151,7 +152,7 @@ class HostPlan(MatmulPlan, ABC):
         if self._kernel.text.profile is not None:
             self._times = staging.read_scratch("profile")
 
-    def _arguments(self, staging: Staging, resident: int) -> MatmulLaunch:
+    def _arguments(self, staging: Staging, resident: int) -> Launch:
         addresses = Addresses(**{name: staging.upload(view) for name, view in self._operands.items()})
         return self._kernel.arguments(self._call, addresses, resident, staging.scratch)
 
@@ -205,7 +206,7 @@ class EmulatedPlan(HostPlan):
                 kernel.launch_config(launch.grid),
                 launch.parameters,
                 description=str(kernel.config),
-                work=Work(flops=problem.flops, tiles=launch.k_blocks),
+                work=kernel.work(problem, launch),
                 reads_early=kernel.reads_early,
             )
         )

@@ -10,44 +10,10 @@ from tilekit.arrays import ArrayView, view_of
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.spec import Accumulation, Load, MatmulSpec, Precision
+from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.tile_io.cp_async import WIDTHS
-from tilekit.tile_io.operand import Major
-
-TMA_ALIGNMENT = 16
-"""Bytes that a tensor's address and every pitch must be a multiple of for TMA (cuTensorMapEncodeTiled)."""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix, or a batch of them, as the copy engine sees it.
-
-    Attributes
-    ----------
-    name
-        The caller's argument.
-    dtype
-        Element type.
-    extents
-        Elements along the contiguous dimension and along the other one.
-    pitch, batch_pitch
-        Bytes from row to row of the contiguous dimension, and from matrix to matrix (0 where there is only one).
-    batches
-        Matrices; 1 for an operand that every batch index shares.
-    major
-        ``"k"`` or ``"mn"`` for operands; ``"mn"`` for the output (N contiguous).
-    load
-        How an operand can be loaded: ``"tma"``, or in pieces of the bytes that address and pitches are multiples of.
-    """
-
-    name: str
-    dtype: DType
-    extents: tuple[int, int]
-    pitch: int
-    batch_pitch: int
-    batches: int
-    major: Major
-    load: Load = "tma"
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tiles.call import Load, Major, Matrix
 
 
 @dataclass(frozen=True)

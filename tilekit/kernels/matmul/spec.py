@@ -11,16 +11,13 @@ from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS
-from tilekit.tile_io.operand import Major
+from tilekit.tiles.call import Load, Major
 
 FP8 = (E4M3, E5M2)
 
 Groups = Literal["ends", "counts"]
 Precision = Literal["tf32"]
 Accumulation = Literal["fast", "promoted"]
-
-Load = Literal["tma"] | int
-"""How an operand is loaded: by TMA, or by threads, from an address and pitches that are multiples of so many bytes."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,121 @@
+"""A stage may hold any tiles, each with a loader of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilekit.arrays import view_of
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import BF16
+from tilekit.kernels.matmul import compiled, hopper
+from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import SM_90A
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
+from tilekit.tile_io.tma import BoundTmaLoader, TmaLoader, TmaTile
+from tilekit.tile_pipeline.payload import Payload, StandardPayload
+from tilekit.tile_schedule.raster import Tile
+
+CONFIG = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stages=3)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A third tile of a stage: the k-block's corner of A again, by coordinates of its own."""
+
+    loader: TmaLoader
+    name: str = "witness"
+
+    def prefetch(self, w: Writer) -> None:
+        """The map is A's, which is prefetched."""
+
+    def bind(self, w: Writer, stages: SharedArray) -> BoundWitness:
+        """By A's tensor map, to another place."""
+        return BoundWitness(self.loader.bind(w, stages, None))
+
+
+@dataclass(frozen=True)
+class BoundWitness:
+    """A `Witness` in a role."""
+
+    loader: BoundTmaLoader
+    writer: None = None
+
+    def at(self, w: Writer, tile: Tile) -> TmaTile:
+        """Always the tile's rows, of batch 0."""
+        return self.loader.at(w, tile.row, 0)
+
+
+def test_a_third_tile_is_a_loader_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage with a third tile is full when all three have landed; the product is exact and nothing is found."""
+    third: list[Any] = []
+
+    class Three(StandardPayload):
+        def __init__(self, a: OperandTile, b: OperandTile, **options: Any) -> None:
+            super().__init__(a, b, **options)
+            Payload.__init__(self, (a, b, replace(a, name="witness")), k=a.k)
+
+    def loading(w: Writer, a: Any, b: Any, tiles: Any, cluster: Any) -> PayloadLoader:
+        both = StandardLoader(w, a, b, tiles, cluster)
+        third.append(Witness(a))
+        return PayloadLoader((*both._loaders, third[0]), tiles)
+
+    monkeypatch.setattr(hopper, "StandardPayload", Three)
+    monkeypatch.setattr(hopper, "StandardLoader", loading)
+    monkeypatch.setattr(MatmulConfig, "engine_bytes", lambda self, spec: Three(*self.operands(spec)).stage_bytes)
+    kernel = compiled.MatmulKernel(MatmulSpec(), CONFIG, SM_90A)
+    assert {array.name for array in kernel.text.shared} >= {"inputs.a", "inputs.b", "inputs.witness"}
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-3, 4, shape).astype(ml_dtypes.bfloat16) for shape in ((130, 328), (72, 328)))
+    launch = kernel.bind(a, b.T, seed=2)
+    expected = (a.astype(np.float32) @ b.astype(np.float32).T).astype(view_of(a).dtype.numpy)
+    assert (launch() == expected).all()
+    assert launch.report.clean
+    assert third
+
+
+class _Copies:
+    """Groups copies in a way of its own."""
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """Loads one tile by threads."""
+
+    name: str
+    writer: Any
+
+    def bind(self, w: Writer, stages: SharedArray) -> _Loader:
+        """Itself."""
+        return self
+
+
+def test_two_ways_to_group_copies_exclude_each_other() -> None:
+    """A role's threads have one group open: loaders that group differently are named, with what to change."""
+
+    class Other(_Copies):
+        pass
+
+    w = Writer("pair", target="sm_90a", threads=32)
+    tiles = StandardPayload(*(OperandTile(name, BF16, 64, "k") for name in "ab")).allocate(w.shared, "inputs", 2)
+    loader: Any = PayloadLoader([_Loader("a", _Copies()), _Loader("b", Other())], tiles)  # type: ignore[list-item]
+    with pytest.raises(TraceError, match="TK-TRACE-011") as caught:
+        loader.bind(w)
+    assert "a group theirs by _Copies and b group theirs by Other" in str(caught.value)
+
+
+def test_what_threads_copy_is_not_prefetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bringing an operand into L2 that threads copy is refused when the kernel is traced, not skipped."""
+    monkeypatch.setattr(MatmulConfig, "check", lambda self, target, spec: None)
+    spec = MatmulSpec(a_load=2, b_load=2)
+    with pytest.raises(TraceError, match="TK-TRACE-012"):
+        trace(spec, MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, prefetch=2), SM_90A)

@@ -1,0 +1,108 @@
+"""Whether a refactoring changed any kernel: the texts of two commits, compared.
+
+    python -m tests.kernels.texts --against main      # the working tree and a commit
+    python -m tests.kernels.texts --write texts.json  # the working tree's, by spec and config
+
+Some thousand kernels of both chips: every spec of the tests with the configs that the picker may choose and those
+chosen by hand, both going round, and the kernels of other families. Comments, which name Python lines, do not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tests.kernels.matmul_specs import CHIPS, all_specs, legal_configs
+from tilekit.dtypes import BF16, E4M3, F32, DType
+from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.kernels.gemv.config import GemvConfig
+from tilekit.kernels.gemv.kernel import trace as trace_gemv
+from tilekit.kernels.gemv.spec import GemvSpec
+from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import SM_90A
+from tilekit.tiles.call import Major
+
+CONFIGS_EACH = 4
+"""Configs of a spec; which ones goes round, so that every config meets some specs."""
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Names and texts."""
+    for chip in CHIPS:
+        grouped = [MatmulSpec(groups=kind) for kind in ("ends", "counts")]
+        for turn, spec in enumerate([*all_specs(chip), *grouped]):
+            configs = legal_configs(spec, chip)
+            for step in range(min(CONFIGS_EACH, len(configs))):
+                config = configs[(turn * 7 + step * (len(configs) // CONFIGS_EACH + 1)) % len(configs)]
+                yield f"{chip.name} {turn}.{step} {spec.name}: {config}", trace(spec, config, chip).ptx
+    functions = (ElementwiseSpec(), ElementwiseSpec(scale="value", bias=F32, activation="gelu", scale_a=True))
+    weights: tuple[tuple[DType, Major], ...] = ((BF16, "k"), (BF16, "mn"), (E4M3, "k"))
+    for (dtype, major), tokens, what in product(weights, (1, 4, 8), functions):
+        gemv = GemvSpec(a_dtype=dtype, b_dtype=dtype, b_major=major, tokens=tokens, functions=what)
+        for cluster in (1, 2):
+            shape = GemvConfig(cluster=cluster)
+            if not shape.problems(SM_90A, gemv):
+                yield f"{gemv.name}: {shape}", trace_gemv(gemv, shape, SM_90A).ptx
+
+
+def digests() -> dict[str, str]:
+    """A digest of each text without comments and trailing blanks."""
+    found: dict[str, str] = {}
+    for name, text in texts():
+        bare = "\n".join(line.split("//")[0].rstrip() for line in text.splitlines())
+        found[name] = hashlib.sha256(bare.encode()).hexdigest()
+    return found
+
+
+def digests_at(revision: str) -> dict[str, str]:
+    """The digests of another commit, made by its own code; by this file where the commit has none."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree, out = Path(folder) / "tree", Path(folder) / "texts.json"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), revision], check=True)
+        try:
+            script = tree / "tests/kernels/texts.py"
+            if not script.exists():
+                script.write_text(Path(__file__).read_text("utf-8"), "utf-8")
+            environment = {**os.environ, "PYTHONPATH": str(tree)}
+            command = [sys.executable, "-m", "tests.kernels.texts", "--write", str(out)]
+            subprocess.run(command, check=True, cwd=tree, env=environment)
+            kept: dict[str, str] = json.loads(out.read_text("utf-8"))
+            return kept
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
+
+
+def main(
+    against: Annotated[str | None, typer.Option(help="A commit to compare the working tree with.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Where to write the working tree's digests.")] = None,
+) -> None:
+    """Write the texts' digests, or compare them with another commit's; exits 1 where a text differs."""
+    own = digests()
+    if write is not None:
+        write.write_text(json.dumps(own), "utf-8")
+    if against is None:
+        print(f"{len(own)} texts")
+        return
+    other = digests_at(against)
+    both = own.keys() & other.keys()
+    different = sorted(name for name in both if own[name] != other[name])
+    print(f"{len(both)} texts in both, {len(different)} differ; {len(own) - len(both)} only here, "
+          f"{len(other) - len(both)} only at {against}")  # fmt: skip
+    for name in different:
+        print(f"  {name}")
+    raise typer.Exit(bool(different))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,62 @@
+"""The skeleton of a warp-specialised kernel: roles are bodies, each run by its own warps with its own registers.
+
+A driver sets up with one thread, traces a list of roles with their bodies, and tears down::
+
+    trace_roles(w, warp, [(load, self._load), (mma, self._multiply)])
+
+Another role is a body and a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_io.cluster import ClusterPosition
+
+Body = Callable[[Writer, Value, Role], None]
+"""Traces a role's work, given the writer, the warp's index and the role; entered by all threads of the role."""
+
+
+def trace_roles(w: Writer, warp: Value, bodies: Sequence[tuple[Role, Body]]) -> None:
+    """Trace each role's body behind a branch that its warps take, with the registers that the role asks for.
+
+    A role whose registers are `Role.raised` acquires them (``setmaxnreg.inc``), every other one that names a number
+    releases what it has beyond it.
+    """
+    for role, body in bodies:
+        with w.role(role, warp):
+            if role.registers is not None:
+                w.set_registers(role.registers, raised=role.raised)
+            body(w, warp, role)
+
+
+@contextmanager
+def working_threads(w: Writer, warp: Value, role: Role, cluster: ClusterPosition) -> Iterator[None]:
+    """Enter with the threads that do the role's work: all of them, or one, perhaps of a CTA pair's leader alone."""
+    if not role.one_thread:
+        yield
+        return
+    with elected(w) if len(role.warps) == 1 else one_thread(w, warp, role):
+        if role.leaders_only and cluster.leads is not None:
+            with w.when(cluster.leads):
+                yield
+        else:
+            yield
+
+
+@contextmanager
+def one_thread(w: Writer, warp: Value, role: Role) -> Iterator[None]:
+    """Enter with one thread of the role's first warp; the warp reconverges at the end, other warps jump over."""
+    with w.when(warp == role.warps.start), elected(w):
+        yield
+
+
+@contextmanager
+def elected(w: Writer) -> Iterator[None]:
+    """Enter with one thread of each warp, which reconverges at the end."""
+    with w.when(w.elect()):
+        yield
+    w.warp_sync()

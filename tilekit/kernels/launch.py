@@ -1,0 +1,62 @@
+"""From a call to a launch: the grid, and the value of every parameter that a kernel's components declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilekit.assembly.types import F32, GMEM, MAP, U32, RegisterType
+from tilekit.assembly.writer import Parameter
+from tilekit.errors import ArgumentError
+from tilekit.runtime import parameters as runtime
+from tilekit.tiles.call import Call, Schedule
+
+_KINDS: dict[RegisterType, Callable[[Any], runtime.Parameter]] = {
+    U32: runtime.U32,
+    F32: runtime.F32,
+    GMEM: runtime.Pointer,
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything one launch needs.
+
+    Attributes
+    ----------
+    grid
+        CTAs.
+    parameters
+        In order.
+    tiles
+        Cluster tiles.
+    """
+
+    grid: int
+    parameters: tuple[runtime.Parameter, ...]
+    tiles: int
+
+
+def bind_parameters(parameters: Sequence[Parameter], schedule: Callable[[Call], Schedule], call: Call) -> Launch:
+    """Schedule a launch, and ask every parameter for its value.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-MM-015`` where a tensor is too large for a tensor map or an index, ``TK-PAR-003`` for a parameter that
+        follows from something the call does not have, or that says not what it follows from.
+    """
+    call = replace(call, schedule=schedule(call))
+    return Launch(call.ctas, tuple(_value(parameter, call) for parameter in parameters), call.schedule.tiles)
+
+
+def _value(parameter: Parameter, call: Call) -> runtime.Parameter:
+    if parameter.value is None:
+        raise ArgumentError(
+            f"kernel parameter {parameter.name!r} does not say how its value follows from a call: declare it with "
+            f"w.parameter({parameter.name!r}, {parameter.type}, lambda call: ...)",
+            code="TK-PAR-003",
+        )
+    value: runtime.Parameter = parameter.value(call)
+    return value if parameter.type is MAP else _KINDS[parameter.type](value)

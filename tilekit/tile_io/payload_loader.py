@@ -1,0 +1,272 @@
+"""Filling a payload: a loader for each of its tiles, each with coordinates of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Protocol, cast
+
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import U32
+from tilekit.assembly.values import Operand, Value
+from tilekit.assembly.writer import Writer
+from tilekit.tile_io.cluster import ClusterPosition, Multicast
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_pipeline.payload import Stage
+from tilekit.tile_pipeline.ring import AsyncWriter
+from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.call import Call
+
+
+class TileCopies(Protocol):
+    """The copies of one tile of a payload, for one output tile: what its k-blocks have in common."""
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start this CTA's share of the copies that fill `stage` from element `k` of K on."""
+
+
+class PrefetchedCopies(TileCopies, Protocol):
+    """Copies of a tile whose loader `prefetches`."""
+
+    def prefetch(self, w: Writer, k: Operand) -> None:
+        """Bring what :meth:`load` would load into L2."""
+
+
+class BoundTileLoader(Protocol):
+    """A `TileLoader` in a role."""
+
+    @property
+    def writer(self) -> AsyncWriter | None:
+        """What the role's own threads write; None where one thread starts copies that complete on their own."""
+
+    def at(self, w: Writer, tile: Tile) -> TileCopies:
+        """Turn to an output tile."""
+
+
+class TileLoader(Protocol):
+    """What a payload asks of the loader of one of its tiles: coordinates and tensor map are the loader's own."""
+
+    @property
+    def name(self) -> str:
+        """Of the tile."""
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether its copies can bring a tile into L2 alone."""
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring descriptors close."""
+
+    def bind(self, w: Writer, stages: SharedArray) -> BoundTileLoader:
+        """Prepare addresses of the tile's images in `stages`; once a role."""
+
+
+class PayloadLoader:
+    """Loads every tile of a stage.
+
+    Parameters
+    ----------
+    loaders
+        One for each tile, in the order in which their copies are started.
+    tiles
+        Where the ring's tiles lie, by name.
+    """
+
+    def __init__(self, loaders: Sequence[TileLoader], tiles: dict[str, SharedArray]) -> None:
+        self._loaders = tuple(loaders)
+        self._tiles = tiles
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring descriptors close."""
+        for loader in self._loaders:
+            loader.prefetch(w)
+
+    def bind(self, w: Writer) -> BoundPayloadLoader:
+        """Prepare addresses; once a role.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-011`` where two loaders group their copies in different ways: a thread has one open group.
+        """
+        bound = tuple(loader.bind(w, self._tiles[loader.name]) for loader in self._loaders)
+        writers = {loader.name: own.writer for loader, own in zip(self._loaders, bound, strict=True) if own.writer}
+        kinds = {type(writer) for writer in writers.values()}
+        if len(kinds) > 1:
+            raise TraceError(
+                "the threads of a role have one group of copies open, but the loaders of "
+                + " and ".join(f"{name} group theirs by {type(writer).__name__}" for name, writer in writers.items())
+                + "; load all tiles that threads copy in the same way",
+                code="TK-TRACE-011",
+            )
+        return BoundPayloadLoader(
+            bound, reduce(lambda one, other: one.joined(other), writers.values()) if writers else None
+        )
+
+    def tile_at(self, w: Writer, name: str, tile: Tile) -> PrefetchedCopies:
+        """Turn to `tile` for one of the payload's tiles alone, to bring it into L2: of the others nothing is prepared.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-012`` for a tile whose loader cannot.
+        """
+        loader = next(loader for loader in self._loaders if loader.name == name)
+        if not loader.prefetches:
+            raise TraceError(
+                f"{name} is copied by threads, which bring nothing into L2 ahead of time; take prefetch=0",
+                code="TK-TRACE-012",
+            )
+        return cast(PrefetchedCopies, loader.bind(w, self._tiles[name]).at(w, tile))
+
+
+@dataclass(frozen=True)
+class BoundPayloadLoader:
+    """A `PayloadLoader` in a role.
+
+    Attributes
+    ----------
+    loaders
+        Of each tile.
+    writer
+        The copies of the role's own threads, where they make any.
+    """
+
+    loaders: tuple[BoundTileLoader, ...]
+    writer: AsyncWriter | None
+
+    def at(self, w: Writer, tile: Tile) -> PayloadCopies:
+        """Turn to `tile`: what its k-blocks have in common, once a tile."""
+        return PayloadCopies(tuple(loader.at(w, tile) for loader in self.loaders))
+
+
+@dataclass(frozen=True)
+class PayloadCopies:
+    """The copies of every tile of a payload, for one output tile."""
+
+    tiles: tuple[TileCopies, ...]
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start this CTA's share of the copies that fill `stage` from element `k` on."""
+        for copies in self.tiles:
+            copies.load(w, stage, k)
+
+
+class BoundOperandLoader(Protocol):
+    """An `OperandLoader` in a role."""
+
+    @property
+    def writer(self) -> AsyncWriter | None:
+        """What the role's own threads write; None where one thread starts copies that complete on their own."""
+
+    def at(self, w: Writer, row: Value, batch: Operand) -> TileCopies:
+        """Turn to the tile at `row` of M or N."""
+
+
+class OperandLoader(Protocol):
+    """Loads tiles of a matrix by the first row of M or N, which a CTA may share with others of its cluster."""
+
+    tile: OperandTile
+    batched: bool
+    prefetches: bool
+    """Whether its copies can bring a tile into L2 alone."""
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring descriptors close."""
+
+    def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundOperandLoader:
+        """Prepare addresses of this CTA's part of the tile in `stages`; once a role."""
+
+
+class StandardLoader(PayloadLoader):
+    """Loads A by the tile's rows and B by its columns, each shared with the cluster's CTAs that need the same.
+
+    Parameters
+    ----------
+    w
+        The writer. With a batch, ``a_batch_step`` and ``b_batch_step`` (0 or 1) become kernel parameters: an operand
+        with step 0 is the same for every batch index.
+    a, b
+        The operand loaders.
+    tiles
+        Where the ring's tiles lie, by operand name.
+    cluster
+        This CTA's place in its cluster.
+    """
+
+    def __init__(
+        self, w: Writer, a: OperandLoader, b: OperandLoader, tiles: dict[str, SharedArray], cluster: ClusterPosition
+    ) -> None:
+        shares = cluster.share_a(w), cluster.share_b(w)
+        step_a, step_b = (
+            w.parameter(f"{name}_batch_step", U32, partial(_batch_step, name)) if a.batched else None
+            for name in ("a", "b")
+        )
+        rows = _Rows(a, shares[0], step_a)
+        super().__init__((rows, _Columns(b, shares[1], step_b, cluster.half)), tiles)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A by the rows of the output tile."""
+
+    loader: OperandLoader
+    multicast: Multicast | None
+    batch_step: Value | None
+
+    @property
+    def name(self) -> str:
+        return self.loader.tile.name
+
+    @property
+    def prefetches(self) -> bool:
+        return self.loader.prefetches
+
+    def prefetch(self, w: Writer) -> None:
+        self.loader.prefetch(w)
+
+    def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
+        return _BoundAlong(self, self.loader.bind(w, stages, self.multicast), 0)
+
+    def first(self, tile: Tile, offset: Operand) -> Value:
+        """First row of M that the CTA needs."""
+        return tile.row
+
+
+@dataclass(frozen=True)
+class _Columns(_Rows):
+    """B by the columns of the output tile, of which the CTAs of a pair have a half each."""
+
+    half: Value | None
+
+    def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
+        bound = self.loader.bind(w, stages, self.multicast)
+        return _BoundAlong(self, bound, self.half * self.loader.tile.rows if self.half is not None else 0)
+
+    def first(self, tile: Tile, offset: Operand) -> Value:
+        """First row of N that the CTA needs."""
+        return tile.column + offset
+
+
+@dataclass(frozen=True)
+class _BoundAlong:
+    """Rows or columns in a role."""
+
+    side: _Rows
+    loader: BoundOperandLoader
+    offset: Operand
+
+    @property
+    def writer(self) -> AsyncWriter | None:
+        return self.loader.writer
+
+    def at(self, w: Writer, tile: Tile) -> TileCopies:
+        step = self.side.batch_step
+        batch = tile.batch * step if isinstance(tile.batch, Value) and step is not None else 0
+        return self.loader.at(w, self.side.first(tile, self.offset), batch)
+
+
+def _batch_step(name: str, call: Call) -> int:
+    return call.matrix(name).batch_step
