@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -31,7 +31,6 @@ from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
-from tilekit.tiles.call import Major
 
 CONFIGS_EACH = 4
 """Configs of a spec; which ones goes round, so that every config meets some specs."""
@@ -47,7 +46,7 @@ def texts() -> Iterator[tuple[str, str]]:
                 config = configs[(turn * 7 + step * (len(configs) // CONFIGS_EACH + 1)) % len(configs)]
                 yield f"{chip.name} {turn}.{step} {spec.name}: {config}", trace(spec, config, chip).ptx
     functions = (ElementwiseSpec(), ElementwiseSpec(scale="value", bias=F32, activation="gelu", scale_a=True))
-    weights: tuple[tuple[DType, Major], ...] = ((BF16, "k"), (BF16, "mn"), (E4M3, "k"))
+    weights: tuple[tuple[DType, Literal["k", "mn"]], ...] = ((BF16, "k"), (BF16, "mn"), (E4M3, "k"))
     for (dtype, major), tokens, what in product(weights, (1, 4, 8), functions):
         gemv = GemvSpec(a_dtype=dtype, b_dtype=dtype, b_major=major, tokens=tokens, functions=what)
         for cluster in (1, 2):
