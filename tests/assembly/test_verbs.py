@@ -33,6 +33,7 @@ VENDOR = {
     "tile_op/wgmma.py",
     "tile_pipeline/sync.py",
     "tile_schedule/clc.py",
+    "tile_schedule/start_order.py",
 }
 """Components that are PTX's own; every other one is for all instruction sets."""
 

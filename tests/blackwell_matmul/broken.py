@@ -220,7 +220,11 @@ def count(barrier: str, amount: int) -> Change:
 
     def change(program: Program) -> Edits:
         s = one(program, "setup", "mbarrier.init", barrier)
-        return instead(s, s.with_operand(1, str(int(s.operands[1]) + amount)))
+        number = int(s.operands[1]) + amount
+        if number:
+            return instead(s, s.with_operand(1, str(number)))
+        # A text that says 0 is refused; a register may hold it.
+        return instead(s, f"{{ .reg .b32 none; mov.b32 none, 0; {s.with_operand(1, 'none')} }}")
 
     return change
 

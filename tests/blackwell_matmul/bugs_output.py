@@ -198,7 +198,7 @@ BUGS_OUTPUT: tuple[Broken, ...] = (
         "shared sum",
         removed("epilogue", "st.release", number=0),
         "livelock",
-        "without the launch coming to an end",
+        "the only warp that can run repeats itself, and memory does not change",
         r"role epilogue \(warp 0\)\n  at line \d+: ld.acquire",
     ),
     Broken(
