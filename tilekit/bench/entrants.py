@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
+from tilekit.bench.workload import Fused
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.spec import Precision
 
@@ -56,10 +57,13 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         precision: Precision | None = "tf32" if a.dtype.itemsize == 4 else None
         tilekit.matmul(a, b, out=out, scale=scale, precision=precision, accumulation=accumulation)
 
+    def fused_matmul(a: Any, b: Any, fused: Fused, out: Any) -> None:
+        tilekit.matmul(a, b, out=out, bias=fused.bias, activation=fused.activation)
+
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
         tilekit.grouped_matmul(a, b, groups.ends, out=out)
 
-    return [Entrant(OURS, matmul), Entrant(OURS, grouped, "grouped_matmul")]
+    return [Entrant(OURS, matmul), Entrant(OURS, fused_matmul, "fused_matmul"), Entrant(OURS, grouped, "grouped_matmul")]
 
 
 def library_entrants(machine: Machine) -> list[Entrant]:
@@ -73,7 +77,8 @@ def library_entrants(machine: Machine) -> list[Entrant]:
             start += size
 
     name = f"cuBLAS ({machine.library.split()[0]})"
-    return [Entrant(name, machine.matmul), Entrant(name, grouped, "grouped_matmul")]
+    families = {"fused_matmul": machine.fused, "grouped_matmul": grouped}
+    return [Entrant(name, machine.matmul), *(Entrant(name, launch, family) for family, launch in families.items())]
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -203,6 +203,22 @@ class Estimate:
     dram: float
     power: float
     total: float
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What the model says of many configs: the clocks of each at once, and the rest of one that is asked for.
+
+    Attributes
+    ----------
+    total
+        Clocks of a launch, of each config.
+    at
+        The estimate of the config with a number.
+    """
+
+    total: Array
+    at: Callable[[int], Estimate]
 
 
 def ranking(estimates: Sequence[Estimate]) -> str:

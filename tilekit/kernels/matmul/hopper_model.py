@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Grids
+from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
@@ -128,7 +128,7 @@ DRAM_ENERGY = 0.000183
 EIGHT_BIT_ENERGY = 1.18
 """A tensor-core clock's energy with 8-bit operands."""
 
-_WIDTHS = (*range(16, 128, 8), *range(128, 272, 16))
+_WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
 """Columns that spread any N over almost all SMs, in one wave or a few."""
 
 
@@ -140,23 +140,26 @@ def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
 
 
 _SWAPPED = (
-    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
-    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(80, 144, 16)),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (32, 48, 64)),
+    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(8, 72, 8)),
+    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(72, 200, 8)),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (*range(16, 200, 8), 208, 224, 256)),
+    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(48, 192, 16)),
+    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 32, 48, 64, 80, 96, 112, 128)),
 )
-"""For few rows: N takes the 64 rows of an instruction, and M its columns."""
+"""N takes the 64 rows of an instruction, and M its columns: as many tiles as fill the chip once, for any M."""
 
 CANDIDATES = (
     *_SWAPPED,
     *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (256, 224, 192, 160, 128)),
     *(MatmulConfig(tile=(256, n), consumers=2) for n in (48, 56, 64, 80, 96, 112, 128)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
-    *(MatmulConfig(tile=(192, n), consumers=3) for n in (128, 112, 96)),
-    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 208, 16)),
+    *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 16)),
+    *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
+    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
+    *(MatmulConfig(tile=(128, n), schedule="pingpong", swap_ab=True) for n in range(64, 200, 8)),
 )
 """Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N, and small
 ones with up to four shares of K, or narrow ones with two in a cluster.
@@ -249,13 +252,27 @@ def _legal(configs: Iterable[MatmulConfig], spec: MatmulSpec, target: Target) ->
     return tuple(config for config in fitting if config.legal(target, spec))
 
 
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
+WIDE_CLUSTERS = ((4, 1), (1, 4), (4, 2), (2, 4))
+"""Clusters of which not all SMs can be a part: 30 of four CTAs and 15 of eight fit an H200's 132."""
+
+LARGEST_TILE_OF_WIDE = 128 * 192
+"""Elements of a tile up to which wide clusters are tried: those of launches of few tiles."""
+
+
 def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[MatmulConfig]:
     for base in bases:
-        shared = base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE and not (spec.groups or base.short)
+        if base.swap_ab and spec.groups:
+            continue
+        area = base.tile[0] * base.tile[1]
+        shared = area <= LARGEST_SHARED_TILE and not (spec.groups or base.short)
         for shares in SHARES if shared else (1,):
-            for cluster in ((1, 1), (2, 1), (1, 2)):
-                if not (base.swap_ab and spec.groups):
-                    yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
+            for cluster in CLUSTERS:
+                yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
+        if area <= LARGEST_TILE_OF_WIDE and not (base.short or base.in_turn):
+            for cluster in WIDE_CLUSTERS:
+                for shares in (1, 2) if shared and max(cluster) * min(cluster) == 4 else (1,):
+                    yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
             yield _ahead(replace(base, cluster=(1, 1), cluster_k=2), spec)
 
@@ -312,10 +329,11 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
 def resident(configs: HopperConfigs, sms: int) -> Array:
     """CTAs of each that `sms` multiprocessors hold at once.
 
-    Of clusters of four, 32 fit an H200's 132, whose processing clusters have 16 or 18 each; so not 33.
+    A cluster lies within a processing cluster, which has 16 or 18 SMs or fewer: of an H200's 132, 30 clusters of four
+    find room, and 15 of eight.
     """
-    left_over = (configs.size > 2) & (sms > configs.size)
-    return (sms // configs.size - left_over) * configs.size
+    sms_of = np.where((configs.size > 2) & (sms > configs.size), sms * 10 // 11, sms)
+    return np.maximum(sms_of, configs.size) // configs.size * configs.size
 
 
 @dataclass(frozen=True)
@@ -375,7 +393,7 @@ class BlockClocks:
         return cls(tensor, shared, l2, read, fetched, delivered, taken)
 
 
-def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
+def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimates:
     """Model the time of one launch of each, in clocks of the highest frequency.
 
     There are waves of tiles, each limited by its slowest resource, and all of them by power.
@@ -400,7 +418,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Es
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
     columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
-    return [Estimate(*each) for each in zip(c.each, *(column.tolist() for column in columns), strict=True)]
+    return Estimates(total, lambda i: Estimate(c.each[i], *(column[i].item() for column in columns)))
 
 
 def _store_cost(configs: HopperConfigs, spec: MatmulSpec) -> Array:
