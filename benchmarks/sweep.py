@@ -39,14 +39,15 @@ from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import as_dtype
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import TilekitError
+from tilekit.kernels.gemv.picker import offer
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.hopper_model import candidates, spares
 from tilekit.kernels.matmul.picker import estimate, pick, ranked
 from tilekit.kernels.matmul.spec import Precision
 from tilekit.targets import SM_90A
 from tilekit.tile_io.operand import Major
-from tilekit.tuning.suite import tunable
 
 SHAPES = tuple(
     f"{m}x{weights}"
@@ -60,6 +61,7 @@ ROWS = ((64, 1), (128, 1), (128, 2), (192, 3), (256, 2))
 """Rows of N and the warpgroups that share them."""
 
 LIBRARY = "cuBLAS"
+GEMV = "gemv"
 CLOCK = 1.98e9
 """Hertz that the model's clocks are told at: the SMs', while power permits."""
 
@@ -283,13 +285,18 @@ def sweep(
             typer.echo(f"  {config}: {wrong}", err=True)
             continue
         passes[config] = machine.capture(_one_pass(plans))
+    gemv = _gemv(workload)
+    if gemv is not None:
+        plans = [gemv.bind(*arrays) for arrays in operands]
+        if _error(machine, workload, operands, plans) is None:
+            passes[GEMV] = machine.capture(_one_pass(plans))
     passes[LIBRARY] = machine.capture(_one_pass([partial(machine.matmul, *arrays) for arrays in operands]))
     rows = []
     for config, each in shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds, turn=turn).items():
         seconds_each = each / sets
-        known = None if config == LIBRARY else fields_of(config)
+        known = None if config in (LIBRARY, GEMV) else fields_of(config)
         row = Row(str(config), known, seconds_each * 1e6, workload.bytes / seconds_each / 1e9)
-        if config != LIBRARY:
+        if known is not None:
             place, modelled_us = 1 + ranked.index(config), modelled[config] / CLOCK * 1e6
             row = replace(row, model_microseconds=modelled_us, model_place=place, picked=config == picked)
         rows.append(row)
@@ -324,6 +331,14 @@ def _one_pass(plans: Sequence[Callable[[], Any]]) -> Replay:
             plan()
 
     return work
+
+
+def _gemv(workload: MatmulWorkload) -> Any:
+    """The gemv that few rows get instead of a matmul; None where they get none."""
+    a, b, out = workload.views
+    return (
+        offer(a, b, out, ElementwiseSpec(), SM_90A) if workload.batch is None and workload.precision is None else None
+    )
 
 
 def _compiled(spec: tilekit.MatmulSpec, config: MatmulConfig) -> Any:
@@ -374,7 +389,8 @@ def main(
     if again is not None:
         workloads = [workload_of(name) for name in earlier]
     if suite is not None:
-        workloads += [workload for _, workload in tunable(select(suite.split(","), sample, seed=seed))]
+        chosen = (case.workload for case in select(suite.split(","), sample, seed=seed))
+        workloads += [each for each in chosen if isinstance(each, MatmulWorkload) and not each.fused]
     machine = require_machine()
     results = []
     for workload in workloads:

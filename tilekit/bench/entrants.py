@@ -63,7 +63,11 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
         tilekit.grouped_matmul(a, b, groups.ends, out=out)
 
-    return [Entrant(OURS, matmul), Entrant(OURS, fused_matmul, "fused_matmul"), Entrant(OURS, grouped, "grouped_matmul")]
+    return [
+        Entrant(OURS, matmul),
+        Entrant(OURS, fused_matmul, "fused_matmul"),
+        Entrant(OURS, grouped, "grouped_matmul"),
+    ]
 
 
 def library_entrants(machine: Machine) -> list[Entrant]:

@@ -6,7 +6,8 @@ The distribution, for the case of a number under a seed:
   and the others are single ones.
 - N and K are, three times of five, of the weights of a public model (`WEIGHTS`), and else free multiples of 8 from 256
   to 16384, log-uniform, each by itself.
-- M is log-uniform from 1 to 8192; in a batch to 1024.
+- M is log-uniform from 1 to 8192; in a batch to 1024. Where A's columns are contiguous it is a multiple of 8: with any
+  other the library falls back to kernels that take up to eight times as long.
 - Operands are bf16 (five of ten), f16 (three) or e4m3 with a scale a tensor (two); batches and groups are bf16.
 - Both operands have K contiguous in half of the cases, B alone its rows (N) in a fifth, A alone its columns (M) in three
   of twenty, both in as many; of 8-bit operands K is always contiguous, as both cuBLAS and Hopper's tensor cores ask,
@@ -101,10 +102,11 @@ def _drawn(random: Random) -> Workload:
         return GroupedWorkload(_sizes(random), n, k, "skewed")
     if shape == 1:
         a_major, b_major = _layout(random)
-        return MatmulWorkload(_rows(random, 1024), n, k, random.randint(2, 32), a_major=a_major, b_major=b_major)
-    m = _rows(random, _ROWS[-1][1])
+        m = _rows(random, 1024, a_major)
+        return MatmulWorkload(m, n, k, random.randint(2, 32), a_major=a_major, b_major=b_major)
     dtype = random.choices((BF16, F16, E4M3), (5, 3, 2))[0]
-    a_major, b_major = _layout(random)
+    a_major, b_major = ("k", "k") if dtype is E4M3 else _layout(random)
+    m = _rows(random, _ROWS[-1][1], a_major)
     if dtype is E4M3:  # of which torch asks for multiples of 16
         return MatmulWorkload(m, -(-n // 16) * 16, -(-k // 16) * 16, a_dtype=dtype, b_dtype=dtype)
     fused = random.randrange(8) == 0
@@ -122,8 +124,9 @@ def _drawn(random: Random) -> Workload:
     )
 
 
-def _rows(random: Random, most: int) -> int:
-    return round(math.exp(random.uniform(0, math.log(most))))
+def _rows(random: Random, most: int, major: Major = "k") -> int:
+    m = round(math.exp(random.uniform(0, math.log(most))))
+    return m if major == "k" else -(-m // 8) * 8
 
 
 def _multiple(random: Random) -> int:

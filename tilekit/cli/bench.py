@@ -44,7 +44,9 @@ def bench(
             "--seed.",
         ),
     ] = None,
-    sample: Annotated[int | None, typer.Option(metavar="N", help="Of the suites, the same N cases each time; of random, N cases.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the suites, the same N cases each time; of random, N cases.")
+    ] = None,
     part: Annotated[str | None, typer.Option(metavar="I/N", help="Of the suites' cases, part I of N.")] = None,
     shape: Annotated[
         list[str] | None,

@@ -89,9 +89,12 @@ class Grids:
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
     off_line
-        Whether rows of the caller's A, and of B, begin elsewhere than at lines of L2, where nothing pads them.
+        Whether rows of the instruction's A, and of its B, begin elsewhere than at lines of L2, where nothing pads them,
+        or, MN-major, those of tiles do.
     outside
-        Rows of both operands' tiles that lie outside of them, on average over the tiles.
+        Rows of both operands' tiles that lie outside of them, on average over the tiles, as each sharer fetches them.
+    ragged
+        Rows of MN-major operands' chunks that begin inside of them and end outside, likewise.
     """
 
     rows: Array
@@ -102,8 +105,9 @@ class Grids:
     rounds: Array
     kept: Array
     bytes: Array
-    off_line: tuple[bool, bool]
+    off_line: tuple[Array, Array]
     outside: Array
+    ragged: Array
 
     @classmethod
     def of(cls, configs: Configs, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: Array) -> Grids:
@@ -127,8 +131,18 @@ class Grids:
                 most=int(c.streamed[i]),
             )
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
-        outside_m = c.tile_m * c.cluster_m - along_m / np.maximum(rows, 1)
-        outside_n = c.tile_n * c.cluster_n - along_n / np.maximum(columns, 1)
+        majors = (spec.a_major == "mn", spec.b_major == "mn")
+        chunk = LINE_BYTES // spec.a_dtype.bytes
+        whole = [_on_lines(extent, k, major, spec) for extent, major in ((m, spec.a_major), (n, spec.b_major))]
+        outside, ragged, off_line = np.zeros(len(c.each)), np.zeros(len(c.each)), []
+        for extent, tile, sharers, (mn_major, on_lines) in (
+            (along_m, c.tile_m, c.cluster_n, (np.where(c.swapped, *y[::-1]) for y in (majors, whole))),
+            (along_n, c.tile_n, c.cluster_m, (np.where(c.swapped, *y) for y in (majors, whole))),
+        ):
+            rows_outside, rows_ragged = _outside(extent, tile, chunk)
+            outside += np.where(mn_major, 0, rows_outside) / sharers
+            ragged += np.where(mn_major, rows_ragged, 0) / sharers
+            off_line.append(~on_lines | (mn_major & (tile % chunk > 0)))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows)
         return cls(
             rows=rows,
@@ -139,8 +153,9 @@ class Grids:
             rounds=rounds,
             kept=kept,
             bytes=fetched * k * batches * spec.a_dtype.bytes,
-            off_line=(_off_line(m, k, spec.a_major, spec), _off_line(n, k, spec.b_major, spec)),
-            outside=outside_m + outside_n,
+            off_line=(off_line[0], off_line[1]),
+            outside=outside,
+            ragged=ragged,
         )
 
     @property
@@ -164,8 +179,16 @@ LINE_BYTES = 128
 """What L2 is asked for at once."""
 
 
-def _off_line(extent: int, k: int, major: Major, spec: MatmulSpec) -> bool:
-    return (k if major == "k" else extent) * spec.a_dtype.bytes % LINE_BYTES > 0
+def _on_lines(extent: int, k: int, major: Major, spec: MatmulSpec) -> bool:
+    pitch = (k if major == "k" else extent) * spec.a_dtype.bytes
+    return pitch % LINE_BYTES == 0 or LINE_BYTES % pitch == 0
+
+
+def _outside(extent: Array, tile: Array, chunk: int) -> tuple[Array, Array]:
+    """Rows outside of an operand, and rows of the chunks that it ends in, on average over its tiles."""
+    tiles = np.maximum(-(-extent // tile), 1)
+    last = extent - (tiles - 1) * tile
+    return tile - extent / tiles, (-(-tile // chunk) - last // chunk) / tiles * chunk
 
 
 def _fetches(clusters: Array) -> Array:

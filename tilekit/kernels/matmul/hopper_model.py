@@ -20,32 +20,20 @@ from tilekit.tile_op.wgmma import ATOM_ROWS
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 8190
+L2_BYTES_PER_CLOCK = 7280
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-MERGED = 0.742
-"""Of what clusters beside each other ask L2 for, if they need the same, what is read; multicast is never merged."""
-
-OFF_LINE_COST = 1.81
+OFF_LINE_COST = 1.86
 """How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 3740
+LAUNCH_CLOCKS = 1200
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 1500
+CLUSTER_CLOCKS = 2190
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
-
-CLUSTER_COST = 0.0231
-"""Time lost to CTAs that wait for each other at every stage."""
-
-REFERENCE_L2_RATE = 32
-"""Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
-
-L2_RATE_COST = 0.0022
-"""Time lost per byte and clock fetched from L2 above the reference, once the SMs are at different places of K."""
 
 SHIFTED = 7
 """Times that shared memory moves each byte that is shifted, beside its copy."""
@@ -53,46 +41,61 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 9.79
+STORE_BYTES_PER_CLOCK = 8.04
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 8.69
+LAST_STORE_BYTES_PER_CLOCK = 3210
 """The same for the last tile, whose stores nothing hides."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-TURN_OVER_CLOCKS = 1650
+TURN_OVER_CLOCKS = 11.3
 """What handing over costs consumers that take turns, a tile; the stores themselves run under the next main loop."""
 
-DRAM_BYTES_PER_CLOCK = 2450
+DRAM_BYTES_PER_CLOCK = 2850
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.442
+LAST_WAVE = 0.188
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-IDLE_COST = 0.575
+MIXTURE = 21.5
+"""The same for the tensor core's time and L2's, k-block by k-block."""
+
+SHARED_PART = 1.14
+"""Of shared memory's time, what instructions that read it wait for."""
+
+OVERLAP = 3.7
+"""How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
+
+HELD = 0.99
+"""Stages of a ring that are read, on average, and not filled."""
+
+IDLE_COST = 0.494
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-STAGE_CLOCKS = 73
+STAGE_CLOCKS = 0.716
 """From one k-block to the next, however little there is to multiply: the barrier."""
 
-SLICE_CLOCKS = 190
+SLICE_CLOCKS = 138
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 7
+OUTSIDE_CLOCKS = 6.74
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
+
+RAGGED_CLOCKS = 5.22
+"""The same of a row that begins inside and ends outside."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
 
-LATENCY_CLOCKS = 2630
+LATENCY_CLOCKS = 3040
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 5360
+SHARE_CLOCKS = 4180
 """What a share of a sum waits for the one before it, and tells the next."""
 
-SHARE_BYTES_PER_CLOCK = 92
+SHARE_BYTES_PER_CLOCK = 17.4
 """How fast a CTA adds its part to the workspace, reads and writes."""
 
 FIXUP_CLOCKS = 3500
@@ -101,31 +104,31 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 1150
+EXCHANGE_CLOCKS = 12.7
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 20
+EXCHANGE_BYTES_PER_CLOCK = 10.7
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.3
+POWER_SHARE = 0.132
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.691
+POWER_CLOCKS = 0.457
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-DELIVERY_ENERGY = 0.00543
+DELIVERY_ENERGY = 0.000068
 """Energy of a byte that comes into shared memory, in tensor-core clocks: 48 of them come a clock to 128x256 tiles."""
 
-READ_ENERGY = 0.00399
+READ_ENERGY = 0.000041
 """Energy of a byte that an instruction reads from shared memory, likewise."""
 
-FETCH_ENERGY = 0.00803
+FETCH_ENERGY = 0.00235
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.000183
+DRAM_ENERGY = 0.00062
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.18
+EIGHT_BIT_ENERGY = 2.77
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -368,26 +371,21 @@ class BlockClocks:
         issues = 4 * c.k_group * -(-c.tile_m // ATOM_ROWS)
         tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
-        # whole chunks come. Clusters beside each other need the same columns, or the same rows where there is one;
-        # those of several CTAs drift apart after the first wave.
-        merged = np.where((c.size == 1) | (grids.waves == 1), MERGED, 1)
-        merged_m = np.where((c.cluster_n == 1) & (grids.rows == 1), merged, 1)
-        merged_n = np.where((c.cluster_m == 1) & (grids.rows > 1), merged, 1)
-        fetched_m = c.tile_m / c.cluster_n * merged_m * SPAN * c.k_group
-        fetched_n = c.loaded_n / c.cluster_m * merged_n * SPAN * c.k_group
+        # whole chunks come.
+        fetched_m = c.tile_m / c.cluster_n * SPAN * c.k_group
+        fetched_n = c.loaded_n / c.cluster_m * SPAN * c.k_group
         fetched = fetched_m + fetched_n
         delivered = (c.tile_m + c.loaded_n) * SPAN * c.k_group
         read = issues * (ATOM_ROWS + c.tile_n) * 32
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
-        costs_a, costs_b = (OFF_LINE_COST if off else 1 for off in grids.off_line)
-        asked = fetched_m * np.where(c.swapped, costs_b, costs_a) + fetched_n * np.where(c.swapped, costs_a, costs_b)
+        asked = fetched_m * np.where(grids.off_line[0], OFF_LINE_COST, 1)
+        asked = asked + fetched_n * np.where(grids.off_line[1], OFF_LINE_COST, 1)
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
-        later = 1 - 1 / np.maximum(grids.waves, 1)
-        factor = 1 + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * later
-        factor += CLUSTER_COST * (c.cluster_m * c.cluster_n > 1)
-        limit = np.maximum(np.maximum(tensor, l2), np.where(c.copies, shared, 0))
-        least = np.maximum(STAGE_CLOCKS + SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / c.stages)
-        taken = np.maximum(limit * factor, least) + OUTSIDE_CLOCKS * grids.outside * c.k_group
+        ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
+        limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
+        least = np.maximum(STAGE_CLOCKS + SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
+        taken = np.maximum(limit, least)
+        taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
             taken += np.where(c.sharing == 1, c.accumulators, 0)
         return cls(tensor, shared, l2, read, fetched, delivered, taken)
@@ -407,7 +405,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, TURN_OVER_CLOCKS, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
-    waves = np.maximum(grids.rounds * wave, grids.bytes / rate + alone)
+    computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
+    waves = (computed**OVERLAP + streamed**OVERLAP) ** (1 / OVERLAP)
     shares = (c.shares - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
     exchange = np.where(c.layers > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
