@@ -74,6 +74,8 @@ class Grids:
 
     Attributes
     ----------
+    along_m, along_n
+        Extents of the product, as the instruction calls them.
     rows
         Of clusters, along what the instruction calls M.
     tiles
@@ -95,8 +97,13 @@ class Grids:
         Rows of both operands' tiles that lie outside of them, on average over the tiles, as each sharer fetches them.
     ragged
         Rows of MN-major operands' chunks that begin inside of them and end outside, likewise.
+    asked
+        Times that a line of L2 is asked for by the clusters of a wave in a k-block, of the operand of which it is most:
+        MN-major, several rows of a few elements share a line.
     """
 
+    along_m: Array
+    along_n: Array
     rows: Array
     tiles: Array
     waves: Array
@@ -108,20 +115,39 @@ class Grids:
     off_line: tuple[Array, Array]
     outside: Array
     ragged: Array
+    asked: Array
 
     @classmethod
-    def of(cls, configs: Configs, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: Array) -> Grids:
-        """Lay the tiles of each config over a problem; the chip holds `resident` CTAs of each at once."""
+    def of(
+        cls,
+        configs: Configs,
+        spec: MatmulSpec,
+        *,
+        m: int,
+        n: int,
+        k: int,
+        batches: int,
+        resident: Array,
+        groups: int = 0,
+    ) -> Grids:
+        """Lay the tiles of each config over a problem; the chip holds `resident` CTAs of each at once.
+
+        Of `groups` of rows, which are only known on the device, what is expected: that few are large and many small.
+        """
         c = configs
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
         rows = -(-along_m // (c.tile_m * c.cluster_m))
         columns = -(-along_n // (c.tile_n * c.cluster_n))
+        if groups:  # tiles of groups whose sizes are distributed exponentially
+            rows = groups / (1 - np.exp(-c.tile_m * c.cluster_m * groups / max(m, 1)))
         k_blocks = -(-k // c.k_block)
         share = -(-k_blocks // (c.shares * c.layers))
         shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.layers, 1)))
         tiles = rows * columns * batches * c.size * shares
         waves = -(-tiles // resident)
         active, rounds, kept = np.minimum(tiles, resident), waves.astype(float), np.zeros_like(tiles)
+        if groups:  # somewhere within its last wave it ends
+            rounds = np.maximum(tiles / resident + 0.5, 1)
         for i in np.flatnonzero(c.streamed):
             size, blocks = int(c.size[i]), int(k_blocks[i])
             plan = StreamPlan.of(
@@ -134,17 +160,23 @@ class Grids:
         majors = (spec.a_major == "mn", spec.b_major == "mn")
         chunk = LINE_BYTES // spec.a_dtype.bytes
         whole = [_on_lines(extent, k, major, spec) for extent, major in ((m, spec.a_major), (n, spec.b_major))]
-        outside, ragged, off_line = np.zeros(len(c.each)), np.zeros(len(c.each)), []
-        for extent, tile, sharers, (mn_major, on_lines) in (
-            (along_m, c.tile_m, c.cluster_n, (np.where(c.swapped, *y[::-1]) for y in (majors, whole))),
-            (along_n, c.tile_n, c.cluster_m, (np.where(c.swapped, *y) for y in (majors, whole))),
+        pitches = [extent * spec.a_dtype.bytes for extent in (m, n)]
+        outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
+        off_line = []
+        for extent, tile, sharers, others, (mn_major, on_lines, pitch) in (
+            (along_m, c.tile_m, c.cluster_n, columns, (np.where(c.swapped, *y[::-1]) for y in (majors, whole, pitches))),
+            (along_n, c.tile_n, c.cluster_m, rows, (np.where(c.swapped, *y) for y in (majors, whole, pitches))),
         ):
             rows_outside, rows_ragged = _outside(extent, tile, chunk)
             outside += np.where(mn_major, 0, rows_outside) / sharers
             ragged += np.where(mn_major, rows_ragged, 0) / sharers
+            together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
+            asked = np.maximum(asked, np.minimum(others, resident // c.size) * together)
             off_line.append(~on_lines | (mn_major & (tile % chunk > 0)))
-        fetched = along_m * _fetches(columns) + along_n * _fetches(rows)
+        fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
+            along_m=along_m,
+            along_n=along_n,
             rows=rows,
             tiles=tiles,
             waves=waves,
@@ -156,6 +188,7 @@ class Grids:
             off_line=(off_line[0], off_line[1]),
             outside=outside,
             ragged=ragged,
+            asked=asked,
         )
 
     @property

@@ -20,19 +20,22 @@ from tilekit.tile_op.wgmma import ATOM_ROWS
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 7280
+L2_BYTES_PER_CLOCK = 8920
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-OFF_LINE_COST = 1.86
+OFF_LINE_COST = 1.78
 """How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
+
+COLD_COST = 0.45
+"""How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 1200
+LAUNCH_CLOCKS = 1000
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 2190
+CLUSTER_CLOCKS = 2220
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
 SHIFTED = 7
@@ -41,50 +44,44 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 8.04
+STORE_BYTES_PER_CLOCK = 5.97
 """How fast an SM's accumulators leave where another tile follows."""
-
-LAST_STORE_BYTES_PER_CLOCK = 3210
-"""The same for the last tile, whose stores nothing hides."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-TURN_OVER_CLOCKS = 11.3
-"""What handing over costs consumers that take turns, a tile; the stores themselves run under the next main loop."""
-
-DRAM_BYTES_PER_CLOCK = 2850
+DRAM_BYTES_PER_CLOCK = 2770
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.188
+LAST_WAVE = 0.233
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 21.5
+MIXTURE = 3.6
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
 SHARED_PART = 1.14
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 3.7
+OVERLAP = 6.31
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
 HELD = 0.99
 """Stages of a ring that are read, on average, and not filled."""
 
-IDLE_COST = 0.494
+IDLE_COST = 0.531
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-STAGE_CLOCKS = 0.716
-"""From one k-block to the next, however little there is to multiply: the barrier."""
-
-SLICE_CLOCKS = 138
+SLICE_CLOCKS = 126
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 6.74
+OUTSIDE_CLOCKS = 8.06
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 5.22
+RAGGED_CLOCKS = 5.58
 """The same of a row that begins inside and ends outside."""
+
+ASKED_CLOCKS = 1.2
+"""Between two answers of L2 about the same line."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
@@ -92,10 +89,10 @@ SHORT_ROWS_COST = 0.2
 LATENCY_CLOCKS = 3040
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 4180
+SHARE_CLOCKS = 3120
 """What a share of a sum waits for the one before it, and tells the next."""
 
-SHARE_BYTES_PER_CLOCK = 17.4
+SHARE_BYTES_PER_CLOCK = 13.9
 """How fast a CTA adds its part to the workspace, reads and writes."""
 
 FIXUP_CLOCKS = 3500
@@ -104,31 +101,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 12.7
+EXCHANGE_CLOCKS = 5.86
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 10.7
+EXCHANGE_BYTES_PER_CLOCK = 11.8
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.132
+POWER_SHARE = 0.0912
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.457
+POWER_CLOCKS = 0.338
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-DELIVERY_ENERGY = 0.000068
-"""Energy of a byte that comes into shared memory, in tensor-core clocks: 48 of them come a clock to 128x256 tiles."""
-
-READ_ENERGY = 0.000041
-"""Energy of a byte that an instruction reads from shared memory, likewise."""
-
-FETCH_ENERGY = 0.00235
+FETCH_ENERGY = 0.000112
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.00062
+DRAM_ENERGY = 0.000966
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 2.77
+EIGHT_BIT_ENERGY = 3.5
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -277,7 +268,8 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
                 for shares in (1, 2) if shared and max(cluster) * min(cluster) == 4 else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
-            yield _ahead(replace(base, cluster=(1, 1), cluster_k=2), spec)
+            for layers in (2, 4, 8):
+                yield _ahead(replace(base, cluster=(1, 1), cluster_k=layers), spec)
 
 
 def _ahead(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:
@@ -378,13 +370,15 @@ class BlockClocks:
         delivered = (c.tile_m + c.loaded_n) * SPAN * c.k_group
         read = issues * (ATOM_ROWS + c.tile_n) * 32
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
-        asked = fetched_m * np.where(grids.off_line[0], OFF_LINE_COST, 1)
-        asked = asked + fetched_n * np.where(grids.off_line[1], OFF_LINE_COST, 1)
+        # Of the larger operand each line comes from DRAM while those who need it ask for it.
+        larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
+        asked = fetched_m * np.where(grids.off_line[0], OFF_LINE_COST, 1) * (1 + COLD_COST * larger)
+        asked = asked + fetched_n * np.where(grids.off_line[1], OFF_LINE_COST, 1) * (1 + COLD_COST * (1 - larger))
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
-        least = np.maximum(STAGE_CLOCKS + SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
-        taken = np.maximum(limit, least)
+        least = np.maximum(SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
+        taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
             taken += np.where(c.sharing == 1, c.accumulators, 0)
@@ -402,7 +396,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     stores = output / STORE_BYTES_PER_CLOCK
     wave = grids.k_blocks * block.taken
     wave = np.where(c.in_turn, np.maximum(wave, stores), wave)
-    between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, TURN_OVER_CLOCKS, stores)
+    between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, 0, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
@@ -411,7 +405,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     exchange = np.where(c.layers > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
-    clocks = waves + fixup + (shares + exchange) * grids.waves + between + output / LAST_STORE_BYTES_PER_CLOCK
+    clocks = waves + fixup + (shares + exchange) * grids.waves + between
     clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1)
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
@@ -428,7 +422,7 @@ def _store_cost(configs: HopperConfigs, spec: MatmulSpec) -> Array:
 def _energy(block: BlockClocks, spec: MatmulSpec, grids: Grids) -> Array:
     """Energy of a launch, in clocks of every SM's tensor core."""
     multiplied = block.tensor * (EIGHT_BIT_ENERGY if spec.a_dtype.bits == 8 else 1)
-    moved = READ_ENERGY * block.read + DELIVERY_ENERGY * block.delivered + FETCH_ENERGY * block.fetched
+    moved = FETCH_ENERGY * block.fetched
     spent = grids.tiles * grids.k_blocks * (multiplied + moved)
     return np.asarray(spent / SM_90A.multiprocessors + DRAM_ENERGY * grids.bytes)
 

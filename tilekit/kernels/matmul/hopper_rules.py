@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
@@ -27,7 +28,7 @@ from tilekit.kernels.matmul.rules import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N
+from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N, atom_layout
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import MatmulConfig
@@ -99,12 +100,23 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
         of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
     stored = stored_columns(config, spec)
-    step = stored * (config.cluster_k if config.cluster_k in CLUSTER_K.values else 1)
-    if not 0 < columns <= MAX_N or columns % step:
+    if not 0 < columns <= MAX_N or columns % stored:
         reason = f", and a row of a stored box has {stored} columns of {spec.out_dtype}" if stored > 8 else ""
-        if step > stored:
-            reason += f"; {config.cluster_k} CTAs store a part each"
-        yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
+        yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {stored} up to {MAX_N} (one wgmma{reason})")
+    elif config.cluster_k in CLUSTER_K.values and not config.short:
+        yield from _parts(config, spec, stored)
+
+
+def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Violation]:
+    """CTAs that share a sum each store equal parts of whole boxes, unless there are more CTAs than parts."""
+    layout = atom_layout(ATOM_ROWS, config.tile[1])
+    adders, part = ClusterSum.adders_of(layout, config.cluster_k), ClusterSum.part_of(layout, config.cluster_k).columns
+    if part % stored:
+        text = f"tile N={config.tile[1]}: {adders} of {config.cluster_k} CTAs store {part} columns each, in boxes of {stored}"
+        yield Violation("parts", "tile", text)
+    if adders < config.cluster_k and spec.functions.residual is not None:
+        text = f"tile N={config.tile[1]}: with a residual each of {config.cluster_k} CTAs stores a part of whole 8 columns"
+        yield Violation("parts of a residual", "tile", text)
 
 
 def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:

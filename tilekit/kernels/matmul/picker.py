@@ -78,12 +78,21 @@ def _collected(spec: MatmulSpec, target: Target, spares: bool) -> Configs:
 
 
 def _estimates(
-    configs: Configs, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
+    configs: Configs,
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int,
+    sms: int,
+    groups: int = 0,
 ) -> tuple[Estimates, Grids]:
     """An estimate of each, and how its tiles fall; a cluster that does not fit counts as if one CTA did."""
     model = _MODELS[target.name]
     resident = np.maximum(model.resident(configs, sms), 1)
-    grids = Grids.of(configs, spec, m=m, n=n, k=k, batches=batches, resident=resident)
+    grids = Grids.of(configs, spec, m=m, n=n, k=k, batches=batches, resident=resident, groups=groups)
     return model.estimates(configs, spec, grids), grids
 
 
@@ -113,13 +122,22 @@ def ranked(
 
 
 def _usable(
-    spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int | None, spares: bool
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int,
+    sms: int | None,
+    spares: bool,
+    groups: int = 0,
 ) -> tuple[Estimates, Array]:
     """Estimates of every config, and the numbers of those that are of use."""
     spec.check(target)
     configs = _collected(spec, target, spares)
     sms = sms or target.multiprocessors
-    found, grids = _estimates(configs, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
+    found, grids = _estimates(configs, spec, target, m=m, n=n, k=k, batches=batches, sms=sms, groups=groups)
     # Where no tile is shared, a streamed schedule is that of another config.
     return found, np.flatnonzero((configs.size <= sms) & ((grids.kept > 0) | (configs.streamed == 0)))
 
@@ -146,8 +164,16 @@ def closest(
 
 
 def pick(
-    spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int = 1,
+    sms: int | None = None,
+    groups: int = 0,
 ) -> KernelConfig:
-    """The best candidate by the model."""
-    found, usable = _usable(spec, target, m=m, n=n, k=k, batches=batches, sms=sms, spares=False)
+    """The best candidate by the model; for `groups` of `m` rows in all, the one that is expected to be."""
+    found, usable = _usable(spec, target, m=m, n=n, k=k, batches=batches, sms=sms, spares=False, groups=groups)
     return found.at(int(usable[np.argmin(found.total[usable])])).config
