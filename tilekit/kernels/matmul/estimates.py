@@ -91,10 +91,12 @@ class Grids:
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
     off_line
-        Whether rows of the instruction's A, and of its B, begin elsewhere than at lines of L2, where nothing pads them,
-        or, MN-major, those of tiles do.
+        Whether rows of the instruction's A, and of its B, begin elsewhere than at lines of L2, where nothing pads them.
+    off_chunk
+        Whether tiles of an MN-major one do, and so share lines with their neighbours.
     outside
-        Rows of both operands' tiles that lie outside of them, on average over the tiles, as each sharer fetches them.
+        Rows of both operands' tiles that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
+        each sharer fetches them.
     ragged
         Rows of MN-major operands' chunks that begin inside of them and end outside, likewise.
     asked
@@ -113,6 +115,7 @@ class Grids:
     kept: Array
     bytes: Array
     off_line: tuple[Array, Array]
+    off_chunk: tuple[Array, Array]
     outside: Array
     ragged: Array
     asked: Array
@@ -159,20 +162,23 @@ class Grids:
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
         majors = (spec.a_major == "mn", spec.b_major == "mn")
         chunk = LINE_BYTES // spec.a_dtype.bytes
+        beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
         whole = [_on_lines(extent, k, major, spec) for extent, major in ((m, spec.a_major), (n, spec.b_major))]
         pitches = [extent * spec.a_dtype.bytes for extent in (m, n)]
         outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
-        off_line = []
+        off_line, off_chunk = [], []
         for extent, tile, sharers, others, (mn_major, on_lines, pitch) in (
             (along_m, c.tile_m, c.cluster_n, columns, (np.where(c.swapped, *y[::-1]) for y in (majors, whole, pitches))),
             (along_n, c.tile_n, c.cluster_m, rows, (np.where(c.swapped, *y) for y in (majors, whole, pitches))),
         ):
             rows_outside, rows_ragged = _outside(extent, tile, chunk)
-            outside += np.where(mn_major, 0, rows_outside) / sharers
+            outside += np.where(mn_major, 0, rows_outside + (tile - rows_outside) * beyond) / sharers
             ragged += np.where(mn_major, rows_ragged, 0) / sharers
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
-            asked = np.maximum(asked, np.minimum(others, resident // c.size) * together)
-            off_line.append(~on_lines | (mn_major & (tile % chunk > 0)))
+            overlap = np.clip(chunk / tile, 1, np.maximum(-(-extent // tile), 1))
+            asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
+            off_line.append(~on_lines)
+            off_chunk.append(mn_major & (tile % chunk > 0) & (extent > tile))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
             along_m=along_m,
@@ -186,6 +192,7 @@ class Grids:
             kept=kept,
             bytes=fetched * k * batches * spec.a_dtype.bytes,
             off_line=(off_line[0], off_line[1]),
+            off_chunk=(off_chunk[0], off_chunk[1]),
             outside=outside,
             ragged=ragged,
             asked=asked,

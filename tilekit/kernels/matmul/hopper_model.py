@@ -23,8 +23,11 @@ from tilekit.tile_op.wgmma import ATOM_ROWS
 L2_BYTES_PER_CLOCK = 8920
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-OFF_LINE_COST = 1.78
+OFF_LINE_COST = 1.73
 """How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
+
+OFF_CHUNK_COST = 2.27
+"""The same of an MN-major tile that does not begin at one."""
 
 COLD_COST = 0.45
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
@@ -32,10 +35,10 @@ COLD_COST = 0.45
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 1000
+LAUNCH_CLOCKS = 2690
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 2220
+CLUSTER_CLOCKS = 2230
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
 SHIFTED = 7
@@ -44,16 +47,16 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 5.97
+STORE_BYTES_PER_CLOCK = 5.59
 """How fast an SM's accumulators leave where another tile follows."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-DRAM_BYTES_PER_CLOCK = 2770
+DRAM_BYTES_PER_CLOCK = 2690
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.233
+LAST_WAVE = 0.336
 """Of the last of several waves, the part in which DRAM has little to do."""
 
 MIXTURE = 3.6
@@ -62,7 +65,7 @@ MIXTURE = 3.6
 SHARED_PART = 1.14
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 6.31
+OVERLAP = 8.81
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
 HELD = 0.99
@@ -71,16 +74,16 @@ HELD = 0.99
 IDLE_COST = 0.531
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-SLICE_CLOCKS = 126
+SLICE_CLOCKS = 122
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 8.06
+OUTSIDE_CLOCKS = 7.83
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 5.58
+RAGGED_CLOCKS = 5.01
 """The same of a row that begins inside and ends outside."""
 
-ASKED_CLOCKS = 1.2
+ASKED_CLOCKS = 0.797
 """Between two answers of L2 about the same line."""
 
 SHORT_ROWS_COST = 0.2
@@ -89,10 +92,10 @@ SHORT_ROWS_COST = 0.2
 LATENCY_CLOCKS = 3040
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 3120
+SHARE_CLOCKS = 3030
 """What a share of a sum waits for the one before it, and tells the next."""
 
-SHARE_BYTES_PER_CLOCK = 13.9
+SHARE_BYTES_PER_CLOCK = 14
 """How fast a CTA adds its part to the workspace, reads and writes."""
 
 FIXUP_CLOCKS = 3500
@@ -101,25 +104,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 5.86
+EXCHANGE_CLOCKS = 400
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 11.8
+EXCHANGE_BYTES_PER_CLOCK = 126
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.0912
+POWER_SHARE = 0.123
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.338
+POWER_CLOCKS = 0.33
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
 FETCH_ENERGY = 0.000112
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.000966
+DRAM_ENERGY = 0.000584
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 3.5
+EIGHT_BIT_ENERGY = 1.72
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -372,8 +375,11 @@ class BlockClocks:
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
         larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
-        asked = fetched_m * np.where(grids.off_line[0], OFF_LINE_COST, 1) * (1 + COLD_COST * larger)
-        asked = asked + fetched_n * np.where(grids.off_line[1], OFF_LINE_COST, 1) * (1 + COLD_COST * (1 - larger))
+        off_m, off_n = (
+            np.where(line, OFF_LINE_COST, np.where(chunk, OFF_CHUNK_COST, 1))
+            for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
+        )
+        asked = fetched_m * off_m * (1 + COLD_COST * larger) + fetched_n * off_n * (1 + COLD_COST * (1 - larger))
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
