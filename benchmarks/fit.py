@@ -1,4 +1,4 @@
-"""Fit the constants of the picker's model of Hopper to measured times, and say how well it does on cases it has not seen.
+"""Fit the constants of the picker's model of Hopper to measured times, and judge it on cases it has not seen.
 
     python -m benchmarks.fit sweeps.json --rounds 6                  # prints the constants that changed
     python -m benchmarks.fit sweeps.json --folds 5                   # cross-validation over the cases
@@ -29,12 +29,11 @@ from tilekit.kernels.matmul.estimates import Array, Grids
 from tilekit.targets import SM_90A
 
 CONSTANTS = (
-    "L2_BYTES_PER_CLOCK", "OFF_LINE_COST", "LAUNCH_CLOCKS", "CLUSTER_CLOCKS",
-    "STORE_BYTES_PER_CLOCK",   "DRAM_BYTES_PER_CLOCK", "LAST_WAVE",
-    "IDLE_COST",  "SLICE_CLOCKS", "OUTSIDE_CLOCKS", "ASKED_CLOCKS", "OFF_CHUNK_COST", "RAGGED_CLOCKS", "COLD_COST", "LATENCY_CLOCKS", "SHARE_CLOCKS",
-    "SHARE_BYTES_PER_CLOCK", "EXCHANGE_CLOCKS", "EXCHANGE_BYTES_PER_CLOCK", "POWER_SHARE", "POWER_CLOCKS",
-     "OVERLAP", "HELD",
-    "MIXTURE", "SHARED_PART",  "FETCH_ENERGY", "DRAM_ENERGY", "EIGHT_BIT_ENERGY",
+    "L2_BYTES_PER_CLOCK", "OFF_LINE_COST", "LAUNCH_CLOCKS", "CLUSTER_CLOCKS", "STORE_BYTES_PER_CLOCK",
+    "DRAM_BYTES_PER_CLOCK", "LAST_WAVE", "IDLE_COST", "SLICE_CLOCKS", "OUTSIDE_CLOCKS", "ASKED_CLOCKS",
+    "OFF_CHUNK_COST", "RAGGED_CLOCKS", "COLD_COST", "LATENCY_CLOCKS", "SHARE_CLOCKS", "SHARE_BYTES_PER_CLOCK",
+    "EXCHANGE_CLOCKS", "EXCHANGE_BYTES_PER_CLOCK", "POWER_SHARE", "POWER_CLOCKS", "OVERLAP", "HELD", "MIXTURE",
+    "SHARED_PART", "FETCH_ENERGY", "DRAM_ENERGY", "EIGHT_BIT_ENERGY",
 )  # fmt: skip
 """Those that are fitted; the others are facts, or nothing that is swept depends on them."""
 
@@ -102,7 +101,9 @@ class Times:
         centred = errors - (near * errors).sum() / near.sum()
         if len(errors) == 1:  # one of a benchmark: the model's favourite, whose time it may flatter
             return ACCURACY * abs(float(errors[0]))
-        wrong = float((near * np.abs(centred)).sum() / near.sum()) + 0.2 * abs(float((near * errors).sum() / near.sum()))
+        wrong = float((near * np.abs(centred)).sum() / near.sum()) + 0.2 * abs(
+            float((near * errors).sum() / near.sum())
+        )
         return lost + ACCURACY * wrong
 
     def loss(self) -> float:

@@ -81,8 +81,11 @@ def library_entrants(machine: Machine) -> list[Entrant]:
             start += size
 
     name = f"cuBLAS ({machine.library.split()[0]})"
-    families = {"fused_matmul": machine.fused, "grouped_matmul": grouped}
-    return [Entrant(name, machine.matmul), *(Entrant(name, launch, family) for family, launch in families.items())]
+    return [
+        Entrant(name, machine.matmul),
+        Entrant(name, machine.fused, "fused_matmul"),
+        Entrant(name, grouped, "grouped_matmul"),
+    ]
 
 
 @dataclass(slots=True)

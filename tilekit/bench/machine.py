@@ -184,10 +184,12 @@ class TorchMachine:
     def finished(self, product: Any, fused: Fused) -> Any:
         if fused.bias is not None:
             product = product + fused.bias.float()
+        if fused.activation is None:
+            return product
         functional = self.torch.nn.functional
-        by_name = {"gelu": lambda x: functional.gelu(x, approximate="tanh"), "relu": functional.relu}
-        by_name |= {"silu": functional.silu, None: lambda x: x}
-        return by_name[fused.activation](product)
+        if fused.activation == "gelu":
+            return functional.gelu(product, approximate="tanh")
+        return getattr(functional, fused.activation)(product)
 
     def one(self) -> Any:
         if not hasattr(self, "_one"):

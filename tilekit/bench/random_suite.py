@@ -9,8 +9,8 @@ The distribution, for the case of a number under a seed:
 - M is log-uniform from 1 to 8192; in a batch to 1024. Where A's columns are contiguous it is a multiple of 8: with any
   other the library falls back to kernels that take up to eight times as long.
 - Operands are bf16 (five of ten), f16 (three) or e4m3 with a scale a tensor (two); batches and groups are bf16.
-- Both operands have K contiguous in half of the cases, B alone its rows (N) in a fifth, A alone its columns (M) in three
-  of twenty, both in as many; of 8-bit operands K is always contiguous, as both cuBLAS and Hopper's tensor cores ask,
+- Both operands have K contiguous in half of the cases, B alone its rows (N) in a fifth, A alone its columns (M) in
+  three of twenty, both in as many; of 8-bit operands K is always contiguous, as cuBLAS and Hopper's tensor cores ask,
   and N and K are multiples of 16.
 - One in eight of the single ones of 16-bit operands has a gelu behind it, with a bias, for which cuBLASLt has a call.
 
@@ -139,6 +139,7 @@ def _layout(random: Random) -> tuple[Major, Major]:
 
 
 def _sizes(random: Random) -> tuple[int, ...]:
-    """Rows of each group: half of them have a few times as many as others, as experts do; one may have none."""
+    """Rows of each group: a few have several times as many as most, as experts do; some may have none."""
     mean = _rows(random, 1024)
-    return tuple(round(mean * random.lognormvariate(0, 1)) for _ in range(random.randint(3, 15))) + (mean,)
+    others = [round(mean * random.lognormvariate(0, 1)) for _ in range(random.randint(3, 15))]
+    return (*others, mean)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.operand import Major
 from tilekit.tile_schedule.stream_k import StreamPlan
 
 Array = NDArray[Any]
@@ -160,24 +159,27 @@ class Grids:
                 most=int(c.streamed[i]),
             )
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
-        majors = (spec.a_major == "mn", spec.b_major == "mn")
         chunk = LINE_BYTES // spec.a_dtype.bytes
         beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
-        whole = [_on_lines(extent, k, major, spec) for extent, major in ((m, spec.a_major), (n, spec.b_major))]
-        pitches = [extent * spec.a_dtype.bytes for extent in (m, n)]
         outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
         off_line, off_chunk = [], []
-        for extent, tile, sharers, others, (mn_major, on_lines, pitch) in (
-            (along_m, c.tile_m, c.cluster_n, columns, (np.where(c.swapped, *y[::-1]) for y in (majors, whole, pitches))),
-            (along_n, c.tile_n, c.cluster_m, rows, (np.where(c.swapped, *y) for y in (majors, whole, pitches))),
+        for first, extent, tile, sharers, others in (
+            (True, along_m, c.tile_m, c.cluster_n, columns),
+            (False, along_n, c.tile_n, c.cluster_m, rows),
         ):
-            rows_outside, rows_ragged = _outside(extent, tile, chunk)
+            is_a = c.swapped != first  # the caller's A, and not its B
+            mn_major = np.where(is_a, spec.a_major == "mn", spec.b_major == "mn")
+            count = np.maximum(-(-extent // tile), 1)
+            rows_outside = tile - extent / count
+            # Of the last tile's chunks, those that the operand ends in or before.
+            chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
             outside += np.where(mn_major, 0, rows_outside + (tile - rows_outside) * beyond) / sharers
-            ragged += np.where(mn_major, rows_ragged, 0) / sharers
+            ragged += np.where(mn_major, chunks / count * chunk, 0) / sharers
+            pitch = np.where(mn_major, extent, k) * spec.a_dtype.bytes
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
-            overlap = np.clip(chunk / tile, 1, np.maximum(-(-extent // tile), 1))
+            overlap = np.clip(chunk / tile, 1, count)
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
-            off_line.append(~on_lines)
+            off_line.append((pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0))
             off_chunk.append(mn_major & (tile % chunk > 0) & (extent > tile))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
@@ -217,18 +219,6 @@ class Grid:
 
 LINE_BYTES = 128
 """What L2 is asked for at once."""
-
-
-def _on_lines(extent: int, k: int, major: Major, spec: MatmulSpec) -> bool:
-    pitch = (k if major == "k" else extent) * spec.a_dtype.bytes
-    return pitch % LINE_BYTES == 0 or LINE_BYTES % pitch == 0
-
-
-def _outside(extent: Array, tile: Array, chunk: int) -> tuple[Array, Array]:
-    """Rows outside of an operand, and rows of the chunks that it ends in, on average over its tiles."""
-    tiles = np.maximum(-(-extent // tile), 1)
-    last = extent - (tiles - 1) * tile
-    return tile - extent / tiles, (-(-tile // chunk) - last // chunk) / tiles * chunk
 
 
 def _fetches(clusters: Array) -> Array:

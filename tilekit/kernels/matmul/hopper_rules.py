@@ -112,13 +112,16 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
 
 def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Violation]:
     """CTAs that share a sum each store equal parts of whole boxes, unless there are more CTAs than parts."""
-    layout = atom_layout(ATOM_ROWS, config.tile[1])
+    columns = config.tile[1]
+    layout = atom_layout(ATOM_ROWS, columns)
     adders, part = ClusterSum.adders_of(layout, config.cluster_k), ClusterSum.part_of(layout, config.cluster_k).columns
     if part % stored:
-        text = f"tile N={config.tile[1]}: {adders} of {config.cluster_k} CTAs store {part} columns each, in boxes of {stored}"
+        text = f"tile N={columns}: {adders} CTAs of {config.cluster_k} store {part} columns each, in boxes of {stored}"
         yield Violation("parts", "tile", text)
     if adders < config.cluster_k and spec.functions.residual is not None:
-        text = f"tile N={config.tile[1]}: with a residual each of {config.cluster_k} CTAs stores a part of whole 8 columns"
+        text = (
+            f"tile N={config.tile[1]}: with a residual each of {config.cluster_k} CTAs stores a part of whole 8 columns"
+        )
         yield Violation("parts of a residual", "tile", text)
 
 

@@ -213,8 +213,8 @@ def slice_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator
             yield Violation(
                 f"slices of {tile.name.upper()}",
                 "tile",
-                f"tile {rows}x{columns} in a {cluster_m}x{cluster_n} cluster: {tile.name.upper()}'s {tile.image_rows} rows are "
-                f"fetched in {sharers} equal slices",
+                f"tile {rows}x{columns} in a {cluster_m}x{cluster_n} cluster: {tile.name.upper()}'s "
+                f"{tile.image_rows} rows are fetched in {sharers} equal slices",
             )
 
 
