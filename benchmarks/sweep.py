@@ -7,6 +7,7 @@
     python -m benchmarks.sweep --configs overlaps                         # the picker's choice, as launches meet
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
     python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
+    python -m benchmarks.sweep --configs spread --suite random --seed 11 --sample 60    # to fit the model to
     python -m benchmarks.sweep --again sweep.json --most 8 --turn 0.1     # the quickest of an earlier one, for longer
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
 
@@ -29,7 +30,7 @@ from functools import partial
 from itertools import count, product
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -37,12 +38,16 @@ import tilekit
 from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
+from tilekit.dtypes import as_dtype
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import TilekitError
+from tilekit.kernels.gemv.picker import offer
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.hopper_model import candidates, spares
-from tilekit.kernels.matmul.picker import estimate, pick
+from tilekit.kernels.matmul.picker import estimate, pick, ranked
+from tilekit.kernels.matmul.spec import Precision
 from tilekit.targets import SM_90A
-from tilekit.tuning.suite import tunable
+from tilekit.tile_io.operand import Major
 
 SHAPES = tuple(
     f"{m}x{weights}"
@@ -56,6 +61,7 @@ ROWS = ((64, 1), (128, 1), (128, 2), (192, 3), (256, 2))
 """Rows of N and the warpgroups that share them."""
 
 LIBRARY = "cuBLAS"
+GEMV = "gemv"
 CLOCK = 1.98e9
 """Hertz that the model's clocks are told at: the SMs', while power permits."""
 
@@ -161,6 +167,28 @@ def everything(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     yield from spares(workload.spec, SM_90A)
 
 
+LEADERS = 16
+"""Of the configs that the model likes best, those that are timed whatever they are."""
+
+
+def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
+    """The model's best few, with more and fewer slices of K in a stage, and the best of every kind of tile and cluster.
+
+    What a model is fitted to must hold what it would not choose.
+    """
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    kinds = set()
+    for place, entry in enumerate(ranked(workload.spec, SM_90A, **shape)):
+        config = entry.config
+        assert isinstance(config, MatmulConfig)
+        kind = (config.swap_ab, config.tile[0], config.in_turn, config.cluster, config.split_k > 1, config.layers > 1)
+        if kind not in kinds or place < LEADERS:
+            kinds.add(kind)
+            yield config
+        if place < LEADERS // 4:
+            yield from (config.changed(k_group=slices) for slices in (1, 2, 4))
+
+
 FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "small_m": small_m,
     "sums": sums,
@@ -170,6 +198,7 @@ FAMILIES: dict[str, Callable[[MatmulWorkload], Iterator[MatmulConfig]]] = {
     "balanced": balanced,
     "streamed": streamed,
     "everything": everything,
+    "spread": spread,
 }
 
 
@@ -256,13 +285,18 @@ def sweep(
             typer.echo(f"  {config}: {wrong}", err=True)
             continue
         passes[config] = machine.capture(_one_pass(plans))
+    gemv = _gemv(workload)
+    if gemv is not None:
+        plans = [gemv.bind(*arrays) for arrays in operands]
+        if _error(machine, workload, operands, plans) is None:
+            passes[GEMV] = machine.capture(_one_pass(plans))
     passes[LIBRARY] = machine.capture(_one_pass([partial(machine.matmul, *arrays) for arrays in operands]))
     rows = []
     for config, each in shuffled_rounds(machine, passes, rounds=rounds, seconds=seconds, turn=turn).items():
         seconds_each = each / sets
-        known = None if config == LIBRARY else fields_of(config)
+        known = None if config in (LIBRARY, GEMV) else fields_of(config)
         row = Row(str(config), known, seconds_each * 1e6, workload.bytes / seconds_each / 1e9)
-        if config != LIBRARY:
+        if known is not None:
             place, modelled_us = 1 + ranked.index(config), modelled[config] / CLOCK * 1e6
             row = replace(row, model_microseconds=modelled_us, model_place=place, picked=config == picked)
         rows.append(row)
@@ -299,6 +333,14 @@ def _one_pass(plans: Sequence[Callable[[], Any]]) -> Replay:
     return work
 
 
+def _gemv(workload: MatmulWorkload) -> Any:
+    """The gemv that few rows get instead of a matmul; None where they get none."""
+    a, b, out = workload.views
+    return (
+        offer(a, b, out, ElementwiseSpec(), SM_90A) if workload.batch is None and workload.precision is None else None
+    )
+
+
 def _compiled(spec: tilekit.MatmulSpec, config: MatmulConfig) -> Any:
     try:
         kernel = tilekit.compile(spec, config=config)
@@ -325,6 +367,7 @@ def main(
         str | None, typer.Option(metavar="NAME", help="The matmuls of suites of `tilekit bench`, with commas.")
     ] = None,
     sample: Annotated[int | None, typer.Option(help="Of the suites, the same so many cases each time.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the cases of the suite `random`.")] = 0,
     until: Annotated[float, typer.Option(help="Seconds after which no further case is begun.")] = math.inf,
     again: Annotated[
         Path | None, typer.Option(help="The quickest of each case of an earlier sweep's JSON file, --most of them.")
@@ -346,7 +389,8 @@ def main(
     if again is not None:
         workloads = [workload_of(name) for name in earlier]
     if suite is not None:
-        workloads += [workload for _, workload in tunable(select(suite.split(","), sample))]
+        chosen = (case.workload for case in select(suite.split(","), sample, seed=seed))
+        workloads += [each for each in chosen if isinstance(each, MatmulWorkload) and not each.fused]
     machine = require_machine()
     results = []
     for workload in workloads:
@@ -367,9 +411,20 @@ def main(
 
 
 def workload_of(name: str) -> MatmulWorkload:
-    """The workload that a sweep's file calls so: one of the suites, or a bf16 product of that shape."""
-    known = {f"{workload.label} {workload.kind}": workload for _, workload in tunable(select(["all"]))}
-    return known.get(name) or MatmulWorkload.parse(name.split()[0])
+    """The workload that a sweep's file calls so: its shape, types, majors and padding; no functions are swept."""
+    label, types, majors, *rest = name.split()
+    operands, out = types.split("→")
+    a, _, b = operands.partition("·")
+    precision: Precision | None = "tf32" if operands == "tf32" else None
+    a_dtype, b_dtype = (as_dtype("f32" if precision else each) for each in (a, b or a))
+    a_major, b_major = (cast("Major", major) for major in majors.split("/"))
+    like = MatmulWorkload(
+        *(1, 1, 1, None, a_dtype, b_dtype, as_dtype(out), a_major, b_major),
+        precision=precision,
+        accumulation="promoted" if "promoted" in rest else "fast",
+        padded="contiguous" not in rest,
+    )
+    return MatmulWorkload.parse(label, like)
 
 
 def table(name: str, rows: Sequence[Row], show: int) -> str:

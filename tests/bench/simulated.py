@@ -11,6 +11,7 @@ import tilekit
 from tilekit.bench.entrants import OURS, Entrant
 from tilekit.bench.grouped import Groups
 from tilekit.bench.matmul import Case, Result
+from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import DType
 from tilekit.kernels.matmul.spec import Accumulation
 
@@ -48,6 +49,14 @@ class SimulatedMachine:
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         self.spend(2e-6)
         out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
+
+    def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
+        self.spend(3e-6)
+        out[...] = self.finished(a.astype(np.float32) @ b.astype(np.float32), fused).astype(out.dtype)
+
+    def finished(self, product: Any, fused: Fused) -> Any:
+        values = product if fused.bias is None else product + fused.bias.astype(np.float32)
+        return values if fused.activation is None else activated(values, fused.activation)
 
     def one(self) -> Any:
         return np.float32(1)

@@ -161,3 +161,23 @@ def test_the_shipped_times_are_those_the_model_was_fitted_to() -> None:
     losses = [verdict.loss for case in cases if (verdict := model.judged(case)) is not None]
     assert len(losses) == len(cases) > 60
     assert np.exp(np.mean(np.log(losses))) < 1.02
+
+
+def test_a_spread_holds_what_the_model_would_not_choose() -> None:
+    """The model's best are in it with other stages, and so is every kind of tile and cluster."""
+    workload = MatmulWorkload(300, 5120, 5120)
+    found = [config for config in dict.fromkeys(sweep.spread(workload)) if config.legal(SM_90A, workload.spec)]
+    assert sweep._picked(workload) in found
+    assert {config.cluster for config in found} >= {(1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (4, 2), (2, 4)}
+    assert {config.tile[0] for config in found} >= {64, 128, 192, 256}
+    assert {config.k_group for config in found} >= {1, 2}
+
+
+def test_a_case_is_read_by_its_name() -> None:
+    """Shape, types, majors and padding come back from what a sweep writes."""
+    for case in select(["random"], 80, seed=3):
+        workload = case.workload
+        if isinstance(workload, MatmulWorkload) and not workload.fused:
+            assert sweep.workload_of(f"{workload.label} {workload.kind}") == workload
+    odd = MatmulWorkload(1000, 1000, 1000, padded=False)
+    assert sweep.workload_of(f"{odd.label} {odd.kind}") == odd

@@ -123,22 +123,35 @@ def bf16(shape: tuple[int, ...], dtype: Any = np.float16) -> Any:
 
 
 def test_which_matmuls_are_offered_a_gemv() -> None:
-    """Up to eight rows, contiguous along K; no batches, no empty operands, no other chip."""
-    b, functions = bf16((64, 48)), ElementwiseSpec()
+    """Up to eight rows and K-major weights; no batches, no empty operands, no other chip."""
+    b, functions = bf16((48, 64)).T, ElementwiseSpec()
     for m, taken in ((0, False), (1, True), (8, True), (9, False)):
         a, out = bf16((m, 64)), bf16((m, 48))
         found = offer(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
         assert (found is not None) == taken
         if found is not None:
-            assert (found.spec.tokens, found.spec.b_major) == (m, "mn")
+            assert (found.spec.tokens, found.spec.b_major) == (m, "k")
     a, out = bf16((2, 64)), bf16((2, 48))
     va, vb, vo = view_of(a, "a"), view_of(b, "b"), view_of(out, "out")
     assert offer(va, vb, vo, functions, replace(SM_90A, name="sm_100a")) is None
     assert offer(view_of(bf16((64, 2)).T, "a"), vb, vo, functions, SM_90A) is None
-    assert offer(va, view_of(b[:, ::2], "b"), vo, functions, SM_90A) is None
+    assert offer(va, view_of(b[::2, :].repeat(2, 0)[:, ::2], "b"), vo, functions, SM_90A) is None
     assert offer(view_of(bf16((1, 2, 64)), "a"), vb, vo, functions, SM_90A) is None
     empty = view_of(bf16((2, 0)), "a"), view_of(bf16((0, 48)), "b")
     assert offer(*empty, vo, functions, SM_90A) is None
+
+
+def test_what_the_copy_engine_brings_a_matmul_is_not_offered() -> None:
+    """Weights with N contiguous, and 8-bit ones of three rows and more, are a gemv's only where TMA refuses them."""
+    functions, fp8 = ElementwiseSpec(), GemvSpec("e4m3", "e4m3").a_dtype.numpy
+    for n, taken in ((48, False), (47, True)):
+        a, b, out = bf16((2, 64)), bf16((64, n)), bf16((2, n))
+        found = offer(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
+        assert (found is not None) == taken
+    for m, taken in ((2, True), (3, False)):
+        a, b, out = np.zeros((m, 64), fp8), np.zeros((48, 64), fp8).T, bf16((m, 48))
+        found = offer(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
+        assert (found is not None) == taken
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from matmul_specs import CHIPS, all_specs
 
 from tilekit.dtypes import F32
+from tilekit.kernels.matmul import hopper_model
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.blackwell_model import SWAPPED_TILES, TILES, collect, resident
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import ranking
-from tilekit.kernels.matmul.hopper_model import CANDIDATES
+from tilekit.kernels.matmul.hopper_model import CANDIDATES, COLD_COST, OFF_CHUNK_COST
 from tilekit.kernels.matmul.picker import candidates, closest, default_config, estimate, pick, ranked
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, SM_100A, Target
@@ -166,16 +167,65 @@ def test_rows_that_begin_off_lines_take_longer() -> None:
     assert best.cluster_size == 2
 
 
-def test_neighbours_read_once_what_both_need() -> None:
-    """Tiles below each other read their columns of B together, those of a single row A's; nobody does so with what a
-    cluster shares by multicast."""
-    config = MatmulConfig(tile=(128, 64), cluster=(1, 1))
-    wide = config.changed(tile=(128, 128))
-    apart = (128 + 64) / (128 + 128)  # rows and columns read, as if each tile read its own
-    assert _l2_clocks(config) / _l2_clocks(wide) > apart
-    assert _l2_clocks(config, m=128) / _l2_clocks(wide, m=128) < apart
-    shared = _l2_clocks(config.changed(cluster=(2, 1))) / _l2_clocks(wide.changed(cluster=(2, 1)))
-    assert shared == pytest.approx((128 + 32) / (128 + 64))
+def test_what_comes_from_dram_takes_longer() -> None:
+    """The larger operand's bytes come more slowly than the smaller one's, and a cluster that shares them asks less."""
+    upright = MatmulConfig(tile=(64, 128), cluster=(1, 1), consumers=1)
+    wide, tall = (_l2_clocks(upright, m=m, n=n) for m, n in ((1024, 15 * 1024), (15 * 1024, 1024)))
+    share = 15 / 16
+    expected = (64 * (1 + COLD_COST * (1 - share)) + 128 * (1 + COLD_COST * share)) / (
+        64 * (1 + COLD_COST * share) + 128 * (1 + COLD_COST * (1 - share))
+    )
+    assert wide / tall == pytest.approx(expected)
+    shared = _l2_clocks(upright.changed(cluster=(2, 1)), m=1024, n=1024)
+    assert shared / _l2_clocks(upright) == pytest.approx((64 + 64) / (64 + 128))
+
+
+def test_tiles_that_share_lines_take_longer() -> None:
+    """MN-major tiles of no whole chunks begin between lines, but not where one tile has all columns."""
+    spec = MatmulSpec(b_major="mn")
+
+    def l2(columns: int, n: int) -> float:
+        config = MatmulConfig(tile=(64, columns), cluster=(1, 1), consumers=1)
+        return estimate(config, spec, SM_90A, m=n, n=n, k=1024, batches=1, sms=132).l2
+
+    assert l2(104, 1024) / l2(128, 1024) == pytest.approx((64 + 128 * OFF_CHUNK_COST) / (64 + 128))
+    assert l2(192, 128) == l2(136, 128)
+
+
+def test_what_lies_beyond_k_takes_time() -> None:
+    """A stage of four slices of which K has one takes longer than a stage of one; rows of a wide cluster are shared."""
+    config = MatmulConfig(tile=(64, 32), cluster=(1, 1), consumers=1, k_group=4)
+    times = [
+        estimate(c, MatmulSpec(), SM_90A, m=1024, n=1024, k=64, batches=1, sms=132).total
+        for c in (config.changed(k_group=1), config, config.changed(cluster=(1, 2)))
+    ]
+    assert times[0] < times[1]
+
+
+def test_rows_that_share_a_line_are_asked_for_in_turn() -> None:
+    """With eight rows of A to a line of L2, a hundred CTAs wait for each other's answers."""
+    spec, shape = MatmulSpec(a_major="mn"), {"m": 8, "n": 8192, "k": 4096, "batches": 1, "sms": 132}
+    alone = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1)
+    assert (
+        estimate(alone, spec, SM_90A, **shape).total
+        > 1.3 * estimate(alone.changed(cluster=(1, 4)), spec, SM_90A, **shape).total
+    )
+
+
+def test_groups_are_as_uneven_as_can_be_expected() -> None:
+    """Of the same rows in more groups more tiles are expected, one a group at least; few rows take small tiles."""
+    spec = MatmulSpec(groups="ends")
+    few, many = (pick(spec, SM_90A, m=m, n=4096, k=4096, groups=64) for m in (256, 32768))
+    assert few.tile[0] == 64 < many.tile[0]
+    assert not few.problems(SM_90A, spec)
+    assert not many.problems(SM_90A, spec)
+
+
+def test_clusters_of_four_and_eight_leave_multiprocessors_out() -> None:
+    """As many as an H200 says run at once: 30 clusters of four and 15 of eight."""
+    configs = [MatmulConfig(tile=(64, 64), consumers=1, cluster=c) for c in ((1, 1), (2, 1), (4, 1), (1, 4), (4, 2))]
+    held = hopper_model.resident(hopper_model.collect(configs, MatmulSpec()), 132)
+    assert held.tolist() == [132, 132, 120, 120, 120]
 
 
 def test_any_config_has_an_estimate() -> None:

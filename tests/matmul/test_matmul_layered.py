@@ -132,7 +132,7 @@ def test_the_cases_cover_their_axes() -> None:
         ({"split_k": 2}, ("split_k=2", "in one way only", "nearest: split_k=1")),
         ({"schedule": "pingpong", "consumers": 2}, ("schedule='pingpong'", "nearest: schedule='cooperative'")),
         ({"cluster_k": 3}, ("cluster_k=3: 1, 2, 4 or 8 CTAs", "nearest: cluster_k=4")),
-        ({"tile": (64, 40), "cluster_k": 4}, ("tile N=40: a multiple of 32", "4 CTAs store a part", "(64, 32)")),
+        ({"tile": (64, 40), "cluster_k": 9}, ("cluster_k=9: 1, 2, 4 or 8 CTAs", "nearest: cluster_k=8")),
         ({"tile": (256, 128), "consumers": 2, "output_buffers": 8}, ("shared memory",)),
     ],
     ids=str,
@@ -143,6 +143,16 @@ def test_rules(change: dict[str, Any], says: tuple[str, ...]) -> None:
     assert [part for part in says if part not in found] == [], found
 
 
+def test_parts_are_whole_boxes() -> None:
+    """As many CTAs store equal parts as there are; each is a row of a stored box at least, and has its residual."""
+    few = replace(LAYERS, tile=(64, 24), cluster_k=8)
+    assert not few.problems(SM_90A)
+    (problem,) = few.problems(SM_90A, MatmulSpec(out_dtype="e4m3"))
+    assert "tile N=24" in problem
+    (problem,) = few.problems(SM_90A, MatmulSpec(functions=ElementwiseSpec(residual=BF16)))
+    assert "with a residual each of 8 CTAs stores a part" in problem
+
+
 def test_groups_are_refused() -> None:
     """Groups of rows have a schedule without shares."""
     (problem,) = LAYERS.problems(SM_90A, MatmulSpec(groups="ends"))
@@ -151,11 +161,12 @@ def test_groups_are_refused() -> None:
 
 
 def test_tuning_tries_what_is_not_picked() -> None:
-    """Narrow candidates share sums in clusters of two; of what tuning tries beside them, others do, by up to eight."""
+    """Narrow candidates share sums in clusters of up to eight; so do wider ones that tuning tries beside them."""
     shape = {"m": 64, "n": 2112, "k": 7168}
     known = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape)]
     spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, spares=True)]
-    assert {(config.layers, config.tile[1] <= 64) for config in known} == {(1, True), (1, False), (2, True)}
+    shared = {(layers, True) for layers in (2, 4, 8)}
+    assert {(config.layers, config.tile[1] <= 64) for config in known} == {(1, True), (1, False), *shared}
     assert {config.layers for config in spares} == {1, 2, 4, 8}
     assert all(config.legal(SM_90A, MatmulSpec()) for config in spares)
 

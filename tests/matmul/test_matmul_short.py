@@ -40,7 +40,7 @@ SHORT = MatmulConfig(tile=(16, 48), cluster=(1, 1), consumers=1, stages=3)
         (SHORT, MatmulSpec(store="direct"), "come and go by TMA"),
         (SHORT, MatmulSpec(groups="counts"), "come and go by TMA"),
         (SHORT, MatmulSpec(functions=ElementwiseSpec(residual=BF16)), "come and go by TMA"),
-        (replace(SHORT, cluster=(1, 4), tile=(16, 64)), MatmulSpec(), "fetched in 4 slices of whole 8-row groups"),
+        (replace(SHORT, cluster=(1, 3), tile=(16, 64)), MatmulSpec(), "fetched in 3 equal slices"),
     ],
 )
 def test_what_cannot_be_built_is_named(config: MatmulConfig, spec: MatmulSpec, text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
+from tilekit.bench.workload import Fused
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.spec import Precision
 
@@ -56,10 +57,17 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         precision: Precision | None = "tf32" if a.dtype.itemsize == 4 else None
         tilekit.matmul(a, b, out=out, scale=scale, precision=precision, accumulation=accumulation)
 
+    def fused_matmul(a: Any, b: Any, fused: Fused, out: Any) -> None:
+        tilekit.matmul(a, b, out=out, bias=fused.bias, activation=fused.activation)
+
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
         tilekit.grouped_matmul(a, b, groups.ends, out=out)
 
-    return [Entrant(OURS, matmul), Entrant(OURS, grouped, "grouped_matmul")]
+    return [
+        Entrant(OURS, matmul),
+        Entrant(OURS, fused_matmul, "fused_matmul"),
+        Entrant(OURS, grouped, "grouped_matmul"),
+    ]
 
 
 def library_entrants(machine: Machine) -> list[Entrant]:
@@ -73,7 +81,11 @@ def library_entrants(machine: Machine) -> list[Entrant]:
             start += size
 
     name = f"cuBLAS ({machine.library.split()[0]})"
-    return [Entrant(name, machine.matmul), Entrant(name, grouped, "grouped_matmul")]
+    return [
+        Entrant(name, machine.matmul),
+        Entrant(name, machine.fused, "fused_matmul"),
+        Entrant(name, grouped, "grouped_matmul"),
+    ]
 
 
 @dataclass(slots=True)

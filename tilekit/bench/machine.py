@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import DType
 from tilekit.errors import DriverError
 from tilekit.kernels.matmul.spec import Accumulation
@@ -55,6 +56,14 @@ class Machine(Protocol):
 
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         """Compute the library's own product into ``out``, by its default choice of algorithm."""
+        ...
+
+    def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
+        """Compute the library's own product with a bias and a gelu behind it, in one call, into ``out``."""
+        ...
+
+    def finished(self, product: Any, fused: Fused) -> Any:
+        """Return a float32 product with what is fused behind it."""
         ...
 
     def one(self) -> Any:
@@ -167,6 +176,21 @@ class TorchMachine:
         one = self.one()
         self.torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=self.accumulation == "fast", out=out)
 
+    def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
+        if fused.activation != "gelu" or fused.bias is None:
+            raise NotImplementedError("torch has one call for a bias and a gelu alone")
+        self.torch._addmm_activation(fused.bias, a, b, use_gelu=True, out=out)
+
+    def finished(self, product: Any, fused: Fused) -> Any:
+        if fused.bias is not None:
+            product = product + fused.bias.float()
+        if fused.activation is None:
+            return product
+        functional = self.torch.nn.functional
+        if fused.activation == "gelu":
+            return functional.gelu(product, approximate="tanh")
+        return getattr(functional, fused.activation)(product)
+
     def one(self) -> Any:
         if not hasattr(self, "_one"):
             self._one = self.torch.ones((), device="cuda")
@@ -244,6 +268,15 @@ class CupyMachine:
 
     def matmul(self, a: Any, b: Any, out: Any) -> None:
         self.cupy.matmul(a, b, out=out)
+
+    def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
+        raise NotImplementedError("CuPy has no call for a product with functions behind it")
+
+    def finished(self, product: Any, fused: Fused) -> Any:
+        values = self.cupy.asnumpy(product)
+        if fused.bias is not None:
+            values = values + self.cupy.asnumpy(fused.bias).astype(np.float32)
+        return self.cupy.asarray(values if fused.activation is None else activated(values, fused.activation))
 
     def one(self) -> Any:
         if not hasattr(self, "_one"):

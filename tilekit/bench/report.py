@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tilekit.bench import random_suite
 from tilekit.bench.entrants import OURS
 from tilekit.bench.host import HostTimes
 from tilekit.bench.matmul import Case, Result
@@ -82,6 +83,7 @@ def to_markdown(record: Record) -> str:
             "Ratio = peer's time / tilekit's: above 1, tilekit is faster. Sustained, median over rounds (smallest to "
             "largest); then burst.",
             _table(_SUITE_COLUMNS, [_suite_row(summary) for summary in summaries(record.cases)]),
+            *_class_table([case for case in record.cases if case.suite == random_suite.NAME]),
             *_failures(record.cases),
             _case_table(record.cases),
         ]
@@ -108,6 +110,29 @@ def _measured(case: Case, peer: str) -> Iterator[Result]:
 
 def _geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+
+
+def _class_table(cases: Sequence[Case]) -> list[str]:
+    """Return a table of the random cases' classes beside the first peer, the worst class first, and all of them."""
+    classes: dict[tuple[str, ...], list[tuple[float, str]]] = {}
+    for case in cases:
+        if len(case.results) > 1 and case.results[1].ratio is not None:
+            found = classes.setdefault(random_suite.class_of(case.label, case.kind), [])
+            found.append((case.results[1].ratio, case.label))
+    if not classes:
+        return []
+    ordered = sorted(classes.items(), key=lambda entry: _geometric_mean([ratio for ratio, _ in entry[1]]))
+    aims = ", ".join(f"{aim:.2f}" for aim in random_suite.AIMS)
+    ordered.append((("all", "", f"aim: {aims}"), [pair for pairs in classes.values() for pair in pairs]))
+    rows = []
+    for name, pairs in ordered:
+        pairs.sort()
+        worst, label = pairs[0]
+        mean = _geometric_mean([ratio for ratio, _ in pairs])
+        tenth = pairs[len(pairs) // 10][0]
+        rows.append([*name, str(len(pairs)), f"**{mean:.3f}**", f"{tenth:.3f}", f"{worst:.3f}", label])
+    columns = ["M", "layout", "type", ">cases", ">geomean", ">tenth percentile", ">worst", "worst case"]
+    return [_table(columns, rows)]
 
 
 def _failures(cases: Sequence[Case]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tilekit.bench import random_suite
 from tilekit.bench.grouped import GroupedWorkload
 from tilekit.bench.workload import MatmulWorkload, Workload
 from tilekit.dtypes import E4M3
@@ -136,7 +137,9 @@ SUITES: Final = {suite.name: suite for suite in _ALL}
 """The suites by name, in the order in which tables show them."""
 
 
-def select(names: Sequence[str], sample: int | None = None, part: tuple[int, int] | None = None) -> list[SuiteCase]:
+def select(
+    names: Sequence[str], sample: int | None = None, part: tuple[int, int] | None = None, seed: int = 0
+) -> list[SuiteCase]:
     """Return cases of suites, shuffled.
 
     The order is the same on every machine, and depends on the cases alone: a smaller sample is contained in a larger
@@ -146,28 +149,32 @@ def select(names: Sequence[str], sample: int | None = None, part: tuple[int, int
     Parameters
     ----------
     names : sequence of str
-        Suites, or ``"all"``.
+        Suites, or ``"all"`` of the fixed ones; or ``"random"``, which stands alone.
     sample : int, optional
         How many cases, spread over the suites by their size, one of each at least where that many are asked for.
     part : tuple of int, optional
         ``(1, 4)`` for the first of four parts.
+    seed : int, optional
+        Of the cases of ``"random"``.
 
     Raises
     ------
     ArgumentError
         If there is no such suite, sample or part.
     """
+    if sample is not None and sample < 1:
+        raise ArgumentError.of("--sample", sample, legal="a number of cases from 1 on", nearest=1, code="TK-BENCH-003")
+    if set(names) == {random_suite.NAME}:
+        drawn = random_suite.draw(seed, random_suite.CASES if sample is None else sample)
+        return _part([SuiteCase(random_suite.NAME, workload) for workload in drawn], part)
     wanted = []
     for name in names:
         if name != "all" and name not in SUITES:
-            raise ArgumentError.of(
-                "--suite", name, legal=f"{', '.join(SUITES)} or all", nearest=_nearest(name), code="TK-BENCH-003"
-            )
+            legal = f"{', '.join(SUITES)} or all; or {random_suite.NAME} alone"
+            raise ArgumentError.of("--suite", name, legal=legal, nearest=_nearest(name), code="TK-BENCH-003")
         wanted += list(SUITES) if name == "all" else [name]
     suites = [suite for name, suite in SUITES.items() if name in wanted]
     total = sum(len(suite.cases) for suite in suites)
-    if sample is not None and sample < 1:
-        raise ArgumentError.of("--sample", sample, legal="a number of cases from 1 on", nearest=1, code="TK-BENCH-003")
     # The k-th of n cases of a suite has rank (k + 1/2) / n, its first rank 0: taking the lowest ranks takes the first
     # of every suite, then as many of each as its size says.
     ranked = []
@@ -177,7 +184,10 @@ def select(names: Sequence[str], sample: int | None = None, part: tuple[int, int
             rank = (index + 0.5) / len(shuffled) if index else 0.0
             ranked.append((rank, _digest(workload), SuiteCase(suite.name, workload)))
     ranked.sort(key=lambda entry: entry[:2])
-    cases = [case for _, _, case in ranked[: total if sample is None else sample]]
+    return _part([case for _, _, case in ranked[: total if sample is None else sample]], part)
+
+
+def _part(cases: list[SuiteCase], part: tuple[int, int] | None) -> list[SuiteCase]:
     if part is None:
         return cases
     index, count = part

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
     from tilekit.tiles.call import Major
 
-__all__ = ["Accuracy", "MatmulWorkload", "Operands", "Workload", "error_limit"]
+__all__ = ["Accuracy", "Fused", "MatmulWorkload", "Operands", "Workload", "activated", "error_limit"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -42,8 +42,10 @@ _ADDRESSES: Final = 1 << 48
 class Workload(Protocol):
     """Something to measure. The harness knows no more of it; who computes it is found by its family."""
 
-    family: ClassVar[str]
-    """The function of tilekit's that computes it."""
+    @property
+    def family(self) -> str:
+        """The function of tilekit's that computes it, with what is fused."""
+        ...
 
     @property
     def label(self) -> str:
@@ -83,6 +85,10 @@ class Workload(Protocol):
         """Return the plain products that the outcome consists of, as ``(a, b, out)`` each."""
         ...
 
+    def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
+        """Return what becomes of a plain product's float32 result."""
+        ...
+
 
 def error_limit(operand: DType, out: DType) -> float:
     """Return the largest relative (Frobenius) error of a right product, for checks that look at whole arrays."""
@@ -97,6 +103,21 @@ class Operands:
     a: Any
     b: Any
     bias: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """What is computed behind a product, as a launch takes it.
+
+    Attributes
+    ----------
+    bias : array or None
+        N values of the result's type, since the library takes no other.
+    activation : str or None
+    """
+
+    bias: Any
+    activation: Activation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +167,6 @@ class MatmulWorkload:
         makes them, one behind the other.
     """
 
-    family: ClassVar[str] = "matmul"
-
     m: int
     n: int
     k: int
@@ -194,6 +213,16 @@ class MatmulWorkload:
         *batch, m, n, k = (int(extent) for extent in shape.split("x"))
         base = cls(1, 1, 1) if like is None else like
         return replace(base, m=m, n=n, k=k, batch=batch[0] if batch else None)
+
+    @property
+    def family(self) -> str:
+        """A matmul, or one with a function behind it."""
+        return "fused_matmul" if self.fused else "matmul"
+
+    @property
+    def fused(self) -> bool:
+        """Whether a bias or an activation is behind the product."""
+        return self.bias or self.activation is not None
 
     @property
     def label(self) -> str:
@@ -302,14 +331,22 @@ class MatmulWorkload:
         return Operands(arrays[0], arrays[1], bias)
 
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
-        """Return standard normal operands on a machine, and an output: ``(a, b, out)``."""
+        """Return standard normal operands on a machine, what is fused, and an output: ``(a, b, [fused,] out)``."""
         a, b = (self.cut(name, machine.normal(*self.stored(name), next(seeds))) for name in ("a", "b"))
-        return a, b, machine.empty(self.out_shape, self.out_dtype)
+        out = machine.empty(self.out_shape, self.out_dtype)
+        if not self.fused:
+            return a, b, out
+        bias = machine.normal((self.n,), self.out_dtype, next(seeds)) if self.bias else None
+        return a, b, Fused(bias, self.activation), out
 
     def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
         """Return the one product."""
-        a, b, out = operands
+        a, b, *_, out = operands
         return [(a, b, out)]
+
+    def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
+        """Return what becomes of the product: with the bias, through the activation."""
+        return machine.finished(product, operands[2]) if self.fused else product
 
     def accuracy(self, operands: Operands, out: _Array) -> Accuracy:
         """Compare an answer with float64, each element against the error its own sum may have.
@@ -328,7 +365,7 @@ class MatmulWorkload:
             expected += operands.bias.astype(np.float64)
         if self.activation is not None:
             limit = 1.2 * limit + _ACTIVATION_ERROR * np.abs(expected)
-            expected = _activate(expected, self.activation)
+            expected = activated(expected, self.activation)
         limit += self.out_dtype.epsilon * np.abs(expected) + 1e-30
         difference = out.astype(np.float64) - expected
         scale = float(np.linalg.norm(expected))
@@ -344,7 +381,8 @@ class MatmulWorkload:
         return error_limit(self.a_dtype, self.out_dtype)
 
 
-def _activate(values: _Array, activation: str) -> _Array:
+def activated(values: _Array, activation: str) -> _Array:
+    """Return an activation of NumPy values."""
     if activation == "relu":
         rectified: _Array = np.maximum(values, 0)
         return rectified

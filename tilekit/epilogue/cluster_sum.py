@@ -1,5 +1,7 @@
 """Sums shared by the CTAs of a cluster: each adds the shares of a part of the tile's columns, and stores that part.
 
+Where there are more CTAs than parts of eight columns, some of them only send.
+
 A share goes from registers to the shared memory of whoever adds it (``st.async``, which counts its bytes on a barrier
 there), so nothing is kept in global memory and nobody waits for a turn. Shares are added in the order of the CTAs'
 ranks: the result is the same every time.
@@ -8,6 +10,7 @@ ranks: the result is the same every time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 from tilekit.assembly.types import F32, SMEM, U32
@@ -45,6 +48,7 @@ class ClusterSum:
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
         self.warpgroups = len(role.warps) // WARPS_PER_GROUP
         self.cluster = cluster
+        self.adders = self.adders_of(layout, cluster.k)
         self.layout = self.part_of(layout, cluster.k)
         self.slot_bytes = self.layout.blocks * self.layout.columns // 8 * THREADS * QUAD
         self.parts = w.shared.allocate("sum.part", size=cluster.k * self.slot_bytes, count=self.warpgroups)
@@ -59,18 +63,24 @@ class ClusterSum:
                 wait=(role.name,),
                 arrivals=arrivals,
             )
-            for name, arrivals in (("full", 1), ("empty", WARPS_PER_GROUP * cluster.k))
+            for name, arrivals in (("full", 1), ("empty", WARPS_PER_GROUP * self.adders))
         )
 
     @staticmethod
-    def part_of(layout: AccumulatorLayout, ctas: int) -> AccumulatorLayout:
-        """How a warpgroup holds what its CTA adds and stores."""
-        return replace(layout, columns=layout.columns // ctas)
+    def adders_of(layout: AccumulatorLayout, ctas: int) -> int:
+        """How many of the CTAs have a part: as many as have equal ones, of whole quads."""
+        return next(count for count in range(ctas, 0, -1) if layout.columns // 8 % count == 0)
 
-    @staticmethod
-    def shared_bytes(layout: AccumulatorLayout, *, warpgroups: int) -> int:
+    @classmethod
+    def part_of(cls, layout: AccumulatorLayout, ctas: int) -> AccumulatorLayout:
+        """How a warpgroup holds what its CTA adds and stores."""
+        return replace(layout, columns=layout.columns // cls.adders_of(layout, ctas))
+
+    @classmethod
+    def shared_bytes(cls, layout: AccumulatorLayout, *, ctas: int, warpgroups: int) -> int:
         """Shared memory of the buffers and barriers; `layout` is that of the accumulators."""
-        return warpgroups * (layout.blocks * layout.columns // 8 * THREADS * QUAD + 16)
+        part = cls.part_of(layout, ctas)
+        return warpgroups * (ctas * part.blocks * part.columns // 8 * THREADS * QUAD + 16)
 
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread."""
@@ -107,15 +117,19 @@ class BoundClusterSum:
         self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
     ) -> None:
         """Send every CTA its part of this share, await the shares of this CTA's part, and `store` their sum."""
+        s = self._s
         self._await_readers(w)
-        with w.when(self._first):
-            w.ptx.mbarrier.arrive_expect(bar=self._full, bytes=self._s.cluster.k * self._s.slot_bytes)
-        for rank in range(self._s.cluster.k):
+        adds = s.cluster.layer < s.adders if s.adders < s.cluster.k else None
+        with w.when(self._first if adds is None else self._first & adds):
+            w.ptx.mbarrier.arrive_expect(bar=self._full, bytes=s.cluster.k * s.slot_bytes)
+        for rank in range(s.adders):
             self._send(w, accumulators, rank)
         accumulators.done(w)
-        self._await_shares(w)
+        with nullcontext() if adds is None else w.when(adds):
+            self._await_shares(w)
         self._phase.assign(self._phase ^ 1)
-        store(_Sum(self), self._s.part(tile))
+        with nullcontext() if adds is None else w.when(adds):
+            store(_Sum(self), s.part(tile))
 
     def _await_readers(self, w: Writer) -> None:
         """Wait until everybody has read what was sent for the tile before, if there was one."""

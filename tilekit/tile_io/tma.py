@@ -88,7 +88,8 @@ class TmaLoader:
     batched
         Whether the tensor has a batch dimension (a third coordinate).
     sharers
-        CTAs of a cluster that need the same tile; the box is that fraction of it.
+        CTAs of a cluster that need the same tile; each fetches that fraction of it: rows, or MN-major whole chunks, or
+        else rows of every chunk.
     paired
         Whether the bytes count on a barrier of the CTA pair's leader, in whichever CTA of the pair they land.
     policy
@@ -121,7 +122,7 @@ class TmaLoader:
     def box(self) -> TmaBox:
         """What one copy moves."""
         k = self.tile.slice_k
-        extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, k)}[self.tile.major]
+        extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, self.k_per_copy)}[self.tile.major]
         swizzle: Literal["128B", "128B_atom_32B"] = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else "128B"
         return TmaBox((*extents, 1) if self.batched else extents, swizzle)
 
@@ -137,17 +138,28 @@ class TmaLoader:
         return BoundTmaLoader(w, self, stages, multicast)
 
     @property
+    def divides_chunks(self) -> bool:
+        """Whether each sharer fetches some rows of every chunk, since there are no whole chunks for all of them."""
+        return self.tile.major == "mn" and self.tile.image_rows // self.tile.chunk % self.sharers > 0
+
+    @property
     def extent(self) -> int:
-        """Rows of the image that one CTA fetches."""
-        return self.tile.image_rows // self.sharers
+        """Rows of the image that one CTA fetches; MN-major elements along M or N."""
+        return self.tile.image_rows // (1 if self.divides_chunks else self.sharers)
+
+    @property
+    def k_per_copy(self) -> int:
+        """Elements along K of one copy of an MN-major tile."""
+        return self.tile.slice_k // (self.sharers if self.divides_chunks else 1)
 
     @property
     def rows_per_copy(self) -> int:
         """Rows of one copy."""
         if self.tile.major == "mn":
             return self.tile.chunk
-        # As few copies as MAX_BOX allows, all of one size: a whole number of the swizzle's 8-row groups.
-        return next(rows for rows in range(MAX_BOX, 0, -8) if self.extent % rows == 0)
+        # As few copies as MAX_BOX allows, all of one size. The copy engine swizzles by the address, so a copy may
+        # begin at any row of the swizzle's 8-row groups.
+        return next(rows for rows in range(MAX_BOX, 0, -1) if self.extent % rows == 0)
 
 
 class BoundTmaLoader:
@@ -162,8 +174,12 @@ class BoundTmaLoader:
         self._multicast = multicast
         self._base = w.shared_base + stages.offset
         self._first_row: Operand = 0
+        self._first_k: Operand | None = None
         self._policy = w.constant(U64, loader.policy) if loader.policy is not None else None
-        if multicast is not None:
+        if multicast is not None and loader.divides_chunks:
+            self._base = self._base + multicast.slice * (loader.k_per_copy * SPAN)
+            self._first_k = multicast.slice * loader.k_per_copy
+        elif multicast is not None:
             self._base = self._base + multicast.slice * (loader.extent * SPAN)
             self._first_row = multicast.slice * loader.extent
 
@@ -201,6 +217,7 @@ class BoundTmaLoader:
     def _boxes(self, row: Value, k: Operand) -> Iterator[tuple[int, int, dict[str, Operand]]]:
         """The slice, the first row and the corner of each box of this CTA's part."""
         loader, tile = self._loader, self._loader.tile
+        k = k if self._first_k is None else self._first_k + k
         for part in range(tile.depth):
             here = k + part * tile.slice_k
             for first in range(0, loader.extent, loader.rows_per_copy):

@@ -41,11 +41,11 @@ HEAD = """\
 
 
 def tunable(cases: Iterable[SuiteCase]) -> list[tuple[str, MatmulWorkload]]:
-    """The suites and workloads of cases that the matmul computes: groups are tuned by nobody, few rows are a gemv's."""
+    """The suites and workloads of cases that the matmul computes: no groups, no functions, no gemv's rows."""
     return [
         (case.suite, case.workload)
         for case in cases
-        if isinstance(case.workload, MatmulWorkload) and case.workload.m > MOST_TOKENS
+        if isinstance(case.workload, MatmulWorkload) and case.workload.m > MOST_TOKENS and not case.workload.fused
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import compiled
-from tilekit.kernels.matmul.config import AnyConfig, KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
+from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.place import place
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import (
@@ -229,12 +231,11 @@ def _problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
     return replace(problem, batches=1, batched=False)
 
 
-def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> MatmulConfig | BlackwellConfig:
-    """A tile for the average group."""
-    rows = problem.m // max(groups, 1)
+def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> KernelConfig:
+    """What the model picks for groups of so many rows in all; on Blackwell, whose model has no figures, one tile."""
     if chip.tensor_columns:
         return BlackwellConfig(tile=(128, 128), cta_group=1, cluster=(1, 1), clc_stages=0)
-    if rows <= 64:
-        return MatmulConfig(tile=(64, 128), cluster=(1, 1), consumers=1)
-    wide = 256 if spec.out_dtype.bits <= 16 else 192
-    return MatmulConfig(tile=(128, wide if rows > 128 else 128), cluster=(1, 1))
+    return _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, groups=groups)
+
+
+_pick = lru_cache(maxsize=256)(pick)

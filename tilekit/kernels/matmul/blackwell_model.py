@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Grid, Grids
+from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grid, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
@@ -247,7 +247,7 @@ class LaunchClocks:
         return self.loops + self.last_store + self.launch
 
 
-def estimates(configs: Configs, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
+def estimates(configs: Configs, spec: MatmulSpec, grids: Grids) -> Estimates:
     """Model the time of one launch of each."""
     found = []
     for config, grid in zip(configs.each, grids.each, strict=True):
@@ -256,4 +256,4 @@ def estimates(configs: Configs, spec: MatmulSpec, grids: Grids) -> list[Estimate
         block = clocks.block
         l2 = max(block.l2, block.port)
         found.append(Estimate(config, grid.waves, grid.tiles, block.tensor, block.operands, l2, 0.0, 1.0, clocks.total))
-    return found
+    return Estimates(np.array([e.total for e in found]), found.__getitem__)

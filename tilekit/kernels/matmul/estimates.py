@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_schedule.stream_k import StreamPlan
-from tilekit.tiles.call import Major
 
 Array = NDArray[Any]
 
@@ -74,6 +73,8 @@ class Grids:
 
     Attributes
     ----------
+    along_m, along_n
+        Extents of the product, as the instruction calls them.
     rows
         Of clusters, along what the instruction calls M.
     tiles
@@ -89,11 +90,21 @@ class Grids:
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
     off_line
-        Whether rows of the caller's A, and of B, begin elsewhere than at lines of L2, where nothing pads them.
+        Whether rows of the instruction's A, and of its B, begin elsewhere than at lines of L2, where nothing pads them.
+    off_chunk
+        Whether tiles of an MN-major one do, and so share lines with their neighbours.
     outside
-        Rows of both operands' tiles that lie outside of them, on average over the tiles.
+        Rows of both operands' tiles that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
+        each sharer fetches them.
+    ragged
+        Rows of MN-major operands' chunks that begin inside of them and end outside, likewise.
+    asked
+        Times that a line of L2 is asked for by the clusters of a wave in a k-block, of the operand of which it is most:
+        MN-major, several rows of a few elements share a line.
     """
 
+    along_m: Array
+    along_n: Array
     rows: Array
     tiles: Array
     waves: Array
@@ -102,22 +113,43 @@ class Grids:
     rounds: Array
     kept: Array
     bytes: Array
-    off_line: tuple[bool, bool]
+    off_line: tuple[Array, Array]
+    off_chunk: tuple[Array, Array]
     outside: Array
+    ragged: Array
+    asked: Array
 
     @classmethod
-    def of(cls, configs: Configs, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int, resident: Array) -> Grids:
-        """Lay the tiles of each config over a problem; the chip holds `resident` CTAs of each at once."""
+    def of(
+        cls,
+        configs: Configs,
+        spec: MatmulSpec,
+        *,
+        m: int,
+        n: int,
+        k: int,
+        batches: int,
+        resident: Array,
+        groups: int = 0,
+    ) -> Grids:
+        """Lay the tiles of each config over a problem; the chip holds `resident` CTAs of each at once.
+
+        Of `groups` of rows, which are only known on the device, what is expected: that few are large and many small.
+        """
         c = configs
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
         rows = -(-along_m // (c.tile_m * c.cluster_m))
         columns = -(-along_n // (c.tile_n * c.cluster_n))
+        if groups:  # tiles of groups whose sizes are distributed exponentially
+            rows = groups / (1 - np.exp(-c.tile_m * c.cluster_m * groups / max(m, 1)))
         k_blocks = -(-k // c.k_block)
         share = -(-k_blocks // (c.shares * c.layers))
         shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.layers, 1)))
         tiles = rows * columns * batches * c.size * shares
         waves = -(-tiles // resident)
         active, rounds, kept = np.minimum(tiles, resident), waves.astype(float), np.zeros_like(tiles)
+        if groups:  # somewhere within its last wave it ends
+            rounds = np.maximum(tiles / resident + 0.5, 1)
         for i in np.flatnonzero(c.streamed):
             size, blocks = int(c.size[i]), int(k_blocks[i])
             plan = StreamPlan.of(
@@ -127,10 +159,32 @@ class Grids:
                 most=int(c.streamed[i]),
             )
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
-        outside_m = c.tile_m * c.cluster_m - along_m / np.maximum(rows, 1)
-        outside_n = c.tile_n * c.cluster_n - along_n / np.maximum(columns, 1)
-        fetched = along_m * _fetches(columns) + along_n * _fetches(rows)
+        chunk = LINE_BYTES // spec.a_dtype.bytes
+        beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
+        outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
+        off_line, off_chunk = [], []
+        for first, extent, tile, sharers, others in (
+            (True, along_m, c.tile_m, c.cluster_n, columns),
+            (False, along_n, c.tile_n, c.cluster_m, rows),
+        ):
+            is_a = c.swapped != first  # the caller's A, and not its B
+            mn_major = np.where(is_a, spec.a_major == "mn", spec.b_major == "mn")
+            count = np.maximum(-(-extent // tile), 1)
+            rows_outside = tile - extent / count
+            # Of the last tile's chunks, those that the operand ends in or before.
+            chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
+            outside += np.where(mn_major, 0, rows_outside + (tile - rows_outside) * beyond) / sharers
+            ragged += np.where(mn_major, chunks / count * chunk, 0) / sharers
+            pitch = np.where(mn_major, extent, k) * spec.a_dtype.bytes
+            together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
+            overlap = np.clip(chunk / tile, 1, count)
+            asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
+            off_line.append((pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0))
+            off_chunk.append(mn_major & (tile % chunk > 0) & (extent > tile))
+        fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
+            along_m=along_m,
+            along_n=along_n,
             rows=rows,
             tiles=tiles,
             waves=waves,
@@ -139,8 +193,11 @@ class Grids:
             rounds=rounds,
             kept=kept,
             bytes=fetched * k * batches * spec.a_dtype.bytes,
-            off_line=(_off_line(m, k, spec.a_major, spec), _off_line(n, k, spec.b_major, spec)),
-            outside=outside_m + outside_n,
+            off_line=(off_line[0], off_line[1]),
+            off_chunk=(off_chunk[0], off_chunk[1]),
+            outside=outside,
+            ragged=ragged,
+            asked=asked,
         )
 
     @property
@@ -162,10 +219,6 @@ class Grid:
 
 LINE_BYTES = 128
 """What L2 is asked for at once."""
-
-
-def _off_line(extent: int, k: int, major: Major, spec: MatmulSpec) -> bool:
-    return (k if major == "k" else extent) * spec.a_dtype.bytes % LINE_BYTES > 0
 
 
 def _fetches(clusters: Array) -> Array:
@@ -203,6 +256,22 @@ class Estimate:
     dram: float
     power: float
     total: float
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What the model says of many configs: the clocks of each at once, and the rest of one that is asked for.
+
+    Attributes
+    ----------
+    total
+        Clocks of a launch, of each config.
+    at
+        The estimate of the config with a number.
+    """
+
+    total: Array
+    at: Callable[[int], Estimate]
 
 
 def ranking(estimates: Sequence[Estimate]) -> str:

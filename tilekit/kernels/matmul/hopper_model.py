@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Grids
+from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
@@ -20,32 +20,26 @@ from tilekit.tile_op.wgmma import ATOM_ROWS
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 8190
+L2_BYTES_PER_CLOCK = 8920
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-MERGED = 0.742
-"""Of what clusters beside each other ask L2 for, if they need the same, what is read; multicast is never merged."""
-
-OFF_LINE_COST = 1.81
+OFF_LINE_COST = 1.73
 """How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
+
+OFF_CHUNK_COST = 2.27
+"""The same of an MN-major tile that does not begin at one."""
+
+COLD_COST = 0.45
+"""How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 3740
+LAUNCH_CLOCKS = 2690
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 1500
+CLUSTER_CLOCKS = 2230
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
-
-CLUSTER_COST = 0.0231
-"""Time lost to CTAs that wait for each other at every stage."""
-
-REFERENCE_L2_RATE = 32
-"""Bytes per clock that 128x256 tiles fetch from L2 in a cluster of two: the tile the factors are relative to."""
-
-L2_RATE_COST = 0.0022
-"""Time lost per byte and clock fetched from L2 above the reference, once the SMs are at different places of K."""
 
 SHIFTED = 7
 """Times that shared memory moves each byte that is shifted, beside its copy."""
@@ -53,46 +47,55 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 9.79
+STORE_BYTES_PER_CLOCK = 5.59
 """How fast an SM's accumulators leave where another tile follows."""
-
-LAST_STORE_BYTES_PER_CLOCK = 8.69
-"""The same for the last tile, whose stores nothing hides."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-TURN_OVER_CLOCKS = 1650
-"""What handing over costs consumers that take turns, a tile; the stores themselves run under the next main loop."""
-
-DRAM_BYTES_PER_CLOCK = 2450
+DRAM_BYTES_PER_CLOCK = 2690
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.442
+LAST_WAVE = 0.336
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-IDLE_COST = 0.575
+MIXTURE = 3.6
+"""The same for the tensor core's time and L2's, k-block by k-block."""
+
+SHARED_PART = 1.14
+"""Of shared memory's time, what instructions that read it wait for."""
+
+OVERLAP = 8.81
+"""How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
+
+HELD = 0.99
+"""Stages of a ring that are read, on average, and not filled."""
+
+IDLE_COST = 0.531
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-STAGE_CLOCKS = 73
-"""From one k-block to the next, however little there is to multiply: the barrier."""
-
-SLICE_CLOCKS = 190
+SLICE_CLOCKS = 122
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 7
+OUTSIDE_CLOCKS = 7.83
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
+
+RAGGED_CLOCKS = 5.01
+"""The same of a row that begins inside and ends outside."""
+
+ASKED_CLOCKS = 0.797
+"""Between two answers of L2 about the same line."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
 
-LATENCY_CLOCKS = 2630
+LATENCY_CLOCKS = 3040
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 5360
+SHARE_CLOCKS = 3030
 """What a share of a sum waits for the one before it, and tells the next."""
 
-SHARE_BYTES_PER_CLOCK = 92
+SHARE_BYTES_PER_CLOCK = 14
 """How fast a CTA adds its part to the workspace, reads and writes."""
 
 FIXUP_CLOCKS = 3500
@@ -101,34 +104,28 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 1150
+EXCHANGE_CLOCKS = 400
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 20
+EXCHANGE_BYTES_PER_CLOCK = 126
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.3
+POWER_SHARE = 0.123
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.691
+POWER_CLOCKS = 0.33
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-DELIVERY_ENERGY = 0.00543
-"""Energy of a byte that comes into shared memory, in tensor-core clocks: 48 of them come a clock to 128x256 tiles."""
-
-READ_ENERGY = 0.00399
-"""Energy of a byte that an instruction reads from shared memory, likewise."""
-
-FETCH_ENERGY = 0.00803
+FETCH_ENERGY = 0.000112
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.000183
+DRAM_ENERGY = 0.000584
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.18
+EIGHT_BIT_ENERGY = 1.72
 """A tensor-core clock's energy with 8-bit operands."""
 
-_WIDTHS = (*range(16, 128, 8), *range(128, 272, 16))
+_WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
 """Columns that spread any N over almost all SMs, in one wave or a few."""
 
 
@@ -140,23 +137,26 @@ def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
 
 
 _SWAPPED = (
-    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(16, 80, 16)),
-    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(80, 144, 16)),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (32, 48, 64)),
+    *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(8, 72, 8)),
+    *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(72, 200, 8)),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (*range(16, 200, 8), 208, 224, 256)),
+    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(48, 192, 16)),
+    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 32, 48, 64, 80, 96, 112, 128)),
 )
-"""For few rows: N takes the 64 rows of an instruction, and M its columns."""
+"""N takes the 64 rows of an instruction, and M its columns: as many tiles as fill the chip once, for any M."""
 
 CANDIDATES = (
     *_SWAPPED,
     *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (256, 224, 192, 160, 128)),
     *(MatmulConfig(tile=(256, n), consumers=2) for n in (48, 56, 64, 80, 96, 112, 128)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
-    *(MatmulConfig(tile=(192, n), consumers=3) for n in (128, 112, 96)),
-    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 208, 16)),
+    *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 16)),
+    *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
+    *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
+    *(MatmulConfig(tile=(128, n), schedule="pingpong", swap_ab=True) for n in range(64, 200, 8)),
 )
 """Tiles and their consumer warpgroups; each is tried without a cluster and with two CTAs along M and along N, and small
 ones with up to four shares of K, or narrow ones with two in a cluster.
@@ -170,7 +170,7 @@ Those with more than 128 accumulators a thread have room for three stages only, 
 
 SPARES = (
     *(MatmulConfig(tile=(64, n), schedule="pingpong") for n in range(64, 272, 16)),
-    *(MatmulConfig(tile=(128, n), consumers=2) for n in range(136, 264, 16)),
+    *(MatmulConfig(tile=(128, n), consumers=2) for n in range(200, 264, 16)),
 )
 """What the picker leaves alone, since it hardly ever won where it was timed: consumers that take turns at 64 rows, and
 widths between those of `CANDIDATES`.
@@ -249,15 +249,30 @@ def _legal(configs: Iterable[MatmulConfig], spec: MatmulSpec, target: Target) ->
     return tuple(config for config in fitting if config.legal(target, spec))
 
 
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
+WIDE_CLUSTERS = ((4, 1), (1, 4), (4, 2), (2, 4))
+"""Clusters of which not all SMs can be a part: 30 of four CTAs and 15 of eight fit an H200's 132."""
+
+LARGEST_TILE_OF_WIDE = 128 * 192
+"""Elements of a tile up to which wide clusters are tried: those of launches of few tiles."""
+
+
 def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[MatmulConfig]:
     for base in bases:
-        shared = base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE and not (spec.groups or base.short)
+        if base.swap_ab and spec.groups:
+            continue
+        area = base.tile[0] * base.tile[1]
+        shared = area <= LARGEST_SHARED_TILE and not (spec.groups or base.short)
         for shares in SHARES if shared else (1,):
-            for cluster in ((1, 1), (2, 1), (1, 2)):
-                if not (base.swap_ab and spec.groups):
-                    yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
+            for cluster in CLUSTERS:
+                yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
+        if area <= LARGEST_TILE_OF_WIDE and not (base.short or base.in_turn):
+            for cluster in WIDE_CLUSTERS:
+                for shares in (1, 2) if shared and max(cluster) * min(cluster) == 4 else (1,):
+                    yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
-            yield _ahead(replace(base, cluster=(1, 1), cluster_k=2), spec)
+            for layers in (2, 4, 8):
+                yield _ahead(replace(base, cluster=(1, 1), cluster_k=layers), spec)
 
 
 def _ahead(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:
@@ -312,10 +327,11 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
 def resident(configs: HopperConfigs, sms: int) -> Array:
     """CTAs of each that `sms` multiprocessors hold at once.
 
-    Of clusters of four, 32 fit an H200's 132, whose processing clusters have 16 or 18 each; so not 33.
+    A cluster lies within a processing cluster, which has 16 or 18 SMs or fewer: of an H200's 132, 30 clusters of four
+    find room, and 15 of eight.
     """
-    left_over = (configs.size > 2) & (sms > configs.size)
-    return (sms // configs.size - left_over) * configs.size
+    sms_of = np.where((configs.size > 2) & (sms > configs.size), sms * 10 // 11, sms)
+    return np.maximum(sms_of, configs.size) // configs.size * configs.size
 
 
 @dataclass(frozen=True)
@@ -350,32 +366,32 @@ class BlockClocks:
         issues = 4 * c.k_group * -(-c.tile_m // ATOM_ROWS)
         tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
-        # whole chunks come. Clusters beside each other need the same columns, or the same rows where there is one;
-        # those of several CTAs drift apart after the first wave.
-        merged = np.where((c.size == 1) | (grids.waves == 1), MERGED, 1)
-        merged_m = np.where((c.cluster_n == 1) & (grids.rows == 1), merged, 1)
-        merged_n = np.where((c.cluster_m == 1) & (grids.rows > 1), merged, 1)
-        fetched_m = c.tile_m / c.cluster_n * merged_m * SPAN * c.k_group
-        fetched_n = c.loaded_n / c.cluster_m * merged_n * SPAN * c.k_group
+        # whole chunks come.
+        fetched_m = c.tile_m / c.cluster_n * SPAN * c.k_group
+        fetched_n = c.loaded_n / c.cluster_m * SPAN * c.k_group
         fetched = fetched_m + fetched_n
         delivered = (c.tile_m + c.loaded_n) * SPAN * c.k_group
         read = issues * (ATOM_ROWS + c.tile_n) * 32
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
-        costs_a, costs_b = (OFF_LINE_COST if off else 1 for off in grids.off_line)
-        asked = fetched_m * np.where(c.swapped, costs_b, costs_a) + fetched_n * np.where(c.swapped, costs_a, costs_b)
+        # Of the larger operand each line comes from DRAM while those who need it ask for it.
+        larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
+        off_m, off_n = (
+            np.where(line, OFF_LINE_COST, np.where(chunk, OFF_CHUNK_COST, 1))
+            for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
+        )
+        asked = fetched_m * off_m * (1 + COLD_COST * larger) + fetched_n * off_n * (1 + COLD_COST * (1 - larger))
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
-        later = 1 - 1 / np.maximum(grids.waves, 1)
-        factor = 1 + L2_RATE_COST * (fetched / tensor - REFERENCE_L2_RATE) * later
-        factor += CLUSTER_COST * (c.cluster_m * c.cluster_n > 1)
-        limit = np.maximum(np.maximum(tensor, l2), np.where(c.copies, shared, 0))
-        least = np.maximum(STAGE_CLOCKS + SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / c.stages)
-        taken = np.maximum(limit * factor, least) + OUTSIDE_CLOCKS * grids.outside * c.k_group
+        ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
+        limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
+        least = np.maximum(SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
+        taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
+        taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
             taken += np.where(c.sharing == 1, c.accumulators, 0)
         return cls(tensor, shared, l2, read, fetched, delivered, taken)
 
 
-def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
+def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimates:
     """Model the time of one launch of each, in clocks of the highest frequency.
 
     There are waves of tiles, each limited by its slowest resource, and all of them by power.
@@ -386,21 +402,22 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> list[Es
     stores = output / STORE_BYTES_PER_CLOCK
     wave = grids.k_blocks * block.taken
     wave = np.where(c.in_turn, np.maximum(wave, stores), wave)
-    between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, TURN_OVER_CLOCKS, stores)
+    between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, 0, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
-    waves = np.maximum(grids.rounds * wave, grids.bytes / rate + alone)
+    computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
+    waves = (computed**OVERLAP + streamed**OVERLAP) ** (1 / OVERLAP)
     shares = (c.shares - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
     exchange = np.where(c.layers > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
-    clocks = waves + fixup + (shares + exchange) * grids.waves + between + output / LAST_STORE_BYTES_PER_CLOCK
+    clocks = waves + fixup + (shares + exchange) * grids.waves + between
     clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1)
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
     columns = (grids.waves, grids.tiles, block.tensor, block.shared, block.l2, dram, total / clocks, total)
-    return [Estimate(*each) for each in zip(c.each, *(column.tolist() for column in columns), strict=True)]
+    return Estimates(total, lambda i: Estimate(c.each[i], *(column[i].item() for column in columns)))
 
 
 def _store_cost(configs: HopperConfigs, spec: MatmulSpec) -> Array:
@@ -411,7 +428,7 @@ def _store_cost(configs: HopperConfigs, spec: MatmulSpec) -> Array:
 def _energy(block: BlockClocks, spec: MatmulSpec, grids: Grids) -> Array:
     """Energy of a launch, in clocks of every SM's tensor core."""
     multiplied = block.tensor * (EIGHT_BIT_ENERGY if spec.a_dtype.bits == 8 else 1)
-    moved = READ_ENERGY * block.read + DELIVERY_ENERGY * block.delivered + FETCH_ENERGY * block.fetched
+    moved = FETCH_ENERGY * block.fetched
     spent = grids.tiles * grids.k_blocks * (multiplied + moved)
     return np.asarray(spent / SM_90A.multiprocessors + DRAM_ENERGY * grids.bytes)
 

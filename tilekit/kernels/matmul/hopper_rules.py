@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
@@ -27,7 +28,7 @@ from tilekit.kernels.matmul.rules import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N
+from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N, atom_layout
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import MatmulConfig
@@ -67,8 +68,11 @@ In turn, 128 with a bias spill with staged stores too, and 184 of streamed tiles
 streamed tiles are transposed by direct stores: 112 of 232 spill with a bias.
 """
 
-GROUPED_F32_ACCUMULATORS = 96
-"""What a thread may hold where f32 slabs may also be stored row by row: 112 of 232 and 128 of 255 spill."""
+GROUPED_ACCUMULATORS = 128
+"""What a thread may hold where slabs may also be stored row by row: 136 of 232 spill."""
+
+GROUPED_F32_ACCUMULATORS = {160: 64}, 96
+"""The same of f32 slabs, by a thread's registers: 72 of 160, 112 of 232 and 128 of 255 spill."""
 
 TURN_HEADROOM = 8
 """Registers more where consumers take turns: beside 200 of 232, 128 of 160, and an instruction's 104 of 128."""
@@ -99,12 +103,26 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
         of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
     stored = stored_columns(config, spec)
-    step = stored * (config.cluster_k if config.cluster_k in CLUSTER_K.values else 1)
-    if not 0 < columns <= MAX_N or columns % step:
+    if not 0 < columns <= MAX_N or columns % stored:
         reason = f", and a row of a stored box has {stored} columns of {spec.out_dtype}" if stored > 8 else ""
-        if step > stored:
-            reason += f"; {config.cluster_k} CTAs store a part each"
-        yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {step} up to {MAX_N} (one wgmma{reason})")
+        yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {stored} up to {MAX_N} (one wgmma{reason})")
+    elif config.cluster_k in CLUSTER_K.values and not config.short:
+        yield from _parts(config, spec, stored)
+
+
+def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Violation]:
+    """CTAs that share a sum each store equal parts of whole boxes, unless there are more CTAs than parts."""
+    columns = config.tile[1]
+    layout = atom_layout(ATOM_ROWS, columns)
+    adders, part = ClusterSum.adders_of(layout, config.cluster_k), ClusterSum.part_of(layout, config.cluster_k).columns
+    if part % stored:
+        text = f"tile N={columns}: {adders} CTAs of {config.cluster_k} store {part} columns each, in boxes of {stored}"
+        yield Violation("parts", "tile", text)
+    if adders < config.cluster_k and spec.functions.residual is not None:
+        text = (
+            f"tile N={config.tile[1]}: with a residual each of {config.cluster_k} CTAs stores a part of whole 8 columns"
+        )
+        yield Violation("parts of a residual", "tile", text)
 
 
 def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
@@ -188,8 +206,9 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
     share = plan.mma.registers or launch
     turns = TURN_HEADROOM if config.in_turn else 0
     limit = share - _headroom(config, spec) - turns
-    if spec.groups is not None and spec.out_dtype.bits == 32:
-        limit = min(limit, GROUPED_F32_ACCUMULATORS)
+    if spec.groups is not None:
+        narrow, wide = GROUPED_F32_ACCUMULATORS
+        limit = min(limit, narrow.get(share, wide) if spec.out_dtype.bits == 32 else GROUPED_ACCUMULATORS)
     if columns // 2 > launch - INSTRUCTION_HEADROOM - turns:
         yield Violation(
             "launch registers",

@@ -62,7 +62,7 @@ class Output:
         """Shared memory of the components; `layers` CTAs of a cluster share a tile's sum."""
         size = 0
         if layers > 1:
-            size += ClusterSum.shared_bytes(layout, warpgroups=warpgroups)
+            size += ClusterSum.shared_bytes(layout, ctas=layers, warpgroups=warpgroups)
             layout = ClusterSum.part_of(layout, layers)
         if spec.store == "direct":
             return size

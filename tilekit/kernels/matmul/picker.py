@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from tilekit.kernels.matmul import blackwell_model, hopper_model
 from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Grids
+from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 
@@ -40,7 +39,7 @@ class _Model(Protocol):
     def resident(self, configs: Any, sms: int) -> Array:
         """CTAs of each config that so many multiprocessors hold at once."""
 
-    def estimates(self, configs: Any, spec: MatmulSpec, grids: Grids) -> list[Estimate]:
+    def estimates(self, configs: Any, spec: MatmulSpec, grids: Grids) -> Estimates:
         """Model the time of one launch of each."""
 
 
@@ -67,8 +66,8 @@ def estimate(
 ) -> Estimate:
     """Model the time of one launch on `sms` multiprocessors."""
     one = _MODELS[target.name].collect([config], spec)
-    (found,), _ = _estimates(one, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
-    return found
+    found, _ = _estimates(one, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
+    return found.at(0)
 
 
 @lru_cache(maxsize=64)
@@ -79,12 +78,21 @@ def _collected(spec: MatmulSpec, target: Target, spares: bool) -> Configs:
 
 
 def _estimates(
-    configs: Configs, spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int, sms: int
-) -> tuple[list[Estimate], Grids]:
+    configs: Configs,
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int,
+    sms: int,
+    groups: int = 0,
+) -> tuple[Estimates, Grids]:
     """An estimate of each, and how its tiles fall; a cluster that does not fit counts as if one CTA did."""
     model = _MODELS[target.name]
     resident = np.maximum(model.resident(configs, sms), 1)
-    grids = Grids.of(configs, spec, m=m, n=n, k=k, batches=batches, resident=resident)
+    grids = Grids.of(configs, spec, m=m, n=n, k=k, batches=batches, resident=resident, groups=groups)
     return model.estimates(configs, spec, grids), grids
 
 
@@ -108,15 +116,30 @@ def ranked(
     ArgumentError
         ``TK-MM-004`` for operands that no matrix instruction of the target reads.
     """
+    found, usable = _usable(spec, target, m=m, n=n, k=k, batches=batches, sms=sms, spares=spares)
+    order = usable[np.argsort(found.total[usable], kind="stable")]
+    return [found.at(i) for i in order.tolist()]
+
+
+def _usable(
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int,
+    sms: int | None,
+    spares: bool,
+    groups: int = 0,
+) -> tuple[Estimates, Array]:
+    """Estimates of every config, and the numbers of those that are of use."""
     spec.check(target)
     configs = _collected(spec, target, spares)
-    if not configs.each:
-        return []
     sms = sms or target.multiprocessors
-    found, grids = _estimates(configs, spec, target, m=m, n=n, k=k, batches=batches, sms=sms)
+    found, grids = _estimates(configs, spec, target, m=m, n=n, k=k, batches=batches, sms=sms, groups=groups)
     # Where no tile is shared, a streamed schedule is that of another config.
-    usable = (configs.size <= sms) & ((grids.kept > 0) | (configs.streamed == 0))
-    return sorted(compress(found, usable.tolist()), key=lambda e: e.total)
+    return found, np.flatnonzero((configs.size <= sms) & ((grids.kept > 0) | (configs.streamed == 0)))
 
 
 def closest(
@@ -141,7 +164,16 @@ def closest(
 
 
 def pick(
-    spec: MatmulSpec, target: Target, *, m: int, n: int, k: int, batches: int = 1, sms: int | None = None
+    spec: MatmulSpec,
+    target: Target,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int = 1,
+    sms: int | None = None,
+    groups: int = 0,
 ) -> KernelConfig:
-    """The best candidate by the model."""
-    return ranked(spec, target, m=m, n=n, k=k, batches=batches, sms=sms)[0].config
+    """The best candidate by the model; for `groups` of `m` rows in all, the one that is expected to be."""
+    found, usable = _usable(spec, target, m=m, n=n, k=k, batches=batches, sms=sms, spares=False, groups=groups)
+    return found.at(int(usable[np.argmin(found.total[usable])])).config

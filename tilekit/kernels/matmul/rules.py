@@ -208,17 +208,17 @@ def raster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterato
 
 
 def slice_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    """CTAs that share an operand fetch equal slices of it, made of whole groups of rows as they are swizzled."""
+    """CTAs that share an operand fetch equal slices of it: of its rows, or MN-major of its chunks or of their rows."""
     (rows, columns), (cluster_m, cluster_n) = config.tile, config.cluster
     for tile, sharers in zip(config.operands(spec), config.sharers, strict=True):
-        unit = 8 if tile.major == "k" else tile.chunk
-        extent = tile.image_rows
-        if extent % (unit * sharers):
+        chunks = tile.image_rows // tile.chunk
+        parts = (tile.image_rows,) if tile.major == "k" else (chunks, tile.slice_k)
+        if all(count % sharers for count in parts):
             yield Violation(
                 f"slices of {tile.name.upper()}",
                 "tile",
-                f"tile {rows}x{columns} in a {cluster_m}x{cluster_n} cluster: {tile.name.upper()}'s {extent} rows are "
-                f"fetched in {sharers} slices of whole {unit}-row groups",
+                f"tile {rows}x{columns} in a {cluster_m}x{cluster_n} cluster: {tile.name.upper()}'s "
+                f"{tile.image_rows} rows are fetched in {sharers} equal slices",
             )
 
 
