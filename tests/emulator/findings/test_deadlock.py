@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.emulator.checks.deadlock import Blocked, GroupWait, MbarrierWait, Meeting, deadlock, waiting_table
-from tilekit.emulator.errors import Actor, Deadlock
-from tilekit.emulator.language.symbols import SymbolMap
-from tilekit.emulator.synchronisation.mbarrier import Mbarrier
+from tilekit.emulator.core.checks.deadlock import Blocked, GroupWait, MbarrierWait, Meeting, deadlock, waiting_table
+from tilekit.emulator.core.errors import Actor, Deadlock
+from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.ptx.synchronisation.mbarrier import Mbarrier
 
 NOTES = """
 //@role load warps=0-0

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tilekit.emulator.checks.agents import Agent, Operation, Sync
-from tilekit.emulator.checks.happens_before import HappensBefore
-from tilekit.emulator.checks.shadow import Memory, Race
-from tilekit.emulator.errors import Actor
+from tilekit.emulator.core.checks.agents import Agent, Operation, Sync
+from tilekit.emulator.core.checks.happens_before import HappensBefore
+from tilekit.emulator.core.checks.shadow import Memory, Race
+from tilekit.emulator.core.errors import Actor
 
 BASE = 1 << 24
 SIZE = 3 * 8192

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilekit.emulator.checks.findings import Findings
-from tilekit.emulator.errors import Actor, BarrierFault
-from tilekit.emulator.synchronisation.mbarrier import MAXIMUM_COUNT, MAXIMUM_TX, BarrierState, Mbarrier, decode, encode
-from tilekit.emulator.synchronisation.mbarrier_table import MbarrierTable
+from tilekit.emulator.core.checks.findings import Findings
+from tilekit.emulator.core.errors import Actor, BarrierFault
+from tilekit.emulator.ptx.synchronisation.mbarrier import (
+    MAXIMUM_COUNT,
+    MAXIMUM_TX,
+    BarrierState,
+    Mbarrier,
+    decode,
+    encode,
+)
+from tilekit.emulator.ptx.synchronisation.mbarrier_table import MbarrierTable
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tilekit.emulator.checks.agents import Agent, Sync
-from tilekit.emulator.checks.findings import Finding, Findings
-from tilekit.emulator.checks.happens_before import HappensBefore
-from tilekit.emulator.checks.shadow import Memory
-from tilekit.emulator.errors import Actor, BarrierFault, RaceError
-from tilekit.emulator.language.symbols import SymbolMap
-from tilekit.emulator.synchronisation.mbarrier import Mbarrier
+from tilekit.emulator.core.checks.agents import Agent, Sync
+from tilekit.emulator.core.checks.findings import Finding, Findings
+from tilekit.emulator.core.checks.happens_before import HappensBefore
+from tilekit.emulator.core.checks.shadow import Memory
+from tilekit.emulator.core.errors import Actor, BarrierFault, RaceError
+from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.ptx.synchronisation.mbarrier import Mbarrier
 
 WINDOW = 1 << 24
 DYNAMIC = 1024

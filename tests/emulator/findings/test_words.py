@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tilekit.emulator.checks.findings import Finding, Findings
-from tilekit.emulator.errors import (
+from tilekit.emulator.core.checks.findings import Finding, Findings
+from tilekit.emulator.core.errors import (
     Actor,
     Deadlock,
     EmulatorError,
@@ -20,8 +20,8 @@ from tilekit.emulator.errors import (
     Where,
     nearest,
 )
-from tilekit.emulator.language.symbols import SymbolMap
-from tilekit.emulator.report import LaunchReport
+from tilekit.emulator.core.report import LaunchReport
+from tilekit.emulator.core.symbols import SymbolMap
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What is PTX's: the language, its instructions, warps, CTAs and clusters, mbarriers, tensor maps, proxies."""
