@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tilekit.cli.emulate_arguments import Argument
     from tilekit.emulator import Debugger, EmulatorError, Exploration, Kernel, LaunchReport, Module
-    from tilekit.emulator.ptx.launch import Progress
+    from tilekit.emulator.core.schedules import Progress
 
 _PATIENCE = 1.0
 """Seconds after which a progress bar appears."""

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     )
     from tilekit.emulator.core.explore import Exploration, Failure
     from tilekit.emulator.core.report import LaunchReport
+    from tilekit.emulator.core.statistics import Statistics
     from tilekit.emulator.ptx.device import Buffer, Device, EncodedTensorMap
     from tilekit.emulator.ptx.execution.device_runtime import AssertionFailedError
     from tilekit.emulator.ptx.kernel import Kernel
-    from tilekit.emulator.ptx.language.forms import coverage
     from tilekit.emulator.ptx.memory.tensor_map import TensorMap
     from tilekit.emulator.ptx.module import Module
     from tilekit.emulator.ptx.observation.debugger import Debugger
-    from tilekit.emulator.ptx.observation.statistics import Statistics
     from tilekit.emulator.ptx.observation.stops import Stop
     from tilekit.emulator.ptx.ops.control import TrapError
+    from tilekit.emulator.ptx.ops.table import coverage
 
 __all__ = [
     "AssertionFailedError",
@@ -78,11 +78,11 @@ _HOMES = {
     "ptx.device": ("Buffer", "Device", "EncodedTensorMap"),
     "ptx.execution.device_runtime": ("AssertionFailedError",),
     "ptx.kernel": ("Kernel",),
-    "ptx.language.forms": ("coverage",),
+    "ptx.ops.table": ("coverage",),
     "ptx.memory.tensor_map": ("TensorMap",),
     "ptx.module": ("Module",),
     "ptx.observation.debugger": ("Debugger",),
-    "ptx.observation.statistics": ("Statistics",),
+    "core.statistics": ("Statistics",),
     "ptx.observation.stops": ("Stop",),
     "ptx.ops.control": ("TrapError",),
 }

@@ -6,18 +6,14 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from tilekit.emulator.core.errors import EmulatorError, LaunchError, PtxSyntaxError, UnsupportedInstruction
+from tilekit.emulator.core.memory.memory import GlobalMemory
 from tilekit.emulator.core.report import LaunchReport
-from tilekit.emulator.ptx.execution.scheduler import Policy, checked_seed
-from tilekit.emulator.ptx.launch import Progress
-
-if TYPE_CHECKING:
-    from tilekit.emulator.core.memory.memory import GlobalMemory
-    from tilekit.emulator.ptx.kernel import Kernel, LaunchOptions
+from tilekit.emulator.core.schedules import Policy, Progress, checked_seed
 
 __all__ = ["Exploration", "Failure", "explore"]
 
@@ -95,24 +91,32 @@ class Exploration:
 
 
 def explore(
-    kernel: Kernel,
-    tries: int,
-    grid: int | Sequence[int],
-    block: int | Sequence[int],
+    kernel: str,
+    launch: Callable[[int, Policy], LaunchReport],
+    memory: GlobalMemory,
     args: Sequence[Any],
+    tries: int,
     schedules: Sequence[Policy],
     seed: int,
     accept: Callable[[LaunchReport], bool] | None,
     progress: Progress | None,
-    options: LaunchOptions,
 ) -> Exploration:
-    """See `Kernel.explore`."""
+    """Launch in many orders; see the `explore` of a kernel.
+
+    Parameters
+    ----------
+    kernel
+        Its name.
+    launch
+        Makes one launch with a seed and a schedule.
+    memory, args
+        What is put back between launches: the device's memory, and the arrays among the arguments.
+    """
     if tries < 1:
         raise LaunchError.argument("tries", tries, "1 or more", 1)
     if not schedules:
         raise LaunchError.argument("schedules", schedules, f"some of {', '.join(get_args(Policy))}", get_args(Policy))
     seed = checked_seed(seed)
-    memory = kernel.module.device.memory
     before = _snapshot(memory)
     arrays = [(value, value.copy()) for value in args if isinstance(value, np.ndarray)]
     seen: dict[str, set[bytes]] = {}
@@ -123,7 +127,7 @@ def explore(
         while failure is None and done < tries:
             _restore(memory, before, arrays)
             order = schedules[done % len(schedules)]
-            failure = _attempt(kernel, grid, block, args, seed + done, order, accept, options)
+            failure = _attempt(launch, seed + done, order, accept)
             done += 1
             if failure is None:
                 _note(memory, arrays, seen)
@@ -133,22 +137,18 @@ def explore(
         _restore(memory, before, arrays)
     different = tuple(name for name, digests in seen.items() if len(digests) > 1)
     used = tuple(dict.fromkeys(schedules[index % len(schedules)] for index in range(done)))
-    return Exploration(kernel.name, done, used, failure, different, time.perf_counter() - start)
+    return Exploration(kernel, done, used, failure, different, time.perf_counter() - start)
 
 
 def _attempt(
-    kernel: Kernel,
-    grid: int | Sequence[int],
-    block: int | Sequence[int],
-    args: Sequence[Any],
+    launch: Callable[[int, Policy], LaunchReport],
     seed: int,
     schedule: Policy,
     accept: Callable[[LaunchReport], bool] | None,
-    options: LaunchOptions,
 ) -> Failure | None:
     """One launch: how it went wrong, or None."""
     try:
-        report = kernel.launch(grid, block, args, seed=seed, schedule=schedule, **options)
+        report = launch(seed, schedule)
     except (LaunchError, PtxSyntaxError, UnsupportedInstruction):
         raise  # what was asked is wrong, whatever the order
     except EmulatorError as error:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tilekit.emulator.core.checks.findings import Finding
-
-if TYPE_CHECKING:
-    from tilekit.emulator.ptx.observation.statistics import Statistics
+from tilekit.emulator.core.statistics import Statistics
 
 __all__ = ["LaunchReport"]
 

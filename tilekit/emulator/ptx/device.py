@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.memory.memory import GlobalMemory
+from tilekit.emulator.core.schedules import Policy, Starts, checked_seed
 from tilekit.emulator.ptx.chips import CHIPS
-from tilekit.emulator.ptx.execution.scheduler import Policy, Starts, checked_seed
 from tilekit.emulator.ptx.memory.swizzle import Swizzle
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap, WideMode
 from tilekit.emulator.ptx.module import Module

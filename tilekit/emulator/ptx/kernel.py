@@ -14,22 +14,20 @@ import numpy as np
 
 from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.report import LaunchReport
+from tilekit.emulator.core.schedules import Policy, Progress, checked_seed
+from tilekit.emulator.ptx.arguments import Uploads, download, encode
 from tilekit.emulator.ptx.execution import gang as gangs
-from tilekit.emulator.ptx.execution.scheduler import Policy, checked_seed
-from tilekit.emulator.ptx.language.syntax import TYPE_BYTES, Function, Variable
-from tilekit.emulator.ptx.launch import Dim3, Launch, Progress
+from tilekit.emulator.ptx.language.syntax import Function, Variable
+from tilekit.emulator.ptx.launch import Dim3, Launch
 
 if TYPE_CHECKING:
     from tilekit.emulator.core.explore import Exploration
     from tilekit.emulator.core.memory.memory import Allocation
     from tilekit.emulator.ptx.compiler.instrument import Observer
     from tilekit.emulator.ptx.compiler.program import Program
-    from tilekit.emulator.ptx.device import Buffer
     from tilekit.emulator.ptx.module import Module
     from tilekit.emulator.ptx.observation.debugger import Debugger
     from tilekit.emulator.ptx.observation.stops import Stop
-
-Uploads = list[tuple[np.ndarray[Any, Any], "Buffer"]]
 
 DEFAULT_STEP_BUDGET = 200_000_000
 
@@ -196,7 +194,7 @@ class Kernel:
         observers: list[Observer] = []
         counting = recorder = None
         if statistics:
-            from tilekit.emulator.ptx.observation.statistics import Counting
+            from tilekit.emulator.ptx.observation.counting import Counting
 
             counting = Counting()
             observers.append(counting)
@@ -345,7 +343,11 @@ class Kernel:
         """
         from tilekit.emulator.core.explore import explore
 
-        return explore(self, tries, grid, block, args, schedules, seed, accept, progress, options)
+        def launch(seed: int, schedule: Policy) -> LaunchReport:
+            return self.launch(grid, block, args, seed=seed, schedule=schedule, **options)
+
+        memory = self.module.device.memory
+        return explore(self.name, launch, memory, args, tries, schedules, seed, accept, progress)
 
     def debug(
         self,
@@ -467,50 +469,9 @@ class Kernel:
                 buffer = self.module.device.buffer(value, name=parameter.name)
                 uploads.append((value, buffer))
                 value = buffer
-            data = _encode(index, value, parameter)
+            data = encode(index, value, parameter)
             block[parameter.offset : parameter.offset + parameter.size] = data
         return bytes(block), uploads
-
-
-def download(uploads: Uploads) -> None:
-    """Bring uploaded arrays up to date and free their buffers."""
-    for array, buffer in uploads:
-        array[...] = buffer.read()
-        buffer.free()
-
-
-def _encode(index: int, value: Any, parameter: Variable) -> bytes:
-    """The bytes of one argument, which must be exactly as many as the parameter has."""
-    name = f"args[{index}] ({parameter.name})"
-    legal = f"{parameter.size} bytes of .{parameter.type}"
-    data: bytes
-    if value is None:
-        data = bytes(8)
-    elif hasattr(value, "address"):
-        data = int(value.address).to_bytes(8, "little")
-    elif isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
-    elif isinstance(value, np.generic):
-        data = value.tobytes()
-    elif isinstance(value, bool | int | float):
-        data = _encode_number(name, value, parameter)
-    elif hasattr(value, "__bytes__"):
-        data = bytes(value)
-    else:
-        raise LaunchError.argument(name, type(value).__name__, f"{legal}: a Buffer, an array, a scalar or bytes")
-    if len(data) != parameter.size:
-        raise LaunchError.argument(name, f"{len(data)} bytes ({type(value).__name__})", legal)
-    return data
-
-
-def _encode_number(name: str, value: float, parameter: Variable) -> bytes:
-    kind = parameter.type
-    if kind in ("f32", "f64", "f16"):
-        return np.array([value], f"f{TYPE_BYTES[kind]}").tobytes()
-    bits = parameter.size * 8
-    if not isinstance(value, int) or not -(1 << bits - 1) <= value < 1 << bits or bits > 64:
-        raise LaunchError.argument(name, value, f"an integer of {bits} bits")
-    return (value & ((1 << bits) - 1)).to_bytes(parameter.size, "little")
 
 
 def _dim3(name: str, value: int | Sequence[int]) -> Dim3:

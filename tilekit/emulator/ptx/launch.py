@@ -14,17 +14,19 @@ from tilekit.emulator.core.blas import single_threaded
 from tilekit.emulator.core.checks.agents import Sync
 from tilekit.emulator.core.checks.deadlock import Blocked, GroupWait, deadlock, waiting_table
 from tilekit.emulator.core.checks.findings import Finding, Findings
-from tilekit.emulator.core.checks.happens_before import HappensBefore
 from tilekit.emulator.core.checks.shadow import Memory
 from tilekit.emulator.core.errors import Deadlock, EmulatorError, LaunchError, ProtocolError
 from tilekit.emulator.core.memory.memory import PARAM_WINDOW, Allocation, GlobalMemory
 from tilekit.emulator.core.report import LaunchReport
+from tilekit.emulator.core.schedules import Policy, Progress, Starts
 from tilekit.emulator.core.symbols import SymbolMap
 from tilekit.emulator.ptx.checks.exits import check_visits
+from tilekit.emulator.ptx.checks.prerequisite import grid_ahead
+from tilekit.emulator.ptx.checks.proxies import ProxyOrder
+from tilekit.emulator.ptx.checks.race_words import explain
 from tilekit.emulator.ptx.chips import Chip
 from tilekit.emulator.ptx.execution.gang import run_gangs
-from tilekit.emulator.ptx.execution.prerequisite import grid_ahead
-from tilekit.emulator.ptx.execution.scheduler import Machine, Policy, Starts
+from tilekit.emulator.ptx.execution.scheduler import Machine
 from tilekit.emulator.ptx.execution.warp import positions
 from tilekit.emulator.ptx.matrix.tensor_warp import check_exit
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.execution.warp import Warp
 
 Dim3 = tuple[int, int, int]
-Progress = Callable[[int, int, float], None]
 
 
 class EmulatorDefectError(EmulatorError):
@@ -135,8 +136,8 @@ class Launch:
         self.protocol = check != "off"
         self.exact = exact
         self.exact_mma = exact and chip.number == 90
-        self.order = HappensBefore() if check == "full" else None
-        self.findings = Findings(symbols, program.layout.dynamic_base, program.name)
+        self.order = ProxyOrder() if check == "full" else None
+        self.findings = Findings(explain, symbols, program.layout.dynamic_base, program.name)
         self.counters = Counters()
         self.tensor_maps: dict[bytes, TensorMap] = {}
         self.printed: list[str] = []

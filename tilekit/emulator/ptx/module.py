@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from tilekit.emulator.ptx.language.forms import Decoded, decode
 from tilekit.emulator.ptx.language.module_rules import check_module
 from tilekit.emulator.ptx.language.parser import parse_module
 from tilekit.emulator.ptx.language.syntax import Function, PtxModule
+from tilekit.emulator.ptx.ops import table  # noqa: F401 (registers the instruction forms)
 
 if TYPE_CHECKING:
     from tilekit.emulator.ptx.device import Device
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 30
 """Bytes of a variable: the emulator has every one of them in memory."""
-
-_OPERATIONS = (
-    *("atomic", "barrier", "bulk", "control", "cp_async", "float", "integer", "matrix", "memory", "move", "warp"),
-    *("tensormap", "wgmma", "tcgen05", "clc", "narrow", "packed", "remote", "call", "mma", "wmma", "video"),
-)
-for _name in _OPERATIONS:
-    importlib.import_module(f".ops.{_name}", __package__)
 
 
 @dataclass(slots=True)

@@ -6,29 +6,29 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from tilekit.emulator.core.checks.barriers import Arrival, PhasedBarrier
 from tilekit.emulator.core.errors import Actor, Deadlock, InstructionLike, describe
 from tilekit.emulator.core.symbols import SymbolMap
-from tilekit.emulator.ptx.synchronisation.mbarrier import Arrival, Mbarrier
 
-__all__ = ["Blocked", "GroupWait", "MbarrierWait", "Meeting", "deadlock", "waiting_table"]
+__all__ = ["Blocked", "GroupWait", "Meeting", "PhaseWait", "deadlock", "waiting_table"]
 
 
 _NEVER = "nobody has ever arrived on"
 
 
 @dataclass(frozen=True, slots=True)
-class MbarrierWait:
-    """A wait for the phase of an mbarrier that has this parity.
+class PhaseWait:
+    """A wait for the phase of a barrier that has this parity.
 
     Attributes
     ----------
     cta
         Rank of the CTA whose shared memory the barrier is in.
     key
-        What the waiter is called in :meth:`Mbarrier.suspend` and `resume`, so that a missed phase can be told.
+        What the waiter is called in the barrier's history of waits, so that a missed phase can be told.
     """
 
-    barrier: Mbarrier
+    barrier: PhasedBarrier
     parity: int
     cta: int
     key: Hashable = None
@@ -71,7 +71,7 @@ class Blocked:
 
     actor: Actor
     instruction: InstructionLike | None
-    wait: MbarrierWait | Meeting | GroupWait
+    wait: PhaseWait | Meeting | GroupWait
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ def _rows(blocked: Sequence[Blocked]) -> list[_Row]:
     for one in blocked:
         wait = one.wait
         what: Hashable
-        if isinstance(wait, MbarrierWait):
+        if isinstance(wait, PhaseWait):
             what = (id(wait.barrier), wait.parity)
         elif isinstance(wait, Meeting):
             what = wait.identity
@@ -146,7 +146,7 @@ def _rows(blocked: Sequence[Blocked]) -> list[_Row]:
         row = rows.setdefault(key, _Row(actor.cluster, actor.cta, actor.role, [], one))
         if actor.warp not in row.warps:
             row.warps.append(actor.warp)
-        if isinstance(wait, MbarrierWait):
+        if isinstance(wait, PhaseWait):
             row.keys.append(wait.key)
     return sorted(rows.values(), key=lambda row: (row.cluster, row.cta, min(row.warps)))
 
@@ -204,7 +204,7 @@ def _few(places: list[str]) -> list[str]:
 
 def _wanted(row: _Row) -> str:
     wait = row.blocked.wait
-    if isinstance(wait, MbarrierWait):
+    if isinstance(wait, PhaseWait):
         barrier = wait.barrier
         remote = f" of CTA {wait.cta}" if wait.cta != row.cta else ""
         return f"{barrier.name}{remote} phase {barrier.phase} (parity {wait.parity})"
@@ -218,7 +218,7 @@ def _state(row: _Row, symbols: SymbolMap) -> list[str]:
     if isinstance(wait, Meeting):
         present = sorted({(actor.role, actor.warp, str(actor)) for actor in wait.present})
         return [f"arrived: {', '.join(name for *_, name in present)}"] if present else []
-    if not isinstance(wait, MbarrierWait):
+    if not isinstance(wait, PhaseWait):
         return []
     barrier = wait.barrier
     needs = []
@@ -255,7 +255,7 @@ def _arrived(arrivals: Sequence[Arrival]) -> str:
     return ", ".join(said)
 
 
-def _arrivers(barrier: Mbarrier, symbols: SymbolMap) -> set[str]:
+def _arrivers(barrier: PhasedBarrier, symbols: SymbolMap) -> set[str]:
     """Return the nodes that must arrive: the declared roles, else whoever arrived or expected bytes before."""
     symbol = symbols.barrier(barrier.name)
     if symbol is not None and symbol.arrive:
@@ -276,7 +276,7 @@ def _cycle(rows: Sequence[_Row], symbols: SymbolMap) -> list[str]:
         for j, other in enumerate(rows):
             if other.cluster != row.cluster or i == j:
                 continue
-            if isinstance(wait, MbarrierWait) and other.node in _arrivers(wait.barrier, symbols):
+            if isinstance(wait, PhaseWait) and other.node in _arrivers(wait.barrier, symbols):
                 here = {a.actor for a in wait.barrier.arrivals if a.arrivals}
                 if not (wait.barrier.pending and other.blocked.actor in here):
                     others.append((wait.barrier.name, j))
@@ -323,7 +323,7 @@ def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
     barriers = [
         row.blocked.wait.barrier
         for row in rows
-        if isinstance(row.blocked.wait, MbarrierWait) and row.blocked.wait.barrier.name in cycle
+        if isinstance(row.blocked.wait, PhaseWait) and row.blocked.wait.barrier.name in cycle
     ]
     if barriers and all(b.phase == 0 and not b.arrivals for b in barriers):
         return (
@@ -376,7 +376,7 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
     wait = row.blocked.wait
     if isinstance(wait, Meeting):
         return _meeting_hints(row, wait, exited)
-    if not isinstance(wait, MbarrierWait):
+    if not isinstance(wait, PhaseWait):
         return []
     barrier = wait.barrier
     missed = next((phase for key in row.keys if (phase := barrier.overrun(key)) is not None), None)
@@ -422,7 +422,7 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
     return []
 
 
-def _initialised(barrier: Mbarrier) -> str:
+def _initialised(barrier: PhasedBarrier) -> str:
     """Where a barrier's count comes from."""
     instruction = barrier.initialised_by.instruction
     return f" (mbarrier.init in line {instruction.line})" if instruction is not None else ""

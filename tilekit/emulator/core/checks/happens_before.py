@@ -25,9 +25,7 @@ from typing import Literal
 
 from tilekit.emulator.core.checks.agents import (
     ALL_LANES,
-    NOTHING,
     Agent,
-    BulkGroups,
     Groups,
     Operation,
     Snapshot,
@@ -35,7 +33,6 @@ from tilekit.emulator.core.checks.agents import (
     join,
 )
 from tilekit.emulator.core.errors import Actor, InstructionLike
-from tilekit.emulator.ptx.checks.tensor_maps import TensorMapOrder
 
 __all__ = ["HappensBefore", "Order"]
 
@@ -43,16 +40,9 @@ Order = Literal["relaxed", "acquire", "release", "acq_rel"]
 
 
 class HappensBefore:
-    """The order of one launch: creates agents and moves knowledge between them.
-
-    Attributes
-    ----------
-    maps
-        The tensormap proxy's part of it.
-    """
+    """The order of one launch: creates agents and moves knowledge between them."""
 
     def __init__(self) -> None:
-        self.maps = TensorMapOrder()
         self._identities = 0
         self._atomics: dict[int, Sync] = {}
 
@@ -77,13 +67,6 @@ class HappensBefore:
             Whether its accesses are in the async proxy; False for cp.async.
         """
         return Groups(agent, unit, self._identity(), asynchronous=asynchronous, waits_with=waits_with)
-
-    def bulk_groups(self, agent: Agent, unit: str = "TMA store") -> BulkGroups:
-        """Create the queue of bulk stores of `agent`."""
-        return BulkGroups(
-            self.groups(agent, unit, waits_with="cp.async.bulk.wait_group.read"),
-            self.groups(agent, unit, waits_with="cp.async.bulk.wait_group"),
-        )
 
     def issue(
         self,
@@ -170,37 +153,6 @@ class HappensBefore:
             _learn(agent, [s for s in agent.acquirable.values() if agent.clock.get(s.identity, 0) < s.epoch])
             agent.acquirable.clear()
         agent.fence_snapshots = {agent.identity: agent.snapshot()}
-
-    def fence_proxy_async(self, agent: Agent) -> None:
-        """Execute `fence.proxy.async`: the async proxy may touch what `agent` wrote so far or has been told of.
-
-        The fence may stand anywhere on the path from a write to the asynchronous access (PTX ISA, proxy-preserved base
-        causality order): in the writing warp, or in one that has synchronised with it.
-        """
-        agent.touch()
-        join(agent.fenced, agent.clock)
-        agent.fenced[agent.identity] = agent.epoch
-        # What the warp writes from here on belongs to an epoch the fence does not cover.
-        agent.snapshot()
-
-    def initialise(self, agent: Agent) -> tuple[int, int]:
-        """Execute `mbarrier.init`: return the stamp to compare with :meth:`knows` before each use of the barrier.
-
-        Initialisations are counted apart from the warp's other writes, as `fence.mbarrier_init` publishes only them.
-        """
-        agent.touch()
-        epoch = agent.clock.get(agent.initialiser, 0) + 1
-        agent.clock[agent.initialiser] = epoch
-        return agent.initialiser, epoch
-
-    def knows(self, agent: Agent, stamp: tuple[int, int]) -> bool:
-        """Return whether what `stamp` names is ordered before `agent`'s next instruction."""
-        return agent.clock.get(stamp[0], 0) >= stamp[1]
-
-    def fence_mbarrier_init(self, agent: Agent) -> None:
-        """Execute `fence.mbarrier_init.release.cluster`: a later relaxed arrive publishes the initialised mbarriers."""
-        initialised = agent.clock.get(agent.initialiser, 0)
-        agent.fence_snapshots[agent.initialiser] = Snapshot(agent.initialiser, initialised, NOTHING, NOTHING)
 
     def atomic(self, agent: Agent, address: int, order: Order, *, reads: bool, writes: bool) -> None:
         """Execute an atomic or strong access (`atom`, `red`, `ld.acquire`, `st.release`, `.relaxed`, `.volatile`).

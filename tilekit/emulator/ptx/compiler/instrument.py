@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tilekit.emulator.core.checks.deadlock import MbarrierWait, Meeting
+from tilekit.emulator.core.checks.deadlock import Meeting, PhaseWait
 from tilekit.emulator.ptx.compiler.block_compiler import BlockCompiler
 from tilekit.emulator.ptx.compiler.control_flow import Block
 from tilekit.emulator.ptx.compiler.program import Program
 
 if TYPE_CHECKING:
-    from tilekit.emulator.ptx.execution.scheduler import Pending
+    from tilekit.emulator.core.schedules import Pending
     from tilekit.emulator.ptx.execution.warp import Mask, Warp
     from tilekit.emulator.ptx.launch import Launch
 
@@ -107,6 +107,6 @@ class InstrumentedProgram(Program):
 def wait_name(blocked: Any) -> str:
     """What a blocked fragment waits for, such as ``inputs.full[1] phase 3`` or ``bar 1``."""
     wait = blocked.describe()
-    if isinstance(wait, MbarrierWait):
+    if isinstance(wait, PhaseWait):
         return f"{wait.barrier.name} phase {wait.barrier.phase}"
     return str(wait.name if isinstance(wait, Meeting) else wait.text)

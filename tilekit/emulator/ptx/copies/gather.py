@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,13 @@ from tilekit.emulator.ptx.copies.bulk import (
 )
 from tilekit.emulator.ptx.copies.tensor_copy import Footprint, load_box, store_box
 from tilekit.emulator.ptx.copies.tensor_map_reads import tensor_map_at
-from tilekit.emulator.ptx.execution.warp import Warp
 from tilekit.emulator.ptx.memory.access import resolve
 from tilekit.emulator.ptx.memory.swizzle import chunk_size, swizzled
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.emulator.ptx.synchronisation.mbarriers import shared_address
+
+if TYPE_CHECKING:
+    from tilekit.emulator.ptx.execution.warp import Warp
 
 __all__ = ["gather_load", "scatter_store"]
 

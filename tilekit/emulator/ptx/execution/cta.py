@@ -8,87 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.core.checks.agents import Sync
-from tilekit.emulator.core.errors import Actor
 from tilekit.emulator.core.memory.memory import RANK_SHIFT, RESERVED_SHARED, Allocation
 from tilekit.emulator.ptx.execution.warp import Fragment, TileRows, Warp
 from tilekit.emulator.ptx.synchronisation.mbarrier_table import MbarrierTable
+from tilekit.emulator.ptx.synchronisation.rendezvous import Barriers, Rendezvous
 
 if TYPE_CHECKING:
     from tilekit.emulator.ptx.checks.exits import Visit
     from tilekit.emulator.ptx.compiler.program import Program
-    from tilekit.emulator.ptx.language.syntax import Instruction
     from tilekit.emulator.ptx.launch import Launch
 
 Index = tuple[int, int, int]
-
-
-class Rendezvous:
-    """A barrier at which threads are counted: one of a CTA's sixteen (``bar``, ``barrier``), or the cluster's.
-
-    Attributes
-    ----------
-    arrived, expected
-        Threads that have come in this generation, and the number it needs (0 until somebody says).
-    present, last
-        Who came to this generation and to the one before, and at which instruction, for messages.
-    sync
-        What the threads of this generation learn from each other.
-    came
-        What those knew who came without releasing it: their memory is not ordered, but they are.
-    whole
-        Whether it waits for the CTA, however many warps are left of it, rather than for a number of threads.
-    reduction
-        Count, conjunction and disjunction of the predicates given to ``bar.red``.
-    """
-
-    __slots__ = (
-        "arrived",
-        "came",
-        "expected",
-        "generation",
-        "last",
-        "name",
-        "present",
-        "reduction",
-        "results",
-        "sync",
-        "waiters",
-        "whole",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.generation = 0
-        self.arrived = 0
-        self.expected = 0
-        self.whole = False
-        self.present: list[tuple[Actor, Instruction]] = []
-        self.last: list[tuple[Actor, Instruction]] = []
-        self.sync = Sync(name)
-        self.came = Sync(name)
-        self.reduction = (0, True, False)
-        self.results: dict[int, tuple[int, bool, bool]] = {}
-        self.waiters: list[tuple[Warp, Fragment]] = []
-
-    def complete(self) -> Sync:
-        """Start the next generation; returns what the finished one carries."""
-        finished = self.sync
-        self.results = {self.generation: self.reduction}
-        self.generation += 1
-        self.arrived = self.expected = 0
-        self.last, self.present = self.present, []
-        self.sync = Sync(self.name)
-        self.came = Sync(self.name)
-        self.reduction = (0, True, False)
-        return finished
-
-
-class Barriers(dict[int, Rendezvous]):
-    """The barriers of a CTA by number, each made when it is first used."""
-
-    def __missing__(self, number: int) -> Rendezvous:
-        made = self[number] = Rendezvous(f"bar {number}")
-        return made
 
 
 class TileFile:

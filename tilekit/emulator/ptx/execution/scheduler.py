@@ -14,15 +14,14 @@ is ``adversarial``, so does the first wait of every warp at every instruction.
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections import deque
 from contextlib import suppress
-from numbers import Integral
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
-from tilekit.emulator.core.errors import EmulatorError, LaunchError, StepBudgetExceeded, Where
+from tilekit.emulator.core.errors import EmulatorError, StepBudgetExceeded, Where
+from tilekit.emulator.core.schedules import Pending, Policy, Starts, start_order
 from tilekit.emulator.ptx.execution.cta import Cluster
 from tilekit.emulator.ptx.execution.endless import EndlessLoops
 from tilekit.emulator.ptx.execution.forward_progress import TURN, let_ahead, next_fragment, turn_ended, wait_for_others
@@ -31,10 +30,6 @@ from tilekit.emulator.ptx.execution.warp import SPLIT, WAIT, Fragment, Warp
 if TYPE_CHECKING:
     from tilekit.emulator.ptx.compiler.program import Program
     from tilekit.emulator.ptx.launch import Launch
-
-Policy = Literal["adversarial", "random", "fair"]
-Starts = Literal["ascending", "descending", "random"]
-"""Orders in which clusters may start; PTX promises none."""
 
 FUEL = 256
 """Blocks that a warp runs before another gets its turn; fewer, at random, when the policy is ``random``."""
@@ -52,43 +47,6 @@ POLL = 1024
 LATENESS = 32768
 """Blocks after which one of these happens in any case: who polls may store and meet at barriers as well. Work lands in
 half as many each time, down to ``POLL``, while there is always a warp that can run."""
-
-
-def checked_seed(seed: object, name: str = "seed") -> int:
-    """A seed as a Python integer.
-
-    Raises
-    ------
-    LaunchError
-        If it is none: a launch could not be run again in the same order.
-    """
-    if not isinstance(seed, Integral):
-        close = round(seed) if isinstance(seed, float) and math.isfinite(seed) else 0
-        raise LaunchError.argument(name, seed, "an integer", close)
-    return int(seed)
-
-
-def _order(clusters: int, starts: Starts, seed: int) -> list[int]:
-    """The numbers of so many clusters in the order in which they start."""
-    numbers = list(range(clusters))
-    if starts == "descending":
-        numbers.reverse()
-    elif starts == "random":
-        random.Random(seed).shuffle(numbers)
-    return numbers
-
-
-class Pending(Protocol):
-    """An asynchronous operation that has been issued and may land at any time."""
-
-    done: bool
-
-    @property
-    def where(self) -> Where:
-        """Where it was issued."""
-
-    def land(self) -> bool:
-        """Do its next step; False when another one remains."""
 
 
 class Machine:
@@ -117,7 +75,7 @@ class Machine:
         """Warps whose turns ended in loops that poll memory, since one that did not."""
         self._gave_up: set[tuple[int, int, int, int]] = set()
         self.started = time.perf_counter()
-        self._waiting = deque(_order(launch.clusters[0] * launch.clusters[1] * launch.clusters[2], starts, seed))
+        self._waiting = deque(start_order(launch.clusters[0] * launch.clusters[1] * launch.clusters[2], starts, seed))
         self._finished_ctas = 0
         self._looks = 0
         self._issued = 0

@@ -16,7 +16,6 @@ Anything that is not in the table is an error when the text is loaded; nothing i
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -365,22 +364,3 @@ def collect_registers(decoded: Decoded) -> None:
     if decoded.guard is not None:
         uses.append(decoded.guard.register)
     decoded.defs, decoded.uses = tuple(defs), tuple(uses)
-
-
-def _complete_table() -> dict[str, list[Form]]:
-    """The table with every form in it: they register when the module loader is imported."""
-    importlib.import_module("tilekit.emulator.ptx.module")
-    return TABLE
-
-
-def coverage() -> dict[str, list[str]]:
-    """Every form that is executed, by opcode, in the manual's notation."""
-    executed = (
-        (opcode, [str(row) for row in rows if not row.refusal]) for opcode, rows in sorted(_complete_table().items())
-    )
-    return {opcode: rows for opcode, rows in executed if rows}
-
-
-def refusals() -> list[tuple[str, str]]:
-    """Every form that is known but not executed, in the manual's notation, and why."""
-    return [(str(row), row.refusal) for _, rows in sorted(_complete_table().items()) for row in rows if row.refusal]

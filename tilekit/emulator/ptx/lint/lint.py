@@ -6,7 +6,6 @@ rule keeps silent. Running a kernel finds far more.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,9 +19,8 @@ from tilekit.emulator.ptx.language.module_rules import check_module
 from tilekit.emulator.ptx.language.parser import parse_module
 from tilekit.emulator.ptx.language.syntax import Function, LabelOperand, VectorOperand
 from tilekit.emulator.ptx.lint.lint_flow import divergent_aligned, missing_proxy_fences
+from tilekit.emulator.ptx.ops import table  # noqa: F401 (registers the instruction forms)
 from tilekit.emulator.ptx.ops.atomic import PACKED_HALVES, PACKED_HALVES_HINT
-
-importlib.import_module("tilekit.emulator.ptx.module")  # registers the instruction forms
 
 __all__ = ["RULES", "Remark", "lint"]
 

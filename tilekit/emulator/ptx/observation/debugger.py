@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tilekit.emulator.core.errors import LaunchError
 from tilekit.emulator.core.report import LaunchReport
+from tilekit.emulator.ptx.arguments import download
 from tilekit.emulator.ptx.compiler.instrument import BlockFunction, InstrumentedProgram, Observer, wait_name
 from tilekit.emulator.ptx.execution.warp import WAIT
-from tilekit.emulator.ptx.kernel import download
 from tilekit.emulator.ptx.observation.inspection import Inspection
 from tilekit.emulator.ptx.observation.stops import Places, Stop
 
 if TYPE_CHECKING:
+    from tilekit.emulator.core.schedules import Policy
     from tilekit.emulator.ptx.compiler.control_flow import Block
-    from tilekit.emulator.ptx.execution.scheduler import Policy
     from tilekit.emulator.ptx.execution.warp import Fragment, Mask, Warp
     from tilekit.emulator.ptx.kernel import Kernel, LaunchOptions
 

@@ -20,8 +20,8 @@ from tilekit.emulator.ptx.execution.warp import WAIT
 from tilekit.emulator.ptx.matrix import wgmma_queue
 
 if TYPE_CHECKING:
+    from tilekit.emulator.core.schedules import Pending
     from tilekit.emulator.ptx.compiler.control_flow import Block
-    from tilekit.emulator.ptx.execution.scheduler import Pending
     from tilekit.emulator.ptx.execution.warp import Fragment, Warp
     from tilekit.emulator.ptx.launch import Launch
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilekit.emulator.core.errors import EmulatorError
+from tilekit.emulator.ptx.checks.prerequisite import wait_for_grid
 from tilekit.emulator.ptx.compiler.block_compiler import BlockCompiler
 from tilekit.emulator.ptx.compiler.control_flow import targets_of
-from tilekit.emulator.ptx.execution.prerequisite import wait_for_grid
 from tilekit.emulator.ptx.execution.warp import Warp
 from tilekit.emulator.ptx.language.forms import Decoded, form
 from tilekit.emulator.ptx.ops.call import leave_procedure

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tilekit.emulator.core.checks.agents import Sync
+from tilekit.emulator.core.checks.barriers import Arrival
 from tilekit.emulator.core.errors import Actor, BarrierFault, InstructionLike, Where, describe
 
-__all__ = ["MAXIMUM_COUNT", "MAXIMUM_TX", "Arrival", "BarrierState", "Mbarrier", "decode", "encode"]
+__all__ = ["MAXIMUM_COUNT", "MAXIMUM_TX", "BarrierState", "Mbarrier", "decode", "encode"]
 
 MAXIMUM_COUNT = (1 << 20) - 1
 """Largest expected or pending count."""
@@ -27,16 +28,6 @@ BYTES = 8
 _ARRIVALS_REMEMBERED = 64
 _TX_BITS = 22
 _TX_MASK = (1 << _TX_BITS) - 1
-
-
-class Arrival(NamedTuple):
-    """One operation on a barrier: `arrivals` it counted, `expected` and `completed` bytes it added and took away."""
-
-    actor: Actor | None
-    instruction: InstructionLike | None
-    arrivals: int
-    expected: int
-    completed: int
 
 
 class BarrierState(NamedTuple):
@@ -126,7 +117,7 @@ class Mbarrier:
     commits
         The latest ``tcgen05.commit`` of each warp that arrives here.
     stamp
-        What :meth:`HappensBefore.initialise` returned for the init, or None when order is not checked.
+        What :meth:`ProxyOrder.initialise` returned for the init, or None when order is not checked.
     """
 
     __slots__ = (

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tilekit.emulator.core.arithmetic.lanes import ONE_LANE, ballot
 from tilekit.emulator.core.checks.agents import ALL_LANES
-from tilekit.emulator.core.checks.deadlock import MbarrierWait
+from tilekit.emulator.core.checks.deadlock import PhaseWait
 from tilekit.emulator.core.checks.findings import Unheeded
 from tilekit.emulator.core.checks.lane_order import uniform
 from tilekit.emulator.core.errors import BarrierFault, MemoryFault, describe
@@ -43,9 +43,9 @@ class Polling:
         self.key = key
         self.waiters = waiters
 
-    def describe(self) -> MbarrierWait:
+    def describe(self) -> PhaseWait:
         """For the deadlock report."""
-        return MbarrierWait(self.barrier, self.parity, self.barrier.address >> RANK_SHIFT, self.key)
+        return PhaseWait(self.barrier, self.parity, self.barrier.address >> RANK_SHIFT, self.key)
 
 
 def shared_address(space: str, address: int) -> int:
