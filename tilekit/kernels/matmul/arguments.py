@@ -8,7 +8,7 @@ from typing import Protocol
 from tilekit.assembly.types import MAP
 from tilekit.drivers.profiler import RECORD_BYTES
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
-from tilekit.emulator.ptx.memory.tensor_map import TensorMap
+from tilekit.emulator import TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.kernel import KernelText
