@@ -1,10 +1,4 @@
-"""Who runs next: a seeded interleaving of warps, asynchronous operations and resident clusters.
-
-A warp runs until it blocks or its fuel ends. Asynchronous operations land, by policy,
-
-- ``fair``: in the order of issue, as soon as the scheduler is between two warps;
-- ``random``: at random moments, in random order;
-- ``adversarial``: as late as the rules allow, that is when nothing else can run, in random order.
+"""How the warps of a launch take turns, and what one of them does in its turn.
 
 A failed ``mbarrier.try_wait`` or ``test_wait`` blocks its warp until the barrier changes, so idle spinning costs
 nothing and a deadlock is exact: nobody can run, nothing is in flight, and polling once more changed nothing. Now and
@@ -14,18 +8,16 @@ is ``adversarial``, so does the first wait of every warp at every instruction.
 
 from __future__ import annotations
 
-import random
 import time
-from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tilekit.emulator.core.errors import EmulatorError, StepBudgetExceeded, Where
-from tilekit.emulator.core.schedules import Pending, Policy, Starts, start_order
+from tilekit.emulator.core.errors import Deadlock, EmulatorError, StepBudgetExceeded, Where
+from tilekit.emulator.core.interleaving import Interleaving
+from tilekit.emulator.core.schedules import Policy, Starts
 from tilekit.emulator.ptx.execution.cta import Cluster
 from tilekit.emulator.ptx.execution.endless import EndlessLoops
 from tilekit.emulator.ptx.execution.forward_progress import TURN, let_ahead, next_fragment, turn_ended, wait_for_others
-from tilekit.emulator.ptx.execution.warp import SPLIT, WAIT, Fragment, Warp
+from tilekit.emulator.ptx.execution.warp import SPLIT, WAIT, Warp
 
 if TYPE_CHECKING:
     from tilekit.emulator.ptx.compiler.program import Program
@@ -37,53 +29,36 @@ FUEL = 256
 IMPATIENCE = 1 / 16
 """Share of the waits on an mbarrier that fail at once, besides each warp's first at an instruction when adversarial."""
 
-SPIN = 8192
-"""Blocks without an event after which asynchronous work lands, or another cluster starts, although warps can run."""
 
-POLL = 1024
-"""The same while a warp polls memory: each time nothing but a poll has run, half as many, down to this."""
-
-
-LATENESS = 32768
-"""Blocks after which one of these happens in any case: who polls may store and meet at barriers as well. Work lands in
-half as many each time, down to ``POLL``, while there is always a warp that can run."""
-
-
-class Machine:
+class Machine(Interleaving[Warp, Cluster]):
     """Runs the clusters of one launch to the end."""
 
     def __init__(
         self, launch: Launch, program: Program, policy: Policy, seed: int, budget: int, starts: Starts
     ) -> None:
+        super().__init__(
+            policy,
+            seed,
+            groups=launch.clusters[0] * launch.clusters[1] * launch.clusters[2],
+            starts=starts,
+            at_first=max(1, 4 // (launch.cluster[0] * launch.cluster[1] * launch.cluster[2])),
+            at_most=launch.max_resident_clusters,
+            observers=launch.observers,
+        )
         self.launch = launch
         self.program = program
-        self.policy = policy
-        self.rng = random.Random(seed)
         self.budget = budget
-        self.ready: deque[Warp] = deque()
-        self.pending: list[Pending] = []
-        self.resident: list[Cluster] = []
-        self.events = 0
-        """Counts changes that somebody may wait for: arrivals, stores, landings, exits."""
-        self.steps = 0
-        self._last_events = 0
-        self._spun = 0
-        self._patience = SPIN
-        self._moved = 0
-        self._lateness = LATENESS
         self._pollers: set[Warp] = set()
         """Warps whose turns ended in loops that poll memory, since one that did not."""
         self._gave_up: set[tuple[int, int, int, int]] = set()
         self.started = time.perf_counter()
-        self._waiting = deque(start_order(launch.clusters[0] * launch.clusters[1] * launch.clusters[2], starts, seed))
         self._finished_ctas = 0
         self._looks = 0
-        self._issued = 0
         self._endless = EndlessLoops(self)
 
     def signature(self) -> tuple[int, ...]:
         """Numbers that stay as they are while nothing happens that a warp may learn of, its own registers aside."""
-        return self.events, self._looks, self._issued, self._finished_ctas, len(self.resident)
+        return self.events, self._looks, self.issued, self._finished_ctas, len(self.resident)
 
     def ticks(self) -> int:
         """Blocks run so far, and looks at the clock: the time that kernels see, which never stands still."""
@@ -99,122 +74,21 @@ class Machine:
                 return True
         return self.policy != "fair" and self.rng.random() < IMPATIENCE
 
-    # -- queues ------------------------------------------------------------------------------------------------------
+    # -- clusters ----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, warp: Warp) -> None:
-        """Put a warp that can run into the queue."""
-        if not warp.queued:
-            warp.queued = True
-            self.ready.append(warp)
+    def look(self, *, idle: bool) -> None:
+        """Raise a livelock when nothing can change any more."""
+        self._endless.look(idle=idle)
 
-    def wake(self, waiters: list[tuple[Warp, Fragment]]) -> None:
-        """Let fragments that waited for something try again."""
-        self.events += 1
-        if waiters:
-            for warp, fragment in waiters:
-                fragment.blocked = None
-                self.enqueue(warp)
-            waiters.clear()
+    def deadlock(self) -> Deadlock:
+        """The error when nothing can run."""
+        return self.launch.deadlock(self.resident)
 
-    def submit(self, operation: Pending) -> None:
-        """Queue an asynchronous operation."""
-        self.pending.append(operation)
-        self._issued += 1
-        for observer in self.launch.observers:
-            observer.issued(operation)
-
-    # -- the loop ----------------------------------------------------------------------------------------------------
-
-    def run(self) -> None:
-        """Run every cluster to its end.
-
-        Raises
-        ------
-        EmulatorError
-            The first fault, with the place where it happened.
-        """
-        resident = min(max(1, 4 // len(self._indices())), self.launch.max_resident_clusters)
-        for _ in range(resident):
-            self._start_cluster()
-        while True:
-            if self.pending and self.policy != "adversarial":
-                self._land_some()
-            if not self.ready:
-                self._patience, self._lateness = SPIN, LATENESS
-            elif not self._spinning():
-                self._turn(self._pick())
-                continue
-            self._moved = self.steps
-            if self.ready:
-                self._endless.look(idle=not (self.pending or self._can_start()))
-            if self.pending:
-                if self.ready:
-                    self._lateness = max(POLL, self._lateness // 2)
-                self._land(self.rng.randrange(len(self.pending)))
-            elif self._can_start():
-                self._start_cluster()
-            elif not self.resident:
-                return
-            elif self.ready:
-                self._spun = self.steps
-            elif not self.time_out():
-                raise self.launch.deadlock(self.resident)
-
-    def _spinning(self) -> bool:
-        """Whether warps have run for long, or changed nothing: perhaps they poll memory for what is pending."""
-        if self.events != self._last_events:
-            self._last_events = self.events
-            self._spun = self.steps
-        if self.steps - self._spun > self._patience:
-            self._patience = max(POLL, self._patience // 2)
-            return True
-        return self.steps - self._moved > self._lateness
-
-    def _indices(self) -> range:
-        width, height, depth = self.launch.cluster
-        return range(width * height * depth)
-
-    def _pick(self) -> Warp:
-        ready = self.ready
-        if self.policy == "fair" or len(ready) == 1:
-            warp = ready.popleft()
-        else:
-            index = self.rng.randrange(len(ready))
-            ready[index], ready[0] = ready[0], ready[index]
-            warp = ready.popleft()
-        warp.queued = False
-        return warp
-
-    def _land_some(self) -> None:
-        if self.policy == "fair":
-            while self.pending:
-                self._land(0)
-        elif self.rng.random() < 0.5:
-            self._land(self.rng.randrange(len(self.pending)))
-
-    def _land(self, index: int) -> None:
-        pending = self.pending
-        operation = pending[index]
-        try:
-            landed = operation.done or operation.land()
-        except EmulatorError as error:
-            pending.remove(operation)
-            raise error.at(operation.where) from None
-        if landed:
-            pending[index] = pending[-1]
-            pending.pop()
-
-    def land_rest(self) -> None:
-        """After a fault: land what is in flight, so that its races are found as well; it can fail no more."""
-        for operation in self.pending:
-            with suppress(EmulatorError):
-                while not (operation.done or operation.land()):
-                    pass
-
-    def _start_cluster(self) -> None:
-        if not self._waiting:
+    def start_next(self) -> None:
+        """Start the next cluster, if one waits."""
+        if not self.waiting:
             return
-        number = self._waiting.popleft()
+        number = self.waiting.popleft()
         cluster = Cluster(self.launch, self.program, number, self._index(number))
         self.resident.append(cluster)
         self.launch.cluster_started(cluster)
@@ -223,9 +97,9 @@ class Machine:
 
     def cancel_waiting(self) -> tuple[int, int, int] | None:
         """Take the first cluster that has not started from the queue; returns its first CTA's index."""
-        if not self._waiting:
+        if not self.waiting:
             return None
-        x, y, z = self._index(self._waiting.popleft())
+        x, y, z = self._index(self.waiting.popleft())
         width, height, depth = self.launch.cluster
         self._finished_ctas += width * height * depth
         return x * width, y * height, z * depth
@@ -258,7 +132,8 @@ class Machine:
 
     # -- one turn of a warp ------------------------------------------------------------------------------------------
 
-    def _turn(self, warp: Warp) -> None:
+    def turn(self, warp: Warp) -> None:
+        """Run a warp until it blocks or its fuel ends."""
         fuel = FUEL if self.policy != "random" else self.rng.randrange(1, 32)
         try:
             self._run_warp(warp, fuel)
@@ -341,14 +216,10 @@ class Machine:
         long_polled = turn_ended(warp, blocks)
         if warp.polling:
             self._pollers.add(warp)
-        if long_polled and not self.pending and not self._can_start() and self._pollers.issuperset(self.ready):
+        if long_polled and not self.pending and not self.can_start() and self._pollers.issuperset(self.ready):
             let_ahead(warp)
             self._pollers.clear()
         self.enqueue(warp)
-
-    def _can_start(self) -> bool:
-        """Whether another cluster waits, and has room."""
-        return bool(self._waiting) and len(self.resident) < self.launch.max_resident_clusters
 
     def _finish(self, warp: Warp) -> None:
         warp.done = True
@@ -362,9 +233,9 @@ class Machine:
         if cta.live_warps == 0:
             self._finished_ctas += 1
         if cluster.live_warps == 0:
-            self._moved = self.steps
+            self.moved = self.steps
             self.launch.cluster_finished(cluster)
             self.resident.remove(cluster)
             cluster.dissolve()
             self.launch.report_progress(self._finished_ctas, time.perf_counter() - self.started)
-            self._start_cluster()
+            self.start_next()
