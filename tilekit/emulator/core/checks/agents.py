@@ -16,7 +16,6 @@ from tilekit.emulator.core.errors import Actor, InstructionLike
 __all__ = [
     "ALL_LANES",
     "Agent",
-    "BulkGroups",
     "Clock",
     "Groups",
     "Operation",
@@ -464,35 +463,3 @@ class Groups:
         )
         # Operations issued from here on are not part of what was published, though still of the same open group.
         self.epoch += 1
-
-
-class BulkGroups:
-    """A warp's bulk stores: one queue of groups, each finishing twice, when its source is read and when it is written.
-
-    `cp.async.bulk.wait_group.read` learns of the first, `cp.async.bulk.wait_group` of both.
-    """
-
-    __slots__ = ("reads", "writes")
-
-    def __init__(self, reads: Groups, writes: Groups) -> None:
-        self.reads = reads
-        self.writes = writes
-
-    def issue(self, instruction: InstructionLike | None, lanes: int = ALL_LANES) -> tuple[Operation, Operation]:
-        """Start a store: (the operation that reads the source, the operation that writes the destination)."""
-        return self.reads.issue(instruction, lanes), self.writes.issue(instruction, lanes)
-
-    def commit(self) -> None:
-        """Close the open group."""
-        self.reads.commit()
-        self.writes.commit()
-
-    def wait(self, keep: int = 0, *, read: bool = False) -> None:
-        """Order the warp after all but the `keep` youngest groups; with `read`, only after their source reads."""
-        self.reads.wait(keep)
-        if not read:
-            self.writes.wait(keep)
-
-    def outstanding(self) -> int:
-        """Return the number of committed groups whose writes were not waited for."""
-        return self.writes.outstanding()

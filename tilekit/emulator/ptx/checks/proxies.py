@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
-from tilekit.emulator.core.checks.agents import NOTHING, Agent, BulkGroups, Snapshot, join
+from tilekit.emulator.core.checks.agents import ALL_LANES, NOTHING, Agent, Groups, Operation, Snapshot, join
 from tilekit.emulator.core.checks.happens_before import HappensBefore
+from tilekit.emulator.core.errors import InstructionLike
 from tilekit.emulator.ptx.checks.tensor_maps import TensorMapOrder
 
-__all__ = ["ProxyOrder"]
+__all__ = ["BulkGroups", "ProxyOrder"]
+
+
+class BulkGroups:
+    """A warp's bulk stores: one queue of groups, each finishing twice, when its source is read and when it is written.
+
+    `cp.async.bulk.wait_group.read` learns of the first, `cp.async.bulk.wait_group` of both.
+    """
+
+    __slots__ = ("reads", "writes")
+
+    def __init__(self, reads: Groups, writes: Groups) -> None:
+        self.reads = reads
+        self.writes = writes
+
+    def issue(self, instruction: InstructionLike | None, lanes: int = ALL_LANES) -> tuple[Operation, Operation]:
+        """Start a store: (the operation that reads the source, the operation that writes the destination)."""
+        return self.reads.issue(instruction, lanes), self.writes.issue(instruction, lanes)
+
+    def commit(self) -> None:
+        """Close the open group."""
+        self.reads.commit()
+        self.writes.commit()
+
+    def wait(self, keep: int = 0, *, read: bool = False) -> None:
+        """Order the warp after all but the `keep` youngest groups; with `read`, only after their source reads."""
+        self.reads.wait(keep)
+        if not read:
+            self.writes.wait(keep)
+
+    def outstanding(self) -> int:
+        """Return the number of committed groups whose writes were not waited for."""
+        return self.writes.outstanding()
 
 
 class ProxyOrder(HappensBefore):

@@ -18,7 +18,7 @@ from tilekit.emulator.ptx.language.forms import Decoded, decode
 from tilekit.emulator.ptx.language.module_rules import check_module
 from tilekit.emulator.ptx.language.parser import parse_module
 from tilekit.emulator.ptx.language.syntax import Function, LabelOperand, VectorOperand
-from tilekit.emulator.ptx.lint.lint_flow import divergent_aligned, missing_proxy_fences
+from tilekit.emulator.ptx.lint.flow import divergent_aligned, missing_proxy_fences
 from tilekit.emulator.ptx.ops import table  # noqa: F401 (registers the instruction forms)
 from tilekit.emulator.ptx.ops.atomic import PACKED_HALVES, PACKED_HALVES_HINT
 
