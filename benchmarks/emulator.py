@@ -22,7 +22,7 @@ import typer
 import tilekit
 from tilekit.cli import common
 from tilekit.emulator import Device, Kernel
-from tilekit.emulator.device import Check
+from tilekit.emulator.ptx.device import Check
 from tilekit.errors import ArgumentError
 
 CORPUS = Path("tests/emulator/corpus/ptx")

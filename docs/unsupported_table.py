@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilekit.emulator.language.forms import refusals
+from tilekit.emulator.ptx.ops.table import refusals
 
 PAGE = Path(__file__).resolve().with_name("emulator-unsupported.md")
 HEAD = """# What the emulator refuses

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilekit.dtypes import DType, as_dtype
-from tilekit.emulator.annotations import Accepts, Annotations, Kind, Number
+from tilekit.emulator.core.annotations import Accepts, Annotations, Kind, Number
 from tilekit.errors import ArgumentError
 
 __all__ = ["Accepts", "check_fields", "checked", "checked_values", "number"]

@@ -14,7 +14,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tilekit.emulator.errors import shown
+from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 
 __all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S32", "DType", "as_dtype"]

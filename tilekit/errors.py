@@ -61,7 +61,7 @@ class ArgumentError(TilekitError, ValueError):
         code : str, optional
             Stable code.
         """
-        from tilekit.emulator.errors import shown  # not sooner: `tilekit --help` does without the emulator
+        from tilekit.emulator.core.errors import shown  # not sooner: `tilekit --help` does without the emulator
 
         hint = "" if nearest is None else f"; nearest legal: {nearest!r}"
         return cls(f"{name}: given {shown(given)}; legal: {legal}{hint}", code=code)

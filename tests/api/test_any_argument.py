@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from odd_values import ODD, anything
 
 from tilekit.emulator import EmulatorError
-from tilekit.emulator.launch import Launch
+from tilekit.emulator.ptx.launch import Launch
 from tilekit.errors import TilekitError
 from tilekit.kernels.matmul.plan import HostPlan
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType, as_dtype
-from tilekit.emulator.memory.tensor_map import ELEMENT_TYPES
+from tilekit.emulator.ptx.memory.tensor_map import ELEMENT_TYPES
 from tilekit.errors import ArgumentError
 
 

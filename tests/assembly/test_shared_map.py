@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import BASE_ALIGNMENT, SharedMemory
-from tilekit.emulator.language.symbols import SymbolMap
+from tilekit.emulator.core.symbols import SymbolMap
 
 ARRAYS = st.lists(
     st.tuples(st.integers(1, 5000), st.integers(1, 9), st.sampled_from([1 << bit for bit in range(11)])),

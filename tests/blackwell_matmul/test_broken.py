@@ -11,7 +11,7 @@ import pytest
 from tests.mutations.judge import NOT_CAUGHT, WRONG_RESULT, judge
 from tests.mutations.mutation import Mutation
 from tilekit.emulator import LaunchReport
-from tilekit.emulator.language.lint import lint
+from tilekit.emulator.ptx.lint.lint import lint
 
 from .broken import KERNELS, Broken
 from .bugs import BARRIERS, BROKEN, HARMLESS, miscounted

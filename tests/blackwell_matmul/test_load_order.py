@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tilekit.dtypes import BF16
-from tilekit.emulator.execution.scheduler import Machine, Pending
-from tilekit.emulator.memory.bulk import Load
+from tilekit.emulator.core.schedules import Pending
+from tilekit.emulator.ptx.copies.bulk import Load
+from tilekit.emulator.ptx.execution.scheduler import Machine
 
 from .case import Case, Problem
 from .configs import computes, pairs, single

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilekit.dtypes import BF16
-from tilekit.emulator.execution.scheduler import Machine
+from tilekit.emulator.ptx.execution.scheduler import Machine
 from tilekit.kernels.matmul.plan import EmulatedPlan
 from tilekit.targets import SM_100A
 

@@ -12,7 +12,7 @@ from tilekit.arrays import view_of
 from tilekit.assembly.types import F32, GMEM, MAP, U32
 from tilekit.dtypes import BF16, DType
 from tilekit.dtypes import F32 as F32_TYPE
-from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch

@@ -10,8 +10,7 @@ import pytest
 
 import tilekit
 from tilekit.arrays import view_of
-from tilekit.emulator import Device
-from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.emulator import Device, TensorMap
 from tilekit.kernels.matmul.arguments import Addresses
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace

@@ -21,7 +21,7 @@ from tilekit.assembly.writer import Role
 from tilekit.drivers.consumer_schedule import THREADS, BoundPingPong
 from tilekit.dtypes import BF16, F32
 from tilekit.emulator import EmulatorError
-from tilekit.emulator.chips import CHIPS
+from tilekit.emulator.ptx.chips import CHIPS
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.targets import SM_90A
 from tilekit.tile_op.accumulators import Warpgroup

@@ -28,7 +28,7 @@ from matmul_short import short_cases, short_cases_on_gpu
 from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
 import tilekit
-from tilekit.emulator.chips import CHIPS
+from tilekit.emulator.ptx.chips import CHIPS
 
 Test = TypeVar("Test", bound=Callable[..., None])
 

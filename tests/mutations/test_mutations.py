@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tilekit import MatmulConfig, MatmulSpec
-from tilekit.emulator.language.parser import parse_module
+from tilekit.emulator.ptx.language.parser import parse_module
 
 from .judge import NOT_CAUGHT, judge
 from .known import CLUSTER, IN_TURN, LAYERED, ORDER, SINGLE, STREAMED, UNNOTICED, explanation

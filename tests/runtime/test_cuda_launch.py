@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.errors import ArgumentError, AssemblerNotFound, ConfigError, DriverError, KernelFault
 from tilekit.runtime import device_faults, driver, launch
 from tilekit.runtime.launch import CudaKernel, CudaModule, DriverJitWarning

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tilekit.emulator.memory.tensor_map import ELEMENT_TYPES, TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import ELEMENT_TYPES, TensorMap
 from tilekit.errors import ArgumentError, DriverError
 from tilekit.runtime.tensor_map import _SWIZZLES, encode
 

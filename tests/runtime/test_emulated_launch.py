@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.errors import EmulationTooLong
 from tilekit.runtime.emulated import EmulatedKernel, Work
 from tilekit.runtime.parameters import U32, Pointer

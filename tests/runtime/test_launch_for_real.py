@@ -17,7 +17,7 @@ import pytest
 
 import tilekit
 from tilekit import emulator
-from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.errors import AssemblerNotFound
 from tilekit.runtime import driver, launch
 from tilekit.runtime.emulated import EmulatedModule

@@ -14,7 +14,7 @@ import numpy as np
 from tilekit.arrays import dlpack
 from tilekit.arrays.view import ArrayView
 from tilekit.dtypes import DTYPES, DType
-from tilekit.emulator.errors import shown
+from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 
 __all__ = [

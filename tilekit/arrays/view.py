@@ -11,7 +11,7 @@ import numpy as np
 
 from tilekit.arrays import dlpack
 from tilekit.dtypes import DType, as_dtype
-from tilekit.emulator.errors import shown
+from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError, TilekitError
 
 __all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "is_array", "view_of", "view_of_fake"]

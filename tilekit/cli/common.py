@@ -102,7 +102,7 @@ def presented(as_json: bool = False) -> Iterator[None]:
 def _exit_code(error: Exception) -> int | None:
     """Return the exit code of an error's kind; None for what no one raised on purpose."""
     from tilekit import errors
-    from tilekit.emulator.errors import EmulatorError
+    from tilekit.emulator import EmulatorError
 
     if isinstance(error, errors.KernelFault | EmulatorError):
         return WRONG

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tilekit.cli.emulate_arguments import Argument
     from tilekit.emulator import Debugger, EmulatorError, Exploration, Kernel, LaunchReport, Module
-    from tilekit.emulator.launch import Progress
+    from tilekit.emulator.core.schedules import Progress
 
 _PATIENCE = 1.0
 """Seconds after which a progress bar appears."""
@@ -153,7 +153,7 @@ def _check_together(
 def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) -> Module:
     from tilekit.cli.emulate_arguments import read_file
     from tilekit.emulator import Device
-    from tilekit.emulator.chips import CHIPS
+    from tilekit.emulator.ptx.chips import CHIPS
 
     text = read_file(file, "FILE.ptx").decode("utf-8", "replace")
     if target is None:

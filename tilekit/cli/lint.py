@@ -25,9 +25,9 @@ def lint(
     """
     with common.presented(as_json):
         from tilekit.cli.emulate_arguments import CODE, read_file
-        from tilekit.emulator.chips import CHIPS
-        from tilekit.emulator.errors import nearest
-        from tilekit.emulator.language.lint import lint as lint_text
+        from tilekit.emulator.core.errors import nearest
+        from tilekit.emulator.ptx.chips import CHIPS
+        from tilekit.emulator.ptx.lint.lint import lint as lint_text
         from tilekit.errors import ArgumentError
 
         if target is not None and target not in CHIPS:

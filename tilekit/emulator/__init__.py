@@ -14,9 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .checks.findings import Finding
-    from .device import Buffer, Device, EncodedTensorMap
-    from .errors import (
+    from tilekit.emulator.core.checks.findings import Finding
+    from tilekit.emulator.core.errors import (
         BarrierFault,
         Deadlock,
         EmulatorError,
@@ -29,17 +28,18 @@ if TYPE_CHECKING:
         StepBudgetExceeded,
         UnsupportedInstruction,
     )
-    from .execution.device_runtime import AssertionFailedError
-    from .explore import Exploration, Failure
-    from .kernel import Kernel
-    from .language.forms import coverage
-    from .memory.tensor_map import TensorMap
-    from .module import Module
-    from .observation.debugger import Debugger
-    from .observation.statistics import Statistics
-    from .observation.stops import Stop
-    from .ops.control import TrapError
-    from .report import LaunchReport
+    from tilekit.emulator.core.explore import Exploration, Failure
+    from tilekit.emulator.core.report import LaunchReport
+    from tilekit.emulator.core.statistics import Statistics
+    from tilekit.emulator.ptx.device import Buffer, Device, EncodedTensorMap
+    from tilekit.emulator.ptx.execution.device_runtime import AssertionFailedError
+    from tilekit.emulator.ptx.kernel import Kernel
+    from tilekit.emulator.ptx.memory.tensor_map import TensorMap
+    from tilekit.emulator.ptx.module import Module
+    from tilekit.emulator.ptx.observation.debugger import Debugger
+    from tilekit.emulator.ptx.observation.stops import Stop
+    from tilekit.emulator.ptx.ops.control import TrapError
+    from tilekit.emulator.ptx.ops.table import coverage
 
 __all__ = [
     "AssertionFailedError",
@@ -72,19 +72,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "observation.debugger": ("Debugger",),
-    "device": ("Buffer", "Device", "EncodedTensorMap"),
-    "execution.device_runtime": ("AssertionFailedError",),
-    "explore": ("Exploration", "Failure"),
-    "checks.findings": ("Finding",),
-    "language.forms": ("coverage",),
-    "kernel": ("Kernel",),
-    "module": ("Module",),
-    "ops.control": ("TrapError",),
-    "report": ("LaunchReport",),
-    "observation.statistics": ("Statistics",),
-    "observation.stops": ("Stop",),
-    "memory.tensor_map": ("TensorMap",),
+    "core.checks.findings": ("Finding",),
+    "core.explore": ("Exploration", "Failure"),
+    "core.report": ("LaunchReport",),
+    "ptx.device": ("Buffer", "Device", "EncodedTensorMap"),
+    "ptx.execution.device_runtime": ("AssertionFailedError",),
+    "ptx.kernel": ("Kernel",),
+    "ptx.ops.table": ("coverage",),
+    "ptx.memory.tensor_map": ("TensorMap",),
+    "ptx.module": ("Module",),
+    "ptx.observation.debugger": ("Debugger",),
+    "core.statistics": ("Statistics",),
+    "ptx.observation.stops": ("Stop",),
+    "ptx.ops.control": ("TrapError",),
 }
 """Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map only."""
 
@@ -92,6 +92,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'tilekit.emulator' has no attribute {name!r}")
-    home = next((module for module, names in _HOMES.items() if name in names), "errors")
+    home = next((module for module, names in _HOMES.items() if name in names), "core.errors")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value

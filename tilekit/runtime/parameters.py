@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import SupportsIndex, TypeAlias
 
-from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.emulator import TensorMap
 from tilekit.errors import ArgumentError
 
 __all__ = [

@@ -6,7 +6,7 @@ import ctypes
 from functools import lru_cache
 from typing import Any
 
-from tilekit.emulator.memory.tensor_map import TensorMap
+from tilekit.emulator import TensorMap
 from tilekit.errors import ArgumentError, DriverError
 from tilekit.runtime import driver
 from tilekit.runtime.parameters import TENSOR_MAP_BYTES

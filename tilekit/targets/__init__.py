@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from tilekit.annotations import Accepts
-from tilekit.emulator.errors import shown
+from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 
 

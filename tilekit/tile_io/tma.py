@@ -12,7 +12,7 @@ from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
-from tilekit.emulator.memory.tensor_map import L2Promotion, TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.cluster import Multicast
 from tilekit.tile_io.operand import ATOM_32B, SPAN, OperandTile

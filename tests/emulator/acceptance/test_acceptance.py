@@ -13,7 +13,7 @@ from tests.emulator.acceptance.damage import damaged
 from tests.emulator.acceptance.sources import source
 from tests.emulator.acceptance.verdicts import emulator_refuses, ptxas_refuses
 from tilekit.cli.app import app
-from tilekit.emulator.language.lint import lint
+from tilekit.emulator.ptx.lint.lint import lint
 
 TEXTS = 1000
 PARTS = 4

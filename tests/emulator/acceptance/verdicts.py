@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tilekit.emulator import Device, EmulatorError
-from tilekit.emulator.chips import CHIPS
+from tilekit.emulator.ptx.chips import CHIPS
 
 _TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 

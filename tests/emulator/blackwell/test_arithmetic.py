@@ -10,9 +10,9 @@ from operands import descriptor, offset, place
 from tensor_kernel import IMAGE_BASE, text
 
 from tilekit.emulator import Device, LaunchError
-from tilekit.emulator.arithmetic.formats import decode, encode
-from tilekit.emulator.matrix.tcgen05 import accumulate
-from tilekit.emulator.matrix.tcgen05_descriptors import MmaForm, MmaShape
+from tilekit.emulator.core.arithmetic.formats import decode, encode
+from tilekit.emulator.ptx.matrix.tcgen05 import accumulate
+from tilekit.emulator.ptx.matrix.tcgen05_descriptors import MmaForm, MmaShape
 
 LEAST = {"f32": -126, "bf16": -126, "tf32": -126, "f16": -14, "e5m2": -14, "e4m3": -6, "e3m2": -2, "e2m3": 0, "e2m1": 0}
 """Exponents of the smallest normal numbers."""

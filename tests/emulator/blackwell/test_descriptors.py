@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tilekit.emulator.matrix.tcgen05_descriptors import (
+from tilekit.emulator.ptx.matrix.tcgen05_descriptors import (
     MmaForm,
     OperandLayout,
     SharedDescriptor,

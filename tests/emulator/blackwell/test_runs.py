@@ -16,8 +16,8 @@ from operands import SPANS, codes, descriptor, offset, place
 from tensor_kernel import IMAGE_BASE, run, text
 
 from tilekit.emulator import MemoryFault
-from tilekit.emulator.matrix.tcgen05_descriptors import OperandLayout, gather, operand_extents
-from tilekit.emulator.matrix.tensor_mma import Mma
+from tilekit.emulator.ptx.matrix.tcgen05_descriptors import OperandLayout, gather, operand_extents
+from tilekit.emulator.ptx.matrix.tensor_mma import Mma
 
 VALUES = np.array([-4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4], np.float32)
 IMAGE = 32 * 1024

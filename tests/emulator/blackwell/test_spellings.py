@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tilekit.emulator import UnsupportedInstruction, coverage
-from tilekit.emulator.language.availability import dialect
-from tilekit.emulator.language.forms import decode, refusals
-from tilekit.emulator.language.parser import parse_module
-from tilekit.emulator.language.syntax import Instruction
+from tilekit.emulator.ptx.language.availability import dialect
+from tilekit.emulator.ptx.language.forms import decode
+from tilekit.emulator.ptx.language.parser import parse_module
+from tilekit.emulator.ptx.language.syntax import Instruction
+from tilekit.emulator.ptx.ops.table import refusals
 
 SPELLINGS = Path(__file__).with_name("spellings.ptx")
 DOCS = Path(__file__).parents[3] / "docs"

@@ -10,9 +10,9 @@ import pytest
 from cuda.pathfinder import find_nvidia_binary_utility
 
 from tilekit.emulator import Device, LaunchError, PtxSyntaxError, UnsupportedInstruction
-from tilekit.emulator.language.availability import dialect, target
-from tilekit.emulator.language.lint import lint
-from tilekit.emulator.language.parser import parse_module
+from tilekit.emulator.ptx.language.availability import dialect, target
+from tilekit.emulator.ptx.language.parser import parse_module
+from tilekit.emulator.ptx.lint.lint import lint
 
 LEVELS = Path(__file__).with_name("levels.ptx").read_text()
 OF_THE_LINE = re.compile(r"line (\d+); error")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.emulator.hardware.running import Runner, recorded_cases
 from tilekit.emulator import Device, EmulatorError, Kernel, LaunchReport, MemoryFault, RaceError, StepBudgetExceeded
-from tilekit.emulator import launch as launches
-from tilekit.emulator.execution import gang as gangs
+from tilekit.emulator.ptx import launch as launches
+from tilekit.emulator.ptx.execution import gang as gangs
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 WIDTHS = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilekit.emulator import Device
-from tilekit.emulator.compiler.program import Program
+from tilekit.emulator.ptx.compiler.program import Program
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilekit.emulator import Device, LaunchError, PtxSyntaxError, UnsupportedInstruction
-from tilekit.emulator.language.lint import lint
+from tilekit.emulator.ptx.lint.lint import lint
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "ptx"
 TEXTS = {path: path.read_text() for path in sorted(CORPUS.glob("*/*.ptx"), key=lambda p: p.stat().st_size)[:120:6]}

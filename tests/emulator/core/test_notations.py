@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tilekit.emulator import Device, PtxSyntaxError
-from tilekit.emulator.compiler import unwritten
-from tilekit.emulator.language.lint import lint
-from tilekit.emulator.language.parser import parse_module
-from tilekit.emulator.language.syntax import Immediate
+from tilekit.emulator.ptx.compiler import unwritten
+from tilekit.emulator.ptx.language.parser import parse_module
+from tilekit.emulator.ptx.language.syntax import Immediate
+from tilekit.emulator.ptx.lint.lint import lint
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 PROLOGUE = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilekit.emulator import Device, PtxSyntaxError, UnsupportedInstruction
-from tilekit.emulator.language.parser import parse_module
-from tilekit.emulator.language.syntax import AddressOperand, Immediate, RegisterOperand
+from tilekit.emulator.ptx.language.parser import parse_module
+from tilekit.emulator.ptx.language.syntax import AddressOperand, Immediate, RegisterOperand
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilekit.emulator import Device, LaunchError, MemoryFault, UnsupportedInstruction
-from tilekit.emulator.arithmetic.formats import decode, encode, encode_randomly
+from tilekit.emulator.core.arithmetic.formats import decode, encode, encode_randomly
 
 Array = np.ndarray[Any, Any]
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from tilekit.emulator import Device, MemoryFault, ProtocolError
-from tilekit.emulator.matrix import wgmma_queue
-from tilekit.emulator.matrix.operand_chunks import Chunks, OperandOutside, relative
-from tilekit.emulator.matrix.wgmma import Operand, Wgmma, load_a, load_b, operand_extents
+from tilekit.emulator.ptx.matrix import wgmma_queue
+from tilekit.emulator.ptx.matrix.operand_chunks import Chunks, OperandOutside, relative
+from tilekit.emulator.ptx.matrix.wgmma import Operand, Wgmma, load_a, load_b, operand_extents
 
 SWIZZLES = {None: 0, "128B": 1, "64B": 2, "32B": 3}
 SPANS = {None: 16, "128B": 128, "64B": 64, "32B": 32}

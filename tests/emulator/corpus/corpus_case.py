@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 
 from tilekit.emulator import Device, LaunchReport
-from tilekit.emulator.memory.swizzle import Swizzle
+from tilekit.emulator.ptx.memory.swizzle import Swizzle
 
 PTX = Path(__file__).parent / "ptx"
 Array = np.ndarray[Any, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilekit.emulator.memory.tensor_map import TensorMap
-from tilekit.emulator.memory.tensor_map_fields import replace_field
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
+from tilekit.emulator.ptx.memory.tensor_map_fields import replace_field
 
 MAP = TensorMap.tiled(0x1000, "bf16", (96, 40, 7), (192, 8192), (64, 8, 1), swizzle="128B", oob_fill="nan")
 FIELDS = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.emulator.checks.deadlock import Blocked, GroupWait, MbarrierWait, Meeting, deadlock, waiting_table
-from tilekit.emulator.errors import Actor, Deadlock
-from tilekit.emulator.language.symbols import SymbolMap
-from tilekit.emulator.synchronisation.mbarrier import Mbarrier
+from tilekit.emulator.core.checks.deadlock import Blocked, GroupWait, Meeting, PhaseWait, deadlock, waiting_table
+from tilekit.emulator.core.errors import Actor, Deadlock
+from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.ptx.synchronisation.mbarrier import Mbarrier
 
 NOTES = """
 //@role load warps=0-0
@@ -46,7 +46,7 @@ def empty(stage: int = 0, count: int = 2) -> Mbarrier:
 
 
 def waits(actor: Actor, barrier: Mbarrier, line: Line = WAIT_FULL, *, cta: int = 0) -> Blocked:
-    return Blocked(actor, line, MbarrierWait(barrier, barrier.parity, cta, key=actor))
+    return Blocked(actor, line, PhaseWait(barrier, barrier.parity, cta, key=actor))
 
 
 def test_wrong_first_parity_is_a_cycle_at_phase_zero() -> None:

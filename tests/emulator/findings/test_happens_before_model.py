@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tilekit.emulator.checks.agents import Agent, Operation, Sync
-from tilekit.emulator.checks.happens_before import HappensBefore
-from tilekit.emulator.checks.shadow import Memory, Race
-from tilekit.emulator.errors import Actor
+from tilekit.emulator.core.checks.agents import Agent, Operation, Sync
+from tilekit.emulator.core.checks.shadow import Memory, Race
+from tilekit.emulator.core.errors import Actor
+from tilekit.emulator.ptx.checks.proxies import ProxyOrder
 
 BASE = 1 << 24
 SIZE = 3 * 8192
@@ -76,7 +76,7 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.races: list[Race] = []
-        self.order = HappensBefore()
+        self.order = ProxyOrder()
         self.memory = Memory("shared memory", BASE, SIZE, self.races.append, cta=1)
         self.model = Model()
         self.warps = [self.order.warp(Actor(1, i)) for i in range(4)]

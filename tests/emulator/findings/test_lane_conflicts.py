@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from tilekit.emulator.checks.lane_order import COLLECTIVE, Lanes, conflicts, uniform
+from tilekit.emulator.core.checks.lane_order import COLLECTIVE, Lanes, conflicts, uniform
 
 Owners = dict[int, set[int]]
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tilekit.emulator.checks.agents import Agent, Sync
-from tilekit.emulator.checks.findings import Finding, Findings
-from tilekit.emulator.checks.happens_before import HappensBefore
-from tilekit.emulator.checks.shadow import Memory
-from tilekit.emulator.errors import Actor, BarrierFault, RaceError
-from tilekit.emulator.language.symbols import SymbolMap
-from tilekit.emulator.synchronisation.mbarrier import Mbarrier
+from tilekit.emulator.core.checks.agents import Agent, Sync
+from tilekit.emulator.core.checks.findings import Finding, Findings
+from tilekit.emulator.core.checks.shadow import Memory
+from tilekit.emulator.core.errors import Actor, BarrierFault, RaceError
+from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.ptx.checks.proxies import ProxyOrder
+from tilekit.emulator.ptx.checks.race_words import explain
+from tilekit.emulator.ptx.synchronisation.mbarrier import Mbarrier
 
 WINDOW = 1 << 24
 DYNAMIC = 1024
@@ -56,8 +57,8 @@ class Kernel:
 
     def __init__(self, without: frozenset[str] = KEEP, notes: str = NOTES) -> None:
         self.without = without
-        self.order = HappensBefore()
-        self.findings = Findings(SymbolMap.parse(notes), DYNAMIC, "matmul")
+        self.order = ProxyOrder()
+        self.findings = Findings(explain, SymbolMap.parse(notes), DYNAMIC, "matmul")
         self.shared = Memory("shared memory", WINDOW, 227 * 1024, self.findings.race, cta=1)
         self.c = Memory("c", 1 << 32, 1 << 20, self.findings.race)
         self.load = self.order.warp(Actor(1, 0, "load"))
@@ -320,7 +321,7 @@ class TestSubtle:
 
     def setup_method(self) -> None:
         self.races: list[object] = []
-        self.order = HappensBefore()
+        self.order = ProxyOrder()
         self.memory = Memory("shared memory", WINDOW, 65536, self.races.append, cta=1)
         self.one, self.two, self.three = (self.order.warp(Actor(1, i)) for i in range(3))
 

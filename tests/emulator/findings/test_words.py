@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tilekit.emulator.checks.findings import Finding, Findings
-from tilekit.emulator.errors import (
+from tilekit.emulator.core.checks.findings import Finding, Findings
+from tilekit.emulator.core.errors import (
     Actor,
     Deadlock,
     EmulatorError,
@@ -20,8 +20,9 @@ from tilekit.emulator.errors import (
     Where,
     nearest,
 )
-from tilekit.emulator.language.symbols import SymbolMap
-from tilekit.emulator.report import LaunchReport
+from tilekit.emulator.core.report import LaunchReport
+from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.ptx.checks.race_words import explain
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def test_report_lists_findings() -> None:
 
 def test_equal_findings_are_kept_once() -> None:
     """The same complaint from every CTA is one complaint; only races are raised."""
-    findings = Findings()
+    findings = Findings(explain)
     for _ in range(3):
         findings.add(Finding("barrier", "left in the middle of a phase"))
     findings.add(Finding("barrier", "another"))
@@ -212,9 +213,9 @@ def test_equal_findings_are_kept_once() -> None:
 def test_fault_shows_what_was_found_before_it() -> None:
     """The fault that ends a launch lists the findings that may have caused it, and is untouched without any."""
     error = MemoryFault("out of bounds", table="the facts")
-    Findings().attach(error)
+    Findings(explain).attach(error)
     assert error.table == "the facts"
-    findings = Findings()
+    findings = Findings(explain)
     findings.add(Finding("race", "inputs.a[1]", ("missing edge: one",)))
     findings.attach(error)
     assert str(error).splitlines() == [

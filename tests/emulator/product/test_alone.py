@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from tilekit.emulator import Device
-from tilekit.emulator.language.lint import lint
+from tilekit.emulator.ptx.lint.lint import lint
 
 text = Path(sys.argv[1]).read_text()
 assert lint(text) == []

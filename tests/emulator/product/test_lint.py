@@ -10,7 +10,7 @@ from product_kernels import DOUBLE, STRIDED, TICKETS, line_of
 
 import tilekit
 from tilekit.cli import common
-from tilekit.emulator.language.lint import RULES, Remark, lint
+from tilekit.emulator.ptx.lint.lint import RULES, Remark, lint
 
 ROOT = Path(__file__).parents[3]
 TEXTS = sorted((ROOT / "tests" / "emulator" / "corpus" / "ptx").glob("*/*.ptx"))

@@ -7,7 +7,7 @@ import pytest
 from product_kernels import CHUNKS, DOUBLE, STRIDED, doubling, line_of
 
 from tilekit.emulator import Device
-from tilekit.emulator.observation.statistics import wavefronts
+from tilekit.emulator.ptx.observation.counting import wavefronts
 
 LANES = np.arange(32)
 

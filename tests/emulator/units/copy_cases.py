@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.memory.tensor_map import ELEMENT_TYPES, TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import ELEMENT_TYPES, TensorMap
 
 SPAN = {None: 256, "32B": 32, "64B": 64, "128B": 128}
 PLAIN = [name for name, element in ELEMENT_TYPES.items() if element.atom == 1]

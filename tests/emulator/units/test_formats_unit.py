@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilekit.emulator.arithmetic.formats import FORMATS, Format, decode, encode, pack_pair, unpack_pair
+from tilekit.emulator.core.arithmetic.formats import FORMATS, Format, decode, encode, pack_pair, unpack_pair
 
 SMALL = ["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"]
 IEEE = ["f16", "bf16", "tf32"]

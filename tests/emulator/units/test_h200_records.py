@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilekit.emulator.arithmetic.formats import decode, encode, pack_pair
-from tilekit.emulator.matrix.wgmma import Wgmma, load_a, load_b, multiply_accumulate
-from tilekit.emulator.memory.tensor_copy import load_box, reduce_box, store_box
-from tilekit.emulator.memory.tensor_map import PixelBox, TensorMap
+from tilekit.emulator.core.arithmetic.formats import decode, encode, pack_pair
+from tilekit.emulator.ptx.copies.tensor_copy import load_box, reduce_box, store_box
+from tilekit.emulator.ptx.matrix.wgmma import Wgmma, load_a, load_b, multiply_accumulate
+from tilekit.emulator.ptx.memory.tensor_map import PixelBox, TensorMap
 
 RECORDS = Path(__file__).parent / "h200"
 COPIES = json.loads((RECORDS / "tensor_copies.json").read_text())

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tilekit.emulator import Device, ProtocolError, TensorMap
-from tilekit.emulator.memory.im2col_wide import wide_copy
-from tilekit.emulator.memory.swizzle import swizzled
-from tilekit.emulator.memory.tensor_copy import load_box
+from tilekit.emulator.ptx.copies.im2col_wide import wide_copy
+from tilekit.emulator.ptx.copies.tensor_copy import load_box
+from tilekit.emulator.ptx.memory.swizzle import swizzled
 
 CHANNELS = 32
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilekit.emulator.matrix.matrix_rows import (
+from tilekit.emulator.ptx.matrix.matrix_rows import (
     bytes_from_registers,
     bytes_to_registers,
     load_matrices,
@@ -17,7 +17,7 @@ from tilekit.emulator.matrix.matrix_rows import (
     matrices_to_registers,
     widened,
 )
-from tilekit.emulator.matrix.mma import Mma, multiply_accumulate
+from tilekit.emulator.ptx.matrix.mma import Mma, multiply_accumulate
 
 DTYPES = {
     "f64": np.float64,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilekit.emulator.errors import Where
+from tilekit.emulator.core.errors import Where
 
 KNOWN: dict[str, Any] = {"kernel": "k", "actor": object(), "instruction": object(), "line": 3, "column": 5}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilekit.emulator.execution.printf import format_text
+from tilekit.emulator.ptx.execution.printf import format_text
 
 LIBC = ctypes.CDLL(None)
 STRINGS = {4096: "text"}

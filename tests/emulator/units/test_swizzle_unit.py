@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilekit.emulator.memory.swizzle import PERIOD, SPAN, Swizzle, chunk_places, chunk_size, swizzled
+from tilekit.emulator.ptx.memory.swizzle import PERIOD, SPAN, Swizzle, chunk_places, chunk_size, swizzled
 
 # mode -> pairs (target bit, source bit): the target bit is inverted where the source bit is set.
 BITS: dict[Swizzle | None, list[tuple[int, int]]] = {

@@ -19,9 +19,9 @@ from copy_cases import (
     swizzled_offset,
 )
 
-from tilekit.emulator.arithmetic.reductions import ReduceOp, reduction
-from tilekit.emulator.memory.tensor_copy import footprint, load_box, reduce_box, store_box, written_bytes
-from tilekit.emulator.memory.tensor_map import ELEMENT_TYPES, TensorMap
+from tilekit.emulator.ptx.arithmetic.reductions import ReduceOp, reduction
+from tilekit.emulator.ptx.copies.tensor_copy import footprint, load_box, reduce_box, store_box, written_bytes
+from tilekit.emulator.ptx.memory.tensor_map import ELEMENT_TYPES, TensorMap
 
 BASE = 48  # Where the tensors' address zero lies in the allocation.
 

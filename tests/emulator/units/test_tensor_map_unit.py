@@ -8,7 +8,7 @@ import random
 import pytest
 from copy_cases import random_im2col, random_tiled
 
-from tilekit.emulator.memory.tensor_map import PixelBox, TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import PixelBox, TensorMap
 
 TILED = TensorMap.tiled(0x1000, "bf16", (256, 128, 4), (512, 65536), (64, 32, 1), swizzle="128B")
 IM2COL = TensorMap.im2col(

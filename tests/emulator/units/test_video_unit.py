@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilekit.emulator import Device, UnsupportedInstruction
-from tilekit.emulator.arithmetic.video import Scalar, Vector, multiply_add_parts, scalar_video, vector_video
+from tilekit.emulator.ptx.arithmetic.video import Scalar, Vector, multiply_add_parts, scalar_video, vector_video
 
 KINDS = list(product(("u32", "s32"), repeat=3))
 PARTS = ("", "b0", "b3", "h0", "h1")

@@ -10,8 +10,8 @@ import pytest
 from test_wgmma_unit import DTYPES, accumulator, descriptor, element_address, elements, shared_memory
 
 from tilekit.emulator import Device, ProtocolError
-from tilekit.emulator.matrix.wgmma import Wgmma, load_a, load_b, multiply_accumulate, operand_extents
-from tilekit.emulator.matrix.wgmma_sparse import with_zeros
+from tilekit.emulator.ptx.matrix.wgmma import Wgmma, load_a, load_b, multiply_accumulate, operand_extents
+from tilekit.emulator.ptx.matrix.wgmma_sparse import with_zeros
 
 PAIRS = [(i, j) for i in range(4) for j in range(i + 1, 4)]
 FORMS = [

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tilekit.emulator.matrix.operand_chunks import OperandOutside
-from tilekit.emulator.matrix.wgmma import (
+from tilekit.emulator.ptx.matrix.operand_chunks import OperandOutside
+from tilekit.emulator.ptx.matrix.wgmma import (
     MatrixDescriptor,
     Wgmma,
     descriptor_problems,

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from tilekit.emulator import Device, MemoryFault
-from tilekit.emulator.matrix.mma import Mma, expand, multiply_accumulate
-from tilekit.emulator.matrix.mma_quads import QuadMma, multiply_quads
-from tilekit.emulator.matrix.wmma import Wmma
+from tilekit.emulator.ptx.matrix.mma import Mma, expand, multiply_accumulate
+from tilekit.emulator.ptx.matrix.mma_quads import QuadMma, multiply_quads
+from tilekit.emulator.ptx.matrix.wmma import Wmma
 
 Array = npt.NDArray[Any]
 HEADER = ".version 8.8\n.target sm_80\n.address_size 64\n"

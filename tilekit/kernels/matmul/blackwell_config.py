@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.emulator.memory.tensor_map import L2Promotion
+from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
 from tilekit.epilogue.slabs import SlabPlan
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted

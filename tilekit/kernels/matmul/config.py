@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from tilekit.annotations import Accepts, check_fields
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.dtypes import DType
-from tilekit.emulator.memory.tensor_map import L2Promotion
+from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
 from tilekit.errors import ConfigError
 from tilekit.kernels.matmul import hopper_rules
 from tilekit.kernels.matmul.parts import Output

@@ -1,1 +1,0 @@
-"""Numbers as the hardware computes them: formats, rounding, tensor cores."""

@@ -1,0 +1,1 @@
+"""Numbers that every GPU has: formats, rounding, masks of lanes."""

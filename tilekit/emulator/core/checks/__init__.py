@@ -1,0 +1,1 @@
+"""What goes wrong: order and races, deadlock, and the words for it."""

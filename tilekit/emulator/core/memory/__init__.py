@@ -1,0 +1,1 @@
+"""Address spaces, allocations, and the bytes that an access touches."""

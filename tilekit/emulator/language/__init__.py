@@ -1,1 +1,0 @@
-"""What PTX text says: tokens, modules, instruction forms, what a target has, what is wrong before anything runs."""

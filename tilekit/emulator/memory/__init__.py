@@ -1,1 +1,0 @@
-"""Address spaces, accesses, and copies in bulk: tensor maps, boxes, swizzles."""

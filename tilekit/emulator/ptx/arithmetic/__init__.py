@@ -1,0 +1,1 @@
+"""Numbers as NVIDIA's hardware computes them: instructions on floats, reductions, video, tensor cores."""

@@ -1,0 +1,480 @@
+"""Bulk copies in flight: TMA loads, stores and reductions, and plain bulk copies (PTX ISA 9.7.9.25 to 9.7.9.27).
+
+A load lands when the scheduler says so: data, then ``complete_tx`` on the mbarrier of each destination CTA. A store
+reads its source at the latest when ``wait_group.read`` asks for it, and writes its destination at the latest when
+``wait_group`` does; each of the two may land earlier at the scheduler's pleasure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilekit.emulator.core.arithmetic.lanes import LANES
+from tilekit.emulator.core.checks.agents import ALL_LANES
+from tilekit.emulator.core.errors import EmulatorError, MemoryFault, ProtocolError, Where
+from tilekit.emulator.core.memory.memory import OFFSET_MASK, RANK_SHIFT, Allocation
+from tilekit.emulator.ptx.arithmetic.reductions import ReduceOp
+from tilekit.emulator.ptx.checks.exits import ended, visit
+from tilekit.emulator.ptx.copies.tensor_copy import Footprint, footprint, load_box, reduce_box, store_box, written_bytes
+from tilekit.emulator.ptx.copies.tensor_map_reads import tensor_map_at
+from tilekit.emulator.ptx.memory.access import resolve
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
+from tilekit.emulator.ptx.synchronisation.mbarriers import barrier_at, changed, shared_address
+
+if TYPE_CHECKING:
+    from tilekit.emulator.ptx.execution.cta import Cta
+    from tilekit.emulator.ptx.execution.warp import Warp
+    from tilekit.emulator.ptx.language.syntax import Instruction
+    from tilekit.emulator.ptx.synchronisation.mbarrier import Mbarrier
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+Value = int | Array
+Combine = Callable[[Array, Array], Array]
+"""From (the bytes in memory, those that arrive) to the new bytes in memory."""
+
+
+class InFlight:
+    """An asynchronous operation with the place it was issued from."""
+
+    __slots__ = ("cluster", "done", "instruction", "warp")
+
+    def __init__(self, warp: Warp, instruction: Instruction | None = None) -> None:
+        self.done = False
+        self.warp = warp
+        self.cluster = warp.cta.cluster
+        self.instruction = instruction or warp.program.code[warp.at].instruction
+        self.cluster.pending += 1
+
+    @property
+    def where(self) -> Where:
+        """The place."""
+        return Where(self.warp.program.name, self.warp.actor, self.instruction)
+
+    def finish(self) -> None:
+        """Note that nothing remains to be done."""
+        if not self.done:
+            self.done = True
+            cluster = self.cluster
+            cluster.pending -= 1
+            cluster.launch.machine.events += 1
+            if not cluster.live_warps:
+                cluster.dissolve()
+
+
+class Load(InFlight):
+    """A copy into shared memory that completes on mbarriers, or a reduction when there is a ``combine``.
+
+    ``asynchronous`` says whether it is the async proxy's; ``st.async`` and ``red.async`` are not. Theirs may be the
+    copies of several ``lanes`` at once, one behind the other: each is ordered after what its own lane did.
+    """
+
+    __slots__ = ("barriers", "combine", "fetch", "lanes", "offset", "operations", "size", "targets", "told", "written")
+
+    def __init__(
+        self,
+        warp: Warp,
+        lane: int,
+        targets: list[Cta],
+        offset: int,
+        barriers: list[Mbarrier],
+        size: int,
+        fetch: Callable[[], Array],
+        told: Callable[[Any], None],
+        unit: str,
+        written: npt.NDArray[np.bool_] | None = None,
+        *,
+        combine: Combine | None = None,
+        asynchronous: bool = True,
+        lanes: int = 0,
+    ) -> None:
+        super().__init__(warp)
+        self.written = written
+        self.lanes = range(lane, lane + lanes)
+        self.combine = combine
+        self.targets = targets
+        self.offset = offset
+        self.barriers = barriers
+        self.size = size
+        self.fetch = fetch
+        self.told = told
+        hb = warp.cta.launch.order
+        self.operations = []
+        if hb is not None:
+            issuers = ALL_LANES if lanes else 1 << lane
+            how: dict[str, Any] = {"asynchronous": asynchronous, "lanes": issuers}
+            self.operations = [hb.issue(warp.agent, unit, self.instruction, b.arriving, **how) for b in barriers]
+            if lanes:
+                self.operations = [operation.of_each_lane() for operation in self.operations]
+        for cta, barrier, operation in zip(targets, barriers, self.operations, strict=False):
+            owner = self.cluster.ctas[barrier.address >> RANK_SHIFT]
+            for reached in {cta.rank: cta, owner.rank: owner}.values():
+                visit(reached, warp, operation.identity, operation.epoch, f"a copy that completes on {barrier.name}")
+
+    def _put(self, place: Array, image: Array) -> None:
+        """Write the data to its place in one destination."""
+        if self.combine is not None:
+            place[:] = self.combine(place, image)
+        elif self.written is None:
+            place[:] = image
+        else:
+            place[self.written] = image[self.written]
+
+    def _tell(self, shadow: Any, operation: Any, end: int) -> None:
+        """Report the write to one destination."""
+        atomic = self.combine is not None  # Reductions may overlap each other.
+        first, after = shadow.base + self.offset, shadow.base + end
+        if not self.lanes:
+            shadow.span(operation, first, after, write=True, atomic=atomic)
+            return
+        width = (after - first) // len(self.lanes)
+        active = np.isin(LANES, self.lanes).tobytes()
+        shadow.lanes(operation, np.arange(first, after, width), width, write=True, atomic=atomic, active=active)
+
+    def land(self) -> bool:
+        """Write the data into every destination and complete the transactions."""
+        image = self.fetch()
+        launch = self.cluster.launch
+        hb = launch.order
+        by, instruction = self.warp.actor, self.instruction
+        for index, (cta, barrier) in enumerate(zip(self.targets, self.barriers, strict=True)):
+            shared = cta.shared
+            if ended(cta, f"a copy that completes on {barrier.name}"):
+                continue
+            end = self.offset + len(image)
+            if shared.barriers:
+                launch_base = shared.start
+                self.cluster.mbarriers.check_store(
+                    launch_base + self.offset, launch_base + end, by=by, instruction=instruction
+                )
+            self._put(shared.data[self.offset : end], image)
+            if hb is not None:
+                operation = self.operations[index]
+                if shared.shadow is not None:
+                    self._tell(shared.shadow, operation, end)
+                self.told(operation)
+                hb.release(operation, barrier.arriving)
+            phase = barrier.phase
+            barrier.complete_tx(self.size, by=by, instruction=instruction)
+            changed(self.cluster, barrier, phase)
+        launch.counters.bytes_loaded += self.size
+        self.finish()
+        return True
+
+
+class Store(InFlight):
+    """A copy or reduction out of shared memory that completes in a bulk group."""
+
+    __slots__ = ("awaited", "image", "offset", "operations", "read_done", "shared", "size", "write")
+
+    def __init__(
+        self, warp: Warp, lane: int, shared: Allocation, offset: int, size: int, write: Callable[[Array, Any], None]
+    ) -> None:
+        super().__init__(warp)
+        self.shared = shared
+        self.offset = offset
+        self.size = size
+        self.write = write
+        self.image: Array | None = None
+        self.read_done = False
+        self.awaited = False
+        """Whether its warp has waited for the read at least."""
+        queue = bulk_queue(warp)
+        self.operations = queue.groups.issue(self.instruction, 1 << lane) if queue.groups is not None else None
+        queue.open.append(self)
+
+    def read(self) -> None:
+        """Read the source, unless that has been done."""
+        if self.read_done:
+            return
+        self.image = self.shared.data[self.offset : self.offset + self.size].copy()
+        self.read_done = True
+        if self.operations is not None and self.shared.shadow is not None:
+            base = self.shared.shadow.base
+            self.shared.shadow.span(self.operations[0], base + self.offset, base + self.offset + self.size, write=False)
+
+    def land(self) -> bool:
+        """The next of the two steps."""
+        if not self.read_done:
+            self.read()
+            return False
+        self.finish_write()
+        return True
+
+    def finish_write(self) -> None:
+        """Read if need be, and write the destination."""
+        if self.done:
+            return
+        self.read()
+        assert self.image is not None
+        self.write(self.image, self.operations[1] if self.operations is not None else None)
+        self.cluster.launch.counters.bytes_stored += self.size
+        self.finish()
+
+
+class BulkQueue:
+    """The bulk groups of one warp."""
+
+    __slots__ = ("committed", "groups", "open")
+
+    def __init__(self, groups: Any) -> None:
+        self.open: list[Store] = []
+        self.committed: list[list[Store]] = []
+        self.groups = groups
+
+
+def bulk_queue(warp: Warp) -> BulkQueue:
+    """The warp's bulk groups, made on first use."""
+    if warp.bulk is None:
+        hb = warp.cta.launch.order
+        warp.bulk = BulkQueue(hb.bulk_groups(warp.agent) if hb is not None else None)
+    queue: BulkQueue = warp.bulk
+    return queue
+
+
+def bulk_commit(warp: Warp) -> None:
+    """``cp.async.bulk.commit_group``."""
+    queue = bulk_queue(warp)
+    queue.committed.append(queue.open)
+    queue.open = []
+    if queue.groups is not None:
+        queue.groups.commit()
+
+
+def bulk_wait(warp: Warp, keep: int, read: bool) -> None:
+    """``cp.async.bulk.wait_group``: all but the youngest groups are read, or read and written."""
+    queue = bulk_queue(warp)
+    finished = max(0, len(queue.committed) - keep)
+    for group in queue.committed[:finished]:
+        try:
+            for store in group:
+                store.awaited = True
+                if read:
+                    store.read()
+                else:
+                    store.finish_write()
+        except EmulatorError as error:
+            raise error.at(store.where) from None
+    if not read:
+        del queue.committed[:finished]
+    if queue.groups is not None:
+        queue.groups.wait(keep, read=read)
+
+
+# -- operands --------------------------------------------------------------------------------------------------------
+
+
+def active_lanes(warp: Warp, mask: Mask | None) -> list[int]:
+    """Lanes that execute an instruction."""
+    if mask is None:
+        mask = warp.live
+    found: list[int] = mask.nonzero()[0].tolist()
+    return found
+
+
+def at_lane(value: Value, lane: int) -> int:
+    """A lane's value of an operand that may be uniform."""
+    return value if isinstance(value, int) else int(value[lane])
+
+
+def destinations_of(warp: Warp, address: int, multicast: int | None) -> tuple[list[Cta], int]:
+    """The CTAs that a load writes to, and the offset in their shared memory."""
+    cluster = warp.cta.cluster
+    owner = cluster.ctas[0].shared_of(address)
+    if owner is None:
+        raise MemoryFault(f"destination {address:#x} is not in shared memory of this cluster")
+    if multicast is None:
+        return [owner], address & OFFSET_MASK
+    ranks = [rank for rank in range(16) if multicast >> rank & 1]
+    if not ranks or ranks[-1] >= len(cluster.ctas):
+        raise ProtocolError(
+            f"multicast mask {multicast:#x} in a cluster of {len(cluster.ctas)} CTAs",
+            hint=f"legal: 1 to {(1 << len(cluster.ctas)) - 1:#x}, one bit for each destination CTA",
+        )
+    return [cluster.ctas[rank] for rank in ranks], address & OFFSET_MASK
+
+
+def barriers_of(warp: Warp, address: int, targets: list[Cta], multicast: bool, group: int = 1) -> list[Mbarrier]:
+    """The mbarrier on which the copy completes in each destination.
+
+    With ``cta_group::2`` it may lie in the destination's peer; a multicast then signals the CTA of each pair whose rank
+    is even or odd like that of the CTA in the address.
+    """
+    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    if rank >= len(warp.cta.cluster.ctas):
+        raise MemoryFault(f"the mbarrier address {address:#x} is not in shared memory of this cluster")
+    if multicast:
+        ranks = [cta.rank & ~1 | rank & 1 if group == 2 else cta.rank for cta in targets]
+        return [barrier_at(warp, peer << RANK_SHIFT | offset) for peer in ranks]
+    (target,) = targets
+    if rank != target.rank and (group == 1 or rank ^ 1 != target.rank):
+        raise ProtocolError(
+            f"the mbarrier of a copy to CTA {target.rank} lies in CTA {rank}",
+            hint="it must lie in the destination CTA, or with .cta_group::2 in its peer",
+        )
+    return [barrier_at(warp, address)]
+
+
+def check_room(targets: list[Cta], offset: int, size: int, what: str) -> None:
+    """Fault when a destination does not fit into shared memory."""
+    for cta in targets:
+        shared = cta.shared
+        if not shared.low <= offset <= shared.size - size:
+            raise MemoryFault(
+                f"{what} of {size} bytes at offset {offset:#x} is out of bounds of {shared.name}, "
+                f"{shared.low:#x} to {shared.size:#x}"
+            )
+
+
+# -- tensor copies ---------------------------------------------------------------------------------------------------
+
+
+def source_of(
+    warp: Warp, tensor: TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...], *, stores: bool = False
+) -> tuple[Allocation, Footprint]:
+    """The allocation that a box touches, and the bytes.
+
+    Raises
+    ------
+    MemoryFault
+        If the map's tensor is not inside one allocation there, or the engine refuses the coordinates.
+    """
+    if tensor.minimum_sm > warp.cta.launch.chip.number:
+        raise ProtocolError(
+            f"the tensor map's element type or swizzle needs sm_{tensor.minimum_sm}",
+            hint="encode the map for this chip",
+        )
+    try:
+        touched = footprint(tensor, coordinates, offsets, stores=stores)
+    except ValueError as error:
+        raise MemoryFault(f"tensor copy at {coordinates}: {error}") from None
+    memory = warp.cta.launch.memory
+    if not touched.run:
+        return memory.at(tensor.address, 1, "tensor copy")[0], touched
+    return memory.at(touched.begin, touched.end - touched.begin, "tensor copy")[0], touched
+
+
+def tell_box(allocation: Allocation, touched: Footprint, write: bool) -> Callable[[Any], None]:
+    """What tells the race check of a box in global memory, once it is known which operation accessed it."""
+
+    def told(operation: Any) -> None:
+        shadow = allocation.shadow
+        if shadow is None or operation is None or not touched.run:
+            return
+        if len(touched.shape) == 1 and touched.strides[0] > 0:
+            shadow.rows(operation, touched.begin, touched.shape[0], touched.run, touched.strides[0], write=write)
+            return
+        starts = touched.starts
+        steps = np.diff(starts)
+        if starts.size == 1:
+            shadow.span(operation, touched.begin, touched.end, write=write)
+        elif steps[0] > 0 and (steps == steps[0]).all():
+            shadow.rows(operation, int(starts[0]), starts.size, touched.run, int(steps[0]), write=write)
+        else:
+            shadow.extents(operation, np.stack([starts, starts + touched.run], axis=1), write=write)
+
+    return told
+
+
+def tensor_load(
+    warp: Warp,
+    space: str,
+    destination: Value,
+    map_address: Value,
+    coordinates: tuple[Value, ...],
+    barrier: Value,
+    offsets: tuple[Value, ...],
+    multicast: Value | None,
+    group: int,
+    mask: Mask | None,
+) -> None:
+    """``cp.async.bulk.tensor`` from global to shared memory."""
+    launch = warp.cta.launch
+    for lane in active_lanes(warp, mask):
+        tensor = tensor_map_at(warp, lane, at_lane(map_address, lane))
+        address = shared_address(space, at_lane(destination, lane))
+        ctas = None if multicast is None else at_lane(multicast, lane)
+        targets, offset = destinations_of(warp, address, ctas)
+        where = shared_address(space, at_lane(barrier, lane))
+        barriers = barriers_of(warp, where, targets, multicast is not None, group)
+        box = tuple(at_lane(c, lane) for c in coordinates)
+        shifts = tuple(at_lane(o, lane) & 0xFFFF for o in offsets)
+        _check_rank(tensor, box)
+        check_room(targets, offset, tensor.shared_bytes, "tensor load")
+        allocation, touched = source_of(warp, tensor, box, shifts)
+        base = tensor.address - allocation.start
+
+        def fetch(
+            tensor: TensorMap = tensor,
+            box: tuple[int, ...] = box,
+            allocation: Allocation = allocation,
+            base: int = base,
+            offset: int = offset,
+            shifts: tuple[int, ...] = shifts,
+        ) -> Array:
+            return load_box(tensor, box, allocation.data, base, offset, shifts)
+
+        if offset % 128:
+            raise MemoryFault(f"tensor load to {address:#x}: the destination must be a multiple of 128")
+        told = tell_box(allocation, touched, False)
+        written = written_bytes(tensor, offset)
+        launch.machine.submit(
+            Load(warp, lane, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load", written)
+        )
+
+
+def _check_rank(tensor: TensorMap, box: tuple[int, ...]) -> None:
+    if len(box) != tensor.rank:
+        raise ProtocolError(
+            f"the instruction gives {len(box)} coordinates, the tensor map has rank {tensor.rank}",
+            hint=f"use the .{tensor.rank}d form, or encode the map with rank {len(box)}",
+        )
+
+
+def tensor_store(
+    warp: Warp,
+    space: str,
+    map_address: Value,
+    coordinates: tuple[Value, ...],
+    source: Value,
+    reduction: ReduceOp | None,
+    mask: Mask | None,
+) -> None:
+    """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor`` from shared to global memory."""
+    launch = warp.cta.launch
+    for lane in active_lanes(warp, mask):
+        tensor = tensor_map_at(warp, lane, at_lane(map_address, lane))
+        address = shared_address(space, at_lane(source, lane))
+        size = tensor.shared_bytes
+        shared, offset = resolve(warp, "shared", address, size, "tensor store")
+        if offset % 128:
+            raise MemoryFault(f"tensor store from {address:#x}: the source must be a multiple of 128")
+        box = tuple(at_lane(c, lane) for c in coordinates)
+        _check_rank(tensor, box)
+        allocation, touched = source_of(warp, tensor, box, (), stores=True)
+        if not allocation.writable:
+            raise MemoryFault(f"tensor store to {allocation.name}, which is read-only")
+        told = tell_box(allocation, touched, True)
+        base = tensor.address - allocation.start
+
+        def write(
+            image: Array,
+            operation: Any,
+            tensor: TensorMap = tensor,
+            box: tuple[int, ...] = box,
+            allocation: Allocation = allocation,
+            base: int = base,
+            offset: int = offset,
+            told: Callable[[Any], None] = told,
+        ) -> None:
+            if reduction is None:
+                told(operation)
+                store_box(tensor, box, allocation.data, base, image, offset)
+            else:
+                reduce_box(tensor, box, allocation.data, base, image, offset, reduction)
+
+        launch.machine.submit(Store(warp, lane, shared, offset, size, write))

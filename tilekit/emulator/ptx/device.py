@@ -1,0 +1,344 @@
+"""The emulated device: memory, tensor maps, modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Annotated, Any, Literal, Self, get_args
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tilekit.emulator.core.annotations import Accepts
+from tilekit.emulator.core.checked import checked
+from tilekit.emulator.core.errors import LaunchError, nearest
+from tilekit.emulator.core.memory.memory import GlobalMemory
+from tilekit.emulator.core.schedules import Policy, Starts
+from tilekit.emulator.ptx.chips import CHIPS
+from tilekit.emulator.ptx.memory.swizzle import Swizzle
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap, WideMode
+from tilekit.emulator.ptx.module import Module
+
+Check = Literal["full", "protocol", "off"]
+_ELEMENT_TYPES: dict[Any, str] = {
+    np.dtype(dtype): name
+    for dtype, name in (
+        (np.uint8, "u8"),
+        (np.int8, "u8"),
+        (np.uint16, "u16"),
+        (np.int16, "u16"),
+        (np.uint32, "u32"),
+        (np.int32, "s32"),
+        (np.uint64, "u64"),
+        (np.int64, "s64"),
+        (np.float16, "f16"),
+        (np.float32, "f32"),
+        (np.float64, "f64"),
+        (ml_dtypes.bfloat16, "bf16"),
+        (ml_dtypes.float8_e4m3fn, "u8"),
+        (ml_dtypes.float8_e5m2, "u8"),
+    )
+}
+
+
+class Buffer:
+    """An array in the device's global memory, alone in its part of the address space.
+
+    Attributes
+    ----------
+    address
+        Generic address of its first byte, a multiple of 256.
+    dtype, shape
+        Of the array; C order.
+    """
+
+    def __init__(self, memory: GlobalMemory, array: npt.NDArray[Any], name: str) -> None:
+        self._memory = memory
+        self.dtype = array.dtype
+        self.shape = array.shape
+        self.nbytes = array.nbytes
+        self._allocation = memory.allocate(array.nbytes, name)
+        self.address = self._allocation.start
+        self.write(array)
+
+    def read(self) -> npt.NDArray[Any]:
+        """A copy of the contents."""
+        return self._allocation.data[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
+
+    def write(self, array: Any) -> None:
+        """Replace the contents; the array must have the buffer's shape and type."""
+        given = _array(array)
+        if given.shape != self.shape or given.dtype != self.dtype:
+            raise LaunchError.argument("array", f"{given.dtype}{given.shape}", f"{self.dtype}{self.shape}")
+        flat = np.ascontiguousarray(given).reshape(-1)
+        self._allocation.data[: self.nbytes] = flat.view(np.uint8) if self.nbytes else 0
+
+    def free(self) -> None:
+        """Give the memory back; a kernel that still uses the address faults."""
+        self._memory.free(self._allocation)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.free()
+
+
+class EncodedTensorMap(bytes):
+    """The 128 bytes of a tensor map, to pass as an argument; ``map`` holds its fields."""
+
+    map: TensorMap
+
+    def __new__(cls, tensor: TensorMap) -> Self:
+        self = super().__new__(cls, tensor.encode())
+        self.map = tensor
+        return self
+
+
+class Device:
+    """An emulated GPU.
+
+    Parameters
+    ----------
+    target
+        Chip, such as ``sm_90a``.
+    seed
+        Of every random choice of the schedule: the same seed runs the same way.
+    schedule
+        ``adversarial`` lands asynchronous work as late as the rules allow, ``random`` at random moments, ``fair`` at
+        once.
+    check
+        ``full``: everything, races included. ``protocol``: rules of use. ``off``: only what would break the run.
+    exact
+        Round matrix products bit for bit as an H200 does, instruction by instruction: slow. Otherwise they are
+        computed in float32, which is the same wherever partial sums are exact. On sm_100a those of tcgen05 without
+        block scales, as published for a B200 (`tensor_core`).
+    multiprocessors
+        Multiprocessors that the device has, 1 to the chip's number (None). With few, a small grid does not fit at once:
+        clusters wait for others to end, or to take over their work (``clusterlaunchcontrol``).
+    starts
+        Order in which clusters start, and are taken over: by number, ``ascending`` as the machine does it, or
+        ``descending``, or ``random`` (by the seed). PTX promises none: where clusters wait for each other, try all.
+    """
+
+    @checked
+    def __init__(
+        self,
+        target: str = "sm_90a",
+        *,
+        seed: int = 0,
+        schedule: Policy = "adversarial",
+        check: Check = "full",
+        exact: bool = False,
+        multiprocessors: int | None = None,
+        starts: Starts = "ascending",
+    ) -> None:
+        if target not in CHIPS:
+            raise LaunchError.argument("target", target, ", ".join(CHIPS), nearest(target, CHIPS) or "sm_90a")
+        choices = ("schedule", schedule, Policy), ("check", check, Check), ("starts", starts, Starts)
+        for name, given, legal in ((name, given, get_args(kind)) for name, given, kind in choices):
+            if given not in legal:
+                raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
+        self.chip = CHIPS[target]
+        if multiprocessors is not None:
+            most = self.chip.sms
+            if not 1 <= multiprocessors <= most:
+                raise LaunchError.argument(
+                    "multiprocessors", multiprocessors, f"1 to {most} on {target}", min(max(multiprocessors, 1), most)
+                )
+            self.chip = replace(self.chip, sms=multiprocessors)
+        if exact and self.chip.number not in (90, 100):
+            where = f"False on {target}: the rounding known is that of sm_90a, and of tcgen05 on sm_100a"
+            raise LaunchError.argument("exact", exact, where, False)
+        self.exact = exact
+        self.seed = seed
+        self.schedule: Policy = schedule
+        self.check: Check = check
+        self.starts: Starts = starts
+        self.memory = GlobalMemory()
+
+    @checked
+    def load(self, text: Annotated[str, Accepts("a string of PTX")]) -> Module:
+        """Load PTX text.
+
+        Raises
+        ------
+        PtxSyntaxError, UnsupportedInstruction
+            Naming line and column.
+        LaunchError
+            If ``text`` is no string.
+        """
+        return Module(self, text)
+
+    @checked
+    def buffer(self, array: Any, name: str = "") -> Buffer:
+        """Copy an array to the device."""
+        return Buffer(self.memory, _array(array), name or "a buffer")
+
+    @checked
+    def tensor_map_tiled(
+        self,
+        tensor: Buffer | int,
+        box: Sequence[int],
+        *,
+        swizzle: Swizzle | None = None,
+        dims: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        dtype: str | None = None,
+        element_strides: Sequence[int] | None = None,
+        interleave: Literal["16B", "32B"] | None = None,
+        oob_fill: Literal["nan"] | None = None,
+        l2_promotion: Literal["64B", "128B", "256B"] | None = None,
+    ) -> EncodedTensorMap:
+        """Encode a tiled tensor map, with the driver API's arguments, innermost dimension first.
+
+        Parameters
+        ----------
+        tensor
+            A buffer, from whose array (C order) dims, strides and dtype follow, or an address.
+        box
+            Box extents in elements.
+        strides
+            Bytes between elements along dimensions 1 and up; one fewer than ``dims``.
+
+        Raises
+        ------
+        ValueError
+            Naming every rule that the arguments break.
+        """
+        address, dims, strides, dtype = _tensor(tensor, dims, strides, dtype)
+        return EncodedTensorMap(
+            TensorMap.tiled(
+                address,
+                dtype,
+                dims,
+                strides,
+                box,
+                element_strides=element_strides,
+                interleave=interleave,
+                swizzle=swizzle,
+                oob_fill=oob_fill,
+                l2_promotion=l2_promotion,
+            )
+        )
+
+    @checked
+    def tensor_map_im2col(
+        self,
+        tensor: Buffer | int,
+        *,
+        lower: Sequence[int],
+        upper: Sequence[int],
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        swizzle: Swizzle | None = None,
+        dims: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        dtype: str | None = None,
+        element_strides: Sequence[int] | None = None,
+        interleave: Literal["16B", "32B"] | None = None,
+        oob_fill: Literal["nan"] | None = None,
+        l2_promotion: Literal["64B", "128B", "256B"] | None = None,
+    ) -> EncodedTensorMap:
+        """Encode an im2col tensor map; see `tensor_map_tiled` and ``cuTensorMapEncodeIm2col``.
+
+        Raises
+        ------
+        ValueError
+            Naming every rule that the arguments break.
+        """
+        address, dims, strides, dtype = _tensor(tensor, dims, strides, dtype)
+        return EncodedTensorMap(
+            TensorMap.im2col(
+                address,
+                dtype,
+                dims,
+                strides,
+                lower=lower,
+                upper=upper,
+                channels_per_pixel=channels_per_pixel,
+                pixels_per_column=pixels_per_column,
+                element_strides=element_strides,
+                interleave=interleave,
+                swizzle=swizzle,
+                oob_fill=oob_fill,
+                l2_promotion=l2_promotion,
+            )
+        )
+
+    @checked
+    def tensor_map_im2col_wide(
+        self,
+        tensor: Buffer | int,
+        *,
+        lower: int,
+        upper: int,
+        channels_per_pixel: int,
+        pixels_per_column: int = 128,
+        mode: WideMode = "W",
+        swizzle: Swizzle = "128B",
+        dims: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        dtype: str | None = None,
+        element_strides: Sequence[int] | None = None,
+        oob_fill: Literal["nan"] | None = None,
+        l2_promotion: Literal["64B", "128B", "256B"] | None = None,
+    ) -> EncodedTensorMap:
+        """Encode a map for wide im2col copies; see `tensor_map_tiled` and ``cuTensorMapEncodeIm2colWide``.
+
+        Raises
+        ------
+        ValueError
+            Naming every rule that the arguments break.
+        """
+        address, dims, strides, dtype = _tensor(tensor, dims, strides, dtype)
+        return EncodedTensorMap(
+            TensorMap.im2col_wide(
+                address,
+                dtype,
+                dims,
+                strides,
+                lower=lower,
+                upper=upper,
+                channels_per_pixel=channels_per_pixel,
+                pixels_per_column=pixels_per_column,
+                mode=mode,
+                swizzle=swizzle,
+                element_strides=element_strides,
+                oob_fill=oob_fill,
+                l2_promotion=l2_promotion,
+            )
+        )
+
+
+def _array(given: Any) -> npt.NDArray[Any]:
+    """The array that something is, of numbers or of bytes."""
+    try:
+        array = np.asarray(given)
+    except Exception:  # NumPy asks the object, whose methods may fail in any way
+        raise LaunchError.argument("array", given, "an array of numbers") from None
+    if array.dtype.hasobject:
+        raise LaunchError.argument("array", given, "an array of numbers, and none of objects")
+    return array
+
+
+def _tensor(
+    tensor: Buffer | int, dims: Sequence[int] | None, strides: Sequence[int] | None, dtype: str | None
+) -> tuple[int, Sequence[int], Sequence[int], str]:
+    """Address, dims, strides and type, the last three from the buffer's array where they are not given."""
+    if isinstance(tensor, Buffer):
+        dims = dims if dims is not None else tensor.shape[::-1]
+        dtype = dtype or _ELEMENT_TYPES.get(tensor.dtype)
+        if strides is None:
+            sizes = np.cumprod([tensor.dtype.itemsize, *dims[:-1]]).tolist()
+            strides = sizes[1:]
+        address = tensor.address
+    else:
+        address = tensor
+    if dims is None or strides is None or dtype is None:
+        raise LaunchError("a tensor map on a plain address needs dims, strides and dtype")
+    return address, dims, strides, dtype

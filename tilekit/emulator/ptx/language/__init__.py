@@ -1,0 +1,1 @@
+"""What PTX text says: tokens, modules, instruction forms, what a target has."""

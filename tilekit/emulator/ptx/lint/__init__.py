@@ -1,0 +1,1 @@
+"""What is wrong with a text before anything of it runs."""

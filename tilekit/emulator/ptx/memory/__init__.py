@@ -1,0 +1,1 @@
+"""Accesses to the state spaces; tensor maps and swizzles."""

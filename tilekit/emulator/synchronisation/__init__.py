@@ -1,1 +1,0 @@
-"""Barriers, mbarriers and cluster launch control."""
