@@ -141,6 +141,12 @@ UNNOTICED = (
         "the first multiplication of a sum overwrites the accumulators, once or twice",
     ),
     Unnoticed(
+        r".*: tcgen05\.mma.*: exchanged with the one before",
+        (TCGEN05, TCGEN05_ROLES, PAIRS),
+        True,
+        "the sum of the two products is the same: here the emulator must notice nothing, and the result be right",
+    ),
+    Unnoticed(
         r"line (98|214): cp\.async\.bulk\.tensor.*: coordinates swapped",
         (TMA, MAPS),
         True,
