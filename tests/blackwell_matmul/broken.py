@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from tests.mutations.mutation import SCRATCH, Edit, Mutation, instead, scoped
+from tests.mutations.mutation import SCRATCH, Edit, Mutation, instead, recounted, scoped
 from tests.mutations.statements import Program, Statement
 from tilekit.dtypes import BF16
 
@@ -219,12 +219,7 @@ def count(barrier: str, amount: int) -> Change:
     """The arrival count of a barrier: so many more."""
 
     def change(program: Program) -> Edits:
-        s = one(program, "setup", "mbarrier.init", barrier)
-        number = int(s.operands[1]) + amount
-        if number:
-            return instead(s, s.with_operand(1, str(number)))
-        # A text that says 0 is refused; a register may hold it.
-        return instead(s, f"{{ .reg .b32 none; mov.b32 none, 0; {s.with_operand(1, 'none')} }}")
+        return recounted(one(program, "setup", "mbarrier.init", barrier), amount)
 
     return change
 

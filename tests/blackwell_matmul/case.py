@@ -209,7 +209,8 @@ class Case:
         if any(any(staging.read_scratch(name)) for name in counters):
             problem += " the launch leaves a turn that the next one would wait for"
         grid = launch.grid // self.config.cluster_size
-        tiles = grid if self.config.claims_tiles or self.config.split_k > 1 else self._cluster_tiles(inputs)
+        one_each = self.config.claims_tiles or self.config.split_k > 1  # a cluster for every tile, or share of one
+        tiles = grid if one_each else self._cluster_tiles(inputs)
         return Outcome(report, problem, len(ended), tiles)
 
     def _cluster_tiles(self, inputs: Inputs) -> int:

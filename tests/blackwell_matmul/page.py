@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.generated import with_tables
 
 from .bugs import BARRIERS, BROKEN, HARMLESS
 from .bugs_output import BUGS_OUTPUT
@@ -78,16 +79,7 @@ TABLES = {"kernels": kernels, "bugs": bugs, "harmless": harmless}
 
 def current(text: str) -> str:
     """The page with its tables as they are now."""
-    for name, lines in TABLES.items():
-        pattern = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
-        found = pattern.search(text)
-        assert found, f"no <!-- {name} --> in {PAGE.name}"
-        text = text[: found.start()] + _joined(lines()) + text[found.end() :]
-    return text
-
-
-def _joined(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+    return with_tables(text, {name: lines() for name, lines in TABLES.items()})
 
 
 def _value(name: str, value: object) -> str:

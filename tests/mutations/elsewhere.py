@@ -69,6 +69,26 @@ def tensor_multiplications(program: Program, s: Statement) -> Changes:
         yield change, scoped(s, "pred", f"setp.ne.u32 {SCRATCH}, {value}, 0;", s.with_operand(4, SCRATCH))
 
 
+@operator("multiply", "tcgen05.mma")
+def exchanged_products(program: Program, s: Statement) -> Changes:
+    """The factors of two products of one sum exchanged: no bug, but memory is read in another order."""
+    order = ("tcgen05", "mbarrier", "bar", "barrier", "bra", "fence")
+    first = next((earlier for earlier in reversed(program.statements[: s.index]) if earlier.is_a(*order)), s)
+    if first is s or first.opcode != s.opcode or (first.guard, first.operands[0]) != (s.guard, s.operands[0]):
+        return
+    if any(first.index < place <= s.index for places in program.labels.values() for place in places):
+        return
+    set_between = {other.operands[0] for other in program.statements[first.index + 1 : s.index] if other.operands}
+    if set_between & {first.guard, *first.operands}:  # the first cannot stand here
+        return
+
+    def with_factors(statement: Statement, other: Statement) -> str:
+        return statement.written(operands=(statement.operands[0], *other.operands[1:-1], statement.operands[-1]))
+
+    both = f"{with_factors(first, s)} {with_factors(s, first)}"
+    yield "exchanged with the one before", (*instead(first, ""), *instead(s, both))
+
+
 @operator("cancel", "clusterlaunchcontrol.try_cancel")
 def cancellations(program: Program, s: Statement) -> Changes:
     yield "removed", instead(s, "")

@@ -116,7 +116,7 @@ UNNOTICED = (
         "it clears the accumulators of an empty sum (K = 0), and these launches have none",
     ),
     Unnoticed(
-        r"setup WarpSpecialized\.trace: bra: never taken",
+        r"setup trace_roles: bra: never taken",
         EVERYWHERE,
         True,
         "the other warps enter the load role, whose own test of the warp sends them on",

@@ -119,3 +119,15 @@ def offset(statement: Statement, index: int, amount: int, kind: str = "b32") -> 
     signed = f"add.{'s' + kind[1:]} {SCRATCH}, {operand.strip('[]').split('+')[0]}, {amount};"
     new = operand.replace(operand.strip("[]").split("+")[0], SCRATCH, 1)
     return scoped(statement, kind, signed, statement.with_operand(index, new))
+
+
+def recounted(statement: Statement, amount: int) -> tuple[Edit, ...]:
+    """Add a number to the arrival count of an mbarrier.init."""
+    count = statement.operands[1]
+    if not count.isdigit():
+        return offset(statement, 1, amount)
+    new = int(count) + amount
+    if new > 0:
+        return instead(statement, statement.with_operand(1, str(new)))
+    # ptxas refuses a constant 0; what a register holds shows only when the kernel runs.
+    return scoped(statement, "b32", f"mov.b32 {SCRATCH}, {new};", statement.with_operand(1, SCRATCH))

@@ -1,7 +1,8 @@
-"""Judge every mutation of every launch and write docs/mutations.md: `python -m tests.mutations.sweep`.
+"""Judge every mutation of every launch of tilekit's kernels: `python -m tests.mutations.sweep`.
 
-With words, as in `python -m tests.mutations.sweep cluster wait`, print the full reports on the mutations whose names
-have all of them instead.
+Writes `results_tilekit.md`, and the tables of docs/mutations.md that are about them. With words, as in
+`python -m tests.mutations.sweep cluster wait`, print the full reports on the mutations whose names have all of them
+instead.
 """
 
 from __future__ import annotations
@@ -9,36 +10,25 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from .judge import NOT_CAUGHT, WRONG_RESULT, Verdict, judge
+from tests.generated import with_tables
+
+from .judge import NOT_CAUGHT, ORDERS, WRONG_RESULT, Verdict, judge
 from .known import ORDER, UNNOTICED, explanation
 from .launches import argument_mutations, cases
 from .mutation import mutations
 
 PAGE = Path(__file__).parents[2] / "docs" / "mutations.md"
-
-THIRD_PARTY = "## Other compilers' kernels\n"
-"""Where the part of the page begins that `sweep_third_party` writes."""
+RESULTS = Path(__file__).with_name("results_tilekit.md")
 
 HEAD = """\
-# What happens when a kernel is broken
+# Every mutation of tilekit's kernels
 
-Synchronisation bugs hide: a kernel without one of its waits usually gives the right numbers, until it does not. So the
-tests break tilekit's own matmul kernels on purpose, one place at a time, run each on the emulator, and check that
-somebody notices. Nothing in the emulator knows these kernels: mutations are made on the PTX text, and the same engine
-changes the text of any compiler.
-
-- `tests/mutations` makes the mutations, judges a part of them with every test run, and holds the exceptions below.
-- `python -m tests.mutations.sweep` judges all of them and writes this page;
-  `python -m tests.mutations.sweep cluster wait` prints the full reports on the mutations whose names have both words.
-- [Kernels by Triton, Gluon and nvcc](#other-compilers-kernels) are broken in the same way, at the end of this page.
-
-A mutation is **reported** when the emulator raises a fault or ends with a finding, a **wrong result** when only the
-numbers tell, and **unnoticed** when neither does. Each is tried under up to {orders} schedules and seeds ({schedules})
-until one of them reports it.
+Written by `python -m tests.mutations.sweep`; [docs/mutations.md](../../docs/mutations.md) says what it means. Mutations
+of one kind at one place are one line, whatever the launch and however many instructions it has.
 """
 
 
@@ -62,12 +52,8 @@ def excerpt(verdict: Verdict) -> str:
     return " … ".join(said).replace("|", "\\|")
 
 
-def page(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
-    """The documentation, line by line."""
-    from .judge import ORDERS
-
-    yield HEAD.format(orders=len(ORDERS), schedules=", ".join(f"{s} {n}" for s, n in ORDERS))
-    yield "## The launches\n"
+def launches(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
+    """What was launched, and how many mutations of it were noticed."""
     yield "| launch | kernel | problem | mutations | reported | wrong result | unnoticed |"
     yield "|---|---|---|---|---|---|---|"
     for name, found in verdicts.items():
@@ -76,8 +62,21 @@ def page(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
         shape = f"{case.m}x{case.n}x{case.k}, {case.spec.store} store"
         numbers = " | ".join(str(count[kind]) for kind in ("reported", WRONG_RESULT, NOT_CAUGHT))
         yield f"| {name} | {case.config} | {shape} | {len(found)} | {numbers} |"
-    yield "\nEach launch runs on few clusters, so that every CTA computes several tiles and every ring wraps.\n"
-    yield "## Unnoticed, and why\n"
+
+
+def families(every: Iterable[Verdict], first: tuple[str, ...] = ORDER) -> Iterator[str]:
+    """What caught the mutations of each family, those `first` above the others."""
+    alike: dict[str, Counter[str]] = {}
+    for verdict in every:
+        alike.setdefault(verdict.mutation.family, Counter())[verdict.caught] += 1
+    yield "| family | mutations | caught by |"
+    yield "|---|---|---|"
+    for family, count in sorted(alike.items(), key=lambda item: item[0] not in first):
+        yield f"| {family} | {count.total()} | {', '.join(f'{kind} ({n})' for kind, n in count.most_common())} |"
+
+
+def unnoticed(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
+    """What nothing noticed, and why."""
     yield "| mutation | launches | |"
     yield "|---|---|---|"
     for entry in sorted(UNNOTICED, key=lambda e: e.harmless):
@@ -87,20 +86,18 @@ def page(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
         )
         verdict = "harmless" if entry.harmless else "**a gap**"
         yield f"| {shown} | {', '.join(entry.launches)} | {verdict}: {entry.why} |"
-    yield "\nA test asserts that exactly these go unnoticed.\n"
-    yield "## Everything\n"
-    yield "Mutations of one kind at one place are one line, whatever the launch and however many instructions it has."
-    yield from _tables(verdicts)
 
 
-def _tables(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
+def results(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
+    """All of them."""
+    yield HEAD.rstrip("\n")
     kinds: dict[str, dict[tuple[str, str, str], list[Verdict]]] = {}
     for found in verdicts.values():
         for v in found:
             m = v.mutation
             kinds.setdefault(m.family, {}).setdefault((m.site, m.instruction, m.change), []).append(v)
     for family, rows in sorted(kinds.items(), key=lambda item: item[0] not in ORDER):
-        yield f"\n### {family}\n"
+        yield f"\n## {family}\n"
         yield "| where | instruction | change | caught by | in its words |"
         yield "|---|---|---|---|---|"
         for (site, instruction, change), alike in rows.items():
@@ -108,6 +105,25 @@ def _tables(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
             caught = ", ".join(f"{kind} ({n})" if len(alike) > 1 else kind for kind, n in count.most_common())
             words = next((excerpt(v) for v in alike if v.reported), "")
             yield f"| {site} | `{instruction}` | {change} | {caught} | {words} |"
+
+
+def write(verdicts: dict[str, list[Verdict]]) -> list[str]:
+    """Write results and page; returns what is not as `known` has it."""
+    RESULTS.write_text("\n".join(results(verdicts)) + "\n", "utf-8")
+    every = [v for found in verdicts.values() for v in found]
+    tables = {
+        "schedules": [", ".join(f"{schedule} {seed}" for schedule, seed in ORDERS)],
+        "tilekit": [f"{len(every)} mutations of {len(verdicts)} launches:\n", *launches(verdicts)],
+        "tilekit-families": families(every),
+        "tilekit-unnoticed": unnoticed(verdicts),
+    }
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables), "utf-8")
+    return [
+        f"{name} | {v.mutation.name}: {v.caught}"
+        for name, found in verdicts.items()
+        for v in found
+        if (v.caught == NOT_CAUGHT) != (explanation(name, v.mutation) is not None)
+    ]
 
 
 def main(words: tuple[str, ...]) -> None:
@@ -120,15 +136,8 @@ def main(words: tuple[str, ...]) -> None:
         return
     with ProcessPoolExecutor() as pool:
         verdicts = dict(zip(names, pool.map(verdicts_of, names), strict=True))
-    unexplained = [
-        f"{name} | {v.mutation.name}: {v.caught}"
-        for name, found in verdicts.items()
-        for v in found
-        if (v.caught == NOT_CAUGHT) != (explanation(name, v.mutation) is not None)
-    ]
-    third_party = PAGE.read_text().partition(THIRD_PARTY)[2]
-    PAGE.write_text("\n".join(page(verdicts)) + "\n\n" + THIRD_PARTY + third_party)
-    print(f"wrote {PAGE}")
+    unexplained = write(verdicts)
+    print(f"wrote {RESULTS} and {PAGE}")
     if unexplained:
         sys.exit("not as documented in tests/mutations/known.py:\n" + "\n".join(unexplained))
 

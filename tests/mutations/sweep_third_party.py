@@ -1,6 +1,7 @@
-"""Judge the mutations of other compilers' kernels and write their part of docs/mutations.md.
+"""Judge the mutations of other compilers' kernels: `python -m tests.mutations.sweep_third_party`.
 
-`python -m tests.mutations.sweep_third_party`; with words, as in `sweep`, print full reports instead.
+Writes `results_third_party.md`, and the tables of docs/mutations.md that are about them. With words, as in `sweep`,
+print full reports instead.
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.generated import with_tables
 
 from .judge import NOT_CAUGHT, WRONG_RESULT, Verdict, judge
 from .planted import PLANTED
-from .sweep import PAGE, THIRD_PARTY, excerpt
+from .sweep import PAGE, excerpt, families
 from .third_party import KERNELS, PROTOCOL, chosen, kernels
 from .third_party_known import UNNOTICED, explanation
 
-HEAD = """
-The same engine breaks kernels that Triton, Gluon and nvcc compiled, out of the [corpus](emulator-corpus.md). Nothing in
-their text says what a role or a barrier is called: reports name warps, lines and addresses. Mutated are all
-instructions that order something, and the first of each kind that moves or multiplies.
+RESULTS = Path(__file__).with_name("results_third_party.md")
 
-- `tests/mutations/third_party.py` names the kernels; a part of their mutations is judged with every test run.
-- `python -m tests.mutations.sweep_third_party` judges all of them and writes what follows.
+HEAD = """\
+# Every mutation of other compilers' kernels
 
-### Three bugs of the kind that people make
+Written by `python -m tests.mutations.sweep_third_party`; [docs/mutations.md](../../docs/mutations.md) says what it
+means.
 """
 
 
@@ -47,34 +49,34 @@ def planted_report(index: int) -> str:
     return "\n".join([lines[0], lines[1], "    …", *lines[start : start + 4], "    …", hint])
 
 
-def section(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
-    """The part of the page, line by line."""
-    yield HEAD
+def planted() -> Iterator[str]:
+    """The planted bugs, and what is said about them."""
     for index, bug in enumerate(PLANTED):
         yield f"**{bug.title.capitalize()}** (`{bug.kernel}`). {bug.story}\n"
         yield f"```text\n{planted_report(index)}\n```\n"
+
+
+def by_kernel(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
+    """What became of the mutations of each kernel."""
     every = [v for found in verdicts.values() for v in found]
     order = [v for v in every if v.mutation.family in PROTOCOL]
-    yield f"### {len(every)} mutations of {len(verdicts)} kernels\n"
     yield (
-        f"{len(order)} of them break order or protocol: {sum(v.reported for v in order)} are reported, "
-        f"{sum(v.caught == WRONG_RESULT for v in order)} show in the result only, "
-        f"{sum(v.caught == NOT_CAUGHT for v in order)} go unnoticed.\n"
+        f"{len(every)} mutations of {len(verdicts)} kernels; {len(order)} of them break order or protocol, of which "
+        f"{sum(v.reported for v in order)} are reported, {sum(v.caught == WRONG_RESULT for v in order)} show in the "
+        f"result only, and {sum(v.caught == NOT_CAUGHT for v in order)} go unnoticed.\n"
     )
     yield "| kernel | | mutations | reported | wrong result | unnoticed, harmless | unnoticed, a gap |"
     yield "|---|---|---|---|---|---|---|"
     for name, found in verdicts.items():
         count = Counter(v.caught if not v.reported else "reported" for v in found)
         missed = [explanation(name, v.mutation) for v in found if v.caught == NOT_CAUGHT]
-        gaps = sum(entry is not None and not entry.harmless for entry in missed)
+        gaps = sum(entry is None or not entry.harmless for entry in missed)
         numbers = f"{count['reported']} | {count[WRONG_RESULT]} | {len(missed) - gaps} | {gaps}"
         yield f"| `{name}` | {KERNELS[name]} | {len(found)} | {numbers} |"
-    yield "\n| family | mutations | caught by |"
-    yield "|---|---|---|"
-    for family in dict.fromkeys(v.mutation.family for v in every):
-        count = Counter(v.caught for v in every if v.mutation.family == family)
-        yield f"| {family} | {count.total()} | {', '.join(f'{kind} ({n})' for kind, n in count.most_common())} |"
-    yield "\n### Unnoticed in other compilers' kernels, and why\n"
+
+
+def unnoticed(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
+    """What nothing noticed, and why."""
     yield "| mutation | kernels | |"
     yield "|---|---|---|"
     for entry in UNNOTICED:
@@ -88,9 +90,13 @@ def section(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
         shown += f"<br>and {len(covered) - 2} like it" if covered[2:] else ""
         where = ", ".join(f"`{name}`" for name in dict.fromkeys(name for name, _ in covered))
         yield f"| {shown} | {where} | {'harmless' if entry.harmless else '**a gap**'}: {entry.why} |"
-    yield "\n### Every mutation of other compilers' kernels"
+
+
+def results(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
+    """All of them."""
+    yield HEAD.rstrip("\n")
     for name, found in verdicts.items():
-        yield f"\n#### {name}\n"
+        yield f"\n## {name}\n"
         yield "| where | instruction | change | caught by | in its words |"
         yield "|---|---|---|---|---|"
         for v in found:
@@ -98,6 +104,25 @@ def section(verdicts: dict[str, list[Verdict]]) -> Iterator[str]:
             known = explanation(name, m)
             words = excerpt(v) if v.reported else known.why if known and v.caught == NOT_CAUGHT else ""
             yield f"| {m.site} | `{m.instruction}` | {m.change} | {v.caught} | {words} |"
+
+
+def write(verdicts: dict[str, list[Verdict]]) -> list[str]:
+    """Write results and page; returns what is not as `third_party_known` has it."""
+    RESULTS.write_text("\n".join(results(verdicts)) + "\n", "utf-8")
+    tables = {
+        "planted": planted(),
+        "others": by_kernel(verdicts),
+        "others-families": families((v for found in verdicts.values() for v in found), PROTOCOL),
+        "others-unnoticed": unnoticed(verdicts),
+    }
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), tables), "utf-8")
+    return [
+        f"{name} | {v.mutation.name}: {v.caught}"
+        for name, found in verdicts.items()
+        for v in found
+        if (v.caught == NOT_CAUGHT and explanation(name, v.mutation) is None)
+        or (v.caught == WRONG_RESULT and v.mutation.family in PROTOCOL)
+    ]
 
 
 def main(words: tuple[str, ...]) -> None:
@@ -109,16 +134,8 @@ def main(words: tuple[str, ...]) -> None:
         return
     with ProcessPoolExecutor() as pool:
         verdicts = dict(zip(KERNELS, pool.map(verdicts_of, KERNELS), strict=True))
-    head = PAGE.read_text().partition(THIRD_PARTY)[0].rstrip("\n")
-    PAGE.write_text(f"{head}\n\n{THIRD_PARTY}" + "\n".join(section(verdicts)) + "\n")
-    print(f"wrote {PAGE}")
-    wrong = [
-        f"{name} | {v.mutation.name}: {v.caught}"
-        for name, found in verdicts.items()
-        for v in found
-        if (v.caught == NOT_CAUGHT and explanation(name, v.mutation) is None)
-        or (v.caught == WRONG_RESULT and v.mutation.family in PROTOCOL)
-    ]
+    wrong = write(verdicts)
+    print(f"wrote {RESULTS} and {PAGE}")
     if wrong:
         sys.exit("not as documented in tests/mutations/third_party_known.py:\n" + "\n".join(wrong))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .mutation import SCRATCH, Changes, instead, offset, operator, scoped
+from .mutation import SCRATCH, Changes, instead, offset, operator, recounted, scoped
 from .statements import Program, Statement
 
 
@@ -49,11 +49,7 @@ def expectations(program: Program, s: Statement) -> Changes:
 def initialisations(program: Program, s: Statement) -> Changes:
     yield "removed", instead(s, "")
     for change, amount in (("count one too low", -1), ("count one too high", 1)):
-        count = s.operands[1]
-        if count.isdigit():
-            yield change, instead(s, s.with_operand(1, str(int(count) + amount)))
-        else:
-            yield change, offset(s, 1, amount)
+        yield change, recounted(s, amount)
 
 
 @operator("fence", "fence", "membar")

@@ -18,7 +18,9 @@ from .known import CLUSTER, IN_TURN, LAYERED, ORDER, SINGLE, STREAMED, UNNOTICED
 from .launches import Case, argument_mutations, cases
 from .mutation import Mutation, mutations
 from .statements import Program
+from .sweep import PAGE, RESULTS
 
+README = Path(__file__).parents[2] / "README.md"
 NAMED = ("wait", "arrive", "expect_tx", "init")
 """Families whose report must name a barrier of the ring."""
 
@@ -73,13 +75,24 @@ def test_enough_mutations() -> None:
     assert {m.family for _, m, _ in ALL} - {m.family for _, m, _ in FAST} == {"guard"}
 
 
+def test_the_results_are_of_these_mutations() -> None:
+    """Every mutation there is now has its line in the results, and no other has; page and README say how many."""
+    lines = {f"| {m.site} | `{m.instruction}` | {m.change}" for _, m, _ in ALL}
+    shown = [line.rsplit(" | ", 2)[0] for line in RESULTS.read_text("utf-8").splitlines() if line.startswith("| ")]
+    assert {line for line in shown if not line.startswith("| where")} == lines
+    page = PAGE.read_text("utf-8")
+    assert f"{len(ALL)} mutations of {len(cases())} launches:" in page
+    others = re.search(r"^(\d+) mutations of \d+ kernels;", page, re.MULTILINE)
+    assert others
+    assert f"which of {len(ALL) + int(others[1])} planted defects" in README.read_text("utf-8")
+
+
 @pytest.mark.parametrize("entry", UNNOTICED, ids=[entry.pattern for entry in UNNOTICED])
 def test_documented(entry: Any) -> None:
     """Each documented exception is about mutations that exist in its launches, and stands in the documentation."""
     for launch in entry.launches:
         assert any(entry.covers(launch, mutation) for name, mutation, _ in ALL if name == launch), launch
-    page = Path(__file__).parents[2] / "docs" / "mutations.md"
-    assert entry.why in page.read_text()
+    assert entry.why in PAGE.read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", list(cases()))

@@ -12,7 +12,7 @@ from .known import Unnoticed
 from .mutation import Mutation
 from .planted import PLANTED, Planted
 from .sweep import PAGE
-from .sweep_third_party import planted_report
+from .sweep_third_party import RESULTS, planted_report
 from .third_party import KERNELS, PROTOCOL, chosen, kernels
 from .third_party_known import UNNOTICED, explanation
 
@@ -78,6 +78,14 @@ def test_unnoticed(entry: Unnoticed) -> None:
 
 def test_enough() -> None:
     """The kernels and mutations are as many as the page says, and the fast part has over a hundred."""
-    assert f"### {len(ALL)} mutations of {len(KERNELS)} kernels" in PAGE.read_text()
+    assert f"{len(ALL)} mutations of {len(KERNELS)} kernels;" in PAGE.read_text("utf-8")
     assert len(FAST) >= 100
     assert {m.family for _, m in FAST} == set(PROTOCOL)
+
+
+def test_the_results_are_of_these_mutations() -> None:
+    """Every mutation there is now has its line in the results, and no other has."""
+    lines = {f"| {m.site} | `{m.instruction}` | {m.change}" for _, m in ALL}
+    shown = [line.rsplit(" | ", 2)[0] for line in RESULTS.read_text("utf-8").splitlines() if line.startswith("| line")]
+    assert len(shown) == len(ALL)
+    assert set(shown) == lines

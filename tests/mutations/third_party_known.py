@@ -92,6 +92,12 @@ UNNOTICED = (
         "lines 331 to 333 repeat the wait and the barrier, with no group committed in between",
     ),
     Unnoticed(
+        r"line 550: wgmma\.wait_group: (removed|one group weaker)",
+        (GROUPED,),
+        True,
+        "two k-blocks in a ring of two stages: the loop fills no stage again, and behind it stands a wait for all",
+    ),
+    Unnoticed(
         r"line (630|453): cp\.async\.wait_group: .*|line (631|454): bar: removed",
         (ATTENTION, PERSISTENT),
         True,
@@ -118,13 +124,13 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*: (wgmma\.mma_async|tcgen05\.mma.*): [AB]: leading byte offset 16 more",
-        (PERSISTENT, TMA, RING, ROLES, TCGEN05, TCGEN05_ROLES, PAIRS),
+        (PERSISTENT, TMA, GROUPED, RING, ROLES, TCGEN05, TCGEN05_ROLES, PAIRS),
         True,
         "an operand that is one swizzle span wide has no leading byte offset (PTX ISA, wgmma, strides)",
     ),
     Unnoticed(
         r".*: wgmma\.mma_async: always accumulates",
-        (PERSISTENT, TMA, RING, ROLES),
+        (PERSISTENT, TMA, GROUPED, RING, ROLES),
         True,
         "the accumulators are zero at the start",
     ),
@@ -133,6 +139,12 @@ UNNOTICED = (
         (TCGEN05, TCGEN05_ROLES, PAIRS),
         True,
         "the first multiplication of a sum overwrites the accumulators, once or twice",
+    ),
+    Unnoticed(
+        r".*: tcgen05\.mma.*: exchanged with the one before",
+        (TCGEN05, TCGEN05_ROLES, PAIRS),
+        True,
+        "the sum of the two products is the same: here the emulator must notice nothing, and the result be right",
     ),
     Unnoticed(
         r"line (98|214): cp\.async\.bulk\.tensor.*: coordinates swapped",
