@@ -25,11 +25,10 @@ _SNIPPETS = "emulator/acceptance/snippets.ptx"
 
 @cache
 def files() -> tuple[str, ...]:
-    """Modules of other compilers, of ours, and those written by hand: paths below ``tests``."""
+    """Modules of other compilers and those written by hand: paths below ``tests``."""
     found = [
         *(TESTS / "emulator/corpus/ptx").glob("*/*.ptx"),
         *(TESTS / "emulator/core/ptx").glob("*.ptx"),
-        *(TESTS / "kernels/golden").glob("*.ptx"),
     ]
     return tuple(name for name in sorted(path.relative_to(TESTS).as_posix() for path in found) if _usable(name))
 

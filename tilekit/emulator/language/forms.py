@@ -69,7 +69,7 @@ class Group:
         return f"{{{text}}}" if self.optional else text if len(self.choices) == 1 else f"({text})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """One row of the table."""
 
