@@ -1,4 +1,4 @@
-"""What a call may pass to a function of the module: alignment, arrays and types of arguments (PTX ISA 7.1 and 9.7.13)."""
+"""What a call may pass to a function of the module: alignment, arrays and types (PTX ISA 7.1 and 9.7.13)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .syntax import (
     Immediate,
     Operand,
     RegisterOperand,
+    SpecialRegister,
     SymbolOperand,
     Variable,
 )
 
 
 def call_problem(functions: dict[str, Function], operands: tuple[Operand, ...]) -> str:
-    """What is wrong with the arguments and results of a call; empty when nothing is, or the function is not known yet."""
+    """What is wrong with the arguments and results of a call; empty where nothing is, or the function is unknown."""
     place = next((n for n, operand in enumerate(operands) if isinstance(operand, FunctionName)), None)
     name = operands[place] if place is not None else None
     function = functions.get(name.name) if isinstance(name, FunctionName) else None
     if function is None or place is None:
         return ""
-    results = operands[0].items if place and isinstance(operands[0], CallList) else ()
-    given = operands[place + 1].items if len(operands) > place + 1 and isinstance(operands[place + 1], CallList) else ()
+    results, given = _listed(operands[:place]), _listed(operands[place + 1 :])
     for formals, actuals in ((function.results, results), (function.parameters, given)):
         for formal, actual in zip_longest(formals, actuals):
             if formal is None or actual is None:
@@ -35,7 +35,13 @@ def call_problem(functions: dict[str, Function], operands: tuple[Operand, ...]) 
     return ""
 
 
+def _listed(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    return next((operand.items for operand in operands if isinstance(operand, CallList)), ())
+
+
 def _passed(formal: Variable, actual: Operand) -> str:
+    if isinstance(actual, SpecialRegister):
+        return f"mov {actual.name} to a register first: a call does not pass it"
     if isinstance(actual, RegisterOperand) and formal.space == "reg":
         if _clash(formal.type, actual.register.type):
             return f"{actual.register.name} is .{actual.register.type}, and {formal.name} is .{formal.type}"

@@ -50,7 +50,9 @@ def problem(decoded: Decoded) -> str:
     if found := modifier_problem(form, decoded.instruction.modifiers, tuple(decoded.fields.items())):
         return found
     for position, (kind, operand) in enumerate(zip(form.operands, decoded.operands, strict=False)):
-        if isinstance(operand, AddressOperand):
+        if isinstance(operand, RegisterOperand):
+            found = _sum(decoded, operand) if kind[0] == "d" and "+" in operand.register.name else ""
+        elif isinstance(operand, AddressOperand):
             found = _address(decoded, operand, position)
             if not found and operand.coordinates is not None:
                 found = _vector(opcode, operand.coordinates) or _coordinates(operand.coordinates)
@@ -63,8 +65,6 @@ def problem(decoded: Decoded) -> str:
         elif isinstance(operand, Sink):
             allowed = kind[0] != "d" or opcode in _DISCARDS
             found = "" if allowed else "the result cannot be dropped: name a register instead of _"
-        elif isinstance(operand, RegisterOperand):
-            found = _sum(decoded, operand) if kind[0] == "d" and "+" in operand.register.name else ""
         elif isinstance(operand, VectorOperand):
             found = _vector(opcode, operand.items) or (_words(operand) if opcode == "tcgen05" else "")
         else:
@@ -76,11 +76,11 @@ def problem(decoded: Decoded) -> str:
 
 def _sum(decoded: Decoded, result: RegisterOperand) -> str:
     """``register + constant`` as a result; only the addition that the parser puts before its reader has it."""
-    if decoded.form.opcode == "add":
-        _, register, addend = decoded.operands
-        if isinstance(register, RegisterOperand) and isinstance(addend, Immediate):
-            if result.register.name == f"{register.register.name}+{addend.value}":
-                return ""
+    source, addend = (*decoded.operands, None, None)[1:3]
+    if isinstance(source, RegisterOperand) and isinstance(addend, Immediate):
+        made = f"{source.register.name}+{addend.value}"
+        if decoded.form.opcode == "add" and result.register.name == made:
+            return ""
     return f"the result is a register, not {result.register.name}"
 
 
@@ -107,7 +107,7 @@ def _address(decoded: Decoded, operand: AddressOperand, position: int) -> str:
         register = base.register
         if register.type[0] not in "bus" or register.bits == 128:
             return f"the address register {register.name} is .{register.type}: an address is an integer or bits"
-        if space in _WIDE_SPACES and register.bits == 32 and not decoded.has("bulk"):
+        if space in _WIDE_SPACES and register.bits == 32 and not _narrow(decoded):
             return f"an address in {_named(space)} has 64 bits, and {register.name} has 32"
         if space == "tensor" and (register.bits != 32 or register.type[0] == "s"):
             return f"an address in tensor memory is .b32 or .u32, and {register.name} is .{register.type}"
@@ -122,6 +122,11 @@ def _address(decoded: Decoded, operand: AddressOperand, position: int) -> str:
         lies = base.variable.space.replace("frame", "param")
         return f"{base.variable.name} is in .{lies}, and the instruction reaches {_named(space)}"
     return ""
+
+
+def _narrow(decoded: Decoded) -> bool:
+    """Whether ptxas takes 32 bits for any address of an instruction."""
+    return decoded.form.opcode == "cp" or "tensormap" in decoded.instruction.modifiers
 
 
 def _named(space: str) -> str:

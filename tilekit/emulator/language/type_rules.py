@@ -40,6 +40,7 @@ _TYPED = {
     "elect": "ii", "nanosleep": "i", "cp": "iiiiii", "wgmma": ".ii", "set": "dtt", "brev": "tt", "sqrt": "tt",
     "rsqrt": "tt", "rcp": "tt", "ex2": "tt", "lg2": "tt", "slct": "dddt",
     "sin": "tt", "cos": "tt", "tanh": "tt", "testp": ".t", "shl": "tt#", "shr": "tt#", "cvt": "dttt",
+    "brx": "w",
 }  # fmt: skip
 """Operands that have the first type of the instruction (``d``) or the last (``t``), count bits (``#``), are integers
 (``i``)."""
@@ -73,7 +74,14 @@ def type_problem(decoded: Decoded) -> str:
         if found or not plain:
             return found
     for (role, kind), operand in zip(roles, decoded.operands, strict=False):
-        if role != "." and (found := _agrees(role, kind, operand)):
+        if role == ".":
+            continue
+        if isinstance(operand, RegisterOperand):
+            wrong = _register(role, kind, operand.register.type)
+            found = _why(role, kind, operand.register) if wrong else ""
+        else:
+            found = _agrees(role, kind, operand)
+        if found:
             return found
     return ""
 
@@ -90,7 +98,7 @@ def _roles(form: Form, modifiers: tuple[str, ...]) -> tuple[tuple[str, str], ...
     if form.opcode == "cvt" and len(kinds) != 2:
         return ()
     if not kinds or (form.opcode == "atom" and "b128" in kinds):
-        return tuple((role if role in "i#" else ".", "") for role in roles)
+        return tuple((role if role in "iw#" else ".", "") for role in roles)
     return tuple((role, kinds[0] if role == "d" else kinds[-1]) for role in roles)
 
 
@@ -102,7 +110,7 @@ def _agrees(role: str, kind: str, operand: Operand) -> str:
         return "a number of bits is an integer" if constant else ""
     for item in _items(operand):
         if isinstance(item, RegisterOperand):
-            found = _integer(role, item.register) if role in "ihwl" else _of_type(kind, item.register)
+            found = _why(role, kind, item.register)
         elif isinstance(item, Immediate):
             if role in "ihwl":
                 found = "" if item.kind == "int" else "a floating-point number where an integer is needed"
@@ -115,6 +123,18 @@ def _agrees(role: str, kind: str, operand: Operand) -> str:
         if found:
             return found
     return ""
+
+
+@lru_cache(4096)
+def _register(role: str, kind: str, given: str) -> bool:
+    """Whether a register of a type is wrong: most instructions are alike."""
+    return bool(_why(role, kind, Register("", given, 0)))
+
+
+def _why(role: str, kind: str, register: Register) -> str:
+    if role == "#":
+        return ""
+    return _integer(role, register) if role in "ihwl" else _of_type(kind, register)
 
 
 def _integer(role: str, register: Register) -> str:
