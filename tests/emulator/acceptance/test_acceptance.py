@@ -154,6 +154,53 @@ def test_deep_nesting(body: str) -> None:
         (".global .b32 x; .global .b32 x;", "", "x is declared twice in one scope"),
         (".global .f32 x = 1;", "", r"an integer in x, whose elements are \.f32: write 1\.0"),
         (".const .b8 x[65537];", "", r"variables in \.const take 65,537 bytes: at most 65,536"),
+        ("", "slct.u32.s32 %r1, %f1, %r2, %r3;", r"register %f1 is \.f32, the instruction's type is \.u32"),
+        ("", "vadd.s32.s32.s32 %r1, %f1, %r2;", r"register %f1 is \.f32, and an integer is needed"),
+        ("", "set.lt.u32.f32 %f1, %f2, %f3;", r"register %f1 is \.f32, the instruction's type is \.u32"),
+        ("", "add.f16x2 %f1, %r1, %r2;", r"register %f1 is \.f32, the instruction's type is \.f16x2"),
+        ("", "mul.f16 %r1, 1.0, %r2;", r"a constant where the type is \.f16: mov it to a register"),
+        ("", "cvt.rn.f32.s32 %f1, 1.5;", r"a floating-point number where the type is \.s32"),
+        ("", "mov.u32 %r1, %tid;", r"a vector is packed as bits: mov\.b32"),
+        ("", "mov.b64 %rd1, {%r1, %rd2};", "of one vector have different widths"),
+        ("", "mov.b64 %rd1, {%r1, %r2, %r3};", r"the elements have 96 bits, the type \.b64 has 64"),
+        ("", "add.u32 %r1+2, %r2, %r3;", r"the result is a register, not %r1\+2"),
+        ("", "mov.b64 %rd1, {%r1+1, %r2};", r"expected ',' or '}' in a vector"),
+        ("", "sub.u32 _, %r1, %r2;", "the result cannot be dropped"),
+        ("", "mad.cc.u32 %r1, %r2, %r3, %r3;", r"write mad\.lo or mad\.hi"),
+        ("", "add.cc.u32 %r1, %r2, %r3, %r3;", "3 operands are needed, and 4 are given"),
+        ("", "mad.sat.hi.s32 %r1, %r2, %r3, %r3;", r"\.hi comes first: mad\.hi"),
+        ("", "cp.async.ca.global.shared [%rd1], [%rd2], 16;", r"\.shared comes before \.global"),
+        ("", "cp.async.ca.shared.global.L2::cache_hint [%rd1], [%rd2], 16;", "needs a cache policy"),
+        ("", "cp.bulk.async.commit_group;", r"\.async\.bulk\.commit_group comes first"),
+        (
+            ".shared .align 16 .b8 s[16];",
+            "cp.async.bulk.global.shared::cta.bulk_group [s], [s], 16;",
+            r"s is in \.shared, and the instruction reaches \.global",
+        ),
+        (
+            ".const .align 16 .b8 c[16];",
+            "cp.async.bulk.prefetch.L2.global [c], 16;",
+            r"c is in \.const, and the instruction reaches \.global",
+        ),
+        (
+            "",
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3}, {%f0,%f1,%f2,%f3}, {%r1,%r2}, "
+            "{%f0,%f1,%f2,%f3};",
+            r"register %f0 is \.f32, and a matrix of \.tf32 lies in \.b32",
+        ),
+        ("", "discard.global.L2 [%rd1], 64;", "the bytes are 128, not 64"),
+        (
+            ".func f(.param .align 8 .b8 a[8]) { ret; }",
+            "{ .param .align 4 .b8 x[8]; call f, (x); }",
+            r"f: x has \.align 4, and a has \.align 8",
+        ),
+        (
+            ".func f(.param .align 8 .b8 a[8]) { ret; }",
+            "{ .param .b64 x; call f, (x); }",
+            "f: x is a single element, and a is an array",
+        ),
+        (".func f(.param .s32 a) { ret; }", "{ .param .f32 x; call f, (x); }", r"f: x is \.f32, and a is \.s32"),
+        (".func f(.reg .u32 a) { ret; }", "call f, (%f1);", r"f: %f1 is \.f32, and a is \.u32"),
         (".func f();", "", r"f is declared and has no body: write \.extern"),
     ],
 )
@@ -163,6 +210,31 @@ def test_what_ptxas_refuses(declaration: str, body: str, message: str) -> None:
     said = emulator_refuses(f"{HEAD}{declaration}\n.entry k() {{ {registers}\n{body}\nret; }}")
     assert re.search(message, said), said
     assert "line" in said
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "st.shared.v4.b32 [s], {%r1, 1.0, %r2, %f3};",
+        "ld.shared.v2.f32 {%u1, %u2}, [s];",
+        "add.u32 %r1, %r2+1, %r3;",
+        "mad.hi.sat.s32 %r1, %r2, %r3, %r1;",
+        "cp.async.shared.global.ca [%rd1], [%rd2], 16;",
+        "mov.u64 %rd1, k;",
+        "mov.u32 %w1, %r1;",
+    ],
+)
+def test_what_ptxas_takes(body: str) -> None:
+    """Texts that look odd and are taken by ptxas."""
+    registers = ".reg .b32 %r<4>; .reg .u32 %u<4>; .reg .b64 %rd<4>; .reg .f32 %f<4>; .reg .f16x2 %w<2>;"
+    assert emulator_refuses(f"{HEAD}.shared .align 16 .b8 s[16];\n.entry k() {{ {registers}\n{body}\nret; }}") == ""
+
+
+def test_versions_of_old_targets() -> None:
+    """A target needs the version that introduced it, also before sm_80."""
+    said = emulator_refuses(".version 1.4\n.target sm_20\n.entry k() { ret; }")
+    assert "write .version 2.0 or later" in said
+    assert emulator_refuses(".version 2.0\n.target sm_20\n.entry k() { ret; }") == ""
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,18 @@ from tilekit.emulator.chips import CHIPS
 KNOWN = (
     # what ptxas says, or the emulator where ptxas says nothing; docs/emulator.md gives the reasons
     ("ptxas", r"Insufficient registers|uses too many|C7\d\d\d"),
-    ("ptxas", r"requires \.target sm_(7\d|80)"),
+    ("ptxas", r"requires \.target sm_([67]\d|80)"),
     ("ptxas", r"Function call sequence invalid|memory exhausted"),
     ("emulator", r"has more than (31|32|64) bits|barriers 0 to 15, not \d{10,}"),
     ("emulator", r"at most 1,073,741,824 are emulated"),
     ("emulator", r"must have 32 or 64 bits|mov %\w+ to a register first: it is no address"),
     ("emulator", r"found '\.target'"),
     ("emulator", r"\.pred fits no known form"),
-    ("emulator", r"of one vector have different widths, in: \w*mma|is \.pred, the instruction's type is"),
+    ("emulator", r"of one vector have different widths, in: (@\S+ )?(\w*mma|cp\.async\.bulk)"),
+    ("emulator", r"is \.pred, the instruction's type is"),
     ("emulator", r"textures, samplers and surfaces|several devices|belongs to sm_120a|s2f6"),
     ("emulator", r"the module is for sm_"),
+    ("emulator", r"\.(finite|infinite|col) fits no known form"),
     ("emulator", r"\.aligned \(missing\)|unexpected character|declares [\d,]{13,} bytes"),
 )
 """Differences that are meant."""

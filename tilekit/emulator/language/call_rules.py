@@ -15,6 +15,7 @@ from .syntax import (
     SpecialRegister,
     SymbolOperand,
     Variable,
+    VectorOperand,
 )
 
 
@@ -25,6 +26,8 @@ def call_problem(functions: dict[str, Function], operands: tuple[Operand, ...]) 
     function = functions.get(name.name) if isinstance(name, FunctionName) else None
     if function is None or place is None:
         return ""
+    if isinstance(operands[-1], VectorOperand):
+        return f"{function.name}: a call ends with the list of its arguments"
     results, given = _listed(operands[:place]), _listed(operands[place + 1 :])
     for formals, actuals in ((function.results, results), (function.parameters, given)):
         for formal, actual in zip_longest(formals, actuals):

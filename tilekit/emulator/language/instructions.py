@@ -120,8 +120,8 @@ class InstructionReader(TokenReader):
         if token.text == "!" and before_name:
             name = self.word("a predicate register")
             register = self.find_register(name.text)
-            if register is None:
-                self.fail(f"{name.text} is not a register", name)
+            if register is None or register.type != "pred":
+                self.fail(f"{name.text} is not a predicate register", name)
             return RegisterOperand(register, negated=True)
         if token.text == "-" and before_name:
             operand = self.named(self.next(), opcode)

@@ -28,7 +28,7 @@ _LEADING = {
     "cp": "reduce async bulk prefetch tensor commit_group wait_group wait_all object",
 }  # fmt: skip
 """Groups of modifiers that belong to the name of the instruction: they come first, in this order."""
-_SEQUENCES = (("dst", "src"), ("row", "col"), ("op", "popc"))
+_SEQUENCES = (("dst", "src"), ("rows", "columns"), ("bits", "popc"))
 """Groups of modifiers of which the one is read before the other."""
 
 Fields = tuple[tuple[str, str], ...]

@@ -15,6 +15,7 @@ from .syntax import (
     AddressOperand,
     Immediate,
     Operand,
+    PairOperand,
     RegisterOperand,
     Sink,
     SpecialRegister,
@@ -55,7 +56,7 @@ def problem(decoded: Decoded) -> str:
         elif isinstance(operand, AddressOperand):
             found = _address(decoded, operand, position)
             if not found and operand.coordinates is not None:
-                found = _vector(opcode, operand.coordinates) or _coordinates(operand.coordinates)
+                found = _vector(opcode, operand.coordinates) or _coordinates(decoded, operand.coordinates)
         elif isinstance(operand, SpecialRegister):
             found = (
                 "" if opcode in _READS_SPECIAL else f"mov {operand.name} to a register first: {opcode} does not read it"
@@ -65,6 +66,8 @@ def problem(decoded: Decoded) -> str:
         elif isinstance(operand, Sink):
             allowed = kind[0] != "d" or opcode in _DISCARDS
             found = "" if allowed else "the result cannot be dropped: name a register instead of _"
+        elif isinstance(operand, PairOperand) and kind[0] == "d":
+            found = _pair(operand)
         elif isinstance(operand, VectorOperand):
             found = _vector(opcode, operand.items) or (_words(operand) if opcode == "tcgen05" else "")
         else:
@@ -84,6 +87,15 @@ def _sum(decoded: Decoded, result: RegisterOperand) -> str:
     return f"the result is a register, not {result.register.name}"
 
 
+def _pair(operand: PairOperand) -> str:
+    """Two results: registers, of which one may be dropped."""
+    if isinstance(operand.first, Sink) and isinstance(operand.second, Sink):
+        return "both results are dropped: name a register"
+    if all(isinstance(item, RegisterOperand | Sink) for item in (operand.first, operand.second)):
+        return ""
+    return "the two results are registers, or one of them _"
+
+
 def _symbol(decoded: Decoded, operand: SymbolOperand) -> str:
     """The address of a variable as a value."""
     opcode, variable = decoded.form.opcode, operand.variable
@@ -93,6 +105,8 @@ def _symbol(decoded: Decoded, operand: SymbolOperand) -> str:
         return f"{variable.name} is an argument or result of a call, which has no address"
     if opcode == "cvta" and variable.space not in _SPACES[decoded["space"]]:
         return f"{variable.name} is in .{variable.space}, and the instruction converts addresses in .{decoded['space']}"
+    if opcode == "mov" and decoded.get("type")[:1] == "f":
+        return f"the address of {variable.name} is an integer"
     if opcode == "mov" and variable.space == "global" and decoded.get("type")[1:] == "32":
         return f"the address of {variable.name} in .global has 64 bits"
     return ""
@@ -181,7 +195,11 @@ def _vector(opcode: str, items: tuple[Operand, ...]) -> str:
     return ""
 
 
-def _coordinates(items: tuple[Operand, ...]) -> str:
+def _coordinates(decoded: Decoded, items: tuple[Operand, ...]) -> str:
+    rows = decoded.get("mode") in ("tile::gather4", "tile::scatter4")
+    wanted = 5 if rows else int(decoded.get("dim", "0")[0])
+    if wanted and len(items) != wanted:
+        return f"{wanted} coordinates are needed, and {len(items)} are given"
     for item in items:
         if isinstance(item, RegisterOperand) and (item.register.bits != 32 or item.register.type[0] == "f"):
             return f"a coordinate is an integer of 32 bits, and {item.register.name} is .{item.register.type}"
@@ -192,6 +210,9 @@ def _coordinates(items: tuple[Operand, ...]) -> str:
 
 def _words(operand: VectorOperand) -> str:
     """Registers of tensor memory have 32 bits."""
-    items = (item.register for item in operand.items if isinstance(item, RegisterOperand))
-    wrong = next((register for register in items if register.bits != 32), None)
-    return f"register {wrong.name} has {wrong.bits} bits, and 32 are needed" if wrong is not None else ""
+    for item in operand.items:
+        if isinstance(item, SpecialRegister):
+            return f"mov {item.name} to a register first: tcgen05 does not read it"
+        if isinstance(item, RegisterOperand) and item.register.bits != 32:
+            return f"register {item.register.name} has {item.register.bits} bits, and 32 are needed"
+    return ""

@@ -223,6 +223,9 @@ def _packing(decoded: Decoded) -> str:
     """A vector on one side of ``mov`` alone is packed or unpacked, which is a matter of bits."""
     modifiers = decoded.instruction.modifiers
     vectors = [operand for operand in decoded.operands if isinstance(operand, VectorOperand)]
+    if decoded.get("type") == "b128" and not vectors:
+        whole = all(isinstance(item, RegisterOperand) and item.register.bits == 128 for item in decoded.operands)
+        return "" if whole else "mov.b128 copies a register of 128 bits, or packs two of .b64"
     if len(vectors) != 1 or "v2" in modifiers or "v4" in modifiers:
         return ""
     kind = decoded.get("type")
@@ -247,6 +250,7 @@ def _fragments(decoded: Decoded) -> str:
     kinds = [name for name in modifiers if name in TYPE_BYTES or name in _PACKED]
     for operand in decoded.operands:
         types = {register.type for register in _registers(operand)}
+        types |= {"u32" for item in _items(operand) if isinstance(item, SpecialRegister)}
         if len(types) > 1:
             return f"registers of one vector have one type: not .{' and .'.join(sorted(types))}"
     if len(kinds) != 4:
