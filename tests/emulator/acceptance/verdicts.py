@@ -14,7 +14,7 @@ KNOWN = (
     # what ptxas says, or the emulator where ptxas says nothing; docs/emulator.md gives the reasons
     ("ptxas", r"Insufficient registers|uses too many|C7\d\d\d"),
     ("ptxas", r"requires \.target sm_([67]\d|80)"),
-    ("ptxas", r"Function call sequence invalid|memory exhausted"),
+    ("ptxas", r"Function call sequence invalid|memory exhausted|Memory allocation failure"),
     ("emulator", r"has more than (31|32|64) bits|barriers 0 to 15, not \d{10,}"),
     ("emulator", r"at most 1,073,741,824 are emulated"),
     ("emulator", r"must have 32 or 64 bits|mov %\w+ to a register first: it is no address"),

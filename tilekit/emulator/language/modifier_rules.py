@@ -1,4 +1,4 @@
-"""Which modifiers go together, where the table of forms does not say it: memory order and caches, rounding, ``.f64``.
+"""Which modifiers go together and in which order, where the table of forms does not say it.
 
 Source: PTX ISA, sections 9.7.3, 9.7.9 and the tables of ``cvt``.
 """
@@ -24,7 +24,7 @@ _TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
 _LEADING = {
     **dict.fromkeys(("mul", "mad", "madc", "mul24", "mad24"), "half"),
     **dict.fromkeys(("bar", "barrier"), "cta level op"), **dict.fromkeys(("fence", "membar"), "kind"),
-    **dict.fromkeys(("mbarrier", "tcgen05", "wgmma"), "op"), "cvta": "to", "shf": "direction",
+    **dict.fromkeys(("mbarrier", "tcgen05", "wgmma", "tensormap"), "op"), "cvta": "to", "shf": "direction",
     "cp": "reduce async bulk prefetch tensor commit_group wait_group wait_all object",
 }  # fmt: skip
 """Groups of modifiers that belong to the name of the instruction: they come first, in this order."""
