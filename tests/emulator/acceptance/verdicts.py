@@ -24,6 +24,7 @@ KNOWN = (
     ("emulator", r"is \.pred, the instruction's type is"),
     ("emulator", r"textures, samplers and surfaces|several devices|belongs to sm_120a|s2f6"),
     ("emulator", r"the module is for sm_"),
+    ("emulator", r"\.sync fits no known form, in: .*\.sync ?\.sync"),
     ("emulator", r"\.(finite|infinite|col) fits no known form"),
     ("emulator", r"\.aligned \(missing\)|unexpected character|declares [\d,]{13,} bytes"),
 )

@@ -191,6 +191,20 @@ def _registers(operand: Operand) -> list[Register]:
     return [item.register for item in _items(operand) if isinstance(item, RegisterOperand)]
 
 
+def _element_types(operand: Operand) -> set[str]:
+    """Types of what a vector consists of."""
+    specials = {"u32" for item in _items(operand) if isinstance(item, SpecialRegister)}
+    return specials | {register.type for register in _registers(operand)}
+
+
+def _clash(types: set[str]) -> str:
+    """Elements of a vector that differ in type are bits, unless they are of both kinds of numbers."""
+    first = {name[0] for name in types}
+    if "f" in first and first & {"u", "s"}:
+        return "registers of one vector are integers or floating-point numbers, not both"
+    return ""
+
+
 # -- loads, stores, moves ----------------------------------------------------------------------------------------------
 
 
@@ -208,8 +222,8 @@ def _moved(decoded: Decoded) -> tuple[str, bool]:
         types = {register.type for register in registers}
         if stored and (len(types) > 1 or len(registers) < len(vectors[0].items)):
             return "", False
-        if "f" in {name[0] for name in types} and {name[0] for name in types} & {"u", "s"}:
-            return "registers of one vector are integers or floating-point numbers, not both", False
+        if found := _clash(types):
+            return found, False
     if kind[:1] != "f":
         return "", True
     bits = 8 * TYPE_BYTES[kind]
@@ -249,13 +263,13 @@ def _fragments(decoded: Decoded) -> str:
     modifiers = decoded.instruction.modifiers
     kinds = [name for name in modifiers if name in TYPE_BYTES or name in _PACKED]
     for operand in decoded.operands:
-        types = {register.type for register in _registers(operand)}
-        types |= {"u32" for item in _items(operand) if isinstance(item, SpecialRegister)}
-        if len(types) > 1:
-            return f"registers of one vector have one type: not .{' and .'.join(sorted(types))}"
+        if found := _clash(_element_types(operand)):
+            return found
     if len(kinds) != 4:
         return ""  # smaller formats
     for position, (kind, operand) in enumerate(zip(kinds, decoded.operands, strict=False)):
+        if len(_element_types(operand)) > 1:
+            continue  # bits
         for register in _registers(operand):
             if kind in ("f16", "bf16", "tf32") and register.type not in ("b32", f"{kind}x2"):
                 return f"register {register.name} is .{register.type}, and a matrix of .{kind} lies in .b32"
