@@ -24,7 +24,7 @@ _TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
 _LEADING = {
     **dict.fromkeys(("mul", "mad", "madc", "mul24", "mad24"), "half"),
     **dict.fromkeys(("bar", "barrier"), "cta level op"), **dict.fromkeys(("fence", "membar"), "kind"),
-    **dict.fromkeys(("mbarrier", "tcgen05", "wgmma", "tensormap"), "op"), "cvta": "to", "shf": "direction",
+    **dict.fromkeys(("mbarrier", "wgmma", "tensormap"), "op"), "tcgen05": "op ws", "cvta": "to", "shf": "direction",
     "cp": "reduce async bulk prefetch tensor commit_group wait_group wait_all object",
 }  # fmt: skip
 """Groups of modifiers that belong to the name of the instruction: they come first, in this order."""
