@@ -240,6 +240,9 @@ def _packing(decoded: Decoded) -> str:
     if decoded.get("type") == "b128" and not vectors:
         whole = all(isinstance(item, RegisterOperand) and item.register.bits == 128 for item in decoded.operands)
         return "" if whole else "mov.b128 copies a register of 128 bits, or packs two of .b64"
+    registers = [register for operand in decoded.operands for register in _registers(operand)]
+    if decoded.get("type") != "b128" and any(register.bits == 128 for register in registers):
+        return f"a register of 128 bits is moved by mov.b128, not mov.{decoded.get('type')}"
     if len(vectors) != 1 or "v2" in modifiers or "v4" in modifiers:
         return ""
     kind = decoded.get("type")
