@@ -1,4 +1,8 @@
-"""Small texts to damage: excerpts of what compilers and people wrote, and one instruction of each kind."""
+"""Small texts to damage: excerpts of what compilers and people wrote, and one instruction of each kind.
+
+Each source has a name, and what is drawn from it depends on nothing but this name and a number: files that are added
+change no text that another source gives.
+"""
 
 from __future__ import annotations
 
@@ -6,44 +10,84 @@ import random
 import re
 from functools import cache
 from pathlib import Path
+from zlib import crc32
+
+from tests.emulator.acceptance.damage import damaged
 
 TESTS = Path(__file__).parents[2]
 WHOLE = 5000
 """Characters up to which a text is used as a whole."""
 _INSTRUCTION = re.compile(r"\s*(@!?[%$\w]+\s+)?[a-z]\w*[.\w:]*(\s[^{}]*(\{[^{}]*\}[^{}]*)*)?;(\s*//.*)?")
 _CONTROL = re.compile(r"\s*(@!?[%$\w]+\s+)?(bra|brx|call|ret|exit)\b")
-_LISTS = (TESTS / "emulator/core/levels.ptx", TESTS / "emulator/blackwell/spellings.ptx")
-SNIPPETS = Path(__file__).with_name("snippets.ptx")
+_LISTS = ("emulator/core/levels.ptx", "emulator/blackwell/spellings.ptx")
+_SNIPPETS = "emulator/acceptance/snippets.ptx"
 
 
 @cache
-def texts() -> tuple[str, ...]:
-    """Modules of other compilers, of ours, and those written by hand."""
+def files() -> tuple[str, ...]:
+    """Modules of other compilers and those written by hand: paths below ``tests``."""
     found = [
         *(TESTS / "emulator/corpus/ptx").glob("*/*.ptx"),
         *(TESTS / "emulator/core/ptx").glob("*.ptx"),
-        *(TESTS / "kernels/golden").glob("*.ptx"),
-        TESTS.parent / "examples/double.ptx",
     ]
-    return tuple(path.read_text("utf-8") for path in sorted(found))
+    return tuple(name for name in sorted(path.relative_to(TESTS).as_posix() for path in found) if _usable(name))
 
 
 @cache
-def lists() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Of each list of instructions, and of each function in it: all but the instructions, and these."""
-    found = []
-    for path in _LISTS:
-        text = path.read_text("utf-8")
+def lists() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Of each function in the lists of instructions: all but the instructions, and these."""
+    found = {}
+    for name in _LISTS:
+        text = _read(name)
         first = text.index(".visible .entry")
         head = re.sub(r"//.*", "", text[:first])
         for part in re.split(r"(?=^\.visible \.entry)", text[first:], flags=re.MULTILINE):
-            if part:
-                found.append(_divided(head, part))
-    return tuple(found)
+            divided = _divided(head, part)
+            if len(divided[1]) > 3:
+                found[f"{name}:{part.split('(')[0].split()[-1]}"] = divided
+    return found
+
+
+@cache
+def snippets() -> dict[str, str]:
+    """The modules that are written for what compilers seldom write."""
+    parts = _read(_SNIPPETS).split("//---\n")[1:]
+    return {f"{_SNIPPETS}:{number}": part for number, part in enumerate(parts)}
+
+
+def damaged_text(name: str, number: object) -> tuple[str, str]:
+    """The kind of damage and the text: each number draws another one from a source."""
+    rng = random.Random(f"{name} {number}")
+    return damaged(_draw(name, rng), rng)
+
+
+def _draw(name: str, rng: random.Random) -> str:
+    if name in snippets():
+        return snippets()[name]
+    if name in lists():
+        opening, instructions = lists()[name]
+        key = rng.randbytes(8)  # an instruction that is added to the list changes few of the draws
+        return _filled(opening, sorted(instructions, key=lambda line: crc32(key + line.encode()))[:3])
+    text = _read(name)
+    parts = _excerpts(name)
+    if parts is None:
+        return text
+    opening, instructions = parts
+    first = rng.randrange(len(instructions) - 8)
+    return _filled(opening, instructions[first : first + 8])
+
+
+@cache
+def _read(name: str) -> str:
+    return (TESTS / name).read_text("utf-8")
+
+
+def _usable(name: str) -> bool:
+    return len(_read(name)) < WHOLE or _excerpts(name) is not None
 
 
 def _divided(head: str, function: str) -> tuple[str, tuple[str, ...]]:
-    """A frame around ``%s``, and the instructions that may stand there."""
+    """What stands before the instructions, and these."""
     opening, _, body = function.partition("{")
     kept, instructions = [], []
     for line in body.splitlines():
@@ -52,46 +96,21 @@ def _divided(head: str, function: str) -> tuple[str, tuple[str, ...]]:
         elif line.strip().startswith((".reg", ".shared", ".local")) and line.rstrip().endswith(";"):
             kept.append(line)
     declared = "\n".join(dict.fromkeys(kept))  # those of inlined assembly stand in braces of their own
-    return f"{head}{opening}{{\n{declared}\n%s\n  ret;\n}}\n", tuple(instructions)
+    return f"{head}{opening}{{\n{declared}\n", tuple(instructions)
 
 
 @cache
-def _excerpts(text: str) -> tuple[str, tuple[str, ...]] | None:
+def _excerpts(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """What a long text is divided into."""
+    text = _read(name)
     match = re.search(r"^[^\n]*\.entry", text, re.MULTILINE)
-    if match is None or ".func" in text[: match.start()]:
+    if len(text) < WHOLE or match is None or ".func" in text[: match.start()]:
         return None
     rest = text[match.start() :]
     end = rest.find("\n}")
-    frame, instructions = _divided(text[: match.start()].replace("%", "%%"), rest[:end])
-    return (frame, instructions) if len(instructions) > 8 else None
+    opening, instructions = _divided(text[: match.start()], rest[:end])
+    return (opening, instructions) if len(instructions) > 8 else None
 
 
-@cache
-def snippets() -> tuple[str, ...]:
-    """The modules of `SNIPPETS`, written for what compilers seldom write."""
-    return tuple(SNIPPETS.read_text("utf-8").split("//---\n")[1:])
-
-
-def source(rng: random.Random) -> str:
-    """Some small text."""
-    kind = rng.random()
-    if kind < 0.4:
-        frame, instructions = rng.choice(lists())
-        chosen = rng.sample(instructions, min(3, len(instructions)))
-        return _filled(frame, chosen)
-    if kind < 0.55:
-        return rng.choice(snippets())
-    text = rng.choice(texts())
-    if len(text) < WHOLE:
-        return text
-    parts = _excerpts(text)
-    if parts is None:
-        return source(rng)
-    frame, instructions = parts
-    first = rng.randrange(len(instructions) - 8)
-    return _filled(frame, instructions[first : first + 8])
-
-
-def _filled(frame: str, lines: list[str] | tuple[str, ...]) -> str:
-    before, _, after = frame.partition("%s")
-    return f"{before}" + "\n".join(lines) + after
+def _filled(opening: str, lines: list[str] | tuple[str, ...]) -> str:
+    return opening + "\n".join(lines) + "\n  ret;\n}\n"

@@ -25,6 +25,11 @@ _FIRST_VERSIONS = {
 }  # fmt: skip
 """The ``.version`` that introduced each target (PTX ISA 11.1.2 and its release history)."""
 
+_OLD_VERSIONS = {
+    20: "2.0", 21: "2.0", 30: "3.0", 32: "4.0", 35: "3.1", 37: "4.1", 50: "4.0", 52: "4.1", 53: "4.2", 60: "5.0",
+    61: "5.0", 62: "5.0", 70: "6.0", 72: "6.1", 75: "6.3",
+}  # fmt: skip
+"""The same of targets before sm_80."""
 
 _LAST_MINORS = (-1, 5, 3, 2, 3, 1, 5, 8, 8, 5)
 """The last minor version of each major version (release history of the PTX ISA, as far as ptxas 13.5 knows it)."""
@@ -158,7 +163,7 @@ def dialect(version: str, name: str, line: int = 1) -> Dialect:
         raise PtxSyntaxError(f"the module has no .{'target' if version else 'version'} directive", line=line, column=1)
     try:
         found = Dialect(version, target(name))
-        first = _FIRST_VERSIONS.get(name, "1.0")
+        first = _FIRST_VERSIONS.get(name) or _OLD_VERSIONS.get(found.target.written, "1.0")
         if _version(version) < _version(first):
             raise ValueError(f".version {version} has no .target {name}: write .version {first} or later")
     except ValueError as error:

@@ -80,7 +80,8 @@ def _type(reader: TokenReader, space: str) -> tuple[int, int, str]:
         reader.fail(f"expected the type of a variable, for example .b32, found {text!r}", token)
     if vector * TYPE_BYTES[kind] > 16:
         reader.fail(f"a vector takes 16 bytes at most: .v{vector} .{kind} is none", token)
-    if space in ("param", "frame") and (vector > 1 or kind == "f16x2"):
+    array = reader.tokens[reader.at + 1].text == "["
+    if space in ("param", "frame") and (vector > 1 or (kind == "f16x2" and not array)):
         shown = f".v{vector} .{kind}" if vector > 1 else f".{kind}"
         reader.fail(f"a .param variable is no {shown}: declare .align {vector * TYPE_BYTES[kind]} .b8 name[…]", token)
     return align, vector, kind

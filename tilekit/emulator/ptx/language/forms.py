@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from tilekit.emulator.core.errors import UnsupportedInstruction
@@ -68,7 +69,7 @@ class Group:
         return f"{{{text}}}" if self.optional else text if len(self.choices) == 1 else f"({text})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """One row of the table."""
 
@@ -193,6 +194,13 @@ def refuse(opcodes: str, notation: str, operands: str, reason: str) -> None:
         TABLE.setdefault(opcode, []).append(row)
 
 
+@lru_cache(4096)
+def _match_rows(opcode: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, dict[str, str], str | None], ...]:
+    """For each form of an opcode what `_match_modifiers` says; forms that fit come first, and else keep their order."""
+    rows = [(row, *_match_modifiers(row, modifiers)) for row in TABLE[opcode]]
+    return tuple(sorted(rows, key=lambda row: row[2] is not None))
+
+
 def _match_modifiers(row: Form, modifiers: tuple[str, ...]) -> tuple[dict[str, str], str | None]:
     """The filled groups and the first modifier that fits none (or the missing group)."""
     if row.notation == ANYTHING:
@@ -209,6 +217,10 @@ def _match_modifiers(row: Form, modifiers: tuple[str, ...]) -> tuple[dict[str, s
         if not group.optional and group.name not in fields:
             return fields, "." + "|.".join(group.choices) + " (missing)"
     return fields, None
+
+
+_PLAIN = ("d", "a", "av")
+"""Kinds of operands that a register fits, unless it is a part of one, has a sign or, as a result, is negated."""
 
 
 def _operand_fits(kind: str, operand: Operand) -> bool:
@@ -252,7 +264,13 @@ def _operands_fit(row: Form, operands: tuple[Operand, ...]) -> bool:
     required = sum(not kind.endswith("?") for kind in row.operands)
     if not required <= len(operands) <= len(row.operands):
         return False
-    return all(_operand_fits(kind, operand) for kind, operand in zip(row.operands, operands, strict=False))
+    for kind, operand in zip(row.operands, operands, strict=False):
+        if type(operand) is RegisterOperand and kind in _PLAIN:  # most are
+            if operand.part or operand.minus or (operand.negated and kind == "d"):
+                return False
+        elif not _operand_fits(kind, operand):
+            return False
+    return True
 
 
 def _registers(operand: Operand) -> list[Register]:
@@ -279,8 +297,7 @@ def decode(instruction: Instruction, index: int, dialect: Dialect | None = None)
     UnsupportedInstruction
         Naming line, column, the instruction and the nearest known form.
     """
-    rows = TABLE.get(instruction.opcode)
-    if rows is None:
+    if instruction.opcode not in TABLE:
         near = difflib.get_close_matches(instruction.opcode, TABLE, 1)
         raise UnsupportedInstruction(
             f"opcode {instruction.opcode!r} is not known, in: {instruction.text}",
@@ -290,8 +307,8 @@ def decode(instruction: Instruction, index: int, dialect: Dialect | None = None)
             hint=f"the nearest form known is '{TABLE[near[0]][0]}'" if near else "no known opcode is like it",
         )
     best: tuple[int, Form, str] | None = None
-    for row in rows:
-        fields, problem = _match_modifiers(row, instruction.modifiers)
+    for row, matched, problem in _match_rows(instruction.opcode, instruction.modifiers):
+        fields = dict(matched)
         if problem is None and not _operands_fit(row, instruction.operands):
             problem = f"the operands (expected {', '.join(row.operands) or 'none'})"
             score = len(instruction.modifiers) + 1

@@ -16,8 +16,8 @@ _TOKEN = re.compile(
     r"""
       (?P<space>[ \t\r\f]+)
     | (?P<newline>\n)
-    | (?P<note>//@[^\n]*)
-    | (?P<comment>//[^\n]*|/\*.*?\*/)
+    | (?P<note>//@[^\n\0]*)
+    | (?P<comment>//[^\n\0]*|/\*.*?\*/)
     | (?P<number>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?
         |\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?)
     | (?P<word>[A-Za-z_$%][A-Za-z0-9_$]*)

@@ -1,14 +1,15 @@
-"""Which modifiers go together, where the table of forms does not say it: memory order and caches, rounding, ``.f64``.
+"""Which modifiers go together and in which order, where the table of forms does not say it.
 
 Source: PTX ISA, sections 9.7.3, 9.7.9 and the tables of ``cvt``.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilekit.emulator.ptx.language.forms import Decoded
+    from tilekit.emulator.ptx.language.forms import Form
 
 _STRONG = ("relaxed", "acquire", "release")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt")
@@ -20,33 +21,81 @@ _TO_FLOAT = ("rn", "rz", "rm", "rp", "rna", "rs")
 _TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
 
 
-def modifier_problem(decoded: Decoded) -> str:
+_LEADING = {
+    **dict.fromkeys(("mul", "mad", "madc", "mul24", "mad24"), "half"),
+    **dict.fromkeys(("bar", "barrier"), "cta level op"), **dict.fromkeys(("fence", "membar"), "kind"),
+    **dict.fromkeys(("mbarrier", "wgmma", "tensormap"), "op"), "tcgen05": "op ws", "cvta": "to", "shf": "direction",
+    "cp": "reduce async bulk prefetch tensor commit_group wait_group wait_all object",
+}  # fmt: skip
+"""Groups of modifiers that belong to the name of the instruction: they come first, in this order."""
+_SEQUENCES = (("dst", "src"), ("rows", "columns"), ("bits", "popc"))
+"""Groups of modifiers of which the one is read before the other."""
+
+Fields = tuple[tuple[str, str], ...]
+
+
+@lru_cache(4096)
+def modifier_problem(form: Form, modifiers: tuple[str, ...], fields: Fields) -> str:
     """What is wrong with the modifiers of an instruction; empty when nothing is."""
-    opcode = decoded.form.opcode
+    opcode, by_group = form.opcode, dict(fields)
+    found = _order(opcode, modifiers, by_group)
+    if found:
+        return found
     if opcode in ("ld", "st"):
-        return _access(decoded)
+        return _access(modifiers, by_group)
     if opcode == "cvt":
-        return _conversion(decoded.instruction.modifiers)
-    modifiers = decoded.instruction.modifiers
-    if opcode == "mov" and modifiers and modifiers[-1] in _PATTERNS:
-        return f"mov takes .{modifiers[-1]} as bits: mov.{_PATTERNS[modifiers[-1]]}"
-    if modifiers and modifiers[-1] == "f64":
+        return _conversion(modifiers)
+    if opcode == "cvta" and by_group.get("type") == "u32":
+        return "an address has 64 bits"
+    if any(group.name == "cc" for group in form.groups):
+        return _carry(opcode, by_group)
+    last = modifiers[-1] if modifiers else ""
+    if opcode == "mov" and last in _PATTERNS:
+        return f"mov takes .{last} as bits: mov.{_PATTERNS[last]}"
+    if opcode in ("atom", "red") and "add" in modifiers and last in _PATTERNS and "noftz" not in modifiers:
+        return f"an addition of .{last} in memory is .add.noftz.{last}"
+    if last == "f64":
         if opcode in _ARITHMETIC:
             return next((f".{name} does not go with .f64" for name in ("ftz", "sat") if name in modifiers), "")
-        if opcode in ("rcp", "rsqrt") and "approx" in modifiers and opcode == "rcp" and "ftz" not in modifiers:
+        if opcode == "rcp" and "approx" in modifiers and "ftz" not in modifiers:
             return f"an approximation of .f64 is {opcode}.approx.ftz.f64"
     return ""
 
 
-def _access(decoded: Decoded) -> str:
-    if decoded.has("async") or decoded.has("bulk"):
+def _order(opcode: str, modifiers: tuple[str, ...], fields: dict[str, str]) -> str:
+    """Modifiers that are part of the name, and those that are read one after the other."""
+    if opcode in ("mul", "mad") and fields.get("half") == "wide" and fields["type"][1:] == "64":
+        return "a product of 64 bits is not widened: the type has 16 or 32 bits"
+    names = [fields[name] for name in _LEADING.get(opcode, "").split() if name in fields]
+    names = [name for name in names if not name.startswith("L2::")]  # what cp.async prefetches is no part of the name
+    if opcode == "div" and "full" in modifiers:
+        names = ["full"]
+    if names != list(modifiers[: len(names)]):
+        return f".{'.'.join(names)} comes first: {'.'.join([opcode, *names])}"
+    for earlier, later in _SEQUENCES:
+        one, other = fields.get(earlier), fields.get(later)
+        if one is not None and other is not None and modifiers.index(one) > modifiers.index(other):
+            return f".{one} comes before .{other}"
+    return ""
+
+
+def _carry(opcode: str, fields: dict[str, str]) -> str:
+    """A carry chain: integers with or without sign; ``mad`` says which half of the product it adds."""
+    if fields["type"][0] == "b":
+        return f"the type is .u{fields['type'][1:]} or .s{fields['type'][1:]}"
+    if ("half" in fields) != (opcode in ("mad", "madc")):
+        return f"{opcode} takes no .{fields['half']}" if "half" in fields else f"write {opcode}.lo or {opcode}.hi"
+    return ""
+
+
+def _access(modifiers: tuple[str, ...], fields: dict[str, str]) -> str:
+    if "async" in fields or "bulk" in fields:
         return ""
-    order, scope, space = decoded.get("order"), decoded.get("scope"), decoded.get("space")
+    order, scope, space = (fields.get(name, "") for name in ("order", "scope", "space"))
     if scope and order not in _STRONG:
         return f".{scope} needs an order, for example .relaxed.{scope}"
     if order in _STRONG and not scope:
         return f".{order} needs a scope, for example .{order}.gpu"
-    modifiers = decoded.instruction.modifiers
     if "nc" in modifiers and (space != "global" or order not in ("", "weak")):
         return ".nc is for weak loads from .global"
     if order == "volatile" and (space == "const" or any(name in modifiers for name in _CACHE)):

@@ -24,6 +24,8 @@ _DIRECTIVES = {
 """What directives of a function need."""
 _TYPES = {"b128": "8.3"}
 """What types of registers and variables need."""
+_RUNTIME = ("vprintf", "__assertfail", "malloc", "free")
+"""Functions that every program has: they need no ``.extern``."""
 CONSTANT_BYTES = 1 << 16
 """Bytes of a module's variables in ``.const``."""
 _PARAMETER_BYTES = ((8, 1), 32764, 4352)
@@ -59,7 +61,7 @@ def _check_function(function: Function, dialect: Dialect, shared: int) -> None:
         _check_type(kind, function.name, dialect, function.line)
     for variable in (*function.parameters, *function.variables):
         _check_type(variable.type, variable.name, dialect, function.line)
-    if not function.has_body and function.linkage != ".extern":
+    if not function.has_body and function.linkage != ".extern" and function.name not in _RUNTIME:
         _fail(function.line, f"{function.name} is declared and has no body: write .extern if it is defined elsewhere")
     if not function.is_entry:
         return
