@@ -20,6 +20,7 @@ from tilekit.emulator.ptx.arguments import Uploads, download, encode
 from tilekit.emulator.ptx.execution import gang as gangs
 from tilekit.emulator.ptx.language.syntax import Function, Variable
 from tilekit.emulator.ptx.launch import Dim3, Launch
+from tilekit.emulator.ptx.observation.stops import Stop
 
 if TYPE_CHECKING:
     from tilekit.emulator.core.explore import Exploration
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.compiler.program import Program
     from tilekit.emulator.ptx.module import Module
     from tilekit.emulator.ptx.observation.debugger import Debugger
-    from tilekit.emulator.ptx.observation.stops import Stop
 
 DEFAULT_STEP_BUDGET = 200_000_000
 
