@@ -1,4 +1,4 @@
-"""Whoever breaks the Blackwell matmul hears of it, in words that name the role, the barrier and its phase."""
+"""A broken Blackwell matmul is reported, in words that name the role, the barrier and its phase."""
 
 from __future__ import annotations
 

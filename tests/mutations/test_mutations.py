@@ -1,4 +1,4 @@
-"""Whoever breaks a kernel at one place hears of it, in words that name the place: the fast part of the sweep."""
+"""A kernel broken at one place is reported, in words that name the place: the fast part of the sweep."""
 
 from __future__ import annotations
 

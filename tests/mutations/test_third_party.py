@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from . import sweep_corpus
 from .judge import NOT_CAUGHT, judge
 from .known import Unnoticed
 from .mutation import Mutation
@@ -74,6 +75,12 @@ def test_unnoticed(entry: Unnoticed) -> None:
     name, mutation = next((n, m) for n, m in reversed(ALL) if explanation(n, m) is entry)
     assert judge(kernels()[name], mutation).caught == NOT_CAUGHT
     assert entry.why in PAGE.read_text()
+
+
+def test_products_in_another_order() -> None:
+    """Factors of two products of a sum exchanged are no bug: nothing is reported, and the result is right."""
+    verdicts = sweep_corpus.verdicts_of(("exchanged with the one before",), "triton/gluon_two_ctas-sm_100a")
+    assert [v.caught for v in verdicts] == [NOT_CAUGHT] * 3
 
 
 def test_enough() -> None:

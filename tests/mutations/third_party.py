@@ -89,14 +89,19 @@ def _moved(case: Any, path: Path) -> Any:
 
 
 @cache
-def kernels() -> dict[str, ThirdParty]:
-    """The kernels by name."""
+def corpus() -> dict[str, ThirdParty]:
+    """Every case of the corpus by name."""
     if str(CORPUS) not in sys.path:
         sys.path.insert(0, str(CORPUS))
     for source in sorted(CORPUS.glob("cases_*.py")):
         importlib.import_module(source.stem)
-    found = {str(case): case for case in importlib.import_module("corpus_case").CASES}
-    return {name: ThirdParty(name, found[name]) for name in KERNELS}
+    return {str(case): ThirdParty(str(case), case) for case in importlib.import_module("corpus_case").CASES}
+
+
+@cache
+def kernels() -> dict[str, ThirdParty]:
+    """The kernels by name."""
+    return {name: corpus()[name] for name in KERNELS}
 
 
 def chosen(kernel: ThirdParty) -> list[Mutation]:
