@@ -127,7 +127,7 @@ def test_bench_measures_and_writes_files(
         ours = Result("tilekit", error=0.001, us=10.0, burst_us=9.0, tflops=1.0)
         return [Case("64x64x64", "bf16→bf16 k/k", 1, 1, 2, 0.1, [ours])]
 
-    fake = SimpleNamespace(library="torch 2", device="Paper", capability=(9, 0), uuid="GPU-0", matmul=None)
+    fake = SimpleNamespace(library="torch 2", device="Paper", capability=(9, 0), uuid="GPU-0", matmul=None, fused=None)
     monkeypatch.setattr(machines, "require_machine", lambda: fake)
     monkeypatch.setattr(matmul, "run", measured)
     files = ("--json-file", tmp_path / "b.json", "--markdown-file", tmp_path / "b.md")

@@ -229,8 +229,8 @@ def test_a_tile_of_ones_own_gets_warpgroups_that_fit(invoke: Any, kernels: Any) 
         assert invoke("run", "matmul", *SMALL, "--tile", tile).exit_code == 0
     known, narrow, wide = (call["config"] for call in kernels.matmul)
     assert (known.tile, known.consumers) == ((192, 128), 3)
-    assert narrow == MatmulConfig(tile=(64, 192), cluster=(1, 1), consumers=1, prefetch=2)
-    assert wide == MatmulConfig(tile=(256, 64), cluster=(1, 1), consumers=2, prefetch=2)
+    assert (narrow.tile, narrow.consumers) == ((64, 192), 1)
+    assert (wide.tile, wide.consumers) == ((256, 64), 2)
 
 
 def test_blackwell_takes_what_is_asked_for(invoke: Any, kernels: Any) -> None:

@@ -217,7 +217,7 @@ def test_the_generator_covers_its_axes() -> None:
         ([k.out for k in kernels], OUTS, 20),
         ([k.majors for k in kernels], MAJORS, 6),
         ([c.cluster for c in configs], CLUSTERS, 6),
-        ([(c.tile, c.consumers) for c in configs], TILES, 3),
+        ([(c.tile, c.consumers) for c in configs], TILES, 2),
         ([c.in_flight for c in configs], (0, 1), 20),
         ([c.output_buffers for c in configs], (1, 2, 4), 10),
         ([c.raster_group for c in configs], (None, 1, 2, 3, 8), 6),

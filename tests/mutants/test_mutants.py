@@ -77,7 +77,7 @@ def test_what_people_read_is_left_alone() -> None:
         assert not [entry for entry in found if before in entry and not entry.startswith("statement deleted")], before
 
 
-@pytest.mark.parametrize("file", ["tilekit/tensor/layout.py", "tilekit/emulator/compiler/uniformity.py"])
+@pytest.mark.parametrize("file", ["tilekit/tensor/layout.py", "tilekit/emulator/ptx/compiler/uniformity.py"])
 def test_each_mistake_is_one_change_that_compiles(file: str) -> None:
     """Planted in real files, each gives another program, which can be compiled, and leaves the lines around it."""
     text = (ROOT / file).read_text("utf-8")

@@ -35,7 +35,8 @@ KERNEL = """
 """
 ONE, PAIR, UNIFORM = "st.shared.b32 [%r6], %r4;", "st.shared.v2.b32 [%r6], {%r4, %r3};", "st.shared.b32 [slot], %r4;"
 
-MATRIX = """{ .reg .b32 %row; and.b32 %row, %r3, 7; shl.b32 %row, %row, 4; add.u32 %row, %row, slot;
+MATRIX = """{ .reg .b32 %row, %base; mov.u32 %base, slot; and.b32 %row, %r3, 7; shl.b32 %row, %row, 4;
+      add.u32 %row, %row, %base;
       stmatrix.sync.aligned.m8n8.x1.shared.b16 [%row], {%r4}; }"""
 
 

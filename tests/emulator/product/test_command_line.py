@@ -108,7 +108,7 @@ def test_scalars_and_maps():
         ("f32[4", "TYPE[SHAPE]="),
         ("u8:256", "nearest legal: 255"),
         ("u8:x", "a number behind 'u8:'"),
-        ("f32[4]=random:x", "a seed of digits"),
+        ("f32[4]=random:x", "a seed of 18 digits at most"),
         ("map:0,box=4x4", "the number of a buffer before it"),
         ("f32[99999999999]=ones", "at most 4294967296 bytes"),
         ("@nowhere.npy", "cannot be read"),

@@ -81,7 +81,7 @@ def test_bad_requests_are_refused():
     launch = doubling()
     with pytest.raises(LaunchError, match=re.escape("tries=0 is not allowed")):
         launch.kernel.explore(0, **launch.options)
-    with pytest.raises(LaunchError, match=r"schedule='fare'.*legal: adversarial, random, fair"):
+    with pytest.raises(LaunchError, match=r"schedules=\('fare',\).*legal: some of adversarial, random, fair"):
         launch.kernel.explore(1, **launch.options, schedules=["fare"])  # type: ignore[list-item]
     with pytest.raises(EmulatorError, match="2 arguments for the 3 parameters"):
         launch.kernel.explore(1, 1, 64, launch.options["args"][:2])

@@ -91,7 +91,8 @@ BROKEN = {
         "barrier.cluster.wait.aligned;",
     ),
     "packed-halves": kernel(
-        "mov.u32 a0, smem;", "mapa.shared::cluster.u32 a0, a0, 1;", "red.shared::cluster.add.noftz.f16x2 [a0], 7;"
+        "mov.u32 a0, smem;", "mapa.shared::cluster.u32 a0, a0, 1;", "mov.u32 a1, 7;",
+        "red.shared::cluster.add.noftz.f16x2 [a0], a1;",
     ),
     "proxy-fence": kernel(
         "mov.u32 a0, smem;",

@@ -61,6 +61,9 @@ TRANSPOSED_HEADROOM = 96
 TRANSPOSED_RESIDUAL_HEADROOM = 128
 """The same with a residual beside: 104 of 232 fits, 112 spill."""
 
+TRANSPOSED_TURN_HEADROOM = 120
+"""The same with scales of rows, where consumers take turns: 104 of 232 fits, 112 spill."""
+
 SHARE_HEADROOM = 16
 """Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias.
 
@@ -190,6 +193,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
         needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
         if config.swap_ab and functions.residual is not None:
             needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
+        if config.swap_ab and config.in_turn and functions.scale_a:
+            needs.append(TRANSPOSED_TURN_HEADROOM)
     a, b = config.copy_plans(spec)
     if a is not None and b is not None and b.shifts and config.tile[0] > COPIED_ROWS:
         needs.append(COPIED_ROWS_HEADROOM)
