@@ -78,7 +78,7 @@ class Interleaving(ABC, Generic[R, G]):
     waiting
         Numbers of those that have not started.
     events
-        Counts changes that somebody may wait for: arrivals, stores, landings, exits.
+        Counts changes that a warp may wait for: arrivals, stores, landings, exits.
     steps
         Blocks run.
     moved

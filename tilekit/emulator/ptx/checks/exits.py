@@ -1,6 +1,6 @@
 """What ends with a CTA: shared memory and mbarriers, which peers and asynchronous units may still be about to reach.
 
-A CTA's shared memory lives as long as the CTA, and whoever reaches a peer's must make sure that the peer has not exited
+A CTA's shared memory lives as long as the CTA, and a thread that reaches a peer's must make sure that it has not exited
 before that is complete (PTX ISA, "Memory hierarchy" and "Cluster of cooperative thread arrays"). So what others do to a
 CTA must be ordered before its end: some thread of it has learnt, or has met at a cluster barrier who knew, that it is
 complete. Whether it happens to be complete in one order of events decides nothing.
@@ -125,7 +125,7 @@ def _ordered(made: Visit, known: list[dict[int, int]]) -> bool:
 
 
 def arrivals_unseen(cta: Cta, barrier: Mbarrier, end: str) -> None:
-    """Note commits whose arrivals on a barrier nobody has waited for when the barrier ends.
+    """Note commits whose arrivals on a barrier no thread has waited for when the barrier ends.
 
     From a peer that is a finding: the machine stops a kernel that reaches a CTA which is gone. In a CTA of its own
     nothing is known to go wrong, and compilers leave so: a remark.

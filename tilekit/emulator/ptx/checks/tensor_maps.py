@@ -3,7 +3,7 @@
 The copy engine reads maps through a proxy of its own, so that a map in global memory which has been written must be
 handed over (PTX ISA, proxies, causality order; `fence.proxy.tensormap`, `tensormap.cp_fenceproxy`):
 
-1. somebody behind the write releases it, by `fence.proxy.tensormap::generic.release`, or by the copy of
+1. a thread behind the write releases it, by `fence.proxy.tensormap::generic.release`, or by the copy of
    `tensormap.cp_fenceproxy`, which releases the 128 bytes that it writes and no others;
 2. a thread of the CTA that is about to use it acquires these very 128 bytes, behind the release, by
    `fence.proxy.tensormap::generic.acquire`; both scopes must hold the other one's thread;
@@ -14,7 +14,7 @@ A map that lay in global memory before the launch needs the acquire too, as the 
 (PTX ISA, memory synchronization, API synchronization); one among the parameters comes with the launch.
 
 A fence is kept with what its warp knew then. Whether an acquire is good is decided when it is executed, for the writes
-that the map's bytes then hold; a later write makes it worthless, whoever executed it.
+that the map's bytes then hold; a later write makes it worthless, whatever thread executed it.
 """
 
 from __future__ import annotations
