@@ -83,8 +83,8 @@ def visit(
     cta: Cta, warp: Warp, identity: int, epoch: int, what: str, barrier: Mbarrier | None = None, phase: int = 0
 ) -> None:
     """Note what `warp` does to `cta` from now on."""
-    instruction = warp.program.instruction(warp.at)
-    made = Visit(identity, epoch, what, warp.program.name, warp.actor, instruction, barrier, phase)
+    program = warp.program
+    made = Visit(identity, epoch, what, program.name, warp.actor, program.code[warp.at].instruction, barrier, phase)
     if ended(cta, what):
         cta.launch.findings.late(made.fault(cta.rank))
     cta.visits[identity if barrier is None else (identity, barrier.address)] = made
@@ -117,11 +117,13 @@ def check_visits(warp: Warp) -> None:
 
 
 def _ordered(made: Visit, known: list[dict[int, int]]) -> bool:
-    # One lane may have told of it for the lanes that took part, or all for the warp.
-    told = (made.identity, *(lane_identity(made.identity, lane) for lane in range(32)))
-    if any(clock.get(identity, 0) >= made.epoch for identity in told for clock in known):
+    if any(clock.get(made.identity, 0) >= made.epoch for clock in known):
         return True
-    return made.barrier is not None and made.barrier.seen > made.phase
+    if made.barrier is not None and made.barrier.seen > made.phase:
+        return True
+    # One lane may have told of it for the lanes that took part.
+    lanes = [lane_identity(made.identity, lane) for lane in range(32)]
+    return any(clock.get(identity, 0) >= made.epoch for identity in lanes for clock in known)
 
 
 def arrivals_unseen(cta: Cta, barrier: Mbarrier, end: str) -> None:
