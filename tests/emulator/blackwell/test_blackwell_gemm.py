@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import re
 import shutil
 import subprocess
@@ -16,6 +17,9 @@ from blackwell_gemm import gemm_text
 from cuda import pathfinder
 
 from tilekit.emulator import Device, EmulatorError, LaunchReport
+from tilekit.emulator.ptx.execution.cta import Cta
+from tilekit.emulator.ptx.execution.warp import Warp
+from tilekit.emulator.ptx.synchronisation.mbarrier import Mbarrier
 
 N, STAGES, STEPS = 64, 2, 3
 
@@ -50,6 +54,20 @@ def test_result(group: int, schedule: str, seed: int) -> None:
     right, report = launch(gemm_text(N, STAGES, group), group, seed=seed, schedule=schedule)
     assert right
     assert report.clean, str(report)
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_frees_its_machine(group: int) -> None:
+    """A launch that has ended leaves no CTA, warp or mbarrier for Python's collector: a pass of it costs a while."""
+    machine = (Cta, Warp, Mbarrier)
+    gc.collect()
+    before = {id(each) for each in gc.get_objects() if isinstance(each, machine)}
+    gc.disable()
+    try:
+        launch(gemm_text(N, STAGES, group), group)
+        assert not [each for each in gc.get_objects() if isinstance(each, machine) and id(each) not in before]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("group", [1, 2])

@@ -12,7 +12,8 @@ instructions are done and not that the earlier arrival is. docs/hardware-facts.m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilekit.emulator.core.checks.agents import lane_identity
 from tilekit.emulator.core.checks.findings import Finding
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Visit", "arrivals_unseen", "check_visits", "visit", "visited"]
 
 
-class Visit(NamedTuple):
+@dataclass(slots=True)
+class Visit:
     """Something that another CTA or an asynchronous unit does to a CTA.
 
     Attributes
@@ -83,11 +85,17 @@ def visit(
     cta: Cta, warp: Warp, identity: int, epoch: int, what: str, barrier: Mbarrier | None = None, phase: int = 0
 ) -> None:
     """Note what `warp` does to `cta` from now on."""
-    instruction = warp.program.instruction(warp.at)
-    made = Visit(identity, epoch, what, warp.program.name, warp.actor, instruction, barrier, phase)
+    instruction = warp.program.code[warp.at].instruction
+    key = identity if barrier is None else (identity, barrier.address)
+    made = cta.visits.get(key)
+    if made is None:
+        made = Visit(identity, epoch, what, warp.program.name, warp.actor, instruction, barrier, phase)
+        cta.visits[key] = made
+    else:  # Rings make thousands: only the latest counts.
+        made.epoch, made.what, made.actor, made.instruction = epoch, what, warp.actor, instruction
+        made.barrier, made.phase = barrier, phase
     if ended(cta, what):
         cta.launch.findings.late(made.fault(cta.rank))
-    cta.visits[identity if barrier is None else (identity, barrier.address)] = made
 
 
 def visited(cta: Cta, warp: Warp, what: str, barrier: Mbarrier | None = None, phase: int = 0) -> None:
@@ -117,11 +125,13 @@ def check_visits(warp: Warp) -> None:
 
 
 def _ordered(made: Visit, known: list[dict[int, int]]) -> bool:
-    # One lane may have told of it for the lanes that took part, or all for the warp.
-    told = (made.identity, *(lane_identity(made.identity, lane) for lane in range(32)))
-    if any(clock.get(identity, 0) >= made.epoch for identity in told for clock in known):
+    if any(clock.get(made.identity, 0) >= made.epoch for clock in known):
         return True
-    return made.barrier is not None and made.barrier.seen > made.phase
+    if made.barrier is not None and made.barrier.seen > made.phase:
+        return True
+    # One lane may have told of it for the lanes that took part.
+    lanes = [lane_identity(made.identity, lane) for lane in range(32)]
+    return any(clock.get(identity, 0) >= made.epoch for identity in lanes for clock in known)
 
 
 def arrivals_unseen(cta: Cta, barrier: Mbarrier, end: str) -> None:

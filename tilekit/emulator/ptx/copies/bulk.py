@@ -111,9 +111,11 @@ class Load(InFlight):
             if lanes:
                 self.operations = [operation.of_each_lane() for operation in self.operations]
         for cta, barrier, operation in zip(targets, barriers, self.operations, strict=False):
+            what = f"a copy that completes on {barrier.name}"
+            visit(cta, warp, operation.identity, operation.epoch, what)
             owner = self.cluster.ctas[barrier.address >> RANK_SHIFT]
-            for reached in {cta.rank: cta, owner.rank: owner}.values():
-                visit(reached, warp, operation.identity, operation.epoch, f"a copy that completes on {barrier.name}")
+            if owner is not cta:
+                visit(owner, warp, operation.identity, operation.epoch, what)
 
     def _put(self, place: Array, image: Array) -> None:
         """Write the data to its place in one destination."""

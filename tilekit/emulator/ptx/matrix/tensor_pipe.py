@@ -30,6 +30,7 @@ from tilekit.emulator.ptx.matrix.tcgen05_descriptors import (
 )
 from tilekit.emulator.ptx.matrix.tensor_order import TensorUnit, tensor_memory, tensor_unit
 from tilekit.emulator.ptx.matrix.tmem import Region, TensorMemory, split_address
+from tilekit.emulator.ptx.synchronisation import mbarrier
 from tilekit.emulator.ptx.synchronisation.mbarriers import barrier_at, changed, shared_address
 
 if TYPE_CHECKING:
@@ -348,30 +349,23 @@ class Commit(InFlight):
 
 
 class Arrival(InFlight):
-    """The arrival of a ``tcgen05.commit`` on one mbarrier.
+    """The arrival of a ``tcgen05.commit`` on one mbarrier."""
 
-    Attributes
-    ----------
-    phase
-        The phase that it fell into; None until it has landed.
-    """
-
-    __slots__ = ("barrier", "phase", "snapshot", "target")
+    __slots__ = ("barrier", "committed", "snapshot", "target")
 
     def __init__(self, commit: Commit, cta: Cta, barrier: Mbarrier) -> None:
         super().__init__(commit.warp, commit.instruction)
         self.target = cta
         self.barrier = barrier
         self.snapshot = commit.snapshot
-        self.phase: int | None = None
-        barrier.commits[self.warp.actor] = self
+        self.committed = barrier.commits[self.warp.actor] = mbarrier.Commit(self.instruction)
 
     def land(self) -> bool:
         """Arrive; on the barrier of a CTA that has ended, which has been noted, nothing is left to arrive on."""
         if self.target.live_warps == 0:
             self.finish()
             return True
-        self.phase = phase = self.barrier.phase
+        self.committed.phase = phase = self.barrier.phase
         if self.snapshot is not None:
             self.barrier.arriving.add(self.snapshot)
         self.barrier.arrive(1, by=self.warp.actor, instruction=self.instruction)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tilekit.emulator.core.checks.agents import Sync
 from tilekit.emulator.core.checks.barriers import Arrival
 from tilekit.emulator.core.errors import Actor, BarrierFault, InstructionLike, Where, describe
 
-__all__ = ["MAXIMUM_COUNT", "MAXIMUM_TX", "BarrierState", "Mbarrier", "decode", "encode"]
+__all__ = ["MAXIMUM_COUNT", "MAXIMUM_TX", "BarrierState", "Commit", "Mbarrier", "decode", "encode"]
 
 MAXIMUM_COUNT = (1 << 20) - 1
 """Largest expected or pending count."""
@@ -39,16 +39,15 @@ class BarrierState(NamedTuple):
     parity: int
 
 
-class Commit(Protocol):
-    """A ``tcgen05.commit`` to a barrier: the instruction, and the phase in which it arrived, None until it has."""
+@dataclass(slots=True)
+class Commit:
+    """A ``tcgen05.commit`` to a barrier: the instruction, and the phase in which it arrived, None until it has.
 
-    @property
-    def instruction(self) -> InstructionLike:
-        """Where it was issued."""
+    It refers to nothing of the machine, so that a barrier and what is in flight to it do not keep each other alive.
+    """
 
-    @property
-    def phase(self) -> int | None:
-        """Of its arrival."""
+    instruction: InstructionLike
+    phase: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
