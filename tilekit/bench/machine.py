@@ -11,7 +11,7 @@ import numpy as np
 
 from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import DType
-from tilekit.errors import DriverError
+from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.runtime import driver
 
@@ -178,7 +178,8 @@ class TorchMachine:
 
     def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
         if fused.activation != "gelu" or fused.bias is None:
-            raise NotImplementedError("torch has one call for a bias and a gelu alone")
+            legal = "a bias and gelu, which torch has one call for"
+            raise ArgumentError.of("activation", fused.activation, legal=legal, code="TK-BENCH-001")
         self.torch._addmm_activation(fused.bias, a, b, use_gelu=True, out=out)
 
     def finished(self, product: Any, fused: Fused) -> Any:
@@ -270,7 +271,8 @@ class CupyMachine:
         self.cupy.matmul(a, b, out=out)
 
     def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
-        raise NotImplementedError("CuPy has no call for a product with functions behind it")
+        legal = "None: CuPy has no call for a product with functions behind it"
+        raise ArgumentError.of("activation", fused.activation, legal=legal, code="TK-BENCH-001")
 
     def finished(self, product: Any, fused: Fused) -> Any:
         values = self.cupy.asnumpy(product)

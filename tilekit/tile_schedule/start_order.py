@@ -1,8 +1,7 @@
 """Numbers for clusters in the order in which they start: for work that waits for other clusters' work.
 
-PTX promises neither that clusters start in the order of their numbers nor that those of a grid run at once. Whoever
-waits for work with a lower number never waits for a cluster that has not started, if the numbers are given out at the
-start.
+PTX promises neither that clusters start in the order of their numbers nor that those of a grid run at once. Where the
+numbers are given out at the start, a cluster that waits for work with a lower number waits for one that has started.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class BlackwellConfig(KernelConfig):
     accumulator_stages
         Accumulators in tensor memory: with 2 the next tile is multiplied while this one is stored.
     clc_stages
-        Claims of further tiles in flight (cluster launch control); 0 for a static schedule. With `split_k` nobody
-        claims.
+        Claims of further tiles in flight (cluster launch control); 0 for a static schedule. With `split_k` no
+        role claims.
     output_buffers
         Slabs of the CTA's rows by 128 bytes in flight on their way out.
     load_order

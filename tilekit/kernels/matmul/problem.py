@@ -175,7 +175,7 @@ def store_kind(address: int, out: Matrix) -> str:
     """``"tma"`` where the copy engine can write `out`, else ``"direct"``.
 
     It writes whole units of 16 bytes: of a row that ends inside one, it overwrites what follows (seen on an H200),
-    which may be somebody else's columns. Rows that are all the same one, of a residual, have no pitch that it takes.
+    which may be another array's columns. Rows that are all the same one, of a residual, have no pitch that it takes.
     """
     row_bytes = out.extents[0] * out.dtype.bytes
     return "direct" if not out.pitch or (address | out.pitch | out.batch_pitch | row_bytes) % TMA_ALIGNMENT else "tma"
