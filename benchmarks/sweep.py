@@ -356,7 +356,7 @@ def _error(machine: Machine, workload: MatmulWorkload, operands: list[Any], plan
     plans[-1]()
     machine.synchronize()
     if machine.any_nan(out):
-        return "elements that nobody wrote"
+        return "elements that were never written"
     far = machine.distance(out, machine.product(a, b))
     return None if far <= workload.error_limit else f"relative error {far:.2e}"
 

@@ -39,7 +39,7 @@ def main() -> None:
     except RaceError as race:
         print(race, end="\n\n")
 
-    # The reader never gives a stage back: the copy fills two, then everybody waits.
+    # The reader never gives a stage back: the copy fills two, then every role waits.
     try:
         run(TEXT.replace(RELEASE, ""))
     except Deadlock as hang:

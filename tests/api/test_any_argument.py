@@ -77,7 +77,7 @@ def test_odd_values_are_refused_in_words(door: Door) -> None:
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=anything())
 def test_any_value_is_refused_in_words(door: Door, value: Any) -> None:
-    """So for values that nobody thought of."""
+    """So for values drawn at random."""
     assert not complaint(door, value)
 
 

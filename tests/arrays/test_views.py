@@ -34,7 +34,7 @@ def test_a_read_only_numpy_array_says_so() -> None:
 
 
 def test_negative_and_broadcast_strides_are_kept() -> None:
-    """A reversed and a broadcast axis keep their strides; whoever cannot take them says so later."""
+    """A reversed and a broadcast axis keep their strides; what cannot take them says so later."""
     assert view_of(np.zeros((3, 4), np.float32)[::-1]).strides == (-4, 1)
     assert view_of(np.broadcast_to(np.zeros(4, np.float32), (3, 4))).strides == (0, 1)
 

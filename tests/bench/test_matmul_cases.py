@@ -102,7 +102,7 @@ def test_the_worst_case_comes_first(machine: Any) -> None:
 
 
 def test_the_reference_is_computed_once_and_only_for_some_rows(machine: Any) -> None:
-    """Two float32 products a case, whoever takes part; of 5000 rows a thousand, the last among them."""
+    """Two float32 products a case, for any peers; of 5000 rows a thousand, the last among them."""
     entrants = [ours(machine), library_entrant(machine), peer("another", machine, 3)]
     run([MatmulWorkload(5000, 8, 16)], entrants, machine)
     assert machine.products == [((1000, 16), (16, 8))] * 2

@@ -135,7 +135,7 @@ BUGS_OUTPUT: tuple[Broken, ...] = (
         removed("load", "mbarrier.arrive", "load_order", number=1),
         "deadlock",
         r"role epilogue_load \(warp 7\) waits for load_order phase 0",
-        "nobody has ever arrived",
+        "no thread has ever arrived",
     ),
     Broken(
         "every block announced",

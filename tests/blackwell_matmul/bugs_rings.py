@@ -149,7 +149,7 @@ BUGS_RINGS: tuple[Broken, ...] = (
         "cluster 2x1",
         _end_too_early,
         "protocol",
-        "a CTA ends before anybody has seen a tcgen05.commit of another CTA arrive on an mbarrier",
+        "a CTA ends before any of its threads has seen a tcgen05.commit of another CTA arrive on an mbarrier",
         r"committed by role mma .*: tcgen05\.commit.*multicast::cluster",
         r"inputs\.empty\[\d\] of CTA \d",
     ),
@@ -158,7 +158,7 @@ BUGS_RINGS: tuple[Broken, ...] = (
         "one CTA",
         _end_too_early,
         "protocol",
-        "a CTA ends before anybody has seen a tcgen05.commit arrive on an mbarrier",
+        "a CTA ends before any of its threads has seen a tcgen05.commit arrive on an mbarrier",
         r"inputs\.empty\[\d\] of CTA 0",
     ),
     Broken(
@@ -176,7 +176,7 @@ BUGS_RINGS: tuple[Broken, ...] = (
         "deadlock",
         stuck("load", "inputs.empty"),
         "needs 2 of 2 arrivals",
-        "nobody has ever arrived",
+        "no thread has ever arrived",
     ),
     Broken(
         "a stage given back to the leader only",
@@ -215,7 +215,7 @@ BUGS_RINGS: tuple[Broken, ...] = (
         _guard_removed("mma"),
         "deadlock",
         stuck("mma", "inputs.full"),
-        "nobody has ever arrived",
+        "no thread has ever arrived",
     ),
     Broken(
         "every lane multiplies",
@@ -298,7 +298,7 @@ BUGS_RINGS: tuple[Broken, ...] = (
         _guard_removed("scheduler"),
         "deadlock",
         stuck("scheduler", "clc.began"),
-        "nobody has ever arrived",
+        "no thread has ever arrived",
     ),
     # The grid ahead.
     Broken(

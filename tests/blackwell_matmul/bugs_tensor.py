@@ -216,7 +216,7 @@ BUGS_TENSOR: tuple[Broken, ...] = (
         removed("mma", "tcgen05.commit", "accumulators.full"),
         "deadlock",
         stuck("epilogue", "accumulators.full"),
-        "nobody has ever arrived",
+        "no thread has ever arrived",
         "declared to arrive: mma",
     ),
     Broken(

@@ -64,7 +64,7 @@ def test_operands_come_first(case: Case, loads: Loads) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_an_empty_sum_has_no_operands(case: Case, loads: Loads) -> None:
-    """With K = 0 the residual alone is stored, and nobody waits for operands."""
+    """With K = 0 the residual alone is stored, and no role waits for operands."""
     inputs = case.inputs(Problem(200, 96, 0), "integers", 1)
     outcome = case.run(inputs)
     assert not outcome.wrong

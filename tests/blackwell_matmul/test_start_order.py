@@ -16,7 +16,7 @@ from .inputs import Inputs
 
 CASES = {
     "one CTA": Case(single(128, 64, stages=4, split_k=3), tiles=(2, 2), k_blocks=5),
-    "nobody claims": Case(single(128, 64, stages=4, split_k=2, clc_stages=0), tiles=(3, 1), k_blocks=4),
+    "no claims": Case(single(128, 64, stages=4, split_k=2, clc_stages=0), tiles=(3, 1), k_blocks=4),
     "pair": Case(pairs(128, 64, stages=2, split_k=2), computes(residual=BF16), tiles=(2, 1), k_blocks=4),
     "cluster": Case(single(64, 64, stages=2, split_k=3, cluster=(2, 1)), tiles=(1, 3), k_blocks=3),
 }

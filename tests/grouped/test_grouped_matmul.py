@@ -134,7 +134,7 @@ NONSENSE = [
     [-1, -1, -1, -1],
     [150, 0, 0, 151],
 ]
-"""Bounds that nobody could have checked: of four groups, ends of 150 rows or counts of up to 60."""
+"""Bounds that no check could have seen: of four groups, ends of 150 rows or counts of up to 60."""
 
 
 @pytest.mark.parametrize("kind", ["ends", "counts"])

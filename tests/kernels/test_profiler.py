@@ -1,4 +1,4 @@
-"""A kernel's own time stamps: complete, in order, and not there at all when nobody asks for them."""
+"""A kernel's own time stamps: complete, in order, and not there at all unless they are asked for."""
 
 from __future__ import annotations
 

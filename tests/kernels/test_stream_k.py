@@ -1,4 +1,4 @@
-"""Streamed tiles: every k-block once, and nobody waits for a cluster that starts later or that waits itself."""
+"""Streamed tiles: every k-block once, and no cluster waits for one that starts later or that waits itself."""
 
 from __future__ import annotations
 

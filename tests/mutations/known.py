@@ -95,7 +95,7 @@ UNNOTICED = (
         r"mma (BoundStagedEpilogue\.(_claim|store)|BoundWorkspace\.meet): bar( #\d)?: barrier 0",
         (CLUSTER, LAYERED, STREAMED),
         True,
-        "nobody else uses barrier 0 there: with one consumer warpgroup any number will do (with two it is caught)",
+        "no other role uses barrier 0 there: with one consumer warpgroup any number will do (with two it is caught)",
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.(store: bra|(_claim|finish): bra( #\d)?): never taken",

@@ -58,7 +58,7 @@ UNNOTICED = (
         r"line 61: bar: removed",
         (TCGEN05_ROLES,),
         True,
-        "it protects the word with the tensor memory address, which nobody writes a second time",
+        "it protects the word with the tensor memory address, which no thread writes a second time",
     ),
     Unnoticed(
         r"line 398: barrier: removed|line 63: bar: removed",
@@ -71,7 +71,7 @@ UNNOTICED = (
         (PERSISTENT,),
         True,
         "all warps have waited for the wgmma before it. A wgmma is one operation of four warps to the emulator: "
-        "whoever waits for it knows that all quarters are done",
+        "a thread that waits for it knows that all quarters are done",
     ),
     Unnoticed(
         r"line 314: bar: removed",
@@ -101,7 +101,7 @@ UNNOTICED = (
         r"line (630|453): cp\.async\.wait_group: .*|line (631|454): bar: removed",
         (ATTENTION, PERSISTENT),
         True,
-        "behind the loop nobody touches the copies' memory any more",
+        "behind the loop no thread touches the copies' memory any more",
     ),
     Unnoticed(
         r".*: fence\.proxy\.async: behind the barrier",
@@ -169,7 +169,7 @@ UNNOTICED = (
         r"line 110: mbarrier\.init: count one too high",
         (TCGEN05_ROLES,),
         True,
-        "five k-blocks in a ring of three stages: nobody waits for the third stage to be empty",
+        "five k-blocks in a ring of three stages: no thread waits for the third stage to be empty",
     ),
     Unnoticed(
         r"line 53: barrier\.cluster\.arrive: (relaxed|removed with its wait)",
@@ -188,7 +188,7 @@ UNNOTICED = (
         r"|line (110|128): barrier\.cluster\.wait: removed",
         (CLUSTER_RING, MULTICAST),
         True,
-        "each CTA has waited for the bytes that come from its peer, and nobody reaches it afterwards",
+        "each CTA has waited for the bytes that come from its peer, and no CTA reaches it afterwards",
     ),
     Unnoticed(
         r"line (159|160): barrier\.cluster\.(arrive: removed with its wait|wait: removed)",

@@ -77,7 +77,7 @@ def test_text_of_one_and_three_modes():
 
 
 def test_text_of_threads():
-    """Each cell names its first thread and value; cells that nobody holds show a dot."""
+    """Each cell names its first thread and value; cells that no thread holds show a dot."""
     picture = picture_of_threads(Layout(((2, 2), 2), ((4, 1), 2)), (2, 5))
     assert picture.text() == golden(
         """

@@ -41,7 +41,7 @@ CLAIM_WAITS = (
     "scheduler: retry of the wait for the answer",
 )
 ALLOCATION_WAITS = ("mma: retry of the pair's first wait in an allocation", "mma: retry of its second")
-"""Nobody wrote these: ptxas makes them of one tcgen05.alloc."""
+"""No source line: ptxas makes them of one tcgen05.alloc."""
 
 RETRIES = (
     *LOAD_WAITS,
@@ -85,7 +85,7 @@ EXTRAS = (
         ONCE,
         {"BRA": -3, "BRA.U": 1, ARITHMETIC: 4},
         "`Writer.role` asks of every warp whether it is in a role, one role after the other; by hand the last needs no "
-        "question, and whoever is done jumps to the end",
+        "question, and a warp that is done jumps to the end",
     ),
     Extra(
         ONCE,

@@ -18,7 +18,7 @@ ABOUT = """\
 [matmul_sm90a.ptx](../tests/zero_cost/matmul_sm90a.ptx) is the algorithm of the default bf16 matmul: tile 128x256,
 cluster 2x1, two consumer warpgroups, one group of wgmma in flight, TMA stores. `UTMALDG` is the load role's, `HGMMA`
 the mma role's, `UTMASTG` its epilogue's. 171 instructions of the mma role's tile loop, in both kernels, are zeros for
-an empty sum (K = 0), jumped over by everybody else.
+an empty sum (K = 0), jumped over by all other warps.
 """
 
 LOAD_K = "load: k-loop"

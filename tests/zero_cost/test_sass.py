@@ -1,4 +1,4 @@
-"""The reader of SASS: control flow, natural loops, and loops of a Blackwell kernel that somebody else compiled."""
+"""The reader of SASS: control flow, natural loops, and loops of a Blackwell kernel of another compiler."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Both structures of the protocol are read, ``DLManagedTensor`` (capsule ``dltensor``) and ``DLManagedTensorVersioned``
 (``dltensor_versioned``, since DLPack 1.0), as dlpack.h lays them out. The capsule is never renamed, so its own
-destructor gives the tensor back: whoever holds the capsule holds the memory.
+destructor gives the tensor back: the capsule keeps the memory alive.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tilekit.runtime import driver
 
 
 class DeviceScratch:
-    """`size` zero bytes in a device's memory, freed when nobody knows them any more.
+    """`size` zero bytes in a device's memory, freed with the last reference.
 
     Parameters
     ----------

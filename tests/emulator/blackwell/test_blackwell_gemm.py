@@ -194,7 +194,7 @@ def test_a_commit_still_on_its_way() -> None:
         right, report = launch(text, 2, seed=seed, schedule=("adversarial", "random")[seed % 2])
         assert right
         (finding,) = report.findings
-        assert "ends before anybody has seen a tcgen05.commit of another CTA arrive on an mbarrier" in finding.message
+        assert "ends before any of its threads has seen a tcgen05.commit of another CTA arrive on an mbarrier" in finding.message
 
 
 def test_a_commit_still_on_its_way_in_one_cta() -> None:
@@ -206,6 +206,6 @@ def test_a_commit_still_on_its_way_in_one_cta() -> None:
         assert right
         assert report.clean
         (remark,) = report.remarks
-        assert "a CTA ends before anybody has seen a tcgen05.commit arrive on an mbarrier" in remark.message
+        assert "a CTA ends before any of its threads has seen a tcgen05.commit arrive on an mbarrier" in remark.message
         assert "nothing found\n  1 remarked:\n  protocol: a CTA ends" in str(report)
     assert not launch(gemm_text(N, STAGES, 1), 1)[1].remarks

@@ -200,7 +200,7 @@ def test_scales_must_be_replicated() -> None:
 
 
 def test_scales_must_be_copied() -> None:
-    """An instruction whose scales nobody wrote is a fault that says so."""
+    """An instruction whose scales were never written is a fault that says so."""
     body, images, _ = build(CASES[0])
     lines = [line for line in body.splitlines() if "tcgen05.cp" not in line]
     with pytest.raises(MemoryFault, match=r"scales of A.*never written"):

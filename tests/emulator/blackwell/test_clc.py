@@ -11,7 +11,7 @@ from tilekit.emulator import Device, EmulatorError, LaunchError, ProtocolError
 def kernel(cluster: int = 1, *, fence: str = "fence.proxy.async.shared::cta;", stop: str = "@!%p1 bra DONE;") -> str:
     """Every cluster adds 1 to the counter of each tile that it works on, then asks for another one.
 
-    One thread of the first CTA asks for everybody; all CTAs meet before the answer's memory is used again.
+    One thread of the first CTA asks for all; all CTAs meet before the answer's memory is used again.
     """
     multicast = ".multicast::cluster::all" if cluster > 1 else ""
     meet = "barrier.cluster.arrive.aligned;\n  barrier.cluster.wait.aligned;" if cluster > 1 else "bar.sync 0;"

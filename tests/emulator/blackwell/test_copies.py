@@ -235,7 +235,7 @@ def test_stores_of_some_bytes_and_loads_beyond(assemble: Any) -> None:
 
 
 def test_stores_with_release(assemble: Any) -> None:
-    """st.async.release and red.async.release order what came before them for whoever acquires."""
+    """st.async.release and red.async.release order what came before them for a thread that acquires."""
     text = """.version 9.2
 .target sm_100a
 .address_size 64

@@ -318,7 +318,7 @@ def test_full_memory_blocks() -> None:
     ],
 )
 def test_access_rights(body: str, error: type[Exception], message: str) -> None:
-    """Accesses outside the allocation, the warp's lanes, or to memory that nobody wrote are faults."""
+    """Accesses outside the allocation, the warp's lanes, or to memory that no thread wrote are faults."""
     with pytest.raises(error, match=message):
         probe(body)
 

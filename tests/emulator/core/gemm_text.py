@@ -6,7 +6,7 @@ from __future__ import annotations
 def gemm_text(n: int = 64, stages: int = 2, cluster: int = 1) -> str:
     """C[M, N] (f32) = A[M, K] @ B[N, K]^T in bf16; tile 64 x n, K in steps of 64; B multicast over ``cluster`` CTAs.
 
-    Each CTA of a cluster (along M) loads its own A tile and 1/cluster of the B tile for everybody.
+    Each CTA of a cluster (along M) loads its own A tile and 1/cluster of the B tile for all of them.
     """
     a_bytes, b_bytes = 64 * 128, n * 128
     stage = a_bytes + b_bytes

@@ -43,7 +43,7 @@ LANE = np.arange(32, dtype=np.float32)
 
 
 def test_like_instructions_are_computed_in_one_call() -> None:
-    """Eight sums that nobody reads in between are one call, each with its own operands."""
+    """Eight sums that are not read in between are one call, each with its own operands."""
     sums = "".join(f"    add.f32 x{n}, x0, 0F{np.float32(n).view(np.uint32):08X};\n" for n in range(1, 9))
     stores = "".join(f"    st.global.f32 [at + {4 * n}], x{n};\n" for n in range(1, 9))
     found, text = results(sums + stores)

@@ -43,9 +43,9 @@ ENDLESS = {
     "many warps": ("A: add.u32 %r1, %r1, 0; bra A;", 300, 128),
     "back and forth": ("A: xor.b32 %r2, %r2, 1; bra A;", 1, 32),
     "one CTA of two": ("setp.eq.u32 %p1, %r5, 0; @%p1 bra E; A: bra A; E:", 2, 64),
-    "poll that nobody answers": (SPIN, 16, 64),
+    "poll that is never answered": (SPIN, 16, 64),
     "store of the same": ("A: st.global.u32 [%rd0], 1; bra A;", 1, 32),
-    "poll beside a wait that nobody ends": (BARRIER.replace("%step", "0"), 1, 64),
+    "poll beside a wait that never ends": (BARRIER.replace("%step", "0"), 1, 64),
 }
 
 

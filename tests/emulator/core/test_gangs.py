@@ -314,7 +314,7 @@ def test_exchange_through_shared_memory(watch: Watch) -> None:
     ],
 )
 def test_left_to_single_warps(watch: Watch, body: str) -> None:
-    """Barriers that a part of a CTA comes to, other barriers, parts of warps, memory that nobody has written."""
+    """Barriers that a part of a CTA comes to, other barriers, parts of warps, memory that no thread has written."""
 
     def run() -> tuple[Any, ...]:
         try:

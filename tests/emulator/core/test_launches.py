@@ -191,7 +191,7 @@ def test_progress_and_report() -> None:
 
 
 def test_named_barrier_deadlock_and_mismatch() -> None:
-    """A barrier nobody else reaches; a warp that expects another count."""
+    """A barrier that no other warp reaches; a warp that expects another count."""
     body = (
         ".reg .b32 %t; .reg .pred %p; mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 32; @!%p bra E; bar.sync 1, 64; E: ret;"
     )

@@ -1,4 +1,4 @@
-"""Reads of shared memory that nobody wrote are findings, by name."""
+"""Reads of shared memory that no thread wrote are findings, by name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_written_memory_is_clean() -> None:
 
 
 def test_wgmma_operand_that_no_copy_filled() -> None:
-    """A descriptor that points past the tiles of the ring reads memory nobody wrote."""
+    """A descriptor that points past the tiles of the ring reads memory that no thread wrote."""
     text = gemm_text().replace("add.u32 %a, %a, 512;", "add.u32 %a, %a, 1536;")
     _, _, report = run(text, 64, 64, 64)
     assert any("wgmma's B reads" in finding.message for finding in report.findings)

@@ -1,4 +1,4 @@
-"""A wgmma takes all four warps: whoever has waited for it comes after what each did before its part."""
+"""A wgmma takes all four warps: a thread that has waited for it comes after what each did before its part."""
 
 from __future__ import annotations
 

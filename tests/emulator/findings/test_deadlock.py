@@ -63,7 +63,7 @@ def test_wrong_first_parity_is_a_cycle_at_phase_zero() -> None:
     assert "at line 61: mbarrier.try_wait" in text
     assert "[load Ring.acquire ring.py:61]" in text
     assert "declared to arrive: mma0, mma1" in text
-    assert "nobody has ever arrived" in text
+    assert "no thread has ever arrived" in text
     assert "cycle: load -> inputs.empty[0] -> mma0 -> inputs.full[0] -> load" in text
     assert "on its first lap a producer waits for parity 1" in error.hint
 
@@ -84,18 +84,18 @@ def test_bytes_nobody_announced() -> None:
     f = full()
     f.complete_tx(16384, by=LOAD, instruction=TMA)
     error = deadlock([waits(mma(0), f)], exited=[LOAD], symbols=SYMBOLS)
-    assert "16384 bytes arrived but nobody executed arrive.expect_tx" in error.hint
+    assert "16384 bytes arrived but no thread executed arrive.expect_tx" in error.hint
     assert "an expect_tx for 16384 bytes that arrived unannounced" in str(error)
 
 
 def test_count_higher_than_those_who_arrive() -> None:
-    """Everybody declared has arrived and the barrier wants more."""
+    """All declared roles have arrived and the barrier wants more."""
     e = empty(count=8)
     e.arrive(by=mma(0), instruction=EXPECT)
     e.arrive(by=mma(1), instruction=EXPECT)
     error = deadlock([waits(LOAD, e, WAIT_EMPTY), waits(mma(0), full()), waits(mma(1), full())], symbols=SYMBOLS)
     assert (
-        "inputs.empty[0] expects 8 arrivals a phase, but everybody who arrives on it has (mma0, mma1: 2): "
+        "inputs.empty[0] expects 8 arrivals a phase, but every thread that arrives on it has (mma0, mma1: 2): "
         "initialise it with 2, or let the other 6 arrive too" in error.hint
     )
 
@@ -183,7 +183,7 @@ def test_waiting_for_ones_own_arrival() -> None:
 def test_nobody_arrives_at_all() -> None:
     """A barrier without history or declaration asks who should arrive."""
     error = deadlock([waits(LOAD, Mbarrier(0x400, 1, "lonely"))])
-    assert "nobody has ever arrived on lonely" in error.hint
+    assert "no thread has ever arrived on lonely" in error.hint
 
 
 def test_named_barriers_that_wait_for_each_other() -> None:
@@ -196,7 +196,7 @@ def test_named_barriers_that_wait_for_each_other() -> None:
     assert error.hint.startswith("bar 1 waits for 32 of its 64 threads; the last time these came, which wait elsewhere")
     assert "now: warp 1 in line 30. One of the two must arrive before it waits" in error.hint
     swapped = deadlock([Blocked(other, sync, second), Blocked(one, sync, Meeting("bar 1", 1, 64, 32, (one,)))])
-    assert "nobody but those who wait at it has ever come" in swapped.hint
+    assert "no thread but those that wait at it has ever come" in swapped.hint
 
 
 def test_barriers_that_nobody_arrived_on_are_one_hint() -> None:
@@ -205,7 +205,7 @@ def test_barriers_that_nobody_arrived_on_are_one_hint() -> None:
     barriers = [Mbarrier(0x400 + 8 * i, 1, instruction=init) for i in range(5)]
     error = deadlock([waits(Actor(0, i), barrier) for i, barrier in enumerate(barriers[:2])])
     assert error.hint.startswith(
-        "nobody has ever arrived on the mbarrier at 0x400 (mbarrier.init in line 12), the mbarrier at 0x408"
+        "no thread has ever arrived on the mbarrier at 0x400 (mbarrier.init in line 12), the mbarrier at 0x408"
     )
     many = deadlock([waits(Actor(0, i), barrier) for i, barrier in enumerate(barriers)])
     assert ", 3 more: the mbarrier.arrive, or the commit or copy that arrives, is missing" in many.hint

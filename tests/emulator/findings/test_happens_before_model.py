@@ -19,7 +19,7 @@ SIZE = 3 * 8192
 
 @dataclass
 class Knowledge:
-    """What is ordered before somebody's next step, as sets of access numbers."""
+    """What is ordered before an agent's next step, as sets of access numbers."""
 
     before: set[int] = field(default_factory=set)
     fenced: set[int] = field(default_factory=set)
@@ -107,7 +107,7 @@ class Run:
         return racy
 
     def meet(self) -> None:
-        """Order almost everybody after everything, as a barrier at the end of a phase does: histories grow long."""
+        """Order almost every agent after everything, as a barrier at the end of a phase does: histories grow long."""
         sync, known = self.syncs[0]
         for i, warp in enumerate(self.warps):
             self.queues[i].commit()

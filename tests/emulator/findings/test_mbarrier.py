@@ -186,7 +186,7 @@ def test_arrive_drop_lowers_later_phases() -> None:
 
 
 def test_arrive_drop_of_more_than_expected_is_a_fault() -> None:
-    """Nobody can leave who was never expected."""
+    """A thread that was never expected cannot leave."""
     with pytest.raises(BarrierFault, match="expects only 1 arrivals"):
         barrier(1).arrive_drop(2)
 
@@ -276,7 +276,7 @@ def test_resumed_waiter_is_no_longer_watched() -> None:
 
 
 def test_overrun_names_the_missed_phase() -> None:
-    """Somebody last seen at phase k while k + 2 has completed has missed k + 1."""
+    """A thread last seen at phase k while k + 2 has completed has missed k + 1."""
     b = barrier(1)
     b.arrive()
     b.resume("mma")
@@ -285,7 +285,7 @@ def test_overrun_names_the_missed_phase() -> None:
     assert b.overrun("mma") is None
     b.arrive()
     assert b.overrun("mma") == 1
-    assert b.overrun("nobody") is None
+    assert b.overrun("none") is None
 
 
 def test_history_keeps_this_and_the_last_phase() -> None:
@@ -351,7 +351,7 @@ class TestTable:
         assert table.initialise(0x1000, 2).expected == 2
 
     def test_inval_under_a_waiter_or_with_bytes_outstanding(self) -> None:
-        """A barrier somebody still needs cannot be invalidated."""
+        """A barrier that is still waited on cannot be invalidated."""
         table = MbarrierTable()
         table.initialise(0x1000, 1).suspend("w", MMA)
         with pytest.raises(BarrierFault, match="invalidated while role mma"):

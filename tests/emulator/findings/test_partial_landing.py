@@ -79,7 +79,7 @@ EVERYTHING = np.arange(1, 33)
 
 @pytest.mark.parametrize("schedule", ["adversarial", "random", "fair"])
 def test_the_barrier_waits_for_every_lane(schedule: str) -> None:
-    """Whoever waits on the mbarrier finds all of it, in every order, and nothing is to be said of it."""
+    """A thread that waits on the mbarrier finds all of it, in every order, and nothing is to be said of it."""
     for seed in SEEDS:
         assert (received(BARRIER, schedule, seed, "full") == EVERYTHING).all()
 

@@ -234,7 +234,7 @@ def test_release_missing(write: str, instead: str) -> None:
 @pytest.mark.parametrize("text", [kernel(by_thread_0(WRITES["st.global"])), kernel(COPIED), in_cluster(), in_grid()])
 @pytest.mark.parametrize("instead", ["", "fence.acq_rel.gpu;", "fence.proxy.async;", f"{RELEASE}.gpu;"])
 def test_acquire_missing(text: str, instead: str) -> None:
-    """What was released must still be acquired, whoever wrote it."""
+    """What was released must still be acquired, by any writer."""
     fence = next(line.strip() for line in text.splitlines() if ACQUIRE in line)
     with pytest.raises(RaceError, match=rf"missing edge: no {ACQUIRE} of these 128 bytes by a thread of CTA"):
         launch(text.replace(fence, instead), cluster=2 if text == in_cluster() else 1)

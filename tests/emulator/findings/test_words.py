@@ -36,7 +36,7 @@ STORE = Line(42, "  st.global.b32 [%rd1], %r1;", "mma Direct.store epilogue/dire
 
 
 def test_place_is_filled_in_from_outside() -> None:
-    """Whoever knows more about the place adds it; what was known stays."""
+    """A caller that knows more about the place adds it; what was known stays."""
     error = MemoryFault("out of bounds", where=Where(instruction=STORE))
     assert error.at(Where("gemm", Actor(1, 5, "mma", 3), Line(1, "other"))) is error
     assert (error.kernel, error.cluster, error.cta, error.role, error.warp) == ("gemm", 3, 1, "mma", 5)

@@ -99,7 +99,7 @@ def _neighbour(size: int) -> str:
 
 
 def _load(size: int, t: str, width: int) -> Case:
-    """Every CTA publishes its part; everybody reads the neighbour's, in reverse order of threads."""
+    """Every CTA publishes its part; every CTA reads the neighbour's, in reverse order of threads."""
     label = f"ld.shared::cluster.{f'v{width}.' if width > 1 else ''}{t} in a cluster of {size}"
     each = _BYTES[t] * width
     data = generator(label).integers(0, 256, _BLOCK * size * each, dtype=np.uint8)
@@ -117,7 +117,7 @@ def _load(size: int, t: str, width: int) -> Case:
 
 
 def _store(size: int, t: str, space: str) -> Case:
-    """Everybody writes to the neighbour; each reads its own."""
+    """Every CTA writes to the neighbour; each reads its own."""
     label = f"st.{space}.{t} in a cluster of {size}"
     each = _BYTES[t]
     data = generator(label).integers(0, 256, _BLOCK * size * each, dtype=np.uint8)
@@ -161,7 +161,7 @@ def _atomic(form: str, op: str, t: str) -> Case:
 
 
 def _store_async(t: str, width: int) -> Case:
-    """Everybody sends its part to the peer, whose mbarrier counts the bytes."""
+    """Every CTA sends its part to the peer, whose mbarrier counts the bytes."""
     vector = f".v{width}" if width > 1 else ""
     label = f"st.async{vector}.{t}"
     each = _BYTES[t] * width
@@ -184,7 +184,7 @@ def _store_async(t: str, width: int) -> Case:
 
 
 def _remote_arrive(size: int, how: str) -> Case:
-    """Everybody writes and arrives on the neighbour's barrier, then reads.
+    """Every CTA writes and arrives on the neighbour's barrier, then reads.
 
     With a release of the cluster's scope it writes to the neighbour; otherwise it reads what it wrote itself.
     """

@@ -83,7 +83,7 @@ def _groups(how: str) -> Case:
 
 
 def _load(size: int) -> list[str]:
-    """Thread 0 brings all of input a to shared memory at s + 128; everybody waits on the mbarrier at s."""
+    """Thread 0 brings all of input a to shared memory at s + 128; every thread waits on the mbarrier at s."""
     return [
         ".reg .b32 at; .reg .pred p, first; setp.eq.u32 first, tid, 0; add.u32 at, s, 128;",
         "@first mbarrier.init.shared.b64 [s], 1; fence.mbarrier_init.release.cluster; bar.sync 0; @!first bra waiting;",

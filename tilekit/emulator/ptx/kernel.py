@@ -149,7 +149,7 @@ class Kernel:
             A cooperative launch: its CTAs, which must all fit on the device at once, may meet at barriers of the grid.
         prerequisite
             A programmatic dependent launch, behind a grid that is not over before ``griddepcontrol.wait``: the buffers,
-            or arrays of ``args``, that it still uses, or True for all of global memory. Whoever touches them without
+            or arrays of ``args``, that it still uses, or True for all of global memory. A kernel that touches them without
             being ordered behind that wait races with it.
         params
             A ready parameter block instead of ``args``.

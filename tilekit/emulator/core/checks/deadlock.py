@@ -13,7 +13,7 @@ from tilekit.emulator.core.symbols import SymbolMap
 __all__ = ["Blocked", "GroupWait", "Meeting", "PhaseWait", "deadlock", "waiting_table"]
 
 
-_NEVER = "nobody has ever arrived on"
+_NEVER = "no thread has ever arrived on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def _state(row: _Row, symbols: SymbolMap) -> list[str]:
     elif barrier.last_arrivals:
         lines.append(f"arrived last (phase {barrier.phase - 1}): {_arrived(barrier.last_arrivals)}")
     else:
-        lines.append("nobody has ever arrived")
+        lines.append("no thread has ever arrived")
     symbol = symbols.barrier(barrier.name)
     if symbol is not None and symbol.arrive:
         lines.append(f"declared to arrive: {', '.join(symbol.arrive)}")
@@ -245,7 +245,7 @@ def _arrived(arrivals: Sequence[Arrival]) -> str:
     expected: Counter[str] = Counter()
     brought: Counter[str] = Counter()
     for arrival in arrivals:
-        name = str(arrival.actor) if arrival.actor is not None else "somebody"
+        name = str(arrival.actor) if arrival.actor is not None else "a thread"
         expected[name] += arrival.expected
         brought[name] += arrival.completed
     said = []
@@ -256,7 +256,7 @@ def _arrived(arrivals: Sequence[Arrival]) -> str:
 
 
 def _arrivers(barrier: PhasedBarrier, symbols: SymbolMap) -> set[str]:
-    """Return the nodes that must arrive: the declared roles, else whoever arrived or expected bytes before."""
+    """Return the nodes that must arrive: the declared roles, else those that arrived or expected bytes before."""
     symbol = symbols.barrier(barrier.name)
     if symbol is not None and symbol.arrive:
         return set(symbol.arrive)
@@ -334,7 +334,7 @@ def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
     turned = max(barriers, key=lambda b: b.phase, default=None)
     if silent and turned is not None and turned.phase:
         return (
-            f"nobody has ever arrived on {silent[0].name}, although {turned.name} is in phase {turned.phase}: is the "
+            f"no thread has ever arrived on {silent[0].name}, although {turned.name} is in phase {turned.phase}: is the "
             "arrival missing, or the number of stages wrong?"
         )
     return "each waits for the next: one of them must arrive before it waits"
@@ -349,7 +349,7 @@ def _absent(rows: Sequence[_Row], row: _Row, meeting: Meeting) -> str:
     missing = f"{meeting.expected - meeting.arrived} of its {meeting.expected} threads"
     if not absent:
         return (
-            f"{meeting.name} waits for {missing}, and nobody but those who wait at it has ever come: is an arrive on "
+            f"{meeting.name} waits for {missing}, and no thread but those that wait at it has ever come: is an arrive on "
             "it missing, or its number another one there?"
         )
     came = "; ".join(
@@ -397,7 +397,7 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
         ]
     if barrier.pending and barrier.tx < 0:
         return [
-            f"{barrier.name}: {barrier.bytes_arrived} bytes arrived but nobody executed arrive.expect_tx in this phase"
+            f"{barrier.name}: {barrier.bytes_arrived} bytes arrived but no thread executed arrive.expect_tx in this phase"
         ]
     expected = _arrivers(barrier, symbols)
     if not expected:
@@ -411,7 +411,7 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
         who = ", ".join(sorted(here))
         arrived = barrier.expected - barrier.pending
         return [
-            f"{barrier.name} expects {barrier.expected} arrivals a phase{_initialised(barrier)}, but everybody who "
+            f"{barrier.name} expects {barrier.expected} arrivals a phase{_initialised(barrier)}, but every thread that "
             f"arrives on it has ({who}: {arrived}): initialise it with {arrived}, or let the other "
             f"{barrier.expected - arrived} arrive too"
         ]

@@ -2,7 +2,7 @@
 
 A warp is one agent; its lanes are not told apart, so a race between two lanes of one warp is out of scope. Every
 asynchronous operation is an agent of its own, because it is ordered with its issuer only at its two ends: it starts
-after everything the issuer did before issuing it, and whoever learns of its completion (a wait on the mbarrier it
+after everything the issuer did before issuing it, and a thread that learns of its completion (a wait on the mbarrier it
 completes, a wait for its group) is ordered after it. Its accesses are compared with the clock at issue and recorded
 with the epoch of its completion, which is right whenever in between they take place.
 
@@ -15,7 +15,7 @@ the issuing warp's own frontier up to now, releases and acquires carry it along,
 not only the clock, to cover the generic writes it meets (PTX ISA, memory consistency model, proxies). The fence must
 be the writer's, before the release that publishes the write. Completion of an async operation needs no fence.
 
-Scopes are not modelled: a `.cta` release is taken to be visible to whoever acquires it.
+Scopes are not modelled: a `.cta` release is taken to be visible to every thread that acquires it.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Memory:
         self._ahead: Operation | None = None
 
     def occupy(self, operation: Operation) -> None:
-        """Let an operation use all of it, from before the launch on: whoever is not ordered behind it races with it.
+        """Let an operation use all of it, from before the launch on: what is not ordered behind it races with it.
 
         That is one comparison an access. As a write of every byte it would have each read of an input looked at, where
         reads of what a launch never writes are only listed; then 512x512x4096 takes two and a half times as long.

@@ -23,7 +23,7 @@ class Record:
     identity, epoch, kind
         Of the accesses.
     mask
-        Their units of the page that nobody has overwritten since.
+        Their units of the page that have not been overwritten since.
     party, instruction
         Who accessed them, and the first instruction that did.
     others
@@ -130,7 +130,7 @@ def record_write(
     lanes: Lanes | None,
     clock: Clock,
 ) -> None:
-    """Note a write: what it overwrites was touched by nobody else any more."""
+    """Note a write: what it overwrites counts as untouched."""
     atomic = kind & ATOMIC
     if mask == FULL[page.shift] and not atomic:
         page.shift = GRANULE
@@ -179,7 +179,7 @@ def record_read(
             record.merge(mask, page.shift, instruction, lanes)
             return
     if not kind & ATOMIC:
-        # Whoever is ordered after this read is ordered after the same agent's earlier ones.
+        # What is ordered after this read is ordered after the same agent's earlier ones.
         for record in records:
             record.mask &= ~mask
         records[:] = [record for record in records if record.mask]

@@ -47,7 +47,7 @@ class Allocation:
     views
         The same bytes by element size: 1, 2, 4 and 8 bytes, unsigned.
     poisoned
-        Whether it started as poison, so that reading what nobody wrote can be told.
+        Whether it started as poison, so that a read of unwritten memory is noticed.
     barriers
         Offsets at which a live mbarrier lies.
     """

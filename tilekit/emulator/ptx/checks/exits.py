@@ -150,7 +150,7 @@ def arrivals_unseen(cta: Cta, barrier: Mbarrier, end: str) -> None:
         note(
             Finding(
                 "protocol",
-                f"{end} before anybody has seen {whose} arrive on an mbarrier",
+                f"{end} before any of its threads has seen {whose} arrive on an mbarrier",
                 (
                     f"{barrier.name} of CTA {cta.rank}, in phase {barrier.phase}",
                     f"committed by {actor} of CTA {actor.cta} at {describe(commit.instruction)}",

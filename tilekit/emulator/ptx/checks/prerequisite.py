@@ -25,7 +25,7 @@ UNIT = "grid ahead"
 def grid_ahead(order: HappensBefore, allocations: Iterable[Allocation]) -> Sync:
     """Let a grid ahead of this one still use some global memory; return what tells of its end."""
     over = Sync("griddepcontrol.wait")
-    # Its end is the end of everything it did, in whichever proxy: nobody behind it needs a fence.
+    # Its end is the end of everything it did, in any proxy: what comes behind it needs no fence.
     operation = order.issue(order.warp(Actor(0, 0, UNIT)), UNIT, None, over)
     for allocation in allocations:
         if allocation.shadow is not None:

@@ -1,4 +1,4 @@
-"""Reads of shared memory that nobody wrote: fresh memory holds a pattern, and a read that returns it is reported.
+"""Reads of shared memory that no thread wrote: fresh memory holds a pattern, and a read that returns it is reported.
 
 It is a finding, not a fault: a kernel may load more than it uses. What such a value reaches is a NaN or a wild address,
 so what does use it shows.
@@ -52,7 +52,7 @@ def report(warp: Warp, memory: Allocation, offset: int, instruction: Instruction
     launch.findings.add(
         Finding(
             "uninitialised",
-            f"{unit} reads {name}, which nobody has written, on line {instruction.line}",
+            f"{unit} reads {name}, which no thread has written, on line {instruction.line}",
             (f"read by {warp.actor} of CTA {warp.cta.rank}, at {describe(instruction)}",),
             "wait for the copy that fills it, or write it first",
             Where(warp.program.name, warp.actor, instruction),

@@ -73,7 +73,7 @@ class Batches:
         return self._members.get(number)
 
     def drop(self, number: int) -> None:
-        """Forget a result that nobody has read and that is overwritten."""
+        """Forget a result that is overwritten before it was read."""
         self._members.pop(number, None)
 
     def readers(self, number: int) -> list[int]:

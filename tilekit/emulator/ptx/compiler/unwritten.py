@@ -177,7 +177,7 @@ class Watched:
         self.reads: dict[int, list[Read]] = {}
         self.slots: dict[int, int] = {}
         if program.procedures:
-            return  # their registers are those of whoever calls
+            return  # their registers are those of the caller
         for read in unwritten_reads(program.code, program.flow, len(program.registers)):
             number = read.register.number
             if number not in program.tile_rows and (read.certain or read.use != "read"):

@@ -107,7 +107,7 @@ def is_canceled(warp: Warp, answer: npt.NDArray[np.uint64], mask: Mask | None) -
 def first_cta(answer: npt.NDArray[np.uint64], axis: int) -> npt.NDArray[np.uint32]:
     """``query_cancel.get_first_ctaid``: a coordinate of the obtained cluster's first CTA (0 for the fourth).
 
-    Undefined where none was obtained: all ones, so that whoever uses it goes far astray.
+    Undefined where none was obtained: all ones, so that an access through it goes far astray.
     """
     low = answer[0]
     if axis == 3:

@@ -58,12 +58,12 @@ def _are(lanes: int) -> str:
 def require_members(warp: Warp, position: int, members: int | Array, mask: Mask) -> None:
     """Raise when a ``.sync`` instruction names lanes that are elsewhere, or lanes execute it that it does not name."""
     warp.at = position
-    everybody = isinstance(members, int) and members == ALL_LANES
-    if not warp.cta.launch.protocol or (everybody and mask is warp.live):
+    full = isinstance(members, int) and members == ALL_LANES
+    if not warp.cta.launch.protocol or (full and mask is warp.live):
         return
     if warp.program.warps > 1:
         here_of, live_of = mask.reshape(-1, 32), warp.live.reshape(-1, 32)
-        if not everybody or (here_of.any(1) & (here_of != live_of).any(1)).any():
+        if not full or (here_of.any(1) & (here_of != live_of).any(1)).any():
             raise Unsure
         return
     here, live = ballot(mask), ballot(warp.live)

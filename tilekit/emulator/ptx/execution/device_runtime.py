@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.execution.warp import Mask, Warp
 
 HEAP_BYTES = 8 << 20
-"""Size of the heap of ``malloc``, as `cudaLimitMallocHeapSize` has it when nobody sets it."""
+"""Size of the heap of ``malloc``, the default of `cudaLimitMallocHeapSize`."""
 _LONGEST = 1 << 16
 
 

@@ -85,7 +85,7 @@ MANY = Who(np.full(1, -1, np.int32), None), Who(np.full(1, -1, np.int32), np.ful
 
 
 class _Touched:
-    """Who has read, or written, each unit of an allocation: thread 0 for nobody, -1 for several."""
+    """Who has read, or written, each unit of an allocation: thread 0 for none, -1 for several."""
 
     __slots__ = ("moments", "threads")
 
@@ -189,7 +189,7 @@ class Ownership:
         Returns
         -------
         bool
-            Whether several have written the same bytes now: then nobody's may be other than what he wrote.
+            Whether several have written the same bytes now: then none may differ from what its thread wrote.
         """
         units, who = self._units(offsets, size, who)
         written = self._settled()
@@ -321,7 +321,7 @@ class SharedMemories:
         found = self.memory.views[width].take(offsets // width + np.arange(count)[:, None])
         pattern = _FRESH.get(width)
         if self._fresh and pattern is not None and np.count_nonzero(found == pattern):
-            raise Unsure  # perhaps nobody has written it
+            raise Unsure  # perhaps it was never written
         return found
 
     def store(self, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None, who: Who) -> None:

@@ -1,7 +1,7 @@
 """How the warps of a launch take turns, and what one of them does in its turn.
 
 A failed ``mbarrier.try_wait`` or ``test_wait`` blocks its warp until the barrier changes, so idle spinning costs
-nothing and a deadlock is exact: nobody can run, nothing is in flight, and polling once more changed nothing. Now and
+nothing and a deadlock is exact: no warp can run, nothing is in flight, and polling once more changed nothing. Now and
 then it answers at once that the phase is not complete, as it may at any time, unless the policy is ``fair``; when it
 is ``adversarial``, so does the first wait of every warp at every instruction.
 """

@@ -191,7 +191,7 @@ _TENSOR = (
     ),
     ("mma", "commit", "nothing else says when products are complete and operands have been read"),
     ("ld", "wait::ld", "registers of a load hold nothing before it"),
-    ("st", "wait::st", "nobody else may read what is stored before it"),
+    ("st", "wait::st", "no other warp may read what is stored before it"),
 )
 """What needs what, and why."""
 

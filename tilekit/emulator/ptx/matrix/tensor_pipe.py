@@ -401,7 +401,7 @@ def issue_commit(
         place = cta.shared_base | where & OFFSET_MASK
         barriers.append((cta, barrier_at(warp, place)))
     unit = tensor_unit(warp)
-    # Where nobody has issued anything, as for an empty sum, a commit that arrives at once may be meant.
+    # Where nothing has been issued, as for an empty sum, a commit that arrives at once may be meant.
     others = any(other.tensor is not None and other.tensor.issued for other in warp.cta.warps)
     if not unit.issued and others and warp.cta.launch.protocol:
         warp.cta.launch.findings.add(

@@ -100,7 +100,7 @@ def allocate(warp: Warp, group: int, space: str, destination: int, count: int) -
             for member in members:
                 tensor_memory(member).allocations.take(meeting.start, count)
                 tensor_memory(member).clear(meeting.start, meeting.start + count)
-            # A pair allocates together, so whoever comes back from it may use the columns of both CTAs (CUTLASS's
+            # A pair allocates together, so a warp that comes back from it may use the columns of both CTAs (CUTLASS's
             # leader does, with no other barrier between the CTAs).
             if hb is not None:
                 hb.acquire(warp.agent, meeting.sync)
@@ -164,7 +164,7 @@ def _wait(warp: Warp, members: list[Cta], meeting: PairAllocation, count: int) -
 
 
 def _tell(warp: Warp, ctas: list[Cta], start: int, count: int) -> None:
-    """Columns that change hands count as written: whoever used them before must be done.
+    """Columns that change hands count as written: their former users must be done.
 
     The CTAs of a pair give their columns back together: each must know that both have been used for the last time. That
     both do so at once is no race.

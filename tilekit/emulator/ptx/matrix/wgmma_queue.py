@@ -326,7 +326,7 @@ def _index(rows: Rows) -> slice | list[int]:
 
 
 def _check_written(group: Warpgroup, run: Sequence[Collective]) -> None:
-    """Report operands that nobody has written."""
+    """Report operands that no thread has written."""
     warp, form = group.warps[0], run[0].form
     shared = warp.cta.shared
     check_operand(warp, shared, operand_extents(form, "b", [c.b for c in run]), run[0].instruction, "wgmma's B")

@@ -60,7 +60,7 @@ def free_place(warp: Warp, space: str, addresses: Array, size: int) -> tuple[All
     """Memory and byte offsets of the addresses, at each of which ``size`` bytes, a power of two, may be stored.
 
     None where that is not certain: they are not all in one allocation, one is misaligned, a barrier may be among the
-    bytes, or somebody wants to know of each store.
+    bytes, or each store must be noted by itself.
     """
     low, high = int(addresses.min()), int(addresses.max())
     if low // WINDOW == LOCAL_WINDOW // WINDOW:

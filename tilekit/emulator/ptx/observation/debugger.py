@@ -29,7 +29,7 @@ __all__ = ["Debugger"]
 
 
 class _AbandonedError(BaseException):
-    """Ends the thread of a launch that nobody wants to go on."""
+    """Ends the thread of a launch that is not to go on."""
 
 
 class _Gate(Observer):

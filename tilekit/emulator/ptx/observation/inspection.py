@@ -299,7 +299,7 @@ class Inspection:
         shown = [f"CTA {state.cta} {state}" for state in busy]
         if len(busy) < len(barriers):
             idle = len(barriers) - len(busy)
-            shown.append(f"{idle} other{'s' if idle > 1 else ''} that nobody has used yet")
+            shown.append(f"{idle} other{'s' if idle > 1 else ''} that no thread has used yet")
         for title, items in (
             ("warps", _grouped(self.warps())),
             ("barriers", shown),

@@ -52,7 +52,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Somebody suspended in a wait for phase number `phase`."""
+    """A thread suspended in a wait for phase number `phase`."""
 
     phase: int
     actor: Actor | None
@@ -112,7 +112,7 @@ class Mbarrier:
     waiters
         Who is suspended, by the key given to :meth:`suspend`.
     seen
-        Phases that somebody who waited knows to be complete.
+        Phases that a thread has waited for, and knows to be complete.
     commits
         The latest ``tcgen05.commit`` of each warp that arrives here.
     stamp
@@ -322,11 +322,11 @@ class Mbarrier:
         number, expected = self.phase, self.expected
         if self.pending == 0:
             problem = f"an arrival too many: all {expected} of phase {number} are in, {self.tx} bytes are not"
-            hint = "its copies are in flight: whoever lets the stage be filled again must wait for this phase first"
+            hint = "its copies are in flight: the thread that lets the stage be filled again must wait for this phase first"
         else:
             problem = f"{count} arrivals at once, where phase {number} needs {self.pending} more of {expected}"
             hint = (
-                "more arrive than the barrier was initialised for, or someone arrives again without waiting for "
+                "more arrive than the barrier was initialised for, or a thread arrives again without waiting for "
                 "the phase to complete"
             )
         return self.fault(problem, by, instruction, hint=hint)
@@ -351,7 +351,7 @@ class Mbarrier:
                 f"({describe(late.instruction)}): a parity cannot tell it from the phase after next",
                 by,
                 instruction,
-                hint="whoever waits on a barrier must be among those who must arrive before it can complete again",
+                hint="a thread that waits on a barrier must be among those that must arrive before it can complete again",
             )
         self.phase += 1
         self.pending = self.expected
@@ -400,5 +400,5 @@ def _said(arrival: Arrival) -> str:
         done.append(f"expects {arrival.expected} bytes")
     if arrival.completed:
         done.append(f"{arrival.completed} bytes arrived")
-    who = str(arrival.actor) if arrival.actor is not None else "somebody"
+    who = str(arrival.actor) if arrival.actor is not None else "a thread"
     return f"{who}, {' and '.join(done) or 'nothing'}, at {describe(arrival.instruction)}"

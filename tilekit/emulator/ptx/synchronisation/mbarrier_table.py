@@ -49,11 +49,11 @@ class MbarrierTable:
         if known is not None:
             first = known.initialised_by
             raise known.fault(
-                f"initialised again while live; it was initialised by {first.actor or 'somebody'} at "
+                f"initialised again while live; it was initialised by {first.actor or 'a thread'} at "
                 f"{describe(first.instruction)}",
                 by,
                 instruction,
-                hint="initialise a barrier once, or mbarrier.inval it after everybody is done with it",
+                hint="initialise a barrier once, or mbarrier.inval it when every thread is done with it",
             )
         self._barriers[address] = barrier
         self._low = min(self._low, address) if len(self._barriers) > 1 else address
@@ -66,7 +66,7 @@ class MbarrierTable:
         Raises
         ------
         BarrierFault
-            If there is no barrier, somebody waits on it, or expected bytes are still to arrive.
+            If there is no barrier, a thread waits on it, or expected bytes are still to arrive.
         """
         barrier = self.at(address, by=by, instruction=instruction)
         if barrier.waiters:

@@ -92,7 +92,7 @@ def _require_initialised(warp: Warp, barrier: Mbarrier) -> None:
         if peer
         else "after mbarrier.init: fence.mbarrier_init (or a barrier of the CTA), then bar.sync or a cluster "
         "barrier that every user passes",
-        table=f"initialised by {first.actor or 'somebody'} of CTA {owner}, at {describe(first.instruction)}",
+        table=f"initialised by {first.actor or 'a thread'} of CTA {owner}, at {describe(first.instruction)}",
         details={"address": barrier.address},
     )
 

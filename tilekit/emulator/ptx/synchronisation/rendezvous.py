@@ -27,7 +27,7 @@ class Rendezvous:
     Attributes
     ----------
     arrived, expected
-        Threads that have come in this generation, and the number it needs (0 until somebody says).
+        Threads that have come in this generation, and the number it needs (0 until one of them says).
     present, last
         Who came to this generation and to the one before, and at which instruction, for messages.
     sync
@@ -106,7 +106,7 @@ class Ticket:
 
     @property
     def passed(self) -> bool:
-        """Whether everybody has come."""
+        """Whether all have come."""
         return self.barrier.generation != self.generation
 
     def describe(self) -> Meeting:
@@ -165,7 +165,7 @@ def _complete_if_full(warp: Warp, barrier: Rendezvous) -> None:
 
 
 def bar_sync(warp: Warp, number: int, threads: int, aligned: bool) -> bool:
-    """``bar.sync``: arrive and wait; False while somebody is missing."""
+    """``bar.sync``: arrive and wait; False while a thread is missing."""
     fragment = warp.fragment
     ticket = fragment.ticket
     if ticket is None:
@@ -257,7 +257,7 @@ def _complete_cluster(warp: Warp) -> None:
 
 
 def cluster_wait(warp: Warp, acquire: bool) -> bool:
-    """``barrier.cluster.wait``; False while somebody is missing."""
+    """``barrier.cluster.wait``; False while a thread is missing."""
     fragment = warp.fragment
     ticket = fragment.cluster_ticket
     if ticket is None:
