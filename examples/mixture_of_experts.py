@@ -1,7 +1,8 @@
 """A mixture of experts: each token through the experts that a router chose for it, two launches for all of them.
 
 Tokens are sorted by expert, so that those of an expert are rows behind each other; `tilekit.grouped_matmul` multiplies
-every group of rows with its own matrix. Where the groups end is data: on a GPU it stays there, and the host does not wait for it.
+every group of rows with its own matrix. Where the groups end is data, which stays on the GPU: the host
+does not wait for it.
 
     python examples/mixture_of_experts.py
 """

@@ -194,7 +194,8 @@ def test_a_commit_still_on_its_way() -> None:
         right, report = launch(text, 2, seed=seed, schedule=("adversarial", "random")[seed % 2])
         assert right
         (finding,) = report.findings
-        assert "ends before any of its threads has seen a tcgen05.commit of another CTA arrive on an mbarrier" in finding.message
+        words = "ends before any of its threads has seen a tcgen05.commit of another CTA arrive on an mbarrier"
+        assert words in finding.message
 
 
 def test_a_commit_still_on_its_way_in_one_cta() -> None:

@@ -17,7 +17,7 @@ from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.schedules import Policy, Progress
 from tilekit.emulator.ptx.arguments import Uploads, download, encode
-from tilekit.emulator.ptx.execution import gang as gangs
+from tilekit.emulator.ptx.execution import lockstep
 from tilekit.emulator.ptx.language.syntax import Function, Variable
 from tilekit.emulator.ptx.launch import Dim3, Launch
 from tilekit.emulator.ptx.observation.stops import Stop
@@ -149,8 +149,8 @@ class Kernel:
             A cooperative launch: its CTAs, which must all fit on the device at once, may meet at barriers of the grid.
         prerequisite
             A programmatic dependent launch, behind a grid that is not over before ``griddepcontrol.wait``: the buffers,
-            or arrays of ``args``, that it still uses, or True for all of global memory. A kernel that touches them without
-            being ordered behind that wait races with it.
+            or arrays of ``args``, that it still uses, or True for all of global memory. An access to them that is not
+            ordered behind that wait races with it.
         params
             A ready parameter block instead of ``args``.
         step_budget
@@ -275,14 +275,14 @@ class Kernel:
             block_bytes, uploads = self._pack(args)
         else:
             block_bytes, uploads = self._check_block(params, args), []
-        gang = None
+        in_lockstep = None
         used = self._prerequisite(prerequisite, uploads)
         if observers:
             from tilekit.emulator.ptx.compiler.instrument import InstrumentedProgram
 
             program = InstrumentedProgram(program, observers)
         elif not used:
-            gang = self._gang(program, shape, threads, clusters, shared_bytes)
+            in_lockstep = self._lockstep(program, shape, threads, clusters, shared_bytes)
         launch = Launch(
             program,
             self.module.chip,
@@ -302,7 +302,7 @@ class Kernel:
             step_budget=step_budget,
             progress=progress,
             observers=observers,
-            gang=gang,
+            lockstep=in_lockstep,
             prerequisite=used,
         )
         for observer in observers:
@@ -384,12 +384,12 @@ class Kernel:
         given = cast(LaunchOptions, checked_values(Kernel.launch, options))
         return Debugger(self, stop, grid, block, args, seed, schedule, given)
 
-    def _gang(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3, shared_bytes: int) -> Program | None:
+    def _lockstep(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3, shared_bytes: int) -> Program | None:
         """The kernel analysed for many warps at once, where they are many and independent."""
         ctas, warps = math.prod(grid), -(-math.prod(block) // 32)
-        if not program.independent or cluster != (1, 1, 1) or ctas * warps < gangs.FEWEST_WARPS:
+        if not program.independent or cluster != (1, 1, 1) or ctas * warps < lockstep.FEWEST_WARPS:
             return None
-        together = gangs.gang_ctas(ctas, warps, program.layout.total_bytes(shared_bytes))
+        together = lockstep.group_ctas(ctas, warps, program.layout.total_bytes(shared_bytes))
         return self.module.program(self.name, aligned_warps=False, warps=warps * together)
 
     # -- shape -------------------------------------------------------------------------------------------------------

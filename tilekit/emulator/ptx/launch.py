@@ -25,7 +25,7 @@ from tilekit.emulator.ptx.checks.prerequisite import grid_ahead
 from tilekit.emulator.ptx.checks.proxies import ProxyOrder
 from tilekit.emulator.ptx.checks.race_words import explain
 from tilekit.emulator.ptx.chips import Chip
-from tilekit.emulator.ptx.execution.gang import run_gangs
+from tilekit.emulator.ptx.execution.lockstep import run_in_lockstep
 from tilekit.emulator.ptx.execution.scheduler import Machine
 from tilekit.emulator.ptx.execution.warp import positions
 from tilekit.emulator.ptx.matrix.tensor_warp import check_exit
@@ -78,7 +78,7 @@ class Launch:
         Memory for the barriers of a cooperative launch's grid, or None.
     printed
         What the kernel printed, a text for each thread and call.
-    gang
+    lockstep
         The program for many warps at once, or None where they run one by one.
     observers
         Who is told of asynchronous operations; an instrumented program tells them of the rest.
@@ -111,7 +111,7 @@ class Launch:
         step_budget: int,
         progress: Progress | None,
         observers: Sequence[Observer] = (),
-        gang: Program | None = None,
+        lockstep: Program | None = None,
         prerequisite: Iterable[Allocation] = (),
     ) -> None:
         Launch._number += 1
@@ -146,7 +146,7 @@ class Launch:
         self.workspace = _workspace(self) if cooperative else None
         self.progress = progress
         self.observers = tuple(observers)
-        self.gang = gang
+        self.lockstep = lockstep
         self.on_warp_exit: list[Callable[[Warp], None]] = [warp_exits, check_exit, check_visits]
         self._names: dict[int, str] = {}
         self.positions = positions(program, block, symbols)
@@ -171,7 +171,7 @@ class Launch:
                 self.ahead = grid_ahead(self.order, self._prerequisite)
         try:
             with np.errstate(all="ignore"), single_threaded(), collector.held_back():
-                if self.gang is None or not run_gangs(self, self.gang):
+                if self.lockstep is None or not run_in_lockstep(self, self.lockstep):
                     self.machine.run()
                 self._forget()  # before the collector looks through it
         except EmulatorError as error:

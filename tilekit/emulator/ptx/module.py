@@ -127,7 +127,7 @@ class Module:
         return SymbolMap.parse("\n".join(lines), first)
 
     def program(self, name: str, *, aligned_warps: bool, warps: int = 1, each_access: bool = True) -> Program:
-        """The kernel analysed for a kind of block shape, or for a gang, kept for later launches of the same text."""
+        """The kernel analysed for a kind of block shape, or for lockstep, kept for later launches of the same text."""
         addresses = {name: allocation.start for name, allocation in self._variables.items()}
         key = (name, aligned_warps, warps, each_access, tuple(addresses.values()))
         if key not in self._shared_programs:

@@ -334,8 +334,8 @@ def _cycle_hint(rows: Sequence[_Row], cycle: Sequence[str]) -> str:
     turned = max(barriers, key=lambda b: b.phase, default=None)
     if silent and turned is not None and turned.phase:
         return (
-            f"no thread has ever arrived on {silent[0].name}, although {turned.name} is in phase {turned.phase}: is the "
-            "arrival missing, or the number of stages wrong?"
+            f"no thread has ever arrived on {silent[0].name}, although {turned.name} is in phase {turned.phase}: is "
+            "the arrival missing, or the number of stages wrong?"
         )
     return "each waits for the next: one of them must arrive before it waits"
 
@@ -349,8 +349,8 @@ def _absent(rows: Sequence[_Row], row: _Row, meeting: Meeting) -> str:
     missing = f"{meeting.expected - meeting.arrived} of its {meeting.expected} threads"
     if not absent:
         return (
-            f"{meeting.name} waits for {missing}, and no thread but those that wait at it has ever come: is an arrive on "
-            "it missing, or its number another one there?"
+            f"{meeting.name} waits for {missing}, and no thread but those that wait at it has ever come: is an arrive "
+            "on it missing, or its number another one there?"
         )
     came = "; ".join(
         f"warp{'s' if len(warps) > 1 else ''} {_ranges(warps)} in {line}" for line, warps in absent.items()
@@ -397,7 +397,8 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
         ]
     if barrier.pending and barrier.tx < 0:
         return [
-            f"{barrier.name}: {barrier.bytes_arrived} bytes arrived but no thread executed arrive.expect_tx in this phase"
+            f"{barrier.name}: {barrier.bytes_arrived} bytes arrived but no thread executed arrive.expect_tx in this "
+            "phase"
         ]
     expected = _arrivers(barrier, symbols)
     if not expected:

@@ -16,12 +16,12 @@ from tilekit.emulator.ptx.compiler.control_flow import build_control_flow
 from tilekit.emulator.ptx.compiler.uniformity import analyse_uniformity
 from tilekit.emulator.ptx.compiler.unwritten import Watched
 from tilekit.emulator.ptx.compiler.webs import split_webs
-from tilekit.emulator.ptx.execution import gang_memory, gang_warps
+from tilekit.emulator.ptx.execution import lockstep_memory, lockstep_warps
 from tilekit.emulator.ptx.execution.convergence import require_together
 from tilekit.emulator.ptx.execution.warp import POISON, SPLIT, WAIT, YIELD
 from tilekit.emulator.ptx.language.forms import Decoded
 from tilekit.emulator.ptx.language.independent import independent
-from tilekit.emulator.ptx.language.special_registers import OF_A_GANG, SPECIAL_REGISTERS
+from tilekit.emulator.ptx.language.special_registers import IN_LOCKSTEP, SPECIAL_REGISTERS
 from tilekit.emulator.ptx.language.syntax import (
     Function,
     Instruction,
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.chips import Chip
 
 
-_OF_A_GANG = (
-    gang_memory.load_uniform,
-    gang_memory.load_lanes,
-    gang_memory.store_lanes,
-    gang_warps.bar_sync,
-    gang_warps.require_members,
-    gang_warps.require_together,
+_LOCKSTEP_HELPERS = (
+    lockstep_memory.load_uniform,
+    lockstep_memory.load_lanes,
+    lockstep_memory.store_lanes,
+    lockstep_warps.bar_sync,
+    lockstep_warps.require_members,
+    lockstep_warps.require_together,
 )
 """What generated code calls instead of the functions of these names, where many warps run together."""
 
@@ -72,7 +72,7 @@ def base_namespace(warps: int) -> dict[str, Any]:
     names.update(WAIT=WAIT, SPLIT=SPLIT, YIELD=YIELD, np=np)
     names.update(touch_in_flight=touch_in_flight, require_together=require_together)
     if warps > 1:
-        names |= {helper.__name__: helper for helper in _OF_A_GANG}
+        names |= {helper.__name__: helper for helper in _LOCKSTEP_HELPERS}
     return names
 
 
@@ -87,7 +87,7 @@ class Program:
         Whether every access to memory is made by itself, in the text's order, and what lanes learn from each other is
         kept: for checks and observers, which look at them.
     warps, lanes
-        How many run together: one warp of 32 lanes, or a gang.
+        How many run together: one warp of 32 lanes, or a lockstep group.
     special_registers
         As what runs together sees them.
     homes
@@ -129,7 +129,7 @@ class Program:
         self.each_access = each_access
         self.warps = warps
         self.lanes = 32 * warps
-        self.special_registers = SPECIAL_REGISTERS if warps == 1 else OF_A_GANG
+        self.special_registers = SPECIAL_REGISTERS if warps == 1 else IN_LOCKSTEP
         self.function = function
         self.chip = chip
         self._addresses = addresses
@@ -144,7 +144,7 @@ class Program:
             self.special_registers,
             aligned_warps=aligned_warps and warps == 1,
             varying=self._procedure_registers(),
-            gang=warps > 1,
+            lockstep=warps > 1,
         )
         self.namespace = base_namespace(warps)
         self.tile_rows: dict[int, int] = {}

@@ -54,14 +54,14 @@ def analyse_uniformity(
     *,
     aligned_warps: bool,
     varying: int = 0,
-    gang: bool = False,
+    lockstep: bool = False,
 ) -> Uniformity:
     """Fixed point of value taint and control divergence.
 
     ``special`` says which special registers are one value for all lanes, ``aligned_warps`` that ``%tid.x`` of lane 0 is
     a multiple of 32 in each warp (a 1-D block, or a first dimension that is a multiple of 32), which makes
     ``%tid.x / 32`` uniform. ``varying`` are registers that differ between lanes whatever is written to them.
-    In a ``gang`` the lanes are those of many warps.
+    In ``lockstep`` the lanes are those of many warps.
     """
     thread_ids = _copies_of_tid(code) if aligned_warps else 0
     written = [0] * len(blocks)
@@ -83,7 +83,7 @@ def analyse_uniformity(
             guard = decoded.guard
             if guard is not None and mixed >> guard.register.number & 1:
                 results: tuple[bool, ...] = (False,) * len(decoded.defs)
-            elif gang and differs_between_warps(decoded):
+            elif lockstep and differs_between_warps(decoded):
                 results = (False,) * len(decoded.defs)
             elif thread_ids and _warp_uniform_of_tid(decoded, thread_ids):
                 results = (True,) * len(decoded.defs)

@@ -21,7 +21,7 @@ from tilekit.emulator.core.checks.findings import Finding
 from tilekit.emulator.core.errors import Where, describe
 from tilekit.emulator.ptx.compiler.control_flow import ControlFlow
 from tilekit.emulator.ptx.execution.convergence import listed
-from tilekit.emulator.ptx.execution.gang_memory import Unsure
+from tilekit.emulator.ptx.execution.lockstep_memory import Unsure
 from tilekit.emulator.ptx.language.forms import Decoded
 from tilekit.emulator.ptx.language.syntax import AddressOperand, Operand, Register, RegisterOperand, VectorOperand
 

@@ -15,7 +15,7 @@ from tilekit.emulator.core.arithmetic.lanes import Array, ballot
 from tilekit.emulator.core.checks.agents import ALL_LANES
 from tilekit.emulator.core.checks.deadlock import GroupWait
 from tilekit.emulator.core.errors import ProtocolError
-from tilekit.emulator.ptx.execution.gang_memory import Unsure
+from tilekit.emulator.ptx.execution.lockstep_memory import Unsure
 
 if TYPE_CHECKING:
     from tilekit.emulator.ptx.execution.warp import Fragment, Warp

@@ -71,7 +71,7 @@ SPECIAL_REGISTERS: dict[str, SpecialRegisterInfo] = {
 }
 """As one warp sees them."""
 
-OF_A_GANG: Mapping[str, SpecialRegisterInfo] = {
+IN_LOCKSTEP: Mapping[str, SpecialRegisterInfo] = {
     **SPECIAL_REGISTERS,
     **_triple("ctaid", "w.ctaid", uniform=False),
     "%warpid": SpecialRegisterInfo(32, False, "w.warpid"),

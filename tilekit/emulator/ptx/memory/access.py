@@ -30,7 +30,7 @@ from tilekit.emulator.ptx.checks.uninitialised import check_read
 if TYPE_CHECKING:
     from tilekit.emulator.core.checks.lane_order import Lanes
     from tilekit.emulator.core.checks.shadow import Changes
-    from tilekit.emulator.ptx.execution.gang import Gang
+    from tilekit.emulator.ptx.execution.lockstep import LockstepGroup
     from tilekit.emulator.ptx.execution.warp import Warp
 
 Array = npt.NDArray[Any]
@@ -371,7 +371,7 @@ def _store_scattered(
 
 
 def _local(
-    warp: Warp | Gang, addresses: Array, width: int, count: int, mask: Mask | None, action: str
+    warp: Warp | LockstepGroup, addresses: Array, width: int, count: int, mask: Mask | None, action: str
 ) -> tuple[Array, Array]:
     """Lane numbers and element indices of a per-lane access."""
     bytes_a_lane = max(16, -(-warp.program.local_bytes // 16) * 16)
@@ -389,7 +389,7 @@ def _local(
     return lanes, offsets >> _SHIFT[width]
 
 
-def load_local(warp: Warp | Gang, addresses: Array, width: int, count: int, mask: Mask | None) -> Array:
+def load_local(warp: Warp | LockstepGroup, addresses: Array, width: int, count: int, mask: Mask | None) -> Array:
     """Local memory: each lane has its own."""
     lanes, index = _local(warp, addresses, width, count, mask, "load")
     view = warp.local.view(f"u{width}")
@@ -399,7 +399,9 @@ def load_local(warp: Warp | Gang, addresses: Array, width: int, count: int, mask
     return result[0] if count == 1 else result
 
 
-def store_local(warp: Warp | Gang, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None) -> None:
+def store_local(
+    warp: Warp | LockstepGroup, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None
+) -> None:
     """Local memory: each lane has its own."""
     lanes, index = _local(warp, addresses, width, len(values), mask, "store")
     view = warp.local.view(f"u{width}")

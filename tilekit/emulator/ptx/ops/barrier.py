@@ -88,7 +88,7 @@ def bar_reduce(g: BlockCompiler, i: Decoded) -> None:
 def warp_sync(g: BlockCompiler, i: Decoded) -> None:
     """``bar.warp.sync``."""
     if g.program.warps > 1:
-        return  # of a gang no two threads touch the same bytes, and so none need to meet
+        return  # of a lockstep group no two threads touch the same bytes, and so none need to meet
     g.place()
     call = f"{g.helper(meet)}(w, {_number(g, i.operands[0], '0')}, {g.mask()})"
     some = f"{g.condition}.any() and " if g.condition is not None else ""

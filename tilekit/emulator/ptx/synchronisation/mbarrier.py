@@ -322,7 +322,7 @@ class Mbarrier:
         number, expected = self.phase, self.expected
         if self.pending == 0:
             problem = f"an arrival too many: all {expected} of phase {number} are in, {self.tx} bytes are not"
-            hint = "its copies are in flight: the thread that lets the stage be filled again must wait for this phase first"
+            hint = "its copies are in flight: wait for this phase before the stage may be filled again"
         else:
             problem = f"{count} arrivals at once, where phase {number} needs {self.pending} more of {expected}"
             hint = (
@@ -351,7 +351,7 @@ class Mbarrier:
                 f"({describe(late.instruction)}): a parity cannot tell it from the phase after next",
                 by,
                 instruction,
-                hint="a thread that waits on a barrier must be among those that must arrive before it can complete again",
+                hint="a thread that waits on a barrier must be one of those that arrive before it completes again",
             )
         self.phase += 1
         self.pending = self.expected

@@ -13,31 +13,31 @@ from hypothesis import strategies as st
 from tests.emulator.hardware.running import Runner, recorded_cases
 from tilekit.emulator import Device, EmulatorError, Kernel, LaunchReport, MemoryFault, RaceError, StepBudgetExceeded
 from tilekit.emulator.ptx import launch as launches
-from tilekit.emulator.ptx.execution import gang as gangs
+from tilekit.emulator.ptx.execution import lockstep
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 WIDTHS = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64}
 
 
 class Watch:
-    """Which launches were offered to gangs, and whether a gang ran them to the end."""
+    """Which launches were offered to lockstep groups, and whether a lockstep group ran them to the end."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran: list[bool] = []
-        original = launches.run_gangs
+        original = launches.run_in_lockstep
 
         def run(launch: Any, program: Any) -> bool:
             self.ran.append(original(launch, program))
             return self.ran[-1]
 
-        monkeypatch.setattr(launches, "run_gangs", run)
+        monkeypatch.setattr(launches, "run_in_lockstep", run)
         self._monkeypatch = monkeypatch
 
     def both(self, run: Callable[[], Any]) -> tuple[Any, Any, bool]:
-        """What ``run`` returns with single warps and with gangs, and whether a gang came to the end."""
-        self._monkeypatch.setattr(gangs, "FEWEST_WARPS", 1 << 40)
+        """What ``run`` returns with single warps and in lockstep, and whether lockstep came to the end."""
+        self._monkeypatch.setattr(lockstep, "FEWEST_WARPS", 1 << 40)
         alone = run()
-        self._monkeypatch.setattr(gangs, "FEWEST_WARPS", 1)
+        self._monkeypatch.setattr(lockstep, "FEWEST_WARPS", 1)
         self.ran.clear()
         together = run()
         return alone, together, self.ran == [True]
@@ -45,7 +45,7 @@ class Watch:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    """Launches run by single warps and by gangs."""
+    """Launches run by single warps and by lockstep groups."""
     return Watch(monkeypatch)
 
 
@@ -76,15 +76,15 @@ SPECIAL = """
 @pytest.mark.parametrize("grid", [(7, 3, 2), (150, 1, 1), (1, 1, 1)])
 @pytest.mark.parametrize("block", [(5, 3, 3), (64, 1, 1), (1, 1, 40), (33, 1, 1), (1024, 1, 1)])
 def test_special_registers(watch: Watch, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
-    """Every lane of every gang, whole or not, sees its own indices and its CTA's."""
+    """Every lane of every lockstep group, whole or not, sees its own indices and its CTA's."""
     threads = int(np.prod(grid) * np.prod(block))
 
     def run() -> tuple[bytes, Any]:
         out = np.zeros((threads, 14), np.uint32)
         return numbers(kernel(".param .u64 out", SPECIAL + "  ret;").launch(grid, block, [out])), out.tobytes()
 
-    alone, together, ganged = watch.both(run)
-    assert ganged
+    alone, together, in_lockstep = watch.both(run)
+    assert in_lockstep
     assert alone == together
 
 
@@ -115,8 +115,8 @@ def test_divergence(watch: Watch) -> None:
         out = np.zeros(96 * 20, np.uint32)
         return numbers(kernel(".param .u64 out", LOOP).launch(20, 96, [out])), out.tobytes()
 
-    alone, together, ganged = watch.both(run)
-    assert ganged
+    alone, together, in_lockstep = watch.both(run)
+    assert in_lockstep
     assert alone == together
 
 
@@ -167,27 +167,27 @@ def test_any_accesses(kind: str, writes: list[int], reads: list[int], changed: l
     with pytest.MonkeyPatch.context() as monkeypatch:
         watch = Watch(monkeypatch)
         tables = np.array(writes, np.uint32), np.array(reads, np.uint32)
-        alone, together, ganged = watch.both(lambda: outcome("full", kind, *tables))
+        alone, together, in_lockstep = watch.both(lambda: outcome("full", kind, *tables))
         assert alone == together
         assert alone[0] in (None, RaceError)
         if alone[0] is RaceError:
-            assert not ganged
+            assert not in_lockstep
 
 
 def test_neighbours_do_not_race(watch: Watch) -> None:
     """Warps that write neighbouring bytes of one word are told apart, and each reads its own bytes again."""
     table = np.arange(128, dtype=np.uint32)
     for kind in WIDTHS:
-        alone, together, ganged = watch.both(lambda kind=kind: outcome("full", kind, table + 1, table + 1))  # type: ignore[misc]
-        assert ganged
+        alone, together, in_lockstep = watch.both(lambda kind=kind: outcome("full", kind, table + 1, table + 1))  # type: ignore[misc]
+        assert in_lockstep
         assert alone == together
 
 
 def test_races_are_not_looked_for(watch: Watch) -> None:
-    """Without checks a gang runs a racing kernel too; every element holds what one of the writers wrote."""
+    """Without checks a lockstep group runs a racing kernel too; every element holds what one of the writers wrote."""
     table = np.arange(128, dtype=np.uint32) % 64
-    alone, together, ganged = watch.both(lambda: outcome("off", "u32", table, table))
-    assert ganged
+    alone, together, in_lockstep = watch.both(lambda: outcome("off", "u32", table, table))
+    assert in_lockstep
     assert alone[:2] == together[:2]
     held = np.frombuffer(together[2], np.uint32)[:64]
     assert set(np.unique(held - np.arange(64))) <= {0, 64}
@@ -218,8 +218,8 @@ def test_faults(watch: Watch, name: str) -> None:
             kernel(".param .u64 x", f"{start} {body} ret;").launch(3, 64, [x], step_budget=2000)
         return str(caught.value), x.tobytes()
 
-    alone, together, ganged = watch.both(run)
-    assert not ganged
+    alone, together, in_lockstep = watch.both(run)
+    assert not in_lockstep
     assert alone == together
 
 
@@ -279,13 +279,13 @@ def test_any_phases(data: st.DataObject, count: int, shared: bool) -> None:
         return report.findings, numbers(report), out.tobytes(), memory.tobytes()
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        alone, together, ganged = Watch(monkeypatch).both(run)
+        alone, together, in_lockstep = Watch(monkeypatch).both(run)
     assert alone == together
-    assert alone[0] == () or not ganged
+    assert alone[0] == () or not in_lockstep
 
 
 def test_exchange_through_shared_memory(watch: Watch) -> None:
-    """Threads that read what others stored before a barrier, again and again, are run by a gang."""
+    """Threads that read what others stored before a barrier, again and again, are run by a lockstep group."""
     turned = [[(i + shift) % 64 for i in range(64)] for shift in (0, 5, 9, 33, 64, 12)]
     tables = np.array([turned, turned], np.uint32).transpose(0, 2, 1).copy()
     for shared in (True, False):
@@ -296,8 +296,8 @@ def test_exchange_through_shared_memory(watch: Watch) -> None:
             made = kernel(".param .u64 tables, .param .u64 out, .param .u64 data", text)
             return numbers(made.launch(2, 64, [tables, out, memory])), out.tobytes(), memory.tobytes()
 
-        alone, together, ganged = watch.both(run)
-        assert ganged
+        alone, together, in_lockstep = watch.both(run)
+        assert in_lockstep
         assert alone == together
 
 
@@ -323,9 +323,9 @@ def test_left_to_single_warps(watch: Watch, body: str) -> None:
             return type(error), str(error)
         return numbers(report), [str(finding) for finding in report.findings]
 
-    alone, together, ganged = watch.both(run)
+    alone, together, in_lockstep = watch.both(run)
     assert watch.ran == [False]
-    assert not ganged
+    assert not in_lockstep
     assert alone == together
 
 
@@ -340,7 +340,7 @@ def test_left_to_single_warps(watch: Watch, body: str) -> None:
     ],
 )
 def test_warps_that_communicate(watch: Watch, body: str) -> None:
-    """Barriers without waiting, clocks, atomics, strong accesses and votes are not for gangs."""
+    """Barriers without waiting, clocks, atomics, strong accesses and votes are not for lockstep groups."""
     x = np.zeros(4, np.uint32)
     watch.both(lambda: kernel(".param .u64 x", f"{body} ret;").launch(70, 64, [x]))
     assert watch.ran == []
@@ -350,12 +350,12 @@ _SAMPLE = [case for cases in recorded_cases().values() for case in cases][::14]
 
 
 def test_hardware_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample of what was recorded on an H200: gangs, where they may, give the same bits as single warps."""
+    """A sample of what was recorded on an H200: lockstep groups, where they may, give the same bits as single warps."""
     watch, alone, together = Watch(monkeypatch), Runner(), Runner()
     for case in _SAMPLE:
-        monkeypatch.setattr(gangs, "FEWEST_WARPS", 1 << 40)
+        monkeypatch.setattr(lockstep, "FEWEST_WARPS", 1 << 40)
         expected = alone.run(case)
-        monkeypatch.setattr(gangs, "FEWEST_WARPS", 1)
+        monkeypatch.setattr(lockstep, "FEWEST_WARPS", 1)
         assert np.array_equal(together.run(case), expected), case.name
     assert watch.ran.count(True) > len(_SAMPLE) // 2
 

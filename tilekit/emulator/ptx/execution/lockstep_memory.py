@@ -1,4 +1,4 @@
-"""Loads and stores of a gang: many warps at once, and which of their threads touched what.
+"""Loads and stores of a group: many warps at once, and which of their threads touched what.
 
 Threads of one CTA are ordered by its barrier, and no others. So a launch is free of races if no byte that one thread
 writes is accessed by another one, unless both are of one CTA with a barrier in between; two numbers for each unit of
@@ -17,7 +17,7 @@ from tilekit.emulator.core.memory.memory import LOCAL_WINDOW, PARAM_WINDOW, POIS
 from tilekit.emulator.ptx.memory.access import load_local, store_local
 
 if TYPE_CHECKING:
-    from tilekit.emulator.ptx.execution.gang import Gang
+    from tilekit.emulator.ptx.execution.lockstep import LockstepGroup
     from tilekit.emulator.ptx.launch import Launch
 
 Array = npt.NDArray[Any]
@@ -38,7 +38,7 @@ _FRESH = {2: POISON & 0xFFFF, 4: POISON, 8: POISON << 32 | POISON}
 
 
 class Unsure(Exception):  # noqa: N818  it is no error of the kernel's, nor seen outside
-    """A gang has met what only single warps can judge: a fault, or threads that touch the same bytes."""
+    """A lockstep group has met what only single warps can judge: a fault, or threads that touch the same bytes."""
 
 
 class Who(NamedTuple):
@@ -229,8 +229,8 @@ class Ownership:
         return self._written
 
 
-class GangMemory:
-    """Global memory and parameters as the gangs of one launch use them.
+class LockstepMemory:
+    """Global memory and parameters as the lockstep groups of one launch use them.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ class GangMemory:
 
 
 class SharedMemories:
-    """The shared memory of every CTA of a gang, one behind the other.
+    """The shared memory of every CTA of a group, one behind the other.
 
     Parameters
     ----------
@@ -359,14 +359,14 @@ def _elements(offsets: Offsets, index: int, count: int, width: int) -> slice | n
     return offsets // width + index
 
 
-def _place(gang: Gang, addresses: Array, size: int) -> tuple[Allocation, Offsets]:
+def _place(group: LockstepGroup, addresses: Array, size: int) -> tuple[Allocation, Offsets]:
     """The allocation in which all addresses lie, and the offsets."""
     first = int(addresses[0])
-    memory = gang.memory.at(first)
+    memory = group.memory.at(first)
     offset = first - memory.start
     count = len(addresses)
     offsets = (addresses.astype(np.uint64, copy=False) - np.uint64(memory.start)).view(np.int64)
-    if int(addresses[-1]) - first == (count - 1) * size and np.array_equal(offsets, offset + gang.steps(size)[:count]):
+    if int(addresses[-1]) - first == (count - 1) * size and np.array_equal(offsets, offset + group.steps(size)[:count]):
         if offset % size or offset < memory.low or offset + count * size > memory.size:
             raise Unsure
         return memory, range(offset, offset + count * size)
@@ -377,35 +377,35 @@ def _place(gang: Gang, addresses: Array, size: int) -> tuple[Allocation, Offsets
     return memory, offsets
 
 
-def load_uniform(gang: Gang, space: str, address: int, width: int, count: int, *_: object) -> Any:
+def load_uniform(group: LockstepGroup, space: str, address: int, width: int, count: int, *_: object) -> Any:
     """One address for all lanes, however many are active: an int, or a list of ``count`` ints of ``width`` bytes."""
-    memory = gang.memory.at(address)
+    memory = group.memory.at(address)
     size = width * count
     offset = address - memory.start
     if offset % size or not memory.low <= offset <= memory.size - size:
         raise Unsure
-    gang.memory.told_read(memory, range(offset, offset + size), size, MANY[gang.who.moments is not None])
+    group.memory.told_read(memory, range(offset, offset + size), size, MANY[group.who.moments is not None])
     first = offset // width
     view = memory.views[width]
     return view.item(first) if count == 1 else view[first : first + count].tolist()
 
 
 def load_lanes(
-    gang: Gang, space: str, addresses: Array, width: int, count: int, mask: Mask | None, order: None
+    group: LockstepGroup, space: str, addresses: Array, width: int, count: int, mask: Mask | None, order: None
 ) -> Array:
     """An address for each lane: unsigned[lanes], or unsigned[count, lanes] for vectors."""
     if mask is not None and mask.all():
         mask = None
-    active, who = (addresses if mask is None else addresses[mask]), gang.who.where(mask)
+    active, who = (addresses if mask is None else addresses[mask]), group.who.where(mask)
     window = int(active[0]) // WINDOW if space == "generic" else -1
     if window == LOCAL_WINDOW // WINDOW:
-        return load_local(gang, addresses - np.uint64(LOCAL_WINDOW), width, count, mask)
+        return load_local(group, addresses - np.uint64(LOCAL_WINDOW), width, count, mask)
     if space == "shared" or window == SHARED_WINDOW // WINDOW:
         active = active if space == "shared" else active - np.uint64(SHARED_WINDOW)
-        found = gang.shared.load(active, width, count, mask, who)
+        found = group.shared.load(active, width, count, mask, who)
     else:
-        memory, offsets = _place(gang, active, width * count)
-        gang.memory.told_read(memory, offsets, width * count, who)
+        memory, offsets = _place(group, active, width * count)
+        group.memory.told_read(memory, offsets, width * count, who)
         view = memory.views[width]
         if isinstance(offsets, range):
             found = view[offsets.start // width : offsets.stop // width].reshape(-1, count).T.copy()
@@ -420,28 +420,34 @@ def load_lanes(
 
 
 def store_lanes(
-    gang: Gang, space: str, addresses: Array, values: tuple[Array, ...], width: int, mask: Mask | None, order: None
+    group: LockstepGroup,
+    space: str,
+    addresses: Array,
+    values: tuple[Array, ...],
+    width: int,
+    mask: Mask | None,
+    order: None,
 ) -> None:
     """An address and values for each lane; where lanes collide the highest lane wins."""
     if mask is not None and mask.all():
         mask = None
-    active, who = (addresses if mask is None else addresses[mask]), gang.who.where(mask)
+    active, who = (addresses if mask is None else addresses[mask]), group.who.where(mask)
     window = int(active[0]) // WINDOW if space == "generic" else -1
     if window == LOCAL_WINDOW // WINDOW:
-        store_local(gang, addresses - np.uint64(LOCAL_WINDOW), values, width, mask)
+        store_local(group, addresses - np.uint64(LOCAL_WINDOW), values, width, mask)
         return
     if space == "shared" or window == SHARED_WINDOW // WINDOW:
         active = active if space == "shared" else active - np.uint64(SHARED_WINDOW)
-        gang.shared.store(active, values, width, mask, who)
+        group.shared.store(active, values, width, mask, who)
         return
-    memory, offsets = _place(gang, active, width * len(values))
+    memory, offsets = _place(group, active, width * len(values))
     given = values if mask is None else tuple(value[mask] for value in values)
     view = memory.views[width]
 
     def unchanged() -> Mask:
         return _holds(view, offsets, given, width)
 
-    collided = gang.memory.told_write(memory, offsets, width * len(values), who, unchanged)
+    collided = group.memory.told_write(memory, offsets, width * len(values), who, unchanged)
     _store(view, offsets, given, width)
     if collided and not unchanged().all():
         raise Unsure

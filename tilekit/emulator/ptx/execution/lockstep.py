@@ -1,12 +1,12 @@
 """Many warps at once: launches whose CTAs cannot tell what the others do, and whose warps meet at barriers only.
 
 NumPy takes little longer for some thousand lanes than for 32. Where CTAs do not communicate (see `independent`) many of
-them run together as one gang, instruction by instruction. That is as good an order as any other: the results are those
+them run together as one group, instruction by instruction. That is as good an order as any other: the results are those
 of every order, or there is a race.
 
-A gang passes no judgement. When anything is out of the ordinary - a fault, a barrier that a CTA comes to in part,
-threads that touch the same bytes unordered, too many steps - memory is put back as it was and the launch starts over
-warp by warp, in the order of its seed, and finds what it finds.
+A lockstep group passes no judgement. When anything is out of the ordinary - a fault, a barrier that a CTA comes to in
+part, threads that touch the same bytes unordered, too many steps - memory is put back as it was and the launch starts
+over warp by warp, in the order of its seed, and finds what it finds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tilekit.emulator.core.errors import EmulatorError
 from tilekit.emulator.core.memory.memory import RESERVED_SHARED
-from tilekit.emulator.ptx.execution.gang_memory import GangMemory, SharedMemories, Unsure, Who
+from tilekit.emulator.ptx.execution.lockstep_memory import LockstepMemory, SharedMemories, Unsure, Who
 from tilekit.emulator.ptx.execution.warp import SPLIT, Lanes
 from tilekit.emulator.ptx.language.independent import has_barriers
 
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.execution.warp import Mask
     from tilekit.emulator.ptx.launch import Launch
 
-GANG_WARPS = 512
-"""Most warps of a gang: so many that NumPy's cost of a call no longer counts, and that a few registers fit a cache."""
+GROUP_WARPS = 512
+"""Most warps of a group: so many that NumPy's cost of a call no longer counts, and that a few registers fit a cache."""
 
 FEWEST_WARPS = 64
-"""Launches with fewer warps run them one by one: a gang's code has to be made first."""
+"""Launches with fewer warps run them one by one: a group's code has to be made first."""
 
 
 MOST_SHARED = 1 << 22
-"""Bytes of shared memory that the CTAs of a gang have together, unless one has more."""
+"""Bytes of shared memory that the CTAs of a lockstep group have together, unless one has more."""
 
 
-def gang_ctas(ctas: int, warps: int, shared_bytes: int) -> int:
-    """How many CTAs of so many warps run as one gang, in a launch of ``ctas``: a power of two where those are few."""
-    most = min(GANG_WARPS // warps, MOST_SHARED // (RESERVED_SHARED + shared_bytes))
+def group_ctas(ctas: int, warps: int, shared_bytes: int) -> int:
+    """How many CTAs of so many warps run as one group, in a launch of ``ctas``: a power of two where those are few."""
+    most = min(GROUP_WARPS // warps, MOST_SHARED // (RESERVED_SHARED + shared_bytes))
     return min(max(1, most), 1 << (ctas - 1).bit_length())
 
 
 LOOK = 2520
-"""Blocks between two looks at whether a gang goes round in a circle: a multiple of most loops' lengths."""
+"""Blocks between two looks at whether a lockstep group goes round in a circle: a multiple of most loops' lengths."""
 
 
 class Formation:
-    """What the gangs of a launch have in common: lanes in the order of CTA, warp, lane.
+    """What the lockstep groups of a launch have in common: lanes in the order of CTA, warp, lane.
 
     Attributes
     ----------
     ctas, warps, threads
-        CTAs of a gang; warps and threads of a CTA.
+        CTAs of a lockstep group; warps and threads of a CTA.
     barriers
         Whether the warps of a CTA meet.
     tid, warpid
@@ -75,7 +75,7 @@ class Formation:
         self.launch = launch
         self.program = program
         self.barriers = has_barriers(program.code)
-        self.memory = GangMemory(launch, self.barriers)
+        self.memory = LockstepMemory(launch, self.barriers)
         self.warps = len(positions)
         self.threads = math.prod(launch.block)
         self.ctas = program.warps // self.warps
@@ -88,7 +88,7 @@ class Formation:
         self._multiples: dict[int, npt.NDArray[np.int64]] = {}
 
     def shared(self) -> SharedMemories:
-        """Fresh shared memory for the CTAs of a gang."""
+        """Fresh shared memory for the CTAs of a group."""
         size = RESERVED_SHARED + self.launch.total_shared_bytes
         pitch = -(-size // 16) * 16
         rows = np.repeat(np.arange(self.ctas, dtype=np.int64) * pitch, 32 * self.warps)
@@ -112,7 +112,7 @@ class Formation:
             self.steps += int(np.count_nonzero(active))
 
 
-class Gang(Lanes):
+class LockstepGroup(Lanes):
     """The warps of a few CTAs, under the names by which generated code knows a warp.
 
     Attributes
@@ -206,14 +206,14 @@ class Gang(Lanes):
 
 
 def _same(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
-    """Whether a gang is where it was, with the same values in its registers."""
+    """Whether a lockstep group is where it was, with the same values in its registers."""
     return before[:3] == now[:3] and all(
         one is other or (one is not None and other is not None and one.tobytes() == other.tobytes())
         for one, other in zip(before[3], now[3], strict=True)
     )
 
 
-def run_gangs(launch: Launch, program: Program) -> bool:
+def run_in_lockstep(launch: Launch, program: Program) -> bool:
     """Run a whole launch; False, with memory as it was, where it has to be run warp by warp.
 
     Parameters
@@ -221,14 +221,14 @@ def run_gangs(launch: Launch, program: Program) -> bool:
     launch
         Not started.
     program
-        Its kernel, analysed for a gang.
+        Its kernel, analysed for a group.
     """
     formation = Formation(launch, program)
     total = math.prod(launch.grid)
     start = time.perf_counter()
     try:
         for first in range(0, total, formation.ctas):
-            Gang(formation, first).run()
+            LockstepGroup(formation, first).run()
             launch.report_progress(min(first + formation.ctas, total), time.perf_counter() - start)
     except (Unsure, EmulatorError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
         formation.memory.restore()
