@@ -6,7 +6,7 @@ Arguments are arrays of 32 lanes, or of as many as run together; functions that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,14 @@ def _filling(lanes: int, dtype: np.dtype[Any]) -> Callable[[int | bool], Array]:
         return array
 
     return fill
+
+
+def active_bytes(lanes: Iterable[int]) -> bytes:
+    """A byte a lane, 1 for those of `lanes`; ``np.isin`` takes fifty times as long."""
+    active = bytearray(32)
+    for lane in lanes:
+        active[lane] = 1
+    return bytes(active)
 
 
 def signed8(value: int) -> int:

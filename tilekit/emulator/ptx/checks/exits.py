@@ -85,16 +85,16 @@ def visit(
     cta: Cta, warp: Warp, identity: int, epoch: int, what: str, barrier: Mbarrier | None = None, phase: int = 0
 ) -> None:
     """Note what `warp` does to `cta` from now on."""
-    instruction = warp.program.code[warp.at].instruction
     key = identity if barrier is None else (identity, barrier.address)
     made = cta.visits.get(key)
     if made is None:
+        instruction = warp.program.code[warp.at].instruction
         made = Visit(identity, epoch, what, warp.program.name, warp.actor, instruction, barrier, phase)
         cta.visits[key] = made
-    else:  # Rings make thousands: only the latest counts.
-        made.epoch, made.what, made.actor, made.instruction = epoch, what, warp.actor, instruction
-        made.barrier, made.phase = barrier, phase
-    if ended(cta, what):
+    elif made.epoch != epoch or made.phase != phase:  # Rings make thousands: only the latest counts.
+        made.epoch, made.what, made.actor, made.phase = epoch, what, warp.actor, phase
+        made.instruction = warp.program.code[warp.at].instruction
+    if not cta.live_warps and ended(cta, what):
         cta.launch.findings.late(made.fault(cta.rank))
 
 

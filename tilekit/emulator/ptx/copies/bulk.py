@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.core.arithmetic.lanes import LANES
+from tilekit.emulator.core.arithmetic.lanes import active_bytes
 from tilekit.emulator.core.checks.agents import ALL_LANES
 from tilekit.emulator.core.errors import EmulatorError, MemoryFault, ProtocolError, Where
 from tilekit.emulator.core.memory.memory import OFFSET_MASK, RANK_SHIFT, Allocation
@@ -134,7 +134,7 @@ class Load(InFlight):
             shadow.span(operation, first, after, write=True, atomic=atomic)
             return
         width = (after - first) // len(self.lanes)
-        active = np.isin(LANES, self.lanes).tobytes()
+        active = active_bytes(self.lanes)
         shadow.lanes(operation, np.arange(first, after, width), width, write=True, atomic=atomic, active=active)
 
     def land(self) -> bool:

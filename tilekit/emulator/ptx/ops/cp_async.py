@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.core.arithmetic.lanes import LANES, Array
+from tilekit.emulator.core.arithmetic.lanes import Array, active_bytes
 from tilekit.emulator.core.errors import EmulatorError
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.ptx.compiler.block_compiler import BlockCompiler
@@ -62,7 +62,7 @@ class Copy(InFlight):
         return True
 
     def _tell(self) -> None:
-        active = np.isin(LANES, self.lanes).tobytes()
+        active = active_bytes(self.lanes)
         shadow = self.pieces[0][0].shadow
         if shadow is not None:
             places = np.array([offset for _, offset, _, _, _ in self.pieces], np.int64) + shadow.base
