@@ -25,7 +25,7 @@ from tilekit.emulator import Device, Kernel
 from tilekit.emulator.ptx.device import Check
 from tilekit.errors import ArgumentError
 
-CORPUS = Path("tests/emulator/corpus/ptx")
+CORPUS = Path("tests/emulator/ptx/corpus/ptx")
 HERE = Path(__file__).parent
 CHECKS: tuple[Check, ...] = ("full", "off")
 ENOUGH_SECONDS = 6.0

@@ -146,7 +146,7 @@ def test_the_emulators_rules_name_tests_that_exist():
         named = re.findall(r"`([\w/.]+)::(\w+)`", rule.split("|")[2])
         assert named, rule
         for file, test in named:
-            folder = ROOT / "tests" / "emulator" / ("blackwell" if "/" not in file else "")
+            folder = ROOT / "tests" / "emulator" / ("ptx/blackwell" if "/" not in file else "")
             assert f"def {test}(" in (folder / file).resolve().read_text("utf-8"), rule
 
 

@@ -25,6 +25,7 @@ from tilekit.emulator.ptx.language.syntax import (
     PtxModule,
     Register,
     RegisterOperand,
+    Sink,
     SymbolOperand,
     Variable,
     VectorOperand,
@@ -235,7 +236,11 @@ class _Expansion:
         pairs = [(formal, actual, True) for formal, actual in zip(callee.results, results, strict=True)]
         pairs += [(formal, actual, False) for formal, actual in zip(callee.parameters, arguments, strict=True)]
         for formal, actual, is_result in pairs:
-            if formal.register is not None:
+            if is_result and isinstance(actual, Sink):
+                if formal.register is None:
+                    names[id(formal)] = replace(formal, space="frame")
+                    self.variables.append(names[id(formal)])
+            elif formal.register is not None:
                 inner = RegisterOperand(fresh[formal.register.number])
                 kind = "pred" if formal.type == "pred" else f"b{formal.size * 8}"
                 operands: tuple[Operand, ...] = (actual, inner) if is_result else (inner, actual)

@@ -15,7 +15,6 @@ from tilekit.emulator.ptx.language.syntax import (
     SpecialRegister,
     SymbolOperand,
     Variable,
-    VectorOperand,
 )
 
 
@@ -26,9 +25,10 @@ def call_problem(functions: dict[str, Function], operands: tuple[Operand, ...]) 
     function = functions.get(name.name) if isinstance(name, FunctionName) else None
     if function is None or place is None:
         return ""
-    if isinstance(operands[-1], VectorOperand):
-        return f"{function.name}: a call ends with the list of its arguments"
-    results, given = _listed(operands[:place]), _listed(operands[place + 1 :])
+    before, behind = operands[:place], operands[place + 1 :]
+    if len(before) > 1 or len(behind) > 1 or not all(isinstance(listed, CallList) for listed in (*before, *behind)):
+        return f"{function.name}: a call names its results, the function and its arguments: call (r), f, (a)"
+    results, given = _listed(before), _listed(behind)
     for formals, actuals in ((function.results, results), (function.parameters, given)):
         for formal, actual in zip_longest(formals, actuals):
             if formal is None or actual is None:
@@ -46,12 +46,15 @@ def _passed(formal: Variable, actual: Operand) -> str:
     if isinstance(actual, SpecialRegister):
         return f"mov {actual.name} to a register first: a call does not pass it"
     if isinstance(actual, RegisterOperand) and formal.space == "reg":
-        if _clash(formal.type, actual.register.type):
+        bits = 1 if formal.type == "pred" else 8 * formal.size
+        if actual.register.bits != bits or _clash(formal.type, actual.register.type):
             return f"{actual.register.name} is .{actual.register.type}, and {formal.name} is .{formal.type}"
     elif isinstance(actual, Immediate) and formal.space == "reg":
         if formal.type in ("f32", "f64") and actual.kind == "int":
             return f"an integer for the parameter {formal.name}, which is .{formal.type}: write {actual.value}.0"
-    elif isinstance(actual, SymbolOperand) and actual.variable.space == "frame" and formal.space != "reg":
+    elif isinstance(actual, SymbolOperand) and formal.space == "reg":
+        return f"{actual.variable.name} is a variable, and {formal.name} a register: load it first"
+    elif isinstance(actual, SymbolOperand) and actual.variable.space == "frame":
         return _shaped(formal, actual.variable)
     return ""
 
