@@ -21,17 +21,17 @@ from tilekit.arrays import (
 )
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation
-from tilekit.kernels.choice import choose, read_product
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.dispatch import choose, read_product
+from tilekit.kernels.epilogue_arguments import EpilogueArguments, read_scale
+from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
-from tilekit.kernels.matmul.extras import Extras, read_scale
 from tilekit.kernels.matmul.picker import default_config
-from tilekit.kernels.matmul.place import place
-from tilekit.kernels.matmul.plan import MatmulPlan
-from tilekit.kernels.matmul.problem import matrix_view, output_matrix
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
-from tilekit.kernels.product import ProductKernel
-from tilekit.kernels.ready import ReadyLaunches
+from tilekit.kernels.plan import Plan
+from tilekit.kernels.problem import matrix_view, output_matrix
+from tilekit.kernels.resolve import place
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A, ChipName, PlaceName
 from tilekit.targets import target as target_named
@@ -221,7 +221,9 @@ def result_of(
         if out_dtype is not None:
             require_dtype(vo, as_dtype(out_dtype, "out_dtype"))
         require_output(vo, problem.out_shape, dtype, ())
-    extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
+    extras = EpilogueArguments.read(
+        problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual
+    )
     there = va.device == "cpu" or (driver.why_unavailable() is None and va.device[1] < len(driver.devices()))
     # Of memory on a GPU that is not here nobody knows the chip.
     chip = place(va, None)[0] if there else SM_90A
@@ -283,7 +285,7 @@ def kernel_for(
     accumulation: Accumulation = "fast",
     config: AnyConfig | None = None,
     target: PlaceName | None = None,
-) -> ProductKernel:
+) -> CompiledKernel:
     """Return the kernel that `matmul` launches for these arguments: to look at, or to bind once and call often.
 
     Parameters
@@ -293,7 +295,7 @@ def kernel_for(
 
     Returns
     -------
-    ProductKernel
+    CompiledKernel
         With ``.ptx``, ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
 
     Raises
@@ -319,12 +321,14 @@ def kernel_for(
             require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
         vo = matrix_view(out, "out")
         require_output(vo, problem.out_shape, vo.dtype, ())
-    extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
+    extras = EpilogueArguments.read(
+        problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual
+    )
     chip, _ = place(va, target)
     return choose(va, vb, vo, extras, activation, precision, accumulation, config, chip)
 
 
-_ready = ReadyLaunches()
+_ready = LaunchCache()
 
 
 def _bind(
@@ -339,14 +343,14 @@ def _bind(
     accumulation: Accumulation,
     config: KernelConfig | None,
     target: str | None,
-) -> MatmulPlan:
+) -> Plan:
     if out_dtype is not None:
         require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
     va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
     chip, device = place(va, target)
     problem = read_product(va, vb)
     require_output(vo, problem.out_shape, vo.dtype, ())
-    read = Extras.read(problem, vo, **extras)
+    read = EpilogueArguments.read(problem, vo, **extras)
     kernel = choose(va, vb, vo, read, activation, precision, accumulation, config, chip)
     return kernel.bind(a, b, out, device=device, **extras)
 

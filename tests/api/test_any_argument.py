@@ -16,7 +16,7 @@ from odd_values import ODD, anything
 from tilekit.emulator import EmulatorError
 from tilekit.emulator.ptx.launch import Launch
 from tilekit.errors import TilekitError
-from tilekit.kernels.matmul.plan import HostPlan
+from tilekit.kernels.plan import HostPlan
 
 DOORS = (*doors(), *emulator_doors())
 

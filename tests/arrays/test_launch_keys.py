@@ -12,7 +12,7 @@ import pytest
 
 import tilekit
 from tilekit import api
-from tilekit.kernels import choice, ready
+from tilekit.kernels import dispatch, launch_cache
 from tilekit.kernels.grouped import matmul as grouped
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.runtime import assembler, scratch
@@ -41,8 +41,8 @@ def bound(torch: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
     for module in (api, grouped):
         monkeypatch.setattr(module, "place", lambda _a, _target: (SM_90A, None))
-        monkeypatch.setattr(module, "_ready", ready.ReadyLaunches())
-    monkeypatch.setattr(choice, "tuned", lambda *_problem, **_sizes: None)
+        monkeypatch.setattr(module, "_ready", launch_cache.LaunchCache())
+    monkeypatch.setattr(dispatch, "tuned", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
     return prepared
 

@@ -16,7 +16,7 @@ from tilekit.dtypes import F32, as_dtype
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.picker import kernel_for
-from tilekit.kernels.matmul.plan import EmulatedPlan
+from tilekit.kernels.plan import EmulatedPlan
 from tilekit.targets import SM_90A
 
 

@@ -19,8 +19,8 @@ from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.picker import candidates, estimate, kernel_for, offer, pick
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.problem import MatmulCall
 from tilekit.targets import SM_90A
 
 SPECS = (

@@ -18,10 +18,10 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import EmulatedStaging
 from tilekit.dtypes import as_dtype
 from tilekit.emulator import Device
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.kernels.matmul.plan import EmulatedPlan
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.plan import EmulatedPlan
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.emulated import EmulatedModule
 
 HOST = Emulator()

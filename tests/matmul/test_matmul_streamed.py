@@ -22,10 +22,10 @@ from tilekit.dtypes import BF16, F32
 from tilekit.emulator import Device, EmulatorError
 from tilekit.epilogue.fixup import KEPT, BoundFixup
 from tilekit.epilogue.workspace import BoundWorkspace, Slot
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.picker import ranked
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.targets import SM_90A
 from tilekit.tile_op.accumulators import AccumulatorTile

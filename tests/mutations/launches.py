@@ -15,8 +15,8 @@ import tilekit
 from tilekit import MatmulConfig, MatmulSpec
 from tilekit.arrays import view_of
 from tilekit.emulator import Buffer, Device, LaunchReport, TensorMap
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import U32, Parameter, pack
 
 from .mutation import Mutation

@@ -14,8 +14,8 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.emulator import Device
 from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime import driver
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.launch import CudaModule

@@ -260,7 +260,7 @@ class MatmulWorkload:
     def spec(self) -> MatmulSpec:
         """The matmul for operands and an output laid out like this workload's."""
         from tilekit.epilogue.functions import ElementwiseSpec
-        from tilekit.kernels.matmul.problem import output_matrix, read_problem, store_kind
+        from tilekit.kernels.problem import output_matrix, read_problem, store_kind
 
         a, b, out = self.views
         return read_problem(a, b).spec(

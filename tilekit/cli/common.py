@@ -13,9 +13,9 @@ import typer
 if TYPE_CHECKING:
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
+    from tilekit.kernels.compiled import CompiledKernel
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
-    from tilekit.kernels.product import ProductKernel
     from tilekit.tiles.call import Major
 
 OK: Final = 0
@@ -250,7 +250,7 @@ _HOST_BYTES: Final = 8
 """Bytes in float64 and beside it, by bytes of the operands and the result."""
 
 
-def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None) -> ProductKernel:
+def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None) -> CompiledKernel:
     """Return the kernel that `tilekit.matmul` takes for a workload, with a config of one's own where there is one."""
     import numpy as np
 
@@ -270,7 +270,7 @@ def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None
     )
 
 
-def ranking_of(kernel: ProductKernel, workload: MatmulWorkload) -> str:
+def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload) -> str:
     """Return the table of every config that the kernel's family chooses from, and of those that only tuning tries."""
     from tilekit.kernels.gemv import picker as gemv
     from tilekit.kernels.gemv.compiled import GemvKernel

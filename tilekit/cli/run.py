@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from tilekit.bench.machine import Machine
     from tilekit.bench.workload import MatmulWorkload, Operands
+    from tilekit.kernels.compiled import CompiledKernel
     from tilekit.kernels.matmul.config import KernelConfig
-    from tilekit.kernels.product import ProductKernel
 
 _TIMED_LAUNCHES = 50
 
@@ -157,7 +157,7 @@ def choose_place(device: str, target: str) -> Place:
 
 def _with_numpy(
     workload: MatmulWorkload, operands: Operands, config: KernelConfig | None, target: str
-) -> tuple[ProductKernel, np.ndarray[Any, Any], float]:
+) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
     import tilekit
 
     options = _options(workload, operands.bias, config) | {"target": target, "out_dtype": workload.out_dtype}
@@ -169,7 +169,7 @@ def _with_numpy(
 
 def _with_library(
     workload: MatmulWorkload, seed: int, config: KernelConfig | None, machine: Machine
-) -> tuple[ProductKernel, np.ndarray[Any, Any], float]:
+) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
     import tilekit
 
     on_device = workload.operands(seed, machine.upload)

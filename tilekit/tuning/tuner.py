@@ -20,8 +20,8 @@ from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import ranked, variants
-from tilekit.kernels.matmul.place import chip_of
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
+from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
 from tilekit.targets import Target
 from tilekit.tiles.call import Major
@@ -157,7 +157,7 @@ def tune_workload(
     if reason is not None:
         raise DriverError(f"tuning needs a GPU: {reason}", code="TK-TUNE-001")
     device = driver.devices()[0]
-    chip = chip_of(device, None)
+    chip = target_of(device, None)
     shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     known = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)[:candidates]]
     fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, spares=True)[: -(-candidates // 2)]]

@@ -6,6 +6,8 @@ from functools import cache
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.epilogue_arguments import EpilogueArguments
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.explain import explain
 from tilekit.kernels.gemv.kernel import GemvText, trace
@@ -13,17 +15,15 @@ from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
 from tilekit.kernels.launch import Launch, bind_parameters
-from tilekit.kernels.matmul.arguments import Addresses, launch_call
-from tilekit.kernels.matmul.extras import Extras
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem
-from tilekit.kernels.product import ProductKernel
+from tilekit.kernels.launch_call import Addresses, launch_call
+from tilekit.kernels.problem import MatmulCall, MatmulProblem
 from tilekit.runtime import driver
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tiles.call import Scratch
 
 
-class GemvKernel(ProductKernel):
+class GemvKernel(CompiledKernel):
     """A gemv for one spec, config and target; any N and K, and up to ``spec.tokens`` rows.
 
     Parameters
@@ -81,7 +81,7 @@ class GemvKernel(ProductKernel):
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
         return read_gemv(a, b)
 
-    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: Extras) -> None:
+    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: EpilogueArguments) -> None:
         spec, a, b = self.spec, operands["a"], operands["b"]
         if problem.m > spec.tokens:
             raise ArgumentError(

@@ -14,7 +14,7 @@ from tilekit.kernels.gemv.config import CLUSTERS, GemvConfig
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
-from tilekit.kernels.matmul.problem import output_matrix, read_problem, store_kind
+from tilekit.kernels.problem import output_matrix, read_problem, store_kind
 from tilekit.targets import Target
 
 MOST_TOKENS = 8

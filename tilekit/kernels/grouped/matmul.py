@@ -25,13 +25,14 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, S32, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
+from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import compiled
 from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
 from tilekit.kernels.matmul.picker import pick
-from tilekit.kernels.matmul.place import place
-from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
-from tilekit.kernels.matmul.problem import (
+from tilekit.kernels.matmul.spec import Groups, MatmulSpec
+from tilekit.kernels.plan import DevicePlan, EmulatedPlan, Plan, StagedPlan
+from tilekit.kernels.problem import (
     MatmulCall,
     MatmulProblem,
     matrix_view,
@@ -39,8 +40,7 @@ from tilekit.kernels.matmul.problem import (
     read_problem,
     store_kind,
 )
-from tilekit.kernels.matmul.spec import Groups, MatmulSpec
-from tilekit.kernels.ready import ReadyLaunches
+from tilekit.kernels.resolve import place
 from tilekit.targets import PlaceName, Target
 
 
@@ -111,7 +111,7 @@ def grouped_matmul(
     return out if given is not None else hand_over(out, va)
 
 
-_ready = ReadyLaunches()
+_ready = LaunchCache()
 
 
 def bind(
@@ -126,7 +126,7 @@ def bind(
     activation: Activation | None,
     config: KernelConfig | None,
     target: str | None,
-) -> MatmulPlan:
+) -> Plan:
     """Check the arrays once and prepare the launch; calling the result launches it."""
     require_output(vo, shape, vo.dtype, [("a", a), ("b", b)])
     require_same_place([("a", a), ("b", b), ("out", vo)] + ([("bounds", bounds)] if a.device != "cpu" else []))
@@ -162,7 +162,7 @@ def bind(
     call = MatmulCall(problem, matrix, groups=b.shape[0], group_rows=group_rows)
     operands = {"a": rows_a, "b": b, "out": vo, "groups": bounds}
     if 0 in shape:
-        return MatmulPlan(out, vo)
+        return Plan(out, vo)
     if vo.device != "cpu":
         return DevicePlan(kernel, call, operands, out)
     return StagedPlan(kernel, call, operands, out) if device == "cuda" else EmulatedPlan(kernel, call, operands, out)

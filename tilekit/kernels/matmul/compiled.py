@@ -6,28 +6,28 @@ from functools import cache
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.epilogue_arguments import EpilogueArguments
 from tilekit.kernels.launch import Launch, bind_parameters
-from tilekit.kernels.matmul.arguments import Addresses, launch_call
+from tilekit.kernels.launch_call import Addresses, launch_call
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
-from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.kernel import KernelText, trace
-from tilekit.kernels.matmul.problem import (
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.problem import (
     MatmulCall,
     MatmulProblem,
     output_matrix,
     read_problem,
     store_kind,
 )
-from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.kernels.product import ProductKernel
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Load, Matrix, Scratch
 
 
-class MatmulKernel(ProductKernel):
+class MatmulKernel(CompiledKernel):
     """A matmul for one spec, config and target; any shape the spec's majors allow.
 
     Parameters
@@ -91,7 +91,7 @@ class MatmulKernel(ProductKernel):
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
         return read_problem(a, b)
 
-    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: Extras) -> None:
+    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: EpilogueArguments) -> None:
         spec, out = self.spec, operands["out"]
         matrix = output_matrix(out)
         if spec.store == "tma" and 0 not in out.shape and store_kind(out.address, matrix) == "direct":

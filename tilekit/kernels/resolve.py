@@ -20,11 +20,11 @@ def place(a: ArrayView, target: str | None) -> tuple[Target, str | None]:
                 f"target='cuda', but there is no GPU to use: {reason}; leave target out to run on the emulator",
                 code="TK-API-002",
             )
-        return chip_of(driver.devices()[0], target), "cuda"
-    return chip_of(driver.devices()[a.device[1]], target), None
+        return target_of(driver.devices()[0], target), "cuda"
+    return target_of(driver.devices()[a.device[1]], target), None
 
 
-def chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
+def target_of(device: driver.DeviceInfo, target: str | None) -> Target:
     """Return the chip of a device; `target` is what the caller asked for, to be checked against it."""
     chip = next((t for t in TARGETS.values() if t.compute_capability == device.compute_capability), None)
     if chip is None:

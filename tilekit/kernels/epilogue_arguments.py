@@ -13,7 +13,7 @@ from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.tiles.call import Matrix
 
 
@@ -34,7 +34,7 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class Extras:
+class EpilogueArguments:
     """The epilogue's operands, checked; None for those that a call does not have.
 
     Attributes
@@ -68,7 +68,7 @@ class Extras:
         scale_b: Any = None,
         residual: Any = None,
         beta: float = 1.0,
-    ) -> Extras:
+    ) -> EpilogueArguments:
         """Check the arguments of `tilekit.matmul` against the product and its output.
 
         Raises

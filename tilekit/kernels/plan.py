@@ -10,19 +10,19 @@ from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall
-from tilekit.kernels.ready import ReadyLaunch
+from tilekit.kernels.launch_cache import CachedLaunch
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.problem import MatmulCall
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.scratch import DeviceScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 
 if TYPE_CHECKING:
     from tilekit.emulator import Device
-    from tilekit.kernels.product import ProductKernel
+    from tilekit.kernels.compiled import CompiledKernel
 
 
-class MatmulPlan:
+class Plan:
     """A bound matmul. This base class is the plan of an empty output: nothing to launch.
 
     Attributes
@@ -34,7 +34,7 @@ class MatmulPlan:
         where a call is more than a launch, or depends on more.
     """
 
-    ready: ReadyLaunch | None = None
+    ready: CachedLaunch | None = None
 
     def __init__(self, out: Any, view: ArrayView) -> None:
         self.out = out
@@ -58,12 +58,12 @@ class MatmulPlan:
         )
 
 
-class DevicePlan(MatmulPlan):
+class DevicePlan(Plan):
     """Arrays in GPU memory: a call is one launch."""
 
     def __init__(
         self,
-        kernel: ProductKernel,
+        kernel: CompiledKernel,
         call: MatmulCall,
         operands: dict[str, ArrayView],
         out: Any,
@@ -95,7 +95,7 @@ class DevicePlan(MatmulPlan):
         self._profiler, self._scratch, self._name = kernel.text.profile, owned, kernel.name
         self.current_stream = stream_getter(operands["out"])
         if operands["out"].library in ("torch", "cupy"):  # other libraries' streams belong to each array
-            self.ready = ReadyLaunch(self.launch, self.current_stream)
+            self.ready = CachedLaunch(self.launch, self.current_stream)
 
     def __call__(self, stream: Any = None) -> Any:
         self.launch(self.current_stream() if stream is None else resolve_stream(stream, self._view))
@@ -112,12 +112,12 @@ def _trace(kernel: str, profiler: TileProfiler, data: bytes, unit: str) -> TileT
     return TileTrace.of(kernel, [str(lane) for lane in profiler.lanes], profiler.tiles, data, unit)
 
 
-class HostPlan(MatmulPlan, ABC):
+class HostPlan(Plan, ABC):
     """Arrays in host memory: each call copies them to a device, launches there, and copies the output back."""
 
     def __init__(
         self,
-        kernel: ProductKernel,
+        kernel: CompiledKernel,
         call: MatmulCall,
         operands: dict[str, ArrayView],
         out: Any,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tilekit.annotations import checked
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.extras import Extras
-from tilekit.kernels.matmul.place import chip_of
-from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
+from tilekit.kernels.epilogue_arguments import EpilogueArguments
+from tilekit.kernels.plan import DevicePlan, EmulatedPlan, Plan, StagedPlan
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
+from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.emulated import Work
@@ -28,10 +28,10 @@ from tilekit.tiles.call import Scratch
 
 if TYPE_CHECKING:
     from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 
 
-class ProductKernel(ABC):
+class CompiledKernel(ABC):
     """A kernel for one spec, config and target.
 
     Attributes
@@ -114,7 +114,7 @@ class ProductKernel(ABC):
         return self._resident[ordinal]
 
     def _require_chip(self, ordinal: int) -> None:
-        chip_of(driver.devices()[ordinal], self.target.name)
+        target_of(driver.devices()[ordinal], self.target.name)
 
     def _wanted(self, held: int, ordinal: int) -> int:
         """How many clusters a full grid has, of those that the device holds at once."""
@@ -151,7 +151,7 @@ class ProductKernel(ABC):
         device: str | None = None,
         seed: int = 0,
         **emulator: Any,
-    ) -> MatmulPlan:
+    ) -> Plan:
         """Check the arrays once and prepare the launch; calling the result launches it, and returns `out`.
 
         Parameters
@@ -182,7 +182,7 @@ class ProductKernel(ABC):
         vo = matrix_view(out, "out")
         named = [("a", va), ("b", vb)]
         require_output(vo, problem.out_shape, self.spec.out_dtype, named)
-        extras = Extras.read(
+        extras = EpilogueArguments.read(
             problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual, beta=beta
         )
         extras.check_overlap(vo)
@@ -192,7 +192,7 @@ class ProductKernel(ABC):
         added = output_matrix(extras.residual, "residual") if extras.residual is not None else None
         call = extras.call(problem, output_matrix(vo), added)
         if 0 in problem.out_shape:
-            return MatmulPlan(out, vo)
+            return Plan(out, vo)
         if vo.device != "cpu":
             return DevicePlan(self, call, operands, out)
         if device == "cuda":
@@ -213,7 +213,7 @@ class ProductKernel(ABC):
         """Check the operands against each other."""
 
     @abstractmethod
-    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: Extras) -> None:
+    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: EpilogueArguments) -> None:
         """Raise `ArgumentError` for arrays that another kernel would take."""
 
     def _require(self, facts: Iterable[tuple[str, Any, Any]], advice: str) -> None:

@@ -7,15 +7,15 @@ from functools import lru_cache
 from tilekit.arrays import ArrayView
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.epilogue_arguments import EpilogueArguments
 from tilekit.kernels.gemv.picker import MOST_TOKENS, offer
 from tilekit.kernels.gemv.problem import read_gemv
 from tilekit.kernels.matmul.compiled import compiled
 from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.picker import pick
-from tilekit.kernels.matmul.problem import MatmulProblem, output_matrix, read_problem, store_kind
 from tilekit.kernels.matmul.spec import Accumulation, Precision
-from tilekit.kernels.product import ProductKernel
+from tilekit.kernels.problem import MatmulProblem, output_matrix, read_problem, store_kind
 from tilekit.runtime import driver
 from tilekit.targets import Target
 from tilekit.tuning.tuner import tuned
@@ -28,13 +28,13 @@ def choose(
     a: ArrayView,
     b: ArrayView,
     out: ArrayView,
-    extras: Extras,
+    extras: EpilogueArguments,
     activation: Activation | None,
     precision: Precision | None,
     accumulation: Accumulation,
     config: KernelConfig | None,
     chip: Target,
-) -> ProductKernel:
+) -> CompiledKernel:
     """Return the kernel for arrays laid out like these: a gemv, what tuning found, or what the model picks.
 
     Parameters

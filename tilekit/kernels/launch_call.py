@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.kernels.matmul.problem import MatmulCall
+from tilekit.kernels.problem import MatmulCall
 from tilekit.tiles.call import Call, Scratch
 
 

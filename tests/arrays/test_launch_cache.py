@@ -16,7 +16,7 @@ import pytest
 import tilekit
 from tilekit import api
 from tilekit.errors import ArgumentError
-from tilekit.kernels import choice, ready
+from tilekit.kernels import dispatch, launch_cache
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.runtime import driver as runtime_driver
 from tilekit.runtime.parameters import TensorMap
@@ -45,9 +45,9 @@ def driver(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: stand_in))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
     monkeypatch.setattr(api, "place", lambda _a, _target: (SM_90A, None))
-    monkeypatch.setattr(choice, "tuned", lambda *_problem, **_sizes: None)
+    monkeypatch.setattr(dispatch, "tuned", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
-    monkeypatch.setattr(api, "_ready", ready.ReadyLaunches())
+    monkeypatch.setattr(api, "_ready", launch_cache.LaunchCache())
     return stand_in
 
 
@@ -84,13 +84,13 @@ def test_a_result_in_known_memory_is_one_launch(driver: Driver, operands: Any, t
 
 def test_a_result_in_new_memory_is_bound_once(driver: Driver, operands: Any, blocks: list[int]) -> None:
     """Each block that the allocator hands out gets a launch of its own, and keeps it; the config is chosen once."""
-    choice._pick.cache_clear()
+    dispatch._pick.cache_clear()
     blocks += [5 * BLOCK, 9 * BLOCK, 5 * BLOCK, 7 * BLOCK]
     addresses = [tilekit.matmul(*operands).data_ptr() // BLOCK for _ in range(6)]
     assert addresses == [7, 5, 9, 5, 9, 9]
     assert [address // BLOCK for address in driver.prepared] == [7, 5, 9]
     assert [address // BLOCK for address, _ in driver.launched] == addresses
-    assert choice._pick.cache_info().misses == 1
+    assert dispatch._pick.cache_info().misses == 1
 
 
 def test_what_tells_calls_apart(driver: Driver, operands: Any, torch: Any) -> None:
@@ -161,7 +161,7 @@ def test_launches_are_bounded(
     driver: Driver, operands: Any, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest launch goes when there are too many, and is bound again when it is needed again."""
-    monkeypatch.setattr(ready, "_KEPT", 3)
+    monkeypatch.setattr(launch_cache, "_KEPT", 3)
     order = [4, 5, 6, 7, 4]
     blocks += [block * BLOCK for block in reversed(order)]
     for _ in order:
