@@ -38,13 +38,13 @@ def test_it_is_the_kernel_that_matmul_binds(name: str, given_out: bool, monkeypa
     """For every kind of call, with an output of the caller's in odd places too, both name the same object."""
     call = CALLS[name]
     bound: list[CompiledKernel] = []
-    bind = CompiledKernel.bind
+    plan = CompiledKernel.plan
 
     def note(kernel: CompiledKernel, *arguments: Any, **options: Any) -> Any:
         bound.append(kernel)
-        return bind(kernel, *arguments, **options)
+        return plan(kernel, *arguments, **options)
 
-    monkeypatch.setattr(CompiledKernel, "bind", note)
+    monkeypatch.setattr(CompiledKernel, "plan", note)
     made = tilekit.matmul(**call)
     if given_out:
         around = np.zeros((*made.shape[:-1], made.shape[-1] + 3), made.dtype)

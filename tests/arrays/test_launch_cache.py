@@ -16,7 +16,8 @@ import pytest
 import tilekit
 from tilekit import api
 from tilekit.errors import ArgumentError
-from tilekit.kernels import dispatch, launch_cache
+from tilekit.kernels import launch_cache
+from tilekit.kernels.matmul import arguments, family
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.runtime import driver as runtime_driver
 from tilekit.runtime.parameters import TensorMap
@@ -44,10 +45,10 @@ def driver(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     stand_in = Driver()
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: stand_in))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
-    monkeypatch.setattr(api, "place", lambda _a, _target: (SM_90A, None))
-    monkeypatch.setattr(dispatch, "tuned", lambda *_problem, **_sizes: None)
+    monkeypatch.setattr(arguments, "resolve_target", lambda _a, _target, memory: (SM_90A, None))
+    monkeypatch.setattr(api, "tuned_config", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
-    monkeypatch.setattr(api, "_ready", launch_cache.LaunchCache())
+    monkeypatch.setattr(api, "_matmuls", launch_cache.LaunchCache())
     return stand_in
 
 
@@ -84,13 +85,13 @@ def test_a_result_in_known_memory_is_one_launch(driver: Driver, operands: Any, t
 
 def test_a_result_in_new_memory_is_bound_once(driver: Driver, operands: Any, blocks: list[int]) -> None:
     """Each block that the allocator hands out gets a launch of its own, and keeps it; the config is chosen once."""
-    dispatch._pick.cache_clear()
+    family.picked.cache_clear()
     blocks += [5 * BLOCK, 9 * BLOCK, 5 * BLOCK, 7 * BLOCK]
     addresses = [tilekit.matmul(*operands).data_ptr() // BLOCK for _ in range(6)]
     assert addresses == [7, 5, 9, 5, 9, 9]
     assert [address // BLOCK for address in driver.prepared] == [7, 5, 9]
     assert [address // BLOCK for address, _ in driver.launched] == addresses
-    assert dispatch._pick.cache_info().misses == 1
+    assert family.picked.cache_info().misses == 1
 
 
 def test_what_tells_calls_apart(driver: Driver, operands: Any, torch: Any) -> None:
@@ -167,10 +168,10 @@ def test_launches_are_bounded(
     for _ in order:
         tilekit.matmul(*operands)
     assert [address // BLOCK for address in driver.prepared] == order
-    assert len(api._ready.launches) == 3
+    assert len(api._matmuls.launches) == 3
     for columns in range(8, 48, 8):
         tilekit.matmul(operands[0], sys.modules["torch"].Tensor(BLOCK, (32, columns), (1, 32), operands[0].dtype))
-    assert len(api._ready.outputs) == 3
+    assert len(api._matmuls.outputs) == 3
 
 
 def test_no_array_is_kept_alive(driver: Driver, torch: Any, blocks: list[int]) -> None:
@@ -234,4 +235,4 @@ def test_other_libraries_are_bound_each_time(cupy: Any, driver: Driver, monkeypa
             array, array, out=SimpleNamespace(__cuda_array_interface__={**interface, "data": (9 * BLOCK, False)})
         )
     assert [stream for _, stream in driver.launched] == [5, 6]
-    assert not api._ready.launches
+    assert not api._matmuls.launches

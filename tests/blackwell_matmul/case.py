@@ -190,7 +190,7 @@ class Case:
                 counters.append(name)
             return staging.scratch(name, size)
 
-        launch: Launch = kernel.arguments(call, addresses, clusters, scratch)
+        launch: Launch = kernel.launch_of(call, addresses, clusters, scratch)
         ended: list[int] = []
         report = device.load(text or kernel.ptx)[kernel.name].launch(
             grid=launch.grid,

@@ -36,7 +36,7 @@ def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str
     a, b = arrays[::-1] if config.swap_ab else arrays
     views = view_of(a.read()), view_of(b.read().T), view_of(out.read())
     call = MatmulCall(read_problem(*views[:2]), output_matrix(views[2]))
-    made = matmul.arguments(call, Addresses(a=a.address, b=b.address, out=out.address), 1, _no_scratch)
+    made = matmul.launch_of(call, Addresses(a=a.address, b=b.address, out=out.address), 1, _no_scratch)
     launch = {
         "grid": made.grid,
         "block": matmul.text.threads,

@@ -127,7 +127,7 @@ def test_a_scale_in_device_memory() -> None:
     staging = EmulatedStaging(Device("sm_90a"))
     scale = staging.upload(view_of(np.array([inputs.scale], np.float32)))
     addresses = Addresses(*map(staging.upload, (a, b, d)), scale=scale)
-    launch = kernel.arguments(MatmulCall(read_problem(a, b), output_matrix(d)), addresses, 132, staging.scratch)
+    launch = kernel.launch_of(MatmulCall(read_problem(a, b), output_matrix(d)), addresses, 132, staging.scratch)
     module = EmulatedModule(staging.device, kernel.ptx)
     module.kernel(kernel.name).prepare(kernel.launch_config(launch.grid), launch.parameters)()
     staging.download(d)

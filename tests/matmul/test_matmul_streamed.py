@@ -118,7 +118,7 @@ def test_a_workspace_serves_launch_after_launch() -> None:
         out = np.full((m, n), np.nan, ml_dtypes.bfloat16)
         views = [view_of(array) for array in (a, b.T, out)]
         buffers = [device.buffer(array) for array in (a, b, out)]
-        launch = kernel.arguments(
+        launch = kernel.launch_of(
             MatmulCall(read_problem(*views[:2]), output_matrix(views[2])),
             Addresses(*(buffer.address for buffer in buffers)),
             5,
