@@ -49,6 +49,8 @@ class Family:
         The kernel for a call, or why the family declines it. It may be handed a look-up of tuned configs.
     compile
         The kernel for a spec, a config or None, and a target.
+    most_rows
+        Rows of A that it takes at most; None where there is no limit.
     """
 
     name: str
@@ -59,3 +61,4 @@ class Family:
     spec: type
     select: Callable[[Any, TunedConfigs | None], Selection | Declined]
     compile: Callable[[Any, Any, Target], CompiledKernel]
+    most_rows: int | None = None

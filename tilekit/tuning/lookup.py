@@ -20,5 +20,6 @@ def tuned_config(
     spec: MatmulSpec, target: Target, device: str, *, m: int, n: int, k: int, batches: int
 ) -> KernelConfig | None:
     """The config that tuning found for a problem on a device, if it can be built for this spec."""
-    found = table_of(device, target).best(Problem.of(spec, m=m, n=n, k=k, batches=batches))
+    table = table_of(device, target)
+    found = table.best(Problem.of(spec, m=m, n=n, k=k, batches=batches)) if len(table) else None
     return found if found is not None and found.legal(target, spec) else None

@@ -85,4 +85,5 @@ GEMV = Family(
     spec=GemvSpec,
     select=select,
     compile=build,
+    most_rows=MOST_TOKENS,
 )
