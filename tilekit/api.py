@@ -152,8 +152,7 @@ def matmul(
         config=config,
         target=target,
     )
-    result = _first_call(arguments, stream, _matmuls, key, new)
-    return result if out is not None else hand_over(result, arguments.a)
+    return _first_call(arguments, stream, _matmuls, key, new)
 
 
 def grouped_matmul(
@@ -209,8 +208,7 @@ def grouped_matmul(
     arguments = GroupedArguments.parse(
         a, b, ends, counts=counts, out=out, activation=activation, out_dtype=out_dtype, config=config, target=target
     )
-    result = _first_call(arguments, stream, _grouped, key)
-    return result if out is not None else hand_over(result, arguments.a)
+    return _first_call(arguments, stream, _grouped, key)
 
 
 @takes(MatmulKeywords)
@@ -300,13 +298,16 @@ _matmuls, _grouped = LaunchCache(), LaunchCache()
 def _first_call(
     arguments: Arguments, stream: Any, cache: LaunchCache, key: Hashable, new: NewArrays | None = None
 ) -> Any:
-    """Select, bind and launch what no earlier call has, and keep the launch by its key; return the output.
+    """Select, bind and launch what no earlier call has, and keep the launch by its key; return the result.
 
     `new` made the output that the arguments have; without an output it is made here.
     """
     if arguments.result is None:
+        own = arguments.a.device == "cpu" or arguments.a.library in ("torch", "cupy")
+        if stream is not None or not own:  # memory of another library must be in the order of the operands' stream
+            stream = resolve_stream(stream, arguments.a)
         new = arguments.new_output()
-        arguments = arguments.into(new(None if stream is None else resolve_stream(stream, arguments.a)))
+        arguments = arguments.into(new(stream))
     selection = select(arguments, tuned_config)
     plan = selection.kernel.plan(selection.arguments)
     plan(stream)
@@ -315,4 +316,7 @@ def _first_call(
             cache.keep_output(key, new)
             key = (new, new.address_of(plan.out))
         cache.keep_launch(key, plan.cacheable)
-    return plan.out
+    if new is None or arguments.out.library == arguments.a.library:
+        return plan.out
+    with new.in_stream(stream or 0):  # where the exchange makes the other library wait
+        return hand_over(plan.out, arguments.a)

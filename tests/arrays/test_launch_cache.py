@@ -15,6 +15,7 @@ import pytest
 
 import tilekit
 from tilekit import api
+from tilekit.arrays import fingerprint
 from tilekit.errors import ArgumentError
 from tilekit.kernels import launch_cache
 from tilekit.kernels.matmul import arguments, family
@@ -236,3 +237,37 @@ def test_other_libraries_are_bound_each_time(cupy: Any, driver: Driver, monkeypa
         )
     assert [stream for _, stream in driver.launched] == [5, 6]
     assert not api._matmuls.launches
+
+
+def test_a_result_for_a_library_that_is_known_by_interface(
+    cupy: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the library cannot be asked for memory the result is CuPy's, and all happens in the arrays' own stream."""
+    monkeypatch.setattr("tilekit.runtime.driver.device_of", lambda _address: 1)
+    interface = {"version": 3, "shape": (64, 64), "typestr": "<f2", "data": (BLOCK, False), "stream": 5}
+    array = SimpleNamespace(__cuda_array_interface__=interface)
+    result = tilekit.matmul(array, array)
+    assert isinstance(result, cupy.ndarray)
+    assert driver.launched == [(result.data.ptr, 5)]
+    assert cupy.entered.count(("stream", 5)) == 2  # for the memory, and for the exchange after the launch
+
+
+def test_a_subclass_of_a_tensor_is_found_again(driver: Driver, operands: Any, torch: Any) -> None:
+    """Parameters and the like are tensors: their second call is a look-up, and apart from plain tensors' own."""
+
+    class Parameter(torch.Tensor):  # type: ignore[misc, name-defined]
+        __module__ = "somewhere.else"
+
+    a, b = operands
+    weight = Parameter(2 * BLOCK, (32, 48), (1, 32), torch.bfloat16)
+    for _ in range(2):
+        tilekit.matmul(a, weight)
+        tilekit.matmul(a, b)
+    assert (len(driver.prepared), len(driver.launched)) == (2, 4)
+
+
+def test_arrays_whose_launches_are_not_kept_have_no_key() -> None:
+    """NumPy's arrays are viewed when they are parsed, and not before for a key that nothing is kept by."""
+    for value in (np.zeros(3), [1, 2], "relu", np.float32(1)):
+        with pytest.raises(TypeError, match="has no fingerprint"):
+            fingerprint(value)
