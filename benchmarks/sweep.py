@@ -39,13 +39,15 @@ from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import as_dtype
-from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import TilekitError
-from tilekit.kernels.gemv.picker import offer
+from tilekit.kernels.dispatch import offer
+from tilekit.kernels.family import Selection
+from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.hopper_model import candidates, spares
 from tilekit.kernels.matmul.picker import estimate, pick, ranked
 from tilekit.kernels.matmul.spec import Precision
+from tilekit.kernels.registry import families
 from tilekit.targets import SM_90A
 from tilekit.tile_io.operand import Major
 
@@ -336,9 +338,11 @@ def _one_pass(plans: Sequence[Callable[[], Any]]) -> Replay:
 def _gemv(workload: MatmulWorkload) -> Any:
     """The gemv that few rows get instead of a matmul; None where they get none."""
     a, b, out = workload.views
-    return (
-        offer(a, b, out, ElementwiseSpec(), SM_90A) if workload.batch is None and workload.precision is None else None
+    arguments = MatmulArguments.parse(
+        a, b, out=out, precision=workload.precision, accumulation=workload.accumulation, memory=False
     )
+    answer = offer(families()[GEMV], arguments)
+    return answer.kernel if isinstance(answer, Selection) else None
 
 
 def _compiled(spec: tilekit.MatmulSpec, config: MatmulConfig) -> Any:

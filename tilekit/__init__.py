@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.api import compile, kernel_for, matmul
+    from tilekit.api import compile, grouped_matmul, kernel_for, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
-    from tilekit.kernels.grouped.matmul import grouped_matmul
     from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
     from tilekit.kernels.matmul.config import MatmulConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
@@ -47,7 +46,7 @@ _HOMES = {
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
-    "grouped_matmul": "tilekit.kernels.grouped.matmul",
+    "grouped_matmul": "tilekit.api",
     "kernel_for": "tilekit.api",
     "matmul": "tilekit.api",
     "tune": "tilekit.tuning.tuner",

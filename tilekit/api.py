@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import prod
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, Unpack
 
-from tilekit.annotations import checked, checked_values
-from tilekit.arrays import (
-    ArrayView,
-    NewArrays,
-    fingerprint,
-    hand_over,
-    new_arrays,
-    require_dtype,
-    require_output,
-    require_same_place,
-    resolve_stream,
-    view_of,
-)
-from tilekit.dtypes import BF16, DType, as_dtype
+from tilekit.annotations import checked, takes
+from tilekit.arrays import NewArrays, fingerprint, hand_over, resolve_stream, view_of
+from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation
-from tilekit.kernels.choice import choose, read_product
-from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
-from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
-from tilekit.kernels.matmul.extras import Extras, read_scale
-from tilekit.kernels.matmul.picker import default_config
-from tilekit.kernels.matmul.place import place
-from tilekit.kernels.matmul.plan import MatmulPlan
-from tilekit.kernels.matmul.problem import matrix_view, output_matrix
-from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
-from tilekit.kernels.product import ProductKernel
-from tilekit.kernels.ready import ReadyLaunches
-from tilekit.runtime import driver
-from tilekit.targets import SM_90A, ChipName, PlaceName
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.dispatch import family_of, select
+from tilekit.kernels.epilogue_arguments import read_scale
+from tilekit.kernels.grouped.arguments import GroupedArguments
+from tilekit.kernels.launch_cache import LaunchCache
+from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
+from tilekit.kernels.matmul.config import AnyConfig
+from tilekit.kernels.matmul.spec import Accumulation, Precision
+from tilekit.kernels.problem import output_matrix
+from tilekit.targets import ChipName, PlaceName
 from tilekit.targets import target as target_named
+from tilekit.tuning.lookup import tuned_config
 
 
 def matmul(
@@ -113,7 +100,7 @@ def matmul(
     True
     """
     key: Any
-    new = ready = None
+    new = cached = None
     try:
         if not (scale is None or isinstance(scale, float | int) or getattr(scale, "is_cuda", False)):
             number = read_scale(scale)
@@ -136,70 +123,101 @@ def matmul(
             target,
         )
         if out is None:
-            new = _ready.outputs.get(key)
+            new = _matmuls.outputs.get(key)
         else:
-            ready = _ready.launches.get(key)
-    except Exception:  # something that is no array, or no legal value: binding it says what
+            cached = _matmuls.launches.get(key)
+    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
         key = None
     result = out
     if new is not None:
         result = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
-        ready = _ready.launches.get((new, new.address_of(result)))
-    if ready is not None:
-        ready.launch(ready.current_stream() if stream is None else resolve_stream(stream, view_of(result)))
+        cached = _matmuls.launches.get((new, new.address_of(result)))
+    if cached is not None:
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(result)))
         return result
-    how = checked_values(
-        matmul,
-        {
-            "activation": activation,
-            "precision": precision,
-            "accumulation": accumulation,
-            "config": config,
-            "target": target,
-        },
+    arguments = MatmulArguments.parse(
+        a,
+        b,
+        out=result,
+        bias=bias,
+        activation=activation,
+        scale=scale,
+        scale_a=scale_a,
+        scale_b=scale_b,
+        residual=residual,
+        beta=beta,
+        out_dtype=out_dtype,
+        precision=precision,
+        accumulation=accumulation,
+        config=config,
+        target=target,
     )
-    if out is None and new is None:
-        new = _outputs(a, b, out_dtype, precision)
-        result = new(None if stream is None else resolve_stream(stream, view_of(a)))
-    extras = {
-        "bias": bias,
-        "scale": scale,
-        "scale_a": scale_a,
-        "scale_b": scale_b,
-        "residual": residual,
-        "beta": beta,
-    }
-    plan = _bind(a, b, result, extras, out_dtype, **how)
-    plan(stream)
-    if plan.ready is not None and key is not None:
-        if new is not None:
-            _ready.keep_output(key, new)
-            key = (new, new.address_of(result))
-        _ready.keep_launch(key, plan.ready)
-    return result if out is not None else hand_over(result, view_of(a))
+    return _first_call(arguments, stream, _matmuls, key, new)
 
 
-@checked
-def result_of(
+def grouped_matmul(
     a: Any,
     b: Any,
+    ends: Any = None,
     *,
+    counts: Any = None,
     out: Any = None,
-    bias: Any = None,
     activation: Activation | None = None,
-    scale: Any = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    residual: Any = None,
     out_dtype: Any = None,
-    precision: Precision | None = None,
-    accumulation: Accumulation = "fast",
-) -> tuple[tuple[int, ...], DType]:
+    stream: Any = None,
+    config: AnyConfig | None = None,
+    target: PlaceName | None = None,
+) -> Any:
+    """Multiply groups of rows of `a`, each by its own matrix of `b`: the linear layers of a mixture of experts.
+
+    Parameters
+    ----------
+    a
+        With `ends`: (M, K), the groups' rows behind each other. With `counts`: (G, R, K), up to R rows a group.
+    b
+        (G, K, N), a matrix a group. Either of the last two dimensions may be contiguous.
+    ends
+        G int32: one past each group's last row. They stay on the device; where they are in host memory they
+        are checked.
+    counts
+        G int32: the rows of each group that are computed; the others of `out` are left as they are.
+    out
+        (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None.
+    activation, out_dtype, stream, config, target
+        As for `tilekit.matmul`.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the argument, what was given, what is legal, and the nearest legal value: also for bounds in host memory
+        that are out of order or out of range. On a device nobody looks at them before the kernel, which takes the
+        nearest legal bound instead: an end before the last group's end makes a group empty, one beyond M ends with the
+        last row, and a count is cut to 0 … R. Rows that belong to no group are left as they are.
+    """
+    key: Any = None
+    if out is not None:
+        bounds = ends if counts is None else counts
+        try:
+            key = (*map(fingerprint, (a, b, bounds, out)), counts is None, activation, out_dtype, config, target)
+            cached = _grouped.launches.get(key)
+        except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+            cached = key = None
+        if cached is not None:
+            cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+            return out
+    arguments = GroupedArguments.parse(
+        a, b, ends, counts=counts, out=out, activation=activation, out_dtype=out_dtype, config=config, target=target
+    )
+    return _first_call(arguments, stream, _grouped, key)
+
+
+@takes(MatmulKeywords)
+def result_of(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> tuple[tuple[int, ...], DType]:
     """Return shape and element type of what `matmul` would return, after the same checks, and without an address.
 
     Parameters
     ----------
-    a, b, out, bias, activation, scale, scale_a, scale_b, residual, out_dtype, precision, accumulation
+    a, b, keywords
         As for `matmul`; arrays may be views (`tilekit.arrays.ArrayView`) of memory that does not exist, and their
         extents may be symbols that compare like numbers.
 
@@ -208,53 +226,33 @@ def result_of(
     ArgumentError
         What `matmul` would raise, but for what depends on memory: the overlap of `out` with an operand.
     """
-    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-    named = [("a", va), ("b", vb)]
-    problem = read_product(va, vb)
-    if out is None:
-        require_same_place(named)
-        dtype = _output_type(va, out_dtype)
-        vo = replace(va, shape=problem.out_shape, dtype=dtype)
-    else:
-        vo = matrix_view(out, "out")
-        dtype = vo.dtype
-        if out_dtype is not None:
-            require_dtype(vo, as_dtype(out_dtype, "out_dtype"))
-        require_output(vo, problem.out_shape, dtype, ())
-    extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
-    there = va.device == "cpu" or (driver.why_unavailable() is None and va.device[1] < len(driver.devices()))
-    # Of memory on a GPU that is not here nobody knows the chip.
-    chip = place(va, None)[0] if there else SM_90A
+    arguments = MatmulArguments.parse(a, b, memory=False, **keywords)
     # Threads can store any output, and with it add any residual.
-    functions = extras.functions(activation)
-    problem.spec(dtype, functions, store="direct", precision=precision, accumulation=accumulation).check(chip)
-    named += [(name, view) for name, view in extras.views.items() if name != "scale" or view.device != "cpu"]
-    if out is not None:
-        output_matrix(vo)
-        named.append(("out", vo))
-    require_same_place(named)
-    return problem.out_shape, dtype
+    arguments.spec_storing("direct").check(arguments.target)
+    if arguments.result is not None:
+        output_matrix(arguments.out)
+    return arguments.out.shape, arguments.out.dtype
 
 
 @checked
 def compile(  # noqa: A001  the field's name for it
-    spec: MatmulSpec, target: ChipName = "sm_90a", config: AnyConfig | None = None
-) -> MatmulKernel:
+    spec: Any, target: ChipName = "sm_90a", config: Any = None
+) -> CompiledKernel:
     """Build the kernel that `spec` describes.
 
     Parameters
     ----------
     spec
-        What to compute.
+        What to compute: a `MatmulSpec`, or another family's spec.
     target
         Chip. Neither a GPU nor an assembler is needed until ``.isa``, ``.resources`` or a launch on a GPU asks for one.
     config
-        How to compute it; by default ``MatmulConfig()`` for sm_90a and ``BlackwellConfig()`` for sm_100a, which suit
-        large outputs.
+        How to compute it; by default the family's: of a matmul ``MatmulConfig()`` for sm_90a and ``BlackwellConfig()``
+        for sm_100a, which suit large outputs.
 
     Returns
     -------
-    MatmulKernel
+    CompiledKernel
         With ``.ptx``, ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
 
     Raises
@@ -262,38 +260,21 @@ def compile(  # noqa: A001  the field's name for it
     ConfigError
         Listing every rule the config violates, each with the nearest legal value.
     """
-    chip = target_named(target)
-    return compiled(spec, default_config(spec, chip) if config is None else config, chip)
+    return family_of(spec).compile(spec, config, target_named(target))
 
 
-@checked
-def kernel_for(
-    a: Any,
-    b: Any,
-    *,
-    out: Any = None,
-    bias: Any = None,
-    activation: Activation | None = None,
-    scale: Any = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    residual: Any = None,
-    out_dtype: Any = None,
-    precision: Precision | None = None,
-    accumulation: Accumulation = "fast",
-    config: AnyConfig | None = None,
-    target: PlaceName | None = None,
-) -> ProductKernel:
+@takes(MatmulKeywords)
+def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKernel:
     """Return the kernel that `matmul` launches for these arguments: to look at, or to bind once and call often.
 
     Parameters
     ----------
-    a, b, out, bias, activation, scale, scale_a, scale_b, residual, out_dtype, precision, accumulation, config, target
-        As for `matmul`. Layouts count, and what is in the arrays does not.
+    a, b, keywords
+        As for `matmul`, but for its stream. Layouts count, and what is in the arrays does not.
 
     Returns
     -------
-    ProductKernel
+    CompiledKernel
         With ``.ptx``, ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
 
     Raises
@@ -308,61 +289,34 @@ def kernel_for(
     >>> tilekit.kernel_for(a, b).name
     'gemv_f16_f16_f16_kn_m4'
     """
-    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-    problem = read_product(va, vb)
-    if out is None:
-        shape = problem.out_shape
-        strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        vo = replace(va, address=0, shape=shape, strides=strides, dtype=_output_type(va, out_dtype))
-    else:
-        if out_dtype is not None:
-            require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
-        vo = matrix_view(out, "out")
-        require_output(vo, problem.out_shape, vo.dtype, ())
-    extras = Extras.read(problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual)
-    chip, _ = place(va, target)
-    return choose(va, vb, vo, extras, activation, precision, accumulation, config, chip)
+    return select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
 
 
-_ready = ReadyLaunches()
+_matmuls, _grouped = LaunchCache(), LaunchCache()
 
 
-def _bind(
-    a: Any,
-    b: Any,
-    out: Any,
-    extras: dict[str, Any],
-    out_dtype: Any,
-    *,
-    activation: Activation | None,
-    precision: Precision | None,
-    accumulation: Accumulation,
-    config: KernelConfig | None,
-    target: str | None,
-) -> MatmulPlan:
-    if out_dtype is not None:
-        require_dtype(view_of(out, "out"), as_dtype(out_dtype, "out_dtype"))
-    va, vb, vo = matrix_view(a, "a"), matrix_view(b, "b"), matrix_view(out, "out")
-    chip, device = place(va, target)
-    problem = read_product(va, vb)
-    require_output(vo, problem.out_shape, vo.dtype, ())
-    read = Extras.read(problem, vo, **extras)
-    kernel = choose(va, vb, vo, read, activation, precision, accumulation, config, chip)
-    return kernel.bind(a, b, out, device=device, **extras)
+def _first_call(
+    arguments: Arguments, stream: Any, cache: LaunchCache, key: Hashable, new: NewArrays | None = None
+) -> Any:
+    """Select, bind and launch what no earlier call has, and keep the launch by its key; return the result.
 
-
-def _outputs(a: Any, b: Any, out_dtype: Any, precision: Precision | None) -> NewArrays:
-    """How the output of a call that passes none is made."""
-    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-    problem = read_product(va, vb)
-    require_same_place([("a", va), ("b", vb)])
-    dtype = _output_type(va, out_dtype)
-    majors = (problem.a.major, problem.b.major)
-    MatmulSpec(va.dtype, vb.dtype, dtype, *majors, precision=precision)  # raises for types no kernel takes
-    return new_arrays(va, problem.out_shape, dtype)
-
-
-def _output_type(a: ArrayView, out_dtype: Any) -> DType:
-    if out_dtype is not None:
-        return as_dtype(out_dtype, "out_dtype")
-    return a.dtype if a.dtype.bits > 8 else BF16
+    `new` made the output that the arguments have; without an output it is made here.
+    """
+    if arguments.result is None:
+        own = arguments.a.device == "cpu" or arguments.a.library in ("torch", "cupy")
+        if stream is not None or not own:  # memory of another library must be in the order of the operands' stream
+            stream = resolve_stream(stream, arguments.a)
+        new = arguments.new_output()
+        arguments = arguments.into(new(stream))
+    selection = select(arguments, tuned_config)
+    plan = selection.kernel.plan(selection.arguments)
+    plan(stream)
+    if plan.cacheable is not None and key is not None:
+        if new is not None:
+            cache.keep_output(key, new)
+            key = (new, new.address_of(plan.out))
+        cache.keep_launch(key, plan.cacheable)
+    if new is None or arguments.out.library == arguments.a.library:
+        return plan.out
+    with new.in_stream(stream or 0):  # where the exchange makes the other library wait
+        return hand_over(plan.out, arguments.a)

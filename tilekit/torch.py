@@ -24,7 +24,7 @@ from tilekit.arrays import ArrayView, view_of_fake
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.extras import read_scale
+from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 

@@ -16,7 +16,7 @@ from odd_values import ODD, anything
 from tilekit.emulator import EmulatorError
 from tilekit.emulator.ptx.launch import Launch
 from tilekit.errors import TilekitError
-from tilekit.kernels.matmul.plan import HostPlan
+from tilekit.kernels.plan import EmulatedPlan
 
 DOORS = (*doors(), *emulator_doors())
 
@@ -30,7 +30,7 @@ MANY = 100
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """No launch runs: what an argument may be is known before."""
-    monkeypatch.setattr(HostPlan, "_run", lambda _: None)
+    monkeypatch.setattr(EmulatedPlan, "_run", lambda _: None)
     monkeypatch.setattr(Launch, "run", lambda _: SimpleNamespace(clean=True))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import tilekit
 from tilekit.errors import ArgumentError
-from tilekit.kernels.product import ProductKernel
+from tilekit.kernels.compiled import CompiledKernel
 
 BF16 = ml_dtypes.bfloat16
 
@@ -37,14 +37,14 @@ CALLS: dict[str, dict[str, Any]] = {
 def test_it_is_the_kernel_that_matmul_binds(name: str, given_out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """For every kind of call, with an output of the caller's in odd places too, both name the same object."""
     call = CALLS[name]
-    bound: list[ProductKernel] = []
-    bind = ProductKernel.bind
+    bound: list[CompiledKernel] = []
+    plan = CompiledKernel.plan
 
-    def note(kernel: ProductKernel, *arguments: Any, **options: Any) -> Any:
+    def note(kernel: CompiledKernel, *arguments: Any, **options: Any) -> Any:
         bound.append(kernel)
-        return bind(kernel, *arguments, **options)
+        return plan(kernel, *arguments, **options)
 
-    monkeypatch.setattr(ProductKernel, "bind", note)
+    monkeypatch.setattr(CompiledKernel, "plan", note)
     made = tilekit.matmul(**call)
     if given_out:
         around = np.zeros((*made.shape[:-1], made.shape[-1] + 3), made.dtype)

@@ -12,8 +12,9 @@ import pytest
 
 import tilekit
 from tilekit import api
-from tilekit.kernels import choice, ready
-from tilekit.kernels.grouped import matmul as grouped
+from tilekit.kernels import launch_cache
+from tilekit.kernels.grouped import arguments as grouped
+from tilekit.kernels.matmul import arguments as products
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.runtime import assembler, scratch
 from tilekit.runtime import driver as runtime_driver
@@ -39,10 +40,11 @@ def bound(torch: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: SimpleNamespace(prepare=prepare)))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
-    for module in (api, grouped):
-        monkeypatch.setattr(module, "place", lambda _a, _target: (SM_90A, None))
-        monkeypatch.setattr(module, "_ready", ready.ReadyLaunches())
-    monkeypatch.setattr(choice, "tuned", lambda *_problem, **_sizes: None)
+    for module in (products, grouped):
+        monkeypatch.setattr(module, "resolve_target", lambda _a, _target, memory=True: (SM_90A, None))
+    for cache in ("_matmuls", "_grouped"):
+        monkeypatch.setattr(api, cache, launch_cache.LaunchCache())
+    monkeypatch.setattr(api, "tuned_config", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
     return prepared
 
@@ -122,7 +124,7 @@ def test_every_argument_is_part_of_the_key(call: str, torch: Any, bound: list[An
     function, make = CALLS[call]
     pairs = make(torch)
     assert set(pairs) == set(inspect.signature(function).parameters) - NO_PART[call]
-    kept = (api if call == "matmul" else grouped)._ready
+    kept = api._matmuls if call == "matmul" else api._grouped
     for name, (one, other) in pairs.items():
         kept.launches.clear()
         kept.outputs.clear()

@@ -14,9 +14,9 @@ from tilekit.arrays.staging import EmulatedStaging
 from tilekit.dtypes import DType
 from tilekit.emulator import Device, LaunchReport, TensorMap
 from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import pack
 from tilekit.targets import SM_100A
 
@@ -190,7 +190,7 @@ class Case:
                 counters.append(name)
             return staging.scratch(name, size)
 
-        launch: Launch = kernel.arguments(call, addresses, clusters, scratch)
+        launch: Launch = kernel.launch_of(call, addresses, clusters, scratch)
         ended: list[int] = []
         report = device.load(text or kernel.ptx)[kernel.name].launch(
             grid=launch.grid,

@@ -9,7 +9,7 @@ import pytest
 
 from tilekit.dtypes import BF16
 from tilekit.emulator.ptx.execution.scheduler import Machine
-from tilekit.kernels.matmul.plan import EmulatedPlan
+from tilekit.kernels.plan import EmulatedPlan
 from tilekit.targets import SM_100A
 
 from .case import Case

@@ -13,6 +13,8 @@ import pytest
 import tilekit
 from tilekit.bench import machine as machines
 from tilekit.errors import AssemblerNotFound, DriverError
+from tilekit.kernels.matmul.arguments import MatmulArguments
+from tilekit.kernels.registry import families
 from tilekit.runtime import driver, toolchain
 from tilekit.targets import TARGETS
 
@@ -264,3 +266,35 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert "LOADED []" in done.stdout
+
+
+def test_every_family_is_listed(invoke: Any) -> None:
+    """The list is the registry: names in the order in which families are asked, with their targets."""
+    rows = json.loads(invoke("list", "--json").stdout)
+    assert [(row["name"], row["summary"], tuple(row["targets"])) for row in rows] == [
+        (family.name, family.summary, family.targets) for family in families().values()
+    ]
+
+
+@pytest.mark.parametrize("family", [f.name for f in families().values() if f.arguments is MatmulArguments])
+def test_a_family_is_shown_and_run_by_name(invoke: Any, family: str) -> None:
+    """Without options a product that the family takes: its kernel is explained, and computes it."""
+    shown = json.loads(invoke("dump", family, "--json").stdout)
+    assert shown["name"].startswith(family)
+    ran = json.loads(invoke("run", family, "--n", 64, "--k", 64, "--json").stdout)
+    assert (ran["right"], ran["name"].startswith(family)) == (True, True)
+
+
+def test_a_product_that_the_family_declines(invoke: Any) -> None:
+    """The reason is said, and which family to ask; one whose calls are no products says where it runs."""
+    for options, reason in ((("--m", 9), "1 to 8 rows"), (("--target", "sm_100a"), "built for sm_90a")):
+        for command in ("run", "dump"):
+            result = invoke(command, "gemv", *options)
+            assert result.exit_code == 2
+            assert "nearest legal: 'matmul'" in result.output
+            assert reason in result.output
+    assert "8x64x64" in invoke("run", "gemv", "--n", 64, "--k", 64).output
+    result = invoke("bench", "gemv", "--shape", "9x64x64")
+    assert (result.exit_code, "1 to 8 rows" in result.output) == (2, True)
+    result = invoke("run", "grouped_matmul")
+    assert (result.exit_code, "tilekit.grouped_matmul" in result.output) == (2, True)

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "matmul"))
 
 from matmul_machine import Cuda, Emulator, Machine
 
-from tilekit.kernels.matmul.plan import EmulatedPlan
+from tilekit.kernels.plan import EmulatedPlan
 
 MACHINES = ("emulator", pytest.param("cuda", marks=pytest.mark.gpu))
 

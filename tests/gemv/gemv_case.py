@@ -15,8 +15,10 @@ from tilekit.arrays import view_of
 from tilekit.dtypes import F32, as_dtype
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
-from tilekit.kernels.gemv.picker import kernel_for
-from tilekit.kernels.matmul.plan import EmulatedPlan
+from tilekit.kernels.gemv.family import spec_of
+from tilekit.kernels.gemv.picker import pick
+from tilekit.kernels.gemv.problem import read_gemv
+from tilekit.kernels.plan import EmulatedPlan
 from tilekit.targets import SM_90A
 
 
@@ -101,6 +103,14 @@ class Gemv:
         )
 
 
+def kernel_for(a: Any, b: Any, out: Any, functions: ElementwiseSpec) -> GemvKernel:
+    """The kernel that the family builds for arrays that lie so, wherever they are and whether it is the quicker one."""
+    va, vb, vo = view_of(a, "a"), view_of(b, "b"), view_of(out, "out")
+    problem = read_gemv(va, vb)
+    spec = spec_of(problem, va, vb, vo.dtype, functions)
+    return compiled(spec, pick(spec, SM_90A, n=problem.n, k=problem.k), SM_90A)
+
+
 def kernel_of(gemv: Gemv, a: Any, b: Any, out: Any) -> GemvKernel:
     """The kernel that a case asks for, for arrays that lie so."""
     functions = ElementwiseSpec(
@@ -108,7 +118,7 @@ def kernel_of(gemv: Gemv, a: Any, b: Any, out: Any) -> GemvKernel:
         bias=as_dtype(gemv.bias) if gemv.bias else None,
         activation=gemv.activation,  # type: ignore[arg-type]
     )
-    kernel = kernel_for(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
+    kernel = kernel_for(a, b, out, functions)
     changes: dict[str, Any] = {"weights_ready": gemv.ready}
     if gemv.tokens:
         changes["tokens"] = gemv.tokens

@@ -8,19 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemv_case import kernel_for
 from matmul_machine import aligned
 
-from tilekit import ElementwiseSpec
+from tilekit import ElementwiseSpec, MatmulConfig
 from tilekit.arrays import view_of
 from tilekit.dtypes import E4M3
 from tilekit.errors import ArgumentError, ConfigError
+from tilekit.kernels.dispatch import offer
+from tilekit.kernels.family import Declined, Selection
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
-from tilekit.kernels.gemv.picker import candidates, estimate, kernel_for, offer, pick
+from tilekit.kernels.gemv.family import GEMV
+from tilekit.kernels.gemv.picker import candidates, estimate, pick
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.matmul.arguments import MatmulArguments
+from tilekit.kernels.problem import MatmulCall
 from tilekit.targets import SM_90A
 
 SPECS = (
@@ -122,36 +127,54 @@ def bf16(shape: tuple[int, ...], dtype: Any = np.float16) -> Any:
     return array
 
 
-def test_which_matmuls_are_offered_a_gemv() -> None:
-    """Up to eight rows and K-major weights; no batches, no empty operands, no other chip."""
-    b, functions = bf16((48, 64)).T, ElementwiseSpec()
-    for m, taken in ((0, False), (1, True), (8, True), (9, False)):
-        a, out = bf16((m, 64)), bf16((m, 48))
-        found = offer(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
-        assert (found is not None) == taken
-        if found is not None:
-            assert (found.spec.tokens, found.spec.b_major) == (m, "k")
+def offered(a: Any, b: Any, out: Any, **how: Any) -> Selection | Declined:
+    """What the family answers to a matmul of these arrays."""
+    return offer(GEMV, MatmulArguments.parse(a, b, out=out, **how))
+
+
+def declined(a: Any, b: Any, out: Any, **how: Any) -> str:
+    """Why it leaves a matmul to others; empty where it takes it."""
+    answer = offered(a, b, out, **how)
+    return answer.reason if isinstance(answer, Declined) else ""
+
+
+def test_which_matmuls_a_gemv_takes() -> None:
+    """Up to eight rows and K-major weights; no batches, no empty operands, no other chip: the reason is said."""
+    b = bf16((48, 64)).T
+    for m in (1, 8):
+        found = offered(bf16((m, 64)), b, bf16((m, 48)))
+        assert isinstance(found, Selection)
+        assert (found.kernel.spec.tokens, found.kernel.spec.b_major) == (m, "k")
+        assert found.kernel.spec == kernel_for(bf16((m, 64)), b, bf16((m, 48)), ElementwiseSpec()).spec
+    rows = "it takes 1 to 8 rows, without batches"
+    for m in (0, 9):
+        assert declined(bf16((m, 64)), b, bf16((m, 48))) == rows
     a, out = bf16((2, 64)), bf16((2, 48))
-    va, vb, vo = view_of(a, "a"), view_of(b, "b"), view_of(out, "out")
-    assert offer(va, vb, vo, functions, replace(SM_90A, name="sm_100a")) is None
-    assert offer(view_of(bf16((64, 2)).T, "a"), vb, vo, functions, SM_90A) is None
-    assert offer(va, view_of(b[::2, :].repeat(2, 0)[:, ::2], "b"), vo, functions, SM_90A) is None
-    assert offer(view_of(bf16((1, 2, 64)), "a"), vb, vo, functions, SM_90A) is None
-    empty = view_of(bf16((2, 0)), "a"), view_of(bf16((0, 48)), "b")
-    assert offer(*empty, vo, functions, SM_90A) is None
+    assert declined(a, b, out, target="sm_100a") == "it is built for sm_90a, and the call is for sm_100a"
+    assert "its last dimension must be contiguous" in declined(bf16((64, 2)).T, b, out)
+    assert declined(bf16((1, 2, 64)), b, bf16((1, 2, 48))) == rows
+    assert declined(bf16((2, 0)), bf16((0, 48)), out) == rows
+    assert declined(a, b, out, config=MatmulConfig()) == "a matmul's config is given"
+    assert (
+        declined(
+            np.ones((2, 64), np.float32),
+            np.ones((48, 64), np.float32).T,
+            np.ones((2, 48), np.float32),
+            precision="tf32",
+        )
+        == "precision and accumulation are the matmul's"
+    )
 
 
-def test_what_the_copy_engine_brings_a_matmul_is_not_offered() -> None:
+def test_what_the_copy_engine_brings_a_matmul_is_left_to_it() -> None:
     """Weights with N contiguous, and 8-bit ones of three rows and more, are a gemv's only where TMA refuses them."""
-    functions, fp8 = ElementwiseSpec(), GemvSpec("e4m3", "e4m3").a_dtype.numpy
-    for n, taken in ((48, False), (47, True)):
-        a, b, out = bf16((2, 64)), bf16((64, n)), bf16((2, n))
-        found = offer(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
-        assert (found is not None) == taken
+    fp8, why = GemvSpec("e4m3", "e4m3").a_dtype.numpy, "the copy engine brings a matmul these operands"
+    for n, reason in ((48, why), (47, "")):
+        assert declined(bf16((2, 64)), bf16((64, n)), bf16((2, n))).startswith(reason)
+        assert bool(declined(bf16((2, 64)), bf16((64, n)), bf16((2, n)))) == bool(reason)
     for m, taken in ((2, True), (3, False)):
         a, b, out = np.zeros((m, 64), fp8), np.zeros((48, 64), fp8).T, bf16((m, 48))
-        found = offer(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), functions, SM_90A)
-        assert (found is not None) == taken
+        assert isinstance(offered(a, b, out), Selection) == taken
 
 
 @pytest.mark.parametrize(
@@ -198,7 +221,7 @@ def test_arrays_that_do_not_fit_the_kernel(call: Any, says: str) -> None:
     """What differs from what the kernel was built for is named, with the spec to build instead."""
     a, b = bf16((2, 64)), bf16((64, 48))
     out = bf16((2, 48))
-    kernel = kernel_for(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), ElementwiseSpec(), SM_90A)
+    kernel = kernel_for(a, b, out, ElementwiseSpec())
     with pytest.raises(ArgumentError, match=says) as caught:
         call(kernel, a, b)
     assert caught.value.code == "TK-GV-007"
@@ -210,5 +233,5 @@ def test_extents_beyond_32_bits() -> None:
     problem = read_gemv(view_of(bf16((1, 8)), "a"), view_of(bf16((8, 8)), "b"))
     huge = replace(problem, k=1 << 31)
     with pytest.raises(ArgumentError) as caught:
-        kernel.arguments(MatmulCall(huge, problem.b), Addresses(a=0, b=0, out=0), 132, lambda size: size)
+        kernel.launch_of(MatmulCall(huge, problem.b), Addresses(a=0, b=0, out=0), 132, lambda size: size)
     assert caught.value.code == "TK-GV-006"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gemv_case import kernel_for
 
 from tilekit import ElementwiseSpec
 from tilekit.arrays import view_of
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import GemvConfig
-from tilekit.kernels.gemv.picker import kernel_for
 from tilekit.targets import SM_90A
 
 pytestmark = pytest.mark.gpu
@@ -26,7 +26,7 @@ def integers(torch: Any, *shape: int, seed: int = 0, most: int = 2) -> Any:
 
 def kernel(a: Any, b: Any, out: Any) -> GemvKernel:
     """The picked kernel for torch tensors."""
-    return kernel_for(view_of(a, "a"), view_of(b, "b"), view_of(out, "out"), ElementwiseSpec(), SM_90A)
+    return kernel_for(a, b, out, ElementwiseSpec())
 
 
 @pytest.mark.parametrize(("n", "k"), SHAPES)
@@ -87,7 +87,7 @@ def test_a_residual_chain_in_place(torch: Any) -> None:
     weights[torch.arange(n), torch.arange(n)] = 1
     x, out = torch.ones(1, n, device="cuda").bfloat16(), torch.zeros(1, n, device="cuda").bfloat16()
     functions = ElementwiseSpec(residual=view_of(out, "out").dtype)
-    built = kernel_for(view_of(x, "a"), view_of(weights.T, "b"), view_of(out, "out"), functions, SM_90A)
+    built = kernel_for(x, weights.T, out, functions)
     plan = built.bind(x, weights.T, out, residual=out)
     for _ in range(50):
         plan()

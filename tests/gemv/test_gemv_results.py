@@ -6,17 +6,15 @@ import itertools
 
 import numpy as np
 import pytest
-from gemv_case import Gemv, check, kernel_of
+from gemv_case import Gemv, check, kernel_for, kernel_of
 from matmul_case import Layout
 from matmul_data import inputs_of
 from matmul_machine import Machine
 
 from tilekit import ElementwiseSpec
-from tilekit.arrays import view_of
 from tilekit.dtypes import F16, as_dtype
 from tilekit.kernels.gemv.compiled import compiled
 from tilekit.kernels.gemv.config import GemvConfig
-from tilekit.kernels.gemv.picker import kernel_for
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.targets import SM_90A
 
@@ -155,8 +153,7 @@ def test_residual(machine: Machine, out: str, m: int, major: str, warps: int) ->
     right = machine.place(b.astype(operand.numpy), Layout((k, n), strides))
     into = machine.place_output(dtype, Layout((m, n), (n + 2, 1), 3))
     added = machine.place(c, Layout((m, n), (n + 5, 1), 1))
-    views = (view_of(array.array, "array") for array in (left, right, into))
-    spec = kernel_for(*views, functions, SM_90A).spec
+    spec = kernel_for(left.array, right.array, into.array, functions).spec
     kernel = compiled(spec, GemvConfig(depth=1, warps=warps), SM_90A)
     kernel.bind(left.array, right.array, into.array, scale=0.5, residual=added.array, beta=-2.0)()
     assert np.array_equal(into.read().astype(np.float64), expected)

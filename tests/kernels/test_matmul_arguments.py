@@ -16,13 +16,13 @@ from tilekit.emulator.ptx.memory.tensor_map import TensorMap
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, Matrix, matrix_view, output_matrix, read_problem
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, Matrix, matrix_view, output_matrix, read_problem
 from tilekit.runtime import parameters as runtime
 from tilekit.targets import SM_90A, SM_100A
 from tilekit.tiles.call import Major
@@ -59,7 +59,7 @@ def launch(
 ) -> tuple[KernelText, Launch, dict[str, Any]]:
     """The kernel, its launch, and the launch's parameters by name."""
     kernel = compiled(spec, config, SM_90A)
-    made = kernel.arguments(MatmulCall(*problem, scale=0.5), addresses, resident, _no_scratch)
+    made = kernel.launch_of(MatmulCall(*problem, scale=0.5), addresses, resident, _no_scratch)
     return kernel.text, made, named(kernel, made)
 
 
@@ -132,7 +132,7 @@ def test_f32_along_m_or_n_is_swizzled_by_32_bytes(a_major: Major, b_major: Major
         matrix_view(b if b_major == "mn" else np.asfortranarray(b), "b"),
     )
     out = output_matrix(view_of(np.zeros((256, 256), np.float32), "out"))
-    values = named(kernel, kernel.arguments(MatmulCall(read_problem(*views), out), ADDRESSES, 66, _no_scratch))
+    values = named(kernel, kernel.launch_of(MatmulCall(read_problem(*views), out), ADDRESSES, 66, _no_scratch))
     for name, major in (("a_map", a_major), ("b_map", b_major)):
         wanted = ((32, 32), "128B_atom_32B") if major == "mn" else ((32, 128), "128B")
         assert (tuple(values[name].box), values[name].swizzle) == wanted

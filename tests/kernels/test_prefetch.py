@@ -11,11 +11,11 @@ import pytest
 import tilekit
 from tilekit.arrays import view_of
 from tilekit.emulator import Device, TensorMap
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import pack
 from tilekit.targets import SM_90A
 
@@ -36,7 +36,7 @@ def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str
     a, b = arrays[::-1] if config.swap_ab else arrays
     views = view_of(a.read()), view_of(b.read().T), view_of(out.read())
     call = MatmulCall(read_problem(*views[:2]), output_matrix(views[2]))
-    made = matmul.arguments(call, Addresses(a=a.address, b=b.address, out=out.address), 1, _no_scratch)
+    made = matmul.launch_of(call, Addresses(a=a.address, b=b.address, out=out.address), 1, _no_scratch)
     launch = {
         "grid": made.grid,
         "block": matmul.text.threads,

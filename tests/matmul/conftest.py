@@ -11,7 +11,7 @@ import pytest
 from matmul_case import Case
 from matmul_machine import Cuda, Emulator, Machine
 
-from tilekit.kernels.matmul.plan import EmulatedPlan
+from tilekit.kernels.plan import EmulatedPlan
 
 MACHINES = ("emulator", pytest.param("cuda", marks=pytest.mark.gpu))
 

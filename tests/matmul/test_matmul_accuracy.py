@@ -9,8 +9,8 @@ from matmul_reference import accumulation_bound
 
 import tilekit
 from tilekit import MatmulConfig, MatmulSpec
-from tilekit.kernels.matmul.plan import EmulatedPlan
 from tilekit.kernels.matmul.spec import Accumulation
+from tilekit.kernels.plan import EmulatedPlan
 
 CONFIG = MatmulConfig((64, 8), (1, 1), consumers=1, in_flight=0)
 

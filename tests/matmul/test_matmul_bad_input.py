@@ -20,7 +20,7 @@ from tilekit.errors import (
     EmulationTooLong,
     TilekitError,
 )
-from tilekit.kernels.matmul.plan import MatmulPlan
+from tilekit.kernels.plan import Plan
 from tilekit.runtime import driver, toolchain
 from tilekit.runtime.emulated import EmulatedLaunch
 from tilekit.settings import settings
@@ -332,5 +332,5 @@ def test_an_empty_output_launches_nothing() -> None:
     """M = 0 or N = 0 needs no launch: the result is just empty, and bound plans say so by their type."""
     assert tilekit.matmul(zeros(0, 32), zeros(32, 48)).shape == (0, 48)
     plan = tilekit.compile(MatmulSpec()).bind(zeros(64, 32), zeros(0, 32).T)
-    assert type(plan) is MatmulPlan
+    assert type(plan) is Plan
     assert plan().shape == (64, 0)

@@ -18,10 +18,10 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import EmulatedStaging
 from tilekit.dtypes import as_dtype
 from tilekit.emulator import Device
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.kernels.matmul.plan import EmulatedPlan
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.plan import EmulatedPlan
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.emulated import EmulatedModule
 
 HOST = Emulator()
@@ -127,7 +127,7 @@ def test_a_scale_in_device_memory() -> None:
     staging = EmulatedStaging(Device("sm_90a"))
     scale = staging.upload(view_of(np.array([inputs.scale], np.float32)))
     addresses = Addresses(*map(staging.upload, (a, b, d)), scale=scale)
-    launch = kernel.arguments(MatmulCall(read_problem(a, b), output_matrix(d)), addresses, 132, staging.scratch)
+    launch = kernel.launch_of(MatmulCall(read_problem(a, b), output_matrix(d)), addresses, 132, staging.scratch)
     module = EmulatedModule(staging.device, kernel.ptx)
     module.kernel(kernel.name).prepare(kernel.launch_config(launch.grid), launch.parameters)()
     staging.download(d)

@@ -22,10 +22,10 @@ from tilekit.dtypes import BF16, F32
 from tilekit.emulator import Device, EmulatorError
 from tilekit.epilogue.fixup import KEPT, BoundFixup
 from tilekit.epilogue.workspace import BoundWorkspace, Slot
-from tilekit.kernels.matmul.arguments import Addresses
+from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.picker import ranked
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.targets import SM_90A
 from tilekit.tile_op.accumulators import AccumulatorTile
@@ -118,7 +118,7 @@ def test_a_workspace_serves_launch_after_launch() -> None:
         out = np.full((m, n), np.nan, ml_dtypes.bfloat16)
         views = [view_of(array) for array in (a, b.T, out)]
         buffers = [device.buffer(array) for array in (a, b, out)]
-        launch = kernel.arguments(
+        launch = kernel.launch_of(
             MatmulCall(read_problem(*views[:2]), output_matrix(views[2])),
             Addresses(*(buffer.address for buffer in buffers)),
             5,

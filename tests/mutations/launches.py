@@ -15,8 +15,8 @@ import tilekit
 from tilekit import MatmulConfig, MatmulSpec
 from tilekit.arrays import view_of
 from tilekit.emulator import Buffer, Device, LaunchReport, TensorMap
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import U32, Parameter, pack
 
 from .mutation import Mutation
@@ -64,7 +64,7 @@ class Case:
         out = np.empty((self.m, self.n), self.spec.out_dtype.numpy)
         call = MatmulCall(read_problem(view_of(a), view_of(b)), output_matrix(view_of(out)))
         addresses = Addresses(a=1 << 20, b=1 << 21, out=1 << 22)
-        launch = self.kernel.arguments(call, addresses, 1, lambda name, size: 1 << 23)
+        launch = self.kernel.launch_of(call, addresses, 1, lambda name, size: 1 << 23)
         named = zip((p.name for p in self.kernel.text.parameters), launch.parameters, strict=True)
         return {name: value.box for name, value in named if isinstance(value, TensorMap)}
 
@@ -98,7 +98,7 @@ class Case:
             memory[name] = device.buffer(np.zeros(size, np.uint8), name)
             return memory[name].address
 
-        launch = kernel.arguments(
+        launch = kernel.launch_of(
             MatmulCall(read_problem(view_of(a), view_of(b)), output_matrix(view_of(out))),
             Addresses(*(buffer.address for buffer in buffers)),
             self.clusters,

@@ -21,7 +21,7 @@ from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
-from tilekit.tuning import tuner
+from tilekit.tuning import lookup, tuner
 from tilekit.tuning.table import Measurement, Problem, TunedTable, config_of
 
 CONFIGS = [MatmulConfig(tile=(128, n), stages=3) for n in (64, 96, 128, 160)]
@@ -187,9 +187,9 @@ def test_a_config_that_this_spec_cannot_have_is_not_taken(tmp_path: Path, monkey
     table = TunedTable("x", SM_90A, tmp_path)
     wide = MatmulConfig(tile=(256, 192), cluster=(1, 2), in_flight=0)
     table.add(PROBLEM, [Measurement(wide, 3e-6)])
-    monkeypatch.setattr(tuner, "table_of", lambda _device, _chip: table)
-    assert tuner.tuned(SPEC, SM_90A, "x", **SHAPE) == wide
-    assert tuner.tuned(MatmulSpec(functions=ElementwiseSpec(bias=F32)), SM_90A, "x", **SHAPE) is None
+    monkeypatch.setattr(lookup, "table_of", lambda _device, _target: table)
+    assert lookup.tuned_config(SPEC, SM_90A, "x", **SHAPE) == wide
+    assert lookup.tuned_config(MatmulSpec(functions=ElementwiseSpec(bias=F32)), SM_90A, "x", **SHAPE) is None
 
 
 def test_configs_survive_json() -> None:
@@ -216,9 +216,13 @@ def test_tuning_on_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     if driver.why_unavailable() or driver.devices()[0].compute_capability != (9, 0):
         pytest.skip("needs a GPU of capability 9.0")
     table = TunedTable(driver.devices()[0].name, SM_90A, tmp_path)
-    monkeypatch.setattr(tuner, "table_of", lambda _device, _chip: table)
+    for module in (tuner, lookup):
+        monkeypatch.setattr(module, "table_of", lambda _device, _target: table)
     result = tilekit.tune(512, 1024, 512, candidates=4)
     assert len(result.measurements) > 4 + 2  # those of the model, half as many that it leaves alone, and variants
     assert all(m.seconds is not None for m in result.measurements), str(result)
     assert result.gain >= 1
-    assert tuner.tuned(SPEC, SM_90A, driver.devices()[0].name, m=512, n=1024, k=512, batches=1) == result.best.config
+    assert (
+        lookup.tuned_config(SPEC, SM_90A, driver.devices()[0].name, m=512, n=1024, k=512, batches=1)
+        == result.best.config
+    )

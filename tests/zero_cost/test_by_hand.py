@@ -14,8 +14,8 @@ from tilekit.arrays import view_of
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.emulator import Device
 from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.launch_call import Addresses
+from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime import driver
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.launch import CudaModule
@@ -57,7 +57,7 @@ class Problem:
         views = {"a": view_of(self.a), "b": view_of(self.b.T), "out": view_of(self.out)}
         addresses = Addresses(**{name: memory.upload(view) for name, view in views.items()})
         call = MatmulCall(read_problem(views["a"], views["b"]), output_matrix(views["out"]))
-        return self.both.kernel.arguments(call, addresses, clusters, memory.scratch)
+        return self.both.kernel.launch_of(call, addresses, clusters, memory.scratch)
 
     def check(self, memory: Staging) -> None:
         """Fetch the output: each element is the exact product, rounded once, and the frame is as it was."""

@@ -260,10 +260,12 @@ class MatmulWorkload:
     def spec(self) -> MatmulSpec:
         """The matmul for operands and an output laid out like this workload's."""
         from tilekit.epilogue.functions import ElementwiseSpec
-        from tilekit.kernels.matmul.problem import output_matrix, read_problem, store_kind
+        from tilekit.kernels.matmul.arguments import spec_of
+        from tilekit.kernels.problem import output_matrix, read_problem, store_kind
 
         a, b, out = self.views
-        return read_problem(a, b).spec(
+        return spec_of(
+            read_problem(a, b),
             self.out_dtype,
             ElementwiseSpec(bias=F32 if self.bias else None, activation=self.activation),
             store=store_kind(0, output_matrix(out)),

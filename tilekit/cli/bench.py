@@ -102,7 +102,7 @@ def bench(
         if kernel == _REPORT:
             record = _read(files or [])
         else:
-            common.require_family(kernel)
+            family = common.product_family(kernel)
             if files:
                 common.refuse("FILE", str(files[0]), "files after `report` only")
             if names and shape:
@@ -121,7 +121,8 @@ def bench(
                 like = common.workload_of(
                     (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
                 )
-                record = _run_shapes(shape or _SHAPES, like, wanted, seconds or _SECONDS, speed, seed, host)
+                workloads = [common.product_of(family, text, like) for text in shape or _SHAPES]
+                record = _run_shapes(workloads, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
         _show(record, json_file, markdown_file, plot, as_json)
     failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)
@@ -175,7 +176,7 @@ def _run_suites(
 
 
 def _run_shapes(
-    shapes: Sequence[str],
+    workloads: Sequence[MatmulWorkload],
     like: MatmulWorkload,
     peers: Sequence[str],
     seconds: float,
@@ -188,9 +189,7 @@ def _run_shapes(
     from tilekit.bench.machine import require_machine
     from tilekit.bench.record import Record, facts
     from tilekit.bench.session import gather
-    from tilekit.bench.workload import MatmulWorkload
 
-    workloads = [MatmulWorkload.parse(text, like) for text in shapes]
     like.spec  # noqa: B018  refuses types that no kernel takes
     machine = require_machine()
     machine.accumulation = like.accumulation

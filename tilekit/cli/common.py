@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
 import typer
 
 if TYPE_CHECKING:
+    from tilekit.arrays import ArrayView
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
+    from tilekit.kernels.compiled import CompiledKernel
+    from tilekit.kernels.family import Family
+    from tilekit.kernels.matmul.arguments import MatmulKeywords
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
-    from tilekit.kernels.product import ProductKernel
     from tilekit.tiles.call import Major
 
 OK: Final = 0
@@ -125,19 +128,30 @@ def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
-def require_family(kernel: str) -> None:
-    """Check that there is a kernel family of this name."""
+def product_family(kernel: str) -> Family:
+    """Return the kernel family of this name, of those whose calls the options of a product describe."""
     from tilekit.errors import ArgumentError
+    from tilekit.kernels.matmul.arguments import MatmulArguments
     from tilekit.kernels.registry import families
 
     known = families()
-    if kernel not in known:
+    products = [family.name for family in known.values() if family.arguments is MatmulArguments]
+    if kernel not in products:
         import difflib
 
-        nearest = difflib.get_close_matches(kernel, known, n=1)
+        nearest = difflib.get_close_matches(kernel, products, n=1)
+        legal = ", ".join(products)
+        if kernel in known:
+            legal += f"; {kernel} runs from Python, as tilekit.{kernel}, and in `tilekit bench --suite`"
         raise ArgumentError.of(
-            "KERNEL", kernel, legal=", ".join(known), nearest=nearest[0] if nearest else None, code="TK-CLI-001"
+            "KERNEL", kernel, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-001"
         )
+    return known[kernel]
+
+
+def rows_of(family: Family, m: int | None, usual: int) -> int:
+    """Rows of A: those asked for, or else as many as are usual and the family takes."""
+    return m if m is not None else min(usual, family.most_rows or usual)
 
 
 def workload_of(
@@ -250,27 +264,58 @@ _HOST_BYTES: Final = 8
 """Bytes in float64 and beside it, by bytes of the operands and the result."""
 
 
-def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None) -> ProductKernel:
-    """Return the kernel that `tilekit.matmul` takes for a workload, with a config of one's own where there is one."""
+def require_taken(family: Family, workload: MatmulWorkload, target: str, config: KernelConfig | None) -> None:
+    """Refuse a workload that the family declines, for its reason; the most general one takes them all."""
+    from tilekit.errors import ArgumentError
+    from tilekit.kernels.dispatch import offer
+    from tilekit.kernels.family import Declined
+    from tilekit.kernels.matmul.arguments import MatmulArguments
+    from tilekit.kernels.registry import families
+
+    if [one for one in families().values() if one.arguments is family.arguments][-1] is family:
+        return
+    a, b, keywords = call_of(workload, target, config)
+    answer = offer(family, MatmulArguments.parse(a, b, memory=False, **keywords))
+    if isinstance(answer, Declined):
+        legal = f"matmul for this product, which {family.name} declines: {answer.reason}"
+        raise ArgumentError.of("KERNEL", family.name, legal=legal, nearest="matmul", code="TK-CLI-001")
+
+
+def product_of(family: Family, text: str, like: MatmulWorkload) -> MatmulWorkload:
+    """Read ``MxNxK`` or ``BxMxNxK``, a shape that the family takes."""
+    workload = like.parse(text, like)
+    require_taken(family, workload, family.targets[0], None)
+    return workload
+
+
+def call_of(
+    workload: MatmulWorkload, target: str, config: KernelConfig | None
+) -> tuple[ArrayView, ArrayView, MatmulKeywords]:
+    """Return what `tilekit.matmul` is called with for a workload: layouts, not arrays."""
     import numpy as np
 
+    a, b, out = workload.views
+    keywords: MatmulKeywords = {
+        "out": out,
+        "bias": np.zeros(workload.n, np.float32) if workload.bias else None,
+        "activation": workload.activation,
+        "precision": workload.precision,
+        "accumulation": workload.accumulation,
+        "config": config,
+        "target": target,
+    }
+    return a, b, keywords
+
+
+def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None) -> CompiledKernel:
+    """Return the kernel that `tilekit.matmul` takes for a workload, with a config of one's own where there is one."""
     import tilekit
 
-    a, b, out = workload.views
-    return tilekit.kernel_for(
-        a,
-        b,
-        out=out,
-        bias=np.zeros(workload.n, np.float32) if workload.bias else None,
-        activation=workload.activation,
-        precision=workload.precision,
-        accumulation=workload.accumulation,
-        config=config,
-        target=target,
-    )
+    a, b, keywords = call_of(workload, target, config)
+    return tilekit.kernel_for(a, b, **keywords)
 
 
-def ranking_of(kernel: ProductKernel, workload: MatmulWorkload) -> str:
+def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload) -> str:
     """Return the table of every config that the kernel's family chooses from, and of those that only tuning tries."""
     from tilekit.kernels.gemv import picker as gemv
     from tilekit.kernels.gemv.compiled import GemvKernel

@@ -31,7 +31,10 @@ def dump(
         ),
     ] = "explain",
     out: Annotated[Path | None, typer.Option(help="Folder to write files into, instead of printing.")] = None,
-    m: Annotated[int, typer.Option(help="Rows of the product that the config is chosen for.")] = 4096,
+    m: Annotated[
+        int | None,
+        typer.Option(help="Rows of the product that the config is chosen for. Default: 4096, or as the family takes."),
+    ] = None,
     n: Annotated[int, typer.Option(help="Its columns.")] = 4096,
     k: Annotated[int, typer.Option(help="Columns of A, rows of B.")] = 4096,
     dtype: common.Dtype = "bf16",
@@ -63,7 +66,7 @@ def dump(
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
 
-        common.require_family(kernel)
+        family = common.product_family(kernel)
         if what not in (*_FILES, "all"):
             import difflib
 
@@ -73,11 +76,12 @@ def dump(
                 "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
             )
         batch = 1 if batched else None
-        shape = (m, n, k)
+        shape = (common.rows_of(family, m, 4096), n, k)
         workload = common.workload_of(
             shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
+        common.require_taken(family, workload, target, config)
         built = common.kernel_of(workload, target, config)
         parts = {
             part: common.ranking_of(built, workload) if part == "ranking" else _part(built, part)

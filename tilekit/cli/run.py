@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
     from tilekit.bench.machine import Machine
     from tilekit.bench.workload import MatmulWorkload, Operands
+    from tilekit.kernels.compiled import CompiledKernel
     from tilekit.kernels.matmul.config import KernelConfig
-    from tilekit.kernels.product import ProductKernel
 
 _TIMED_LAUNCHES = 50
 
 
 def run(
     kernel: common.Kernel,
-    m: Annotated[int, typer.Option(help="Rows of A and of the result.")] = 512,
+    m: Annotated[
+        int | None, typer.Option(help="Rows of A and of the result. Default: 512, or as many as the family takes.")
+    ] = None,
     n: Annotated[int, typer.Option(help="Columns of B and of the result.")] = 512,
     k: Annotated[int, typer.Option(help="Columns of A, rows of B.")] = 512,
     batch: Annotated[int | None, typer.Option(help="Number of matrices; none for a plain product.")] = None,
@@ -57,12 +59,13 @@ def run(
     `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`.
     """
     with common.presented(as_json):
-        common.require_family(kernel)
-        shape = (m, n, k)
+        family = common.product_family(kernel)
+        shape = (common.rows_of(family, m, 512), n, k)
         workload = common.workload_of(
             shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
+        common.require_taken(family, workload, target, config)
         place = choose_place(device, target)
         common.require_means(workload, emulated=place.machine is None and place.target != "cuda")
         operands = workload.operands(seed)
@@ -157,7 +160,7 @@ def choose_place(device: str, target: str) -> Place:
 
 def _with_numpy(
     workload: MatmulWorkload, operands: Operands, config: KernelConfig | None, target: str
-) -> tuple[ProductKernel, np.ndarray[Any, Any], float]:
+) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
     import tilekit
 
     options = _options(workload, operands.bias, config) | {"target": target, "out_dtype": workload.out_dtype}
@@ -169,7 +172,7 @@ def _with_numpy(
 
 def _with_library(
     workload: MatmulWorkload, seed: int, config: KernelConfig | None, machine: Machine
-) -> tuple[ProductKernel, np.ndarray[Any, Any], float]:
+) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
     import tilekit
 
     on_device = workload.operands(seed, machine.upload)

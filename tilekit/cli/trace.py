@@ -57,11 +57,12 @@ def trace(
         from tilekit.errors import ArgumentError
         from tilekit.kernels.matmul.config import KernelConfig
 
-        common.require_family(kernel)
+        family = common.product_family(kernel)
         workload = common.workload_of(
             (m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
         )
         wished = common.config_of(workload, target, tile, cluster, schedule=schedule, stream_k=stream_k)
+        common.require_taken(family, workload, target, wished)
         chosen = common.kernel_of(workload, target, wished).config
         if not isinstance(chosen, KernelConfig):
             raise ArgumentError.of(

@@ -13,6 +13,7 @@ from tilekit.cli import common
 
 if TYPE_CHECKING:
     from tilekit.bench.workload import MatmulWorkload
+    from tilekit.kernels.family import Family
     from tilekit.tuning.table import Measurement
     from tilekit.tuning.tuner import TuneResult
 
@@ -60,7 +61,7 @@ def tune(
     """
     names = [name for text in suite or () for name in text.split(",")]
     with common.presented(as_json):
-        common.require_family(kernel)
+        family = common.product_family(kernel)
         if bool(names) == bool(shape):
             common.refuse("--shape", shape, "one of --shape and --suite", "4096x4096x4096")
         if names:
@@ -71,10 +72,10 @@ def tune(
         like = common.workload_of(
             (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
         )
-        _shapes(shape or [], like, candidates, as_json)
+        _shapes(family, shape or [], like, candidates, as_json)
 
 
-def _shapes(shapes: list[str], like: MatmulWorkload, candidates: int, as_json: bool) -> None:
+def _shapes(family: Family, shapes: list[str], like: MatmulWorkload, candidates: int, as_json: bool) -> None:
     from rich.console import Console
 
     from tilekit.tuning.tuner import tune_workload
@@ -82,7 +83,7 @@ def _shapes(shapes: list[str], like: MatmulWorkload, candidates: int, as_json: b
     console = Console(stderr=True)
     results = []
     for text in shapes:
-        workload = like.parse(text, like)
+        workload = common.product_of(family, text, like)
         with console.status(f"{text}: starting") as status:
 
             def show(measurement: Measurement, text: str = text, status: Any = status) -> None:

@@ -1,23 +1,16 @@
-"""Every kernel family there is: what the command line lists, the documents tabulate and the tests run."""
+"""Every kernel family there is: what calls are offered to, the command line lists, documents tabulate and tests run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cache
 
-from tilekit.targets import TARGETS
-
-
-@dataclass(frozen=True)
-class Family:
-    """One kernel family: its name, what it computes, and the targets it is built for."""
-
-    name: str
-    summary: str
-    targets: tuple[str, ...]
+from tilekit.kernels.family import Family
+from tilekit.kernels.gemv.family import GEMV
+from tilekit.kernels.grouped.family import GROUPED_MATMUL
+from tilekit.kernels.matmul.family import MATMUL
 
 
+@cache
 def families() -> dict[str, Family]:
-    """All families by name."""
-    summary = "D = activation(scale * (A @ B) + bias + beta * residual), batched or in groups of rows, f32 accumulation"
-    matmul = Family("matmul", summary, tuple(TARGETS))
-    return {matmul.name: matmul}
+    """All families by name, in the order in which a call is offered to them: the special before the general."""
+    return {family.name: family for family in (GEMV, MATMUL, GROUPED_MATMUL)}

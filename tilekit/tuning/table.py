@@ -105,6 +105,9 @@ class TunedTable:
         """Lines of another device or version, or that cannot be read."""
         self._load()
 
+    def __len__(self) -> int:
+        return len(self._best)
+
     def best(self, problem: Problem) -> KernelConfig | None:
         """The quickest config measured for a problem, if any."""
         found = self._best.get(problem)

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from statistics import median
 from typing import Any
 
@@ -20,12 +19,13 @@ from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import ranked, variants
-from tilekit.kernels.matmul.place import chip_of
-from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
+from tilekit.kernels.matmul.spec import Accumulation, Precision
+from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
 from tilekit.targets import Target
 from tilekit.tiles.call import Major
-from tilekit.tuning.table import Measurement, Problem, TunedTable
+from tilekit.tuning.lookup import table_of
+from tilekit.tuning.table import Measurement, Problem
 
 PATIENCE = 20.0
 """Seconds that a candidate may take before it counts as hanging, from its predecessor's answer to its own."""
@@ -157,7 +157,7 @@ def tune_workload(
     if reason is not None:
         raise DriverError(f"tuning needs a GPU: {reason}", code="TK-TUNE-001")
     device = driver.devices()[0]
-    chip = chip_of(device, None)
+    chip = target_of(device, None)
     shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     known = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)[:candidates]]
     fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, spares=True)[: -(-candidates // 2)]]
@@ -177,18 +177,6 @@ def tune_workload(
 
 def _quickest_first(measured: Iterable[Measurement]) -> list[Measurement]:
     return sorted(measured, key=lambda m: (m.seconds is None, m.seconds or 0.0))
-
-
-@cache
-def table_of(device: str, chip: Target) -> TunedTable:
-    """The table of a device, read once a process."""
-    return TunedTable(device, chip)
-
-
-def tuned(spec: MatmulSpec, chip: Target, device: str, *, m: int, n: int, k: int, batches: int) -> KernelConfig | None:
-    """The config that tuning found for a problem on a device, if it can be built for this spec."""
-    found = table_of(device, chip).best(Problem.of(spec, m=m, n=n, k=k, batches=batches))
-    return found if found is not None and found.legal(chip, spec) else None
 
 
 def measure(

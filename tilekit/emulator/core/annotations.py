@@ -6,6 +6,7 @@ An annotation says the type. Which values of it are legal is for rules that know
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import operator
@@ -293,7 +294,9 @@ _BASIC: Final[dict[Any, Callable[[], Kind]]] = {
 
 
 def _hints(what: Any) -> dict[str, Any]:
-    """Annotations of a dataclass's fields, or of a function's parameters: not that of its result."""
+    """Annotations of a dataclass's fields, of a TypedDict's keys, or of a function's parameters: not of its result."""
+    if typing.is_typeddict(what):
+        return typing.get_type_hints(what, include_extras=True)
     if isinstance(what, type):
         hints = typing.get_type_hints(what, include_extras=True)
         return {field.name: hints[field.name] for field in fields(what)}
@@ -336,7 +339,7 @@ class Annotations:
                 object.__setattr__(instance, name, plain)
 
     def values(self, function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of a function in their plain types."""
+        """Arguments of a function, or values of a TypedDict, in their plain types."""
         kinds = self._kinds(function)
         return {name: self.plain(kinds[name], value, name) if name in kinds else value for name, value in given.items()}
 
@@ -355,6 +358,32 @@ class Annotations:
             return function(*first.values(), *rest, **self.values(function, options))  # type: ignore[arg-type]
 
         return checked
+
+    def takes(self, keywords: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+        """Let a function take the keys of a TypedDict as keywords: each call checks them, and `help` lists them."""
+        known = typing.get_type_hints(keywords, include_extras=True)
+
+        def wrap(function: Callable[_P, _R]) -> Callable[_P, _R]:
+            signature = inspect.signature(function)
+            named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+
+            @functools.wraps(function)
+            def taking(*arguments: _P.args, **options: _P.kwargs) -> _R:
+                own = {p.name: options.pop(p.name) for p in named if p.name in options}
+                for name in options:
+                    if name not in known:
+                        close = difflib.get_close_matches(name, [*known, *(p.name for p in named)], n=1)
+                        raise TypeError(
+                            f"{function.__name__}() has no keyword {name!r}; legal: {', '.join(known)}"
+                            + (f"; nearest: {close[0]!r}" if close else "")
+                        )
+                return function(*arguments, **own, **self.values(keywords, options))  # type: ignore[arg-type]
+
+            more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=h) for n, h in known.items()]
+            taking.__signature__ = signature.replace(parameters=[*named, *more])  # type: ignore[attr-defined]
+            return taking
+
+        return wrap
 
     def plain(self, kind: Kind, value: Any, name: str) -> Any:
         """A value in the plain type of its kind."""

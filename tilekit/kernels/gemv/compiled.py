@@ -6,24 +6,22 @@ from functools import cache
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.compiled import CompiledKernel
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.explain import explain
 from tilekit.kernels.gemv.kernel import GemvText, trace
 from tilekit.kernels.gemv.problem import access, read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
-from tilekit.kernels.launch import Launch, bind_parameters
-from tilekit.kernels.matmul.arguments import Addresses, launch_call
-from tilekit.kernels.matmul.extras import Extras
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem
-from tilekit.kernels.product import ProductKernel
+from tilekit.kernels.launch import Launch
+from tilekit.kernels.problem import MatmulProblem
 from tilekit.runtime import driver
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
-from tilekit.tiles.call import Scratch
 
 
-class GemvKernel(ProductKernel):
+class GemvKernel(CompiledKernel):
     """A gemv for one spec, config and target; any N and K, and up to ``spec.tokens`` rows.
 
     Parameters
@@ -64,15 +62,6 @@ class GemvKernel(ProductKernel):
         wanted = driver.devices()[ordinal].sms * self.config.ctas_per_sm // self.text.cluster
         return max(1, min(held, wanted))
 
-    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
-        """Grid and parameters of a launch, which needs no memory of its own."""
-        cluster = self.text.cluster
-        return bind_parameters(
-            self.text.parameters,
-            self.text.schedule,
-            launch_call(call, addresses, resident_clusters=resident, scratch=scratch, cluster_size=cluster),
-        )
-
     def work(self, problem: MatmulProblem, launch: Launch) -> Work:
         """What the emulator's estimate counts: k-blocks of the groups of columns that one instruction multiplies."""
         groups = -(-problem.n // self.config.tile[1])
@@ -81,8 +70,8 @@ class GemvKernel(ProductKernel):
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
         return read_gemv(a, b)
 
-    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: Extras) -> None:
-        spec, a, b = self.spec, operands["a"], operands["b"]
+    def _check_fit(self, arguments: Arguments) -> None:
+        spec, problem, a, b = self.spec, arguments.problem, arguments.a, arguments.b
         if problem.m > spec.tokens:
             raise ArgumentError(
                 f"a has M={problem.m} rows, but {self.name} was built for up to {spec.tokens}; build a kernel with "
@@ -101,7 +90,7 @@ class GemvKernel(ProductKernel):
             ("a's type", problem.a.dtype, spec.a_dtype),
             ("b's type", problem.b.dtype, spec.b_dtype),
             ("b's major", problem.b.major if 0 not in b.shape else spec.b_major, spec.b_major),
-            *extras.facts(spec.functions),
+            *arguments.epilogue.facts(spec.functions),
         )
         self._require(facts, "build a kernel for these arrays")
 

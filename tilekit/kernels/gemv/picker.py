@@ -6,22 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilekit.arrays import ArrayView
-from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.errors import ArgumentError
-from tilekit.kernels.gemv.compiled import GemvKernel, compiled
 from tilekit.kernels.gemv.config import CLUSTERS, GemvConfig
-from tilekit.kernels.gemv.problem import access, read_gemv
-from tilekit.kernels.gemv.spec import TOKENS, GemvSpec
+from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
-from tilekit.kernels.matmul.problem import output_matrix, read_problem, store_kind
 from tilekit.targets import Target
 
 MOST_TOKENS = 8
 """Rows of A up to which a gemv is chosen: 8 x 6144 x 4096 takes 14.5 us, and 15.2 as the matmul's best (H200)."""
-
-FEWEST_8_BIT_ROWS = 3
-"""Rows of A from which on 8-bit weights are a matmul's."""
 
 # The model's constants, of an H200 (132 SMs, 1.7 GHz under load).
 
@@ -128,52 +119,3 @@ def ranking(estimates: Sequence[Estimate]) -> str:
 def pick(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = None) -> GemvConfig:
     """The first of :func:`ranked`."""
     return ranked(spec, target, n=n, k=k, sms=sms)[0].config
-
-
-def kernel_for(a: ArrayView, b: ArrayView, out: ArrayView, functions: ElementwiseSpec, target: Target) -> GemvKernel:
-    """The kernel for these arrays: the narrowest bound on the tokens, the widest loads, the picked config.
-
-    Raises
-    ------
-    ArgumentError
-        Where they are no gemv: ``TK-GV-003``, ``TK-GV-004``, or what `GemvSpec` raises.
-    """
-    problem = read_gemv(a, b)
-    spec = GemvSpec(
-        a_dtype=a.dtype,
-        b_dtype=b.dtype,
-        out_dtype=out.dtype,
-        b_major=problem.b.major,
-        tokens=next(tokens for tokens in TOKENS if tokens >= problem.m),
-        functions=functions,
-        a_access=access(a, problem.a),
-        b_access=access(b, problem.b),
-    )
-    return compiled(spec, pick(spec, target, n=problem.n, k=problem.k), target)
-
-
-def offer(a: ArrayView, b: ArrayView, out: ArrayView, functions: ElementwiseSpec, target: Target) -> GemvKernel | None:
-    """The kernel for a matmul of these arrays, if it is a gemv that this family computes faster; else None."""
-    if target.name != "sm_90a" or len(a.shape) != 2 or not 1 <= a.shape[0] <= MOST_TOKENS or 0 in b.shape:
-        return None
-    try:
-        kernel = kernel_for(a, b, out, functions, target)
-    except ArgumentError:
-        return None  # the matmul has its own words for what it cannot take
-    return None if _streams_better(a, b, out, kernel) else kernel
-
-
-def _streams_better(a: ArrayView, b: ArrayView, out: ArrayView, kernel: GemvKernel) -> bool:
-    """Whether the copy engine brings a matmul its operands, and weights that it is quicker for.
-
-    With N contiguous the matmul takes 0.88 to 0.96 of a gemv's time in six cases of M from 1 to 5, and 0.45 in
-    1x5120x5120; with 8-bit weights 0.88 and 0.94 at M = 3 and 5, 1.02 at 4 and 0.96 to 1.06 below (H200).
-    """
-    spec = kernel.spec
-    if spec.b_major == "k" and (spec.b_dtype.bits > 8 or a.shape[0] < FEWEST_8_BIT_ROWS):
-        return False
-    try:
-        problem = read_problem(a, b)
-    except ArgumentError:
-        return False
-    return problem.a.load == problem.b.load == store_kind(out.address, output_matrix(out)) == "tma"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
 from tilekit.kernels.gemv.spec import TOKENS, VECTOR
-from tilekit.kernels.matmul.problem import MatmulProblem
+from tilekit.kernels.problem import MatmulProblem
 from tilekit.tiles.call import Major, Matrix
 
 

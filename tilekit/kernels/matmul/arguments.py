@@ -1,84 +1,126 @@
-"""A product of matrices in the words of components: what their kernel parameters follow from."""
+"""A call of `tilekit.matmul`, read once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, Unpack, cast
 
-from tilekit.kernels.matmul.problem import MatmulCall
-from tilekit.tiles.call import Call, Scratch
+from tilekit.annotations import checked_values
+from tilekit.dtypes import DType
+from tilekit.epilogue.functions import Activation, ElementwiseSpec
+from tilekit.kernels.arguments import Arguments, result_type
+from tilekit.kernels.epilogue_arguments import EpilogueKeywords
+from tilekit.kernels.matmul.config import AnyConfig
+from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
+from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
+from tilekit.kernels.resolve import resolve_target
+from tilekit.targets import PlaceName
+
+
+class MatmulKeywords(EpilogueKeywords, total=False):
+    """What `tilekit.matmul` takes by keyword, but for ``stream``, which is not the kernel's; it says what each is."""
+
+    out: Any
+    activation: Activation | None
+    out_dtype: Any
+    precision: Precision | None
+    accumulation: Accumulation
+    config: AnyConfig | None
+    target: PlaceName | None
 
 
 @dataclass(frozen=True)
-class Addresses:
-    """Device addresses of a call's arrays; 0 where there is none."""
+class MatmulArguments(Arguments):
+    """The arguments of a product of two matrices, or of batches of them.
 
-    a: int
-    b: int
-    out: int
-    bias: int = 0
-    scale: int = 0
-    scale_a: int = 0
-    scale_b: int = 0
-    residual: int = 0
-    groups: int = 0
-
-
-def launch_call(
-    call: MatmulCall,
-    addresses: Addresses,
-    *,
-    resident_clusters: int,
-    scratch: Scratch,
-    cluster_size: int,
-    swapped: bool = False,
-) -> Call:
-    """Say what components know of a call.
-
-    Parameters
+    Attributes
     ----------
-    call, addresses
-        What the kernel is launched on.
-    resident_clusters
-        How many clusters the device runs at once.
-    scratch
-        Memory that lives as long as the launch.
-    cluster_size
-        CTAs of a cluster.
-    swapped
-        Whether the kernel multiplies the transposes in the other order.
+    precision, accumulation
+        How products of f32, and sums of 8-bit products, are made.
     """
-    problem, a, b = call.problem, addresses.a, addresses.b
-    if swapped:
-        problem, a, b = problem.transposed, b, a
-    matrices = {"a": problem.a, "b": problem.b, "d": call.out}
-    if call.residual is not None:
-        matrices["c"] = call.residual
-    return Call(
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        batches=problem.batches,
-        matrices=matrices,
-        addresses={
-            "a": a,
-            "b": b,
-            "c": addresses.residual,
-            "d": addresses.out,
-            "bias": addresses.bias,
-            "scale": addresses.scale,
-            "scale_a": addresses.scale_a,
-            "scale_b": addresses.scale_b,
-            "groups": addresses.groups,
-        },
-        numbers={
-            "scale": call.scale,
-            "beta": call.beta,
-            "scale_a_batch_pitch": call.scale_pitches[0],
-            "scale_b_batch_pitch": call.scale_pitches[1],
-            "groups": call.groups,
-            "group_rows": call.group_rows,
-        },
-        resident=resident_clusters,
-        scratch=scratch,
-        cluster_size=cluster_size,
+
+    precision: Precision | None = None
+    accumulation: Accumulation = "fast"
+
+    @classmethod
+    def parse(cls, a: Any, b: Any, *, memory: bool = True, **keywords: Unpack[MatmulKeywords]) -> Self:
+        """Read and check a call's arguments.
+
+        Parameters
+        ----------
+        a, b, keywords
+            As `tilekit.matmul` takes them.
+        memory
+            False for arrays that are layouts alone: nothing is asked of their memory.
+
+        Raises
+        ------
+        ArgumentError, DriverError
+            Naming the argument.
+        """
+        given = checked_values(MatmulKeywords, keywords)
+        va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+        out = given.get("out")
+        vo = None if out is None else matrix_view(out, "out")
+        dtype = result_type(va, vo, given.get("out_dtype"))
+        problem = read_problem(va, vb)
+        target, device = resolve_target(va, given.get("target"), memory=memory)
+        return cls.of(
+            problem,
+            va,
+            vb,
+            vo,
+            dtype,
+            cast(EpilogueKeywords, given),
+            memory=memory,
+            target=target,
+            device=device,
+            result=out,
+            activation=given.get("activation"),
+            config=given.get("config"),
+            precision=given.get("precision"),
+            accumulation=given.get("accumulation", "fast"),
+        )
+
+    @cached_property
+    def spec(self) -> MatmulSpec:
+        """The matmul for arrays that lie so."""
+        return self.spec_storing(self.store)
+
+    def spec_storing(self, store: str) -> MatmulSpec:
+        """The matmul that stores in the way `store`."""
+        return spec_of(
+            self.problem,
+            self.out.dtype,
+            self.functions,
+            store=store,
+            precision=self.precision,
+            accumulation=self.accumulation,
+        )
+
+
+def spec_of(
+    problem: MatmulProblem,
+    out_dtype: DType,
+    functions: ElementwiseSpec,
+    *,
+    store: str = "tma",
+    precision: Precision | None = None,
+    accumulation: Accumulation = "fast",
+) -> MatmulSpec:
+    """The matmul that computes a problem into outputs of `out_dtype`."""
+    return MatmulSpec(
+        a_dtype=problem.a.dtype,
+        b_dtype=problem.b.dtype,
+        out_dtype=out_dtype,
+        a_major=problem.a.major,
+        b_major=problem.b.major,
+        batched=problem.batched,
+        functions=functions,
+        store=store,
+        precision=precision,
+        a_load=problem.a.load,
+        b_load=problem.b.load,
+        accumulation=accumulation,
     )

@@ -6,28 +6,21 @@ from functools import cache
 
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
-from tilekit.kernels.launch import Launch, bind_parameters
-from tilekit.kernels.matmul.arguments import Addresses, launch_call
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.launch import Launch
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
-from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.kernel import KernelText, trace
-from tilekit.kernels.matmul.problem import (
-    MatmulCall,
-    MatmulProblem,
-    output_matrix,
-    read_problem,
-    store_kind,
-)
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.kernels.product import ProductKernel
+from tilekit.kernels.problem import MatmulProblem, read_problem, store_kind
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
-from tilekit.tiles.call import Load, Matrix, Scratch
+from tilekit.tiles.call import Load, Matrix
 
 
-class MatmulKernel(ProductKernel):
+class MatmulKernel(CompiledKernel):
     """A matmul for one spec, config and target; any shape the spec's majors allow.
 
     Parameters
@@ -68,20 +61,10 @@ class MatmulKernel(ProductKernel):
         alone = self.target.shared_bytes // 2 if self.target.tensor_columns else 0
         return max(super().launch_bytes, alone)
 
-    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
-        """Grid and parameters of a launch."""
-        return bind_parameters(
-            self.text.parameters,
-            self.text.schedule,
-            launch_call(
-                call,
-                addresses,
-                resident_clusters=resident,
-                scratch=scratch,
-                cluster_size=self.text.cluster,
-                swapped=self.config.swap_ab,
-            ),
-        )
+    @property
+    def swapped(self) -> bool:  # type: ignore[override]
+        """Whether it multiplies the transposes in the other order."""
+        return self.config.swap_ab
 
     def work(self, problem: MatmulProblem, launch: Launch) -> Work:
         """What the emulator's estimate counts: k-blocks in all, of every CTA tile."""
@@ -91,10 +74,10 @@ class MatmulKernel(ProductKernel):
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
         return read_problem(a, b)
 
-    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: Extras) -> None:
-        spec, out = self.spec, operands["out"]
-        matrix = output_matrix(out)
-        if spec.store == "tma" and 0 not in out.shape and store_kind(out.address, matrix) == "direct":
+    def _check_fit(self, arguments: Arguments) -> None:
+        spec, problem, out = self.spec, arguments.problem, arguments.out
+        matrix = arguments.out_matrix
+        if spec.store == "tma" and not arguments.empty and store_kind(out.address, matrix) == "direct":
             raise ArgumentError(
                 f"out at address {out.address:#x}, with rows of {out.shape[-1] * out.dtype.bytes} bytes that are "
                 f"{matrix.pitch} bytes apart, cannot be written by the copy engine, which needs multiples of 16; build "
@@ -104,15 +87,16 @@ class MatmulKernel(ProductKernel):
             )
         for operand, load in zip((problem.a, problem.b), spec.loads, strict=True):
             self._check_loadable(operand, load)
-        if extras.residual is not None and spec.loads_residual and 0 not in out.shape:
-            self._check_readable(extras.residual)
+        if spec.loads_residual and not arguments.empty:
+            self._check_readable(arguments)
         facts = (
             ("a's type", problem.a.dtype, spec.a_dtype),
             ("b's type", problem.b.dtype, spec.b_dtype),
             ("a's major", problem.a.major, spec.a_major),
             ("b's major", problem.b.major, spec.b_major),
             ("batching", problem.batched, spec.batched),
-            *extras.facts(spec.functions),
+            ("groups", None, spec.groups),
+            *arguments.epilogue.facts(spec.functions),
         )
         self._require(facts, "build a kernel for these arrays, or call tilekit.matmul, which does")
 
@@ -129,9 +113,9 @@ class MatmulKernel(ProductKernel):
         )
 
     @staticmethod
-    def _check_readable(residual: ArrayView) -> None:
-        added = output_matrix(residual, "residual")
-        if store_kind(residual.address, added) == "direct":
+    def _check_readable(arguments: Arguments) -> None:
+        residual, added = arguments.epilogue.residual, arguments.residual_matrix
+        if residual is not None and added is not None and store_kind(residual.address, added) == "direct":
             raise ArgumentError(
                 f"residual at address {residual.address:#x}, with rows {added.pitch} bytes apart, cannot be read by "
                 "the copy engine, which needs multiples of 16; build the kernel with MatmulSpec(store='direct'), or "

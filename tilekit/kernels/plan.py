@@ -1,44 +1,55 @@
-"""Bound launches: arrays checked, parameters packed, one call left to make."""
+"""Bound launches: parameters packed, one call left to make."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tilekit.arrays import ArrayView, resolve_stream, stream_getter
+from tilekit.arrays import resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
+from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.problem import MatmulCall
-from tilekit.kernels.ready import ReadyLaunch
+from tilekit.kernels.launch_cache import CachedLaunch
+from tilekit.kernels.launch_call import Addresses
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.scratch import DeviceScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 
 if TYPE_CHECKING:
     from tilekit.emulator import Device
-    from tilekit.kernels.product import ProductKernel
+    from tilekit.kernels.compiled import CompiledKernel
 
 
-class MatmulPlan:
-    """A bound matmul. This base class is the plan of an empty output: nothing to launch.
+class EmulatorKeywords(TypedDict, total=False):
+    """Options of the emulated device (`tilekit.emulator.Device`), which checks them."""
+
+    seed: Any
+    schedule: Any
+    check: Any
+    exact: Any
+    multiprocessors: Any
+    starts: Any
+
+
+class Plan:
+    """A bound call. This base class is the plan of an empty output: nothing to launch.
 
     Attributes
     ----------
     out
         The output array, as the caller's library knows it.
-    ready
+    cacheable
         The launch without the arrays, to be made again for any arrays at the same addresses with the same layout; None
         where a call is more than a launch, or depends on more.
     """
 
-    ready: ReadyLaunch | None = None
+    cacheable: CachedLaunch | None = None
 
-    def __init__(self, out: Any, view: ArrayView) -> None:
-        self.out = out
-        self._view = view
+    def __init__(self, arguments: Arguments) -> None:
+        self.out = arguments.result
+        self._view = arguments.out
 
     def __call__(self, stream: Any = None) -> Any:
         """Launch, without waiting, on `stream` or the current stream of the arrays' library; return the output."""
@@ -58,20 +69,15 @@ class MatmulPlan:
         )
 
 
-class DevicePlan(MatmulPlan):
+class DevicePlan(Plan):
     """Arrays in GPU memory: a call is one launch."""
 
-    def __init__(
-        self,
-        kernel: ProductKernel,
-        call: MatmulCall,
-        operands: dict[str, ArrayView],
-        out: Any,
-    ) -> None:
-        super().__init__(out, operands["out"])
-        self._operands = operands  # keeps the arrays' memory as long as the plan, which knows addresses only
-        ordinal = int(operands["out"].device[1])
-        addresses = Addresses(**{name: view.address for name, view in operands.items()})
+    def __init__(self, kernel: CompiledKernel, arguments: Arguments) -> None:
+        super().__init__(arguments)
+        arrays = arguments.arrays
+        self._arrays = arrays  # keeps the arrays' memory as long as the plan, which knows addresses only
+        ordinal = int(arguments.out.device[1])
+        addresses = Addresses(**{name: view.address for name, view in arrays.items()})
         owned: dict[str, DeviceScratch] = {}
         index_of = {parameter.name: index for index, parameter in enumerate(kernel.text.parameters)}
         shares: list[StreamScratch] = []
@@ -83,7 +89,7 @@ class DevicePlan(MatmulPlan):
             owned[name] = DeviceScratch(size, ordinal)
             return owned[name].address
 
-        launch = kernel.arguments(call, addresses, kernel.resident_clusters(ordinal), scratch)
+        launch = kernel.launch_of(arguments.call, addresses, kernel.resident_clusters(ordinal), scratch)
         self.launch = kernel.cuda.prepare(
             kernel.launch_config(launch.grid),
             launch.parameters,
@@ -93,9 +99,9 @@ class DevicePlan(MatmulPlan):
             shares=shares,
         )
         self._profiler, self._scratch, self._name = kernel.text.profile, owned, kernel.name
-        self.current_stream = stream_getter(operands["out"])
-        if operands["out"].library in ("torch", "cupy"):  # other libraries' streams belong to each array
-            self.ready = ReadyLaunch(self.launch, self.current_stream)
+        self.current_stream = stream_getter(arguments.out)
+        if arguments.out.library in ("torch", "cupy"):  # other libraries' streams belong to each array
+            self.cacheable = CachedLaunch(self.launch, self.current_stream)
 
     def __call__(self, stream: Any = None) -> Any:
         self.launch(self.current_stream() if stream is None else resolve_stream(stream, self._view))
@@ -112,20 +118,14 @@ def _trace(kernel: str, profiler: TileProfiler, data: bytes, unit: str) -> TileT
     return TileTrace.of(kernel, [str(lane) for lane in profiler.lanes], profiler.tiles, data, unit)
 
 
-class HostPlan(MatmulPlan, ABC):
+class HostPlan(Plan, ABC):
     """Arrays in host memory: each call copies them to a device, launches there, and copies the output back."""
 
-    def __init__(
-        self,
-        kernel: ProductKernel,
-        call: MatmulCall,
-        operands: dict[str, ArrayView],
-        out: Any,
-    ) -> None:
-        super().__init__(out, operands["out"])
+    def __init__(self, kernel: CompiledKernel, arguments: Arguments) -> None:
+        super().__init__(arguments)
         self._kernel = kernel
-        self._call = call
-        self._operands = operands
+        self._call = arguments.call
+        self._arrays = arguments.arrays
         self._times: bytes | None = None
 
     def __call__(self, stream: Any = None) -> Any:
@@ -148,13 +148,13 @@ class HostPlan(MatmulPlan, ABC):
         """Copy, launch, wait, copy back."""
 
     def _finish(self, staging: Staging) -> None:
-        staging.download(self._operands["out"])
+        staging.download(self._view)
         if self._kernel.text.profile is not None:
             self._times = staging.read_scratch("profile")
 
-    def _arguments(self, staging: Staging, resident: int) -> Launch:
-        addresses = Addresses(**{name: staging.upload(view) for name, view in self._operands.items()})
-        return self._kernel.arguments(self._call, addresses, resident, staging.scratch)
+    def _launch(self, staging: Staging, resident: int) -> Launch:
+        addresses = Addresses(**{name: staging.upload(view) for name, view in self._arrays.items()})
+        return self._kernel.launch_of(self._call, addresses, resident, staging.scratch)
 
 
 class StagedPlan(HostPlan):
@@ -163,7 +163,7 @@ class StagedPlan(HostPlan):
     def _run(self) -> None:
         kernel = self._kernel
         with CudaStaging() as staging:
-            launch = self._arguments(staging, kernel.resident_clusters(staging.ordinal))
+            launch = self._launch(staging, kernel.resident_clusters(staging.ordinal))
             config = kernel.launch_config(launch.grid)
             kernel.cuda.prepare(config, launch.parameters, description=str(kernel.config), ordinal=staging.ordinal)()
             self._finish(staging)
@@ -180,9 +180,9 @@ class EmulatedPlan(HostPlan):
 
     unit = "steps"
 
-    def __init__(self, *arguments: Any, seed: int = 0, **emulator: Any) -> None:
-        super().__init__(*arguments)
-        self._emulator = {"seed": seed, **emulator}
+    def __init__(self, kernel: CompiledKernel, arguments: Arguments, **emulator: Unpack[EmulatorKeywords]) -> None:
+        super().__init__(kernel, arguments)
+        self._emulator = emulator
         self.report: Any = None
         self._device()
 
@@ -198,7 +198,7 @@ class EmulatedPlan(HostPlan):
     def _run(self) -> None:
         kernel, problem = self._kernel, self._call.problem
         staging = EmulatedStaging(self._device())
-        launch = self._arguments(staging, max(1, staging.device.chip.sms // kernel.text.cluster))
+        launch = self._launch(staging, max(1, staging.device.chip.sms // kernel.text.cluster))
         prepared = (
             EmulatedModule(staging.device, kernel.ptx)
             .kernel(kernel.name)

@@ -9,8 +9,11 @@ from tilekit.targets import SM_90A, TARGETS, Target
 from tilekit.targets import target as target_named
 
 
-def place(a: ArrayView, target: str | None) -> tuple[Target, str | None]:
-    """Return the chip to build for, and ``"cuda"`` where arrays in host memory go to the GPU."""
+def resolve_target(a: ArrayView, target: str | None, *, memory: bool = True) -> tuple[Target, str | None]:
+    """Return the chip to build for, and ``"cuda"`` where arrays in host memory go to the GPU.
+
+    Without `memory`, where arrays are layouts alone, those of a GPU that is not here count as sm_90a's.
+    """
     if a.device == "cpu":
         if target != "cuda":
             return target_named(target or SM_90A.name), None
@@ -20,11 +23,13 @@ def place(a: ArrayView, target: str | None) -> tuple[Target, str | None]:
                 f"target='cuda', but there is no GPU to use: {reason}; leave target out to run on the emulator",
                 code="TK-API-002",
             )
-        return chip_of(driver.devices()[0], target), "cuda"
-    return chip_of(driver.devices()[a.device[1]], target), None
+        return target_of(driver.devices()[0], target), "cuda"
+    if not memory and (driver.why_unavailable() is not None or a.device[1] >= len(driver.devices())):
+        return SM_90A, None
+    return target_of(driver.devices()[a.device[1]], target), None
 
 
-def chip_of(device: driver.DeviceInfo, target: str | None) -> Target:
+def target_of(device: driver.DeviceInfo, target: str | None) -> Target:
     """Return the chip of a device; `target` is what the caller asked for, to be checked against it."""
     chip = next((t for t in TARGETS.values() if t.compute_capability == device.compute_capability), None)
     if chip is None:

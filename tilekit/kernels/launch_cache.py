@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from tilekit.arrays import NewArrays
 from tilekit.runtime.prepared import PreparedLaunch
 
-__all__ = ["ReadyLaunch", "ReadyLaunches"]
+__all__ = ["CachedLaunch", "LaunchCache"]
 
 _KEPT = 1024
 """Launches, and layouts of results, that a thread keeps: a launch is some kilobytes."""
@@ -17,14 +17,14 @@ _KEPT = 1024
 _Value = TypeVar("_Value")
 
 
-class ReadyLaunch(NamedTuple):
+class CachedLaunch(NamedTuple):
     """A launch whose arguments are bound, and how to ask for the stream that the arrays' library is working on."""
 
     launch: PreparedLaunch
     current_stream: Callable[[], int]
 
 
-class ReadyLaunches(threading.local):
+class LaunchCache(threading.local):
     """Bound launches of a thread, by everything they depend on; the oldest goes first.
 
     They hold no array: memory that its owner frees and gets again, with the same layout, finds its launch here again.
@@ -39,10 +39,10 @@ class ReadyLaunches(threading.local):
     """
 
     def __init__(self) -> None:
-        self.launches: dict[Hashable, ReadyLaunch] = {}
+        self.launches: dict[Hashable, CachedLaunch] = {}
         self.outputs: dict[Hashable, NewArrays] = {}
 
-    def keep_launch(self, key: Hashable, launch: ReadyLaunch) -> None:
+    def keep_launch(self, key: Hashable, launch: CachedLaunch) -> None:
         """Remember a launch."""
         _keep(self.launches, key, launch)
 

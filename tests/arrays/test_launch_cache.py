@@ -15,8 +15,10 @@ import pytest
 
 import tilekit
 from tilekit import api
+from tilekit.arrays import fingerprint
 from tilekit.errors import ArgumentError
-from tilekit.kernels import choice, ready
+from tilekit.kernels import launch_cache
+from tilekit.kernels.matmul import arguments, family
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.runtime import driver as runtime_driver
 from tilekit.runtime.parameters import TensorMap
@@ -44,10 +46,10 @@ def driver(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     stand_in = Driver()
     monkeypatch.setattr(MatmulKernel, "cuda", property(lambda _: stand_in))
     monkeypatch.setattr(MatmulKernel, "resident_clusters", lambda _self, _ordinal: 66)
-    monkeypatch.setattr(api, "place", lambda _a, _target: (SM_90A, None))
-    monkeypatch.setattr(choice, "tuned", lambda *_problem, **_sizes: None)
+    monkeypatch.setattr(arguments, "resolve_target", lambda _a, _target, memory: (SM_90A, None))
+    monkeypatch.setattr(api, "tuned_config", lambda *_problem, **_sizes: None)
     monkeypatch.setattr(runtime_driver, "devices", lambda: (SimpleNamespace(name="NVIDIA H200"),) * 2)
-    monkeypatch.setattr(api, "_ready", ready.ReadyLaunches())
+    monkeypatch.setattr(api, "_matmuls", launch_cache.LaunchCache())
     return stand_in
 
 
@@ -84,13 +86,13 @@ def test_a_result_in_known_memory_is_one_launch(driver: Driver, operands: Any, t
 
 def test_a_result_in_new_memory_is_bound_once(driver: Driver, operands: Any, blocks: list[int]) -> None:
     """Each block that the allocator hands out gets a launch of its own, and keeps it; the config is chosen once."""
-    choice._pick.cache_clear()
+    family.picked.cache_clear()
     blocks += [5 * BLOCK, 9 * BLOCK, 5 * BLOCK, 7 * BLOCK]
     addresses = [tilekit.matmul(*operands).data_ptr() // BLOCK for _ in range(6)]
     assert addresses == [7, 5, 9, 5, 9, 9]
     assert [address // BLOCK for address in driver.prepared] == [7, 5, 9]
     assert [address // BLOCK for address, _ in driver.launched] == addresses
-    assert choice._pick.cache_info().misses == 1
+    assert family.picked.cache_info().misses == 1
 
 
 def test_what_tells_calls_apart(driver: Driver, operands: Any, torch: Any) -> None:
@@ -161,16 +163,16 @@ def test_launches_are_bounded(
     driver: Driver, operands: Any, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest launch goes when there are too many, and is bound again when it is needed again."""
-    monkeypatch.setattr(ready, "_KEPT", 3)
+    monkeypatch.setattr(launch_cache, "_KEPT", 3)
     order = [4, 5, 6, 7, 4]
     blocks += [block * BLOCK for block in reversed(order)]
     for _ in order:
         tilekit.matmul(*operands)
     assert [address // BLOCK for address in driver.prepared] == order
-    assert len(api._ready.launches) == 3
+    assert len(api._matmuls.launches) == 3
     for columns in range(8, 48, 8):
         tilekit.matmul(operands[0], sys.modules["torch"].Tensor(BLOCK, (32, columns), (1, 32), operands[0].dtype))
-    assert len(api._ready.outputs) == 3
+    assert len(api._matmuls.outputs) == 3
 
 
 def test_no_array_is_kept_alive(driver: Driver, torch: Any, blocks: list[int]) -> None:
@@ -234,4 +236,38 @@ def test_other_libraries_are_bound_each_time(cupy: Any, driver: Driver, monkeypa
             array, array, out=SimpleNamespace(__cuda_array_interface__={**interface, "data": (9 * BLOCK, False)})
         )
     assert [stream for _, stream in driver.launched] == [5, 6]
-    assert not api._ready.launches
+    assert not api._matmuls.launches
+
+
+def test_a_result_for_a_library_that_is_known_by_interface(
+    cupy: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the library cannot be asked for memory the result is CuPy's, and all happens in the arrays' own stream."""
+    monkeypatch.setattr("tilekit.runtime.driver.device_of", lambda _address: 1)
+    interface = {"version": 3, "shape": (64, 64), "typestr": "<f2", "data": (BLOCK, False), "stream": 5}
+    array = SimpleNamespace(__cuda_array_interface__=interface)
+    result = tilekit.matmul(array, array)
+    assert isinstance(result, cupy.ndarray)
+    assert driver.launched == [(result.data.ptr, 5)]
+    assert cupy.entered.count(("stream", 5)) == 2  # for the memory, and for the exchange after the launch
+
+
+def test_a_subclass_of_a_tensor_is_found_again(driver: Driver, operands: Any, torch: Any) -> None:
+    """Parameters and the like are tensors: their second call is a look-up, and apart from plain tensors' own."""
+
+    class Parameter(torch.Tensor):  # type: ignore[misc, name-defined]
+        __module__ = "somewhere.else"
+
+    a, b = operands
+    weight = Parameter(2 * BLOCK, (32, 48), (1, 32), torch.bfloat16)
+    for _ in range(2):
+        tilekit.matmul(a, weight)
+        tilekit.matmul(a, b)
+    assert (len(driver.prepared), len(driver.launched)) == (2, 4)
+
+
+def test_arrays_whose_launches_are_not_kept_have_no_key() -> None:
+    """NumPy's arrays are viewed when they are parsed, and not before for a key that nothing is kept by."""
+    for value in (np.zeros(3), [1, 2], "relu", np.float32(1)):
+        with pytest.raises(TypeError, match="has no fingerprint"):
+            fingerprint(value)

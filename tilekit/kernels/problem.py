@@ -1,4 +1,4 @@
-"""One matmul call: shapes, strides and majors, read off the arrays and checked."""
+"""A product of matrices: shapes, strides and majors, read off the arrays and checked."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from math import prod
 from typing import Any
 
 from tilekit.arrays import ArrayView, view_of
-from tilekit.dtypes import DType
-from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Load, Major, Matrix
@@ -37,31 +34,6 @@ class MatmulProblem:
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result."""
         return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)
-
-    def spec(
-        self,
-        out_dtype: DType,
-        functions: ElementwiseSpec | None = None,
-        *,
-        store: str = "tma",
-        precision: Precision | None = None,
-        accumulation: Accumulation = "fast",
-    ) -> MatmulSpec:
-        """The kernel that computes it, into outputs of `out_dtype` that are stored in the way `store`."""
-        return MatmulSpec(
-            a_dtype=self.a.dtype,
-            b_dtype=self.b.dtype,
-            out_dtype=out_dtype,
-            a_major=self.a.major,
-            b_major=self.b.major,
-            batched=self.batched,
-            functions=functions or ElementwiseSpec(),
-            store=store,
-            precision=precision,
-            a_load=self.a.load,
-            b_load=self.b.load,
-            accumulation=accumulation,
-        )
 
     @property
     def transposed(self) -> MatmulProblem:

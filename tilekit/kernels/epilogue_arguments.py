@@ -1,10 +1,10 @@
-"""What a matmul's epilogue takes beside the accumulators: scales, bias and residual, out of the caller's arguments."""
+"""What an epilogue takes beside the accumulators: scales, bias and residual, out of the caller's arguments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -13,8 +13,19 @@ from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.tiles.call import Matrix
+
+
+class EpilogueKeywords(TypedDict, total=False):
+    """The epilogue's operands as the caller passes them; `tilekit.matmul` says what each may be."""
+
+    bias: Any
+    scale: Any
+    scale_a: Any
+    scale_b: Any
+    residual: Any
+    beta: float
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,7 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class Extras:
+class EpilogueArguments:
     """The epilogue's operands, checked; None for those that a call does not have.
 
     Attributes
@@ -57,18 +68,7 @@ class Extras:
     beta: float = 1.0
 
     @classmethod
-    def read(
-        cls,
-        problem: MatmulProblem,
-        out: ArrayView,
-        *,
-        bias: Any = None,
-        scale: Any = None,
-        scale_a: Any = None,
-        scale_b: Any = None,
-        residual: Any = None,
-        beta: float = 1.0,
-    ) -> Extras:
+    def read(cls, problem: MatmulProblem, out: ArrayView, given: EpilogueKeywords) -> EpilogueArguments:
         """Check the arguments of `tilekit.matmul` against the product and its output.
 
         Raises
@@ -77,13 +77,14 @@ class Extras:
             ``TK-MM-017`` for the bias, ``TK-MM-018`` the scale, ``TK-MM-020`` the residual, ``TK-MM-026`` scales of
             rows and columns.
         """
+        bias, residual = given.get("bias"), given.get("residual")
         return cls(
             bias=_read_bias(bias, problem.n) if bias is not None else None,
-            scale=read_scale(scale),
-            scale_a=_read_factors(scale_a, "scale_a", problem.m, problem),
-            scale_b=_read_factors(scale_b, "scale_b", problem.n, problem),
+            scale=read_scale(given.get("scale")),
+            scale_a=_read_factors(given.get("scale_a"), "scale_a", problem.m, problem),
+            scale_b=_read_factors(given.get("scale_b"), "scale_b", problem.n, problem),
             residual=_read_residual(residual, out) if residual is not None else None,
-            beta=number(beta, "beta"),
+            beta=given.get("beta", 1.0),
         )
 
     @property

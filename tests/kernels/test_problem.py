@@ -11,7 +11,7 @@ import pytest
 import tilekit
 from tilekit.arrays import view_of
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
+from tilekit.kernels.problem import MatmulProblem, matrix_view, output_matrix, read_problem, store_kind
 from tilekit.tiles.call import Load, Matrix
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

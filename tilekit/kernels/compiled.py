@@ -1,7 +1,6 @@
-"""A compiled product of matrices: an object that shows its text, its machine code and its budgets, and binds to arrays.
+"""A compiled kernel: an object that shows its text, its machine code and its budgets, and binds to arrays.
 
-What the families of products have in common: `tilekit.kernels.matmul` and `tilekit.kernels.gemv` add what they read,
-how many CTAs they want and which parameters they take.
+What the families have in common: each adds what it reads, how many CTAs it wants and which parameters it takes.
 """
 
 from __future__ import annotations
@@ -9,15 +8,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Unpack, cast
 
-from tilekit.annotations import checked
-from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place
+from tilekit.annotations import takes
+from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.extras import Extras
-from tilekit.kernels.matmul.place import chip_of
-from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
-from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.epilogue_arguments import EpilogueKeywords
+from tilekit.kernels.launch import Launch, bind_parameters
+from tilekit.kernels.launch_call import Addresses, launch_call
+from tilekit.kernels.plan import DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
 from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.emulated import Work
@@ -26,12 +28,14 @@ from tilekit.runtime.prepared import LaunchConfig
 from tilekit.targets import Target
 from tilekit.tiles.call import Scratch
 
-if TYPE_CHECKING:
-    from tilekit.kernels.launch import Launch
-from tilekit.kernels.matmul.arguments import Addresses
+
+class BindKeywords(EpilogueKeywords, EmulatorKeywords, total=False):
+    """What `CompiledKernel.bind` takes beside operands and output."""
+
+    device: str | None
 
 
-class ProductKernel(ABC):
+class CompiledKernel(ABC):
     """A kernel for one spec, config and target.
 
     Attributes
@@ -114,7 +118,7 @@ class ProductKernel(ABC):
         return self._resident[ordinal]
 
     def _require_chip(self, ordinal: int) -> None:
-        chip_of(driver.devices()[ordinal], self.target.name)
+        target_of(driver.devices()[ordinal], self.target.name)
 
     def _wanted(self, held: int, ordinal: int) -> int:
         """How many clusters a full grid has, of those that the device holds at once."""
@@ -135,23 +139,8 @@ class ProductKernel(ABC):
             pdl=True,
         )
 
-    @checked
-    def bind(
-        self,
-        a: Any,
-        b: Any,
-        out: Any = None,
-        *,
-        bias: Any = None,
-        scale: Any = None,
-        scale_a: Any = None,
-        scale_b: Any = None,
-        residual: Any = None,
-        beta: float = 1.0,
-        device: str | None = None,
-        seed: int = 0,
-        **emulator: Any,
-    ) -> MatmulPlan:
+    @takes(BindKeywords)
+    def bind(self, a: Any, b: Any, out: Any = None, **keywords: Unpack[BindKeywords]) -> Plan:
         """Check the arrays once and prepare the launch; calling the result launches it, and returns `out`.
 
         Parameters
@@ -162,8 +151,8 @@ class ProductKernel(ABC):
         device
             ``"cuda"`` to run arrays in host memory on the GPU (they are copied there and back at each call); by
             default they are emulated.
-        seed, **emulator
-            Of the emulator's schedule, and its other options (`tilekit.emulator.Device`).
+        seed, schedule, check, exact, multiprocessors, starts
+            Of the emulator, as `tilekit.emulator.Device` takes them.
 
         Raises
         ------
@@ -171,38 +160,48 @@ class ProductKernel(ABC):
             For arrays that do not fit this kernel, naming the argument; ``TK-API-001`` where the GPU is another chip
             than the kernel was built for.
         """
+        device = keywords.get("device")
         if device not in (None, "cuda"):
             raise ArgumentError.of(
                 "device", device, legal="None, or 'cuda' for arrays in host memory", nearest="cuda", code=self.MISFIT
             )
         va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-        problem = self._read(va, vb)
-        if out is None:
-            out = empty_like_library(va, problem.out_shape, self.spec.out_dtype)
-        vo = matrix_view(out, "out")
-        named = [("a", va), ("b", vb)]
-        require_output(vo, problem.out_shape, self.spec.out_dtype, named)
-        extras = Extras.read(
-            problem, vo, bias=bias, scale=scale, scale_a=scale_a, scale_b=scale_b, residual=residual, beta=beta
+        vo = None if out is None else matrix_view(out, "out")
+        arguments = Arguments.of(
+            self._read(va, vb), va, vb, vo, self.spec.out_dtype, keywords, target=self.target, device=device, result=out
         )
-        extras.check_overlap(vo)
-        require_same_place([*named, *extras.views.items(), ("out", vo)])
-        operands = {"a": va, "b": vb, "out": vo, **extras.views}
-        self._check_fit(problem, operands, extras)
-        added = output_matrix(extras.residual, "residual") if extras.residual is not None else None
-        call = extras.call(problem, output_matrix(vo), added)
-        if 0 in problem.out_shape:
-            return MatmulPlan(out, vo)
-        if vo.device != "cpu":
-            return DevicePlan(self, call, operands, out)
-        if device == "cuda":
-            self._require_chip(0)
-            return StagedPlan(self, call, operands, out)
-        return EmulatedPlan(self, call, operands, out, seed=seed, **emulator)
+        if out is None:
+            arguments = arguments.into(arguments.new_output()())
+        self._check_fit(arguments)
+        emulator = {name: value for name, value in keywords.items() if name in EmulatorKeywords.__annotations__}
+        return self.plan(arguments, **cast(EmulatorKeywords, emulator))
 
-    @abstractmethod
-    def arguments(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
-        """Grid and parameters of a launch."""
+    def plan(self, arguments: Arguments, **emulator: Unpack[EmulatorKeywords]) -> Plan:
+        """Prepare the launch for arguments that this kernel was built for."""
+        if arguments.empty:
+            return Plan(arguments)
+        if arguments.out.device != "cpu":
+            return DevicePlan(self, arguments)
+        if arguments.device == "cuda":
+            self._require_chip(0)
+            return StagedPlan(self, arguments)
+        return EmulatedPlan(self, arguments, **emulator)
+
+    swapped = False
+    """Whether the kernel multiplies the transposes in the other order."""
+
+    def launch_of(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
+        """Grid and parameters of a launch, on a device that runs so many clusters at once."""
+        text = self.text
+        seen = launch_call(
+            call,
+            addresses,
+            resident_clusters=resident,
+            scratch=scratch,
+            cluster_size=text.cluster,
+            swapped=self.swapped,
+        )
+        return bind_parameters(text.parameters, text.schedule, seen)
 
     @abstractmethod
     def work(self, problem: MatmulProblem, launch: Launch) -> Work:
@@ -213,7 +212,7 @@ class ProductKernel(ABC):
         """Check the operands against each other."""
 
     @abstractmethod
-    def _check_fit(self, problem: MatmulProblem, operands: dict[str, ArrayView], extras: Extras) -> None:
+    def _check_fit(self, arguments: Arguments) -> None:
         """Raise `ArgumentError` for arrays that another kernel would take."""
 
     def _require(self, facts: Iterable[tuple[str, Any, Any]], advice: str) -> None:

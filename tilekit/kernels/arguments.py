@@ -1,0 +1,186 @@
+"""One call of a product of matrices, read once: what selection, checks of fit, binding and launch take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any, Self
+
+from tilekit.arrays import ArrayView, NewArrays, new_arrays, require_dtype, require_output, require_same_place
+from tilekit.dtypes import BF16, DType, as_dtype
+from tilekit.epilogue.functions import Activation, ElementwiseSpec
+from tilekit.kernels.epilogue_arguments import EpilogueArguments, EpilogueKeywords
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix, store_kind
+from tilekit.targets import Target
+from tilekit.tiles.call import Matrix
+
+_NONE = EpilogueArguments()
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A call's arrays, each viewed once, and what follows from them.
+
+    Attributes
+    ----------
+    a, b, out
+        Views of the operands and of the output.
+    result
+        The output, as the caller's library knows it; None where `out` is only a layout.
+    problem
+        The operands, checked against each other.
+    epilogue, activation
+        What is done to the product.
+    config
+        The config to take, where the caller gave one.
+    target
+        The chip to build for.
+    device
+        ``"cuda"`` where arrays in host memory go to the GPU.
+    """
+
+    a: ArrayView
+    b: ArrayView
+    out: ArrayView
+    problem: MatmulProblem
+    target: Target
+    result: Any = None
+    device: str | None = None
+    epilogue: EpilogueArguments = _NONE
+    activation: Activation | None = None
+    config: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        problem: MatmulProblem,
+        a: ArrayView,
+        b: ArrayView,
+        out: ArrayView | None,
+        dtype: DType,
+        epilogue: EpilogueKeywords,
+        *,
+        shape: tuple[int, ...] | None = None,
+        memory: bool = True,
+        **more: Any,
+    ) -> Self:
+        """Check an output and the epilogue's operands against the product of two views.
+
+        Parameters
+        ----------
+        out, dtype
+            View of the output, None where there is none yet, and the result's element type.
+        epilogue
+            What the caller passed.
+        shape
+            Of the output, by default the product's.
+        memory
+            Whether the arrays have memory, which must not overlap.
+        more
+            The other fields.
+
+        Raises
+        ------
+        ArgumentError
+            Naming the argument.
+        """
+        operands = [("a", a), ("b", b)]
+        placed = list(operands)
+        shape = problem.out_shape if shape is None else shape
+        if out is not None:
+            require_output(out, shape, dtype, operands if memory else ())
+            placed.append(("out", out))
+        view = _c_order(a, shape, dtype) if out is None else out
+        read = EpilogueArguments.read(problem, view, epilogue)
+        if out is not None and memory:
+            read.check_overlap(out)
+        # Where a scale in host memory has memory, it has been read as a number.
+        views = read.views.items()
+        placed += [(name, one) for name, one in views if memory or name != "scale" or one.device != "cpu"]
+        require_same_place(placed)
+        return cls(a=a, b=b, out=view, problem=problem, epilogue=read, **more)
+
+    def new_output(self) -> NewArrays:
+        """How an output of this layout is made."""
+        return new_arrays(self.a, self.out.shape, self.out.dtype)
+
+    def into(self, result: Any) -> Self:
+        """The same call with a new output."""
+        return replace(self, out=matrix_view(result, "out"), result=result)
+
+    @property
+    def layout(self) -> ArrayView:
+        """The output's rows, as one matrix or a batch of them."""
+        return self.out
+
+    @cached_property
+    def out_matrix(self) -> Matrix:
+        """The output as the copy engine sees it."""
+        return output_matrix(self.layout)
+
+    @cached_property
+    def residual_matrix(self) -> Matrix | None:
+        """The residual likewise."""
+        residual = self.epilogue.residual
+        return None if residual is None else output_matrix(residual, "residual")
+
+    def reading(self, problem: MatmulProblem) -> Self:
+        """The same call, its operands read in another way."""
+        return replace(self, problem=problem)
+
+    @cached_property
+    def store_of_out(self) -> str:
+        """How the result alone can be stored: ``"tma"`` or ``"direct"``."""
+        return store_kind(self.out.address, self.out_matrix)
+
+    @property
+    def store(self) -> str:
+        """How the result can be stored, and a residual loaded."""
+        kinds: set[str | int] = {self.store_of_out}
+        if self.epilogue.residual is not None and self.residual_matrix is not None:
+            kinds |= {store_kind(self.epilogue.residual.address, self.residual_matrix)}
+            kinds |= {self.problem.a.load, self.problem.b.load}  # who would load the residual copies operands
+        return "tma" if kinds == {"tma"} else "direct"
+
+    @cached_property
+    def functions(self) -> ElementwiseSpec:
+        """What a kernel must do to the product."""
+        return self.epilogue.functions(self.activation)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compute."""
+        return 0 in self.out.shape
+
+    @property
+    def arrays(self) -> dict[str, ArrayView]:
+        """Everything in memory, by the names of `Addresses`."""
+        return {"a": self.a, "b": self.b, "out": self.out, **self.epilogue.views}
+
+    @property
+    def call(self) -> MatmulCall:
+        """What a launch needs beside addresses."""
+        return self.epilogue.call(self.problem, self.out_matrix, self.residual_matrix)
+
+
+def result_type(a: ArrayView, out: ArrayView | None, out_dtype: Any) -> DType:
+    """The output's element type: what was asked for, which an output must have; that of the output; that of `a`.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-API-004`` where output and type differ.
+    """
+    asked = None if out_dtype is None else as_dtype(out_dtype, "out_dtype")
+    if out is None:
+        return asked or (a.dtype if a.dtype.bits > 8 else BF16)
+    if asked is not None:
+        require_dtype(out, asked)
+    return out.dtype
+
+
+def _c_order(like: ArrayView, shape: tuple[int, ...], dtype: DType) -> ArrayView:
+    """A layout in C order that has no memory yet."""
+    strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return replace(like, address=0, shape=shape, strides=strides, dtype=dtype, writeable=True)

@@ -1,0 +1,63 @@
+"""Which kernel computes a call: each family that reads such calls is asked in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilekit.errors import ArgumentError
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
+from tilekit.kernels.registry import families
+
+
+def select(arguments: Arguments, tuned: TunedConfigs | None = None, family: str | None = None) -> Selection:
+    """Return the kernel for a call, of the first family that takes it.
+
+    Parameters
+    ----------
+    arguments
+        The call.
+    tuned
+        Where configs that tuning found are looked up, if anywhere.
+    family
+        The only family to ask.
+
+    Raises
+    ------
+    ArgumentError
+        What a family raises for a call that is its own and not legal; ``TK-API-005`` where all decline, with their
+        reasons.
+    ConfigError
+        For a config that breaks a rule.
+    """
+    reasons = []
+    for one in families().values():
+        if one.arguments is type(arguments) and family in (None, one.name):
+            found = offer(one, arguments, tuned)
+            if isinstance(found, Selection):
+                return found
+            reasons.append(f"{one.name}: {found.reason}")
+    raise ArgumentError(f"no kernel family takes this call: {'; '.join(reasons) or family}", code="TK-API-005")
+
+
+def offer(family: Family, arguments: Arguments, tuned: TunedConfigs | None = None) -> Selection | Declined:
+    """Ask one family."""
+    if arguments.target.name not in family.targets:
+        return Declined(f"it is built for {', '.join(family.targets)}, and the call is for {arguments.target.name}")
+    return family.select(arguments, tuned)
+
+
+def family_of(spec: Any) -> Family:
+    """Return the family whose kernels a spec describes.
+
+    Raises
+    ------
+    ArgumentError
+        For what is no family's spec.
+    """
+    known = families().values()
+    found = next((one for one in known if type(spec) is one.spec), None)
+    if found is None:
+        legal = " or ".join(f"a {name}" for name in dict.fromkeys(one.spec.__name__ for one in known))
+        raise ArgumentError.of("spec", spec, legal=legal)
+    return found

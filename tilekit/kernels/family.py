@@ -1,0 +1,64 @@
+"""A kernel family, as the registry lists it: how a call is read, whether the family takes it, and with which kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.compiled import CompiledKernel
+from tilekit.targets import Target
+
+
+class TunedConfigs(Protocol):
+    """Where a family looks up what tuning has found. Who calls hands it in: kernels know nothing of tuning."""
+
+    def __call__(self, spec: Any, target: Target, device: str, *, m: int, n: int, k: int, batches: int) -> Any:
+        """The config for a problem on the device of this name; None where none is known."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The kernel for a call, and the call as that kernel's family reads it."""
+
+    kernel: CompiledKernel
+    arguments: Any
+
+
+@dataclass(frozen=True)
+class Declined:
+    """Why a family leaves a call to the others."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kernel family.
+
+    Attributes
+    ----------
+    name, summary, targets
+        What it is called, what it computes, and the targets it is built for.
+    arguments, parse
+        What is made of a call, and how it is read. Families of the same class are asked in turn for the same calls.
+    spec
+        What describes one of its kernels.
+    select
+        The kernel for a call, or why the family declines it. It may be handed a look-up of tuned configs.
+    compile
+        The kernel for a spec, a config or None, and a target.
+    most_rows
+        Rows of A that it takes at most; None where there is no limit.
+    """
+
+    name: str
+    summary: str
+    targets: tuple[str, ...]
+    arguments: type[Arguments]
+    parse: Callable[..., Arguments]
+    spec: type
+    select: Callable[[Any, TunedConfigs | None], Selection | Declined]
+    compile: Callable[[Any, Any, Target], CompiledKernel]
+    most_rows: int | None = None

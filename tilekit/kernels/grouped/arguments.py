@@ -1,0 +1,177 @@
+"""A call of `tilekit.grouped_matmul`, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self, TypedDict, Unpack
+
+import numpy as np
+
+from tilekit.annotations import checked_values
+from tilekit.arrays import ArrayView, host_array, is_array, require_same_place, view_of
+from tilekit.dtypes import S32
+from tilekit.epilogue.functions import Activation
+from tilekit.errors import ArgumentError
+from tilekit.kernels.arguments import Arguments, result_type
+from tilekit.kernels.matmul.config import AnyConfig
+from tilekit.kernels.matmul.spec import Groups, MatmulSpec
+from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, read_problem
+from tilekit.kernels.resolve import resolve_target
+from tilekit.targets import PlaceName
+
+
+class GroupedKeywords(TypedDict, total=False):
+    """What `tilekit.grouped_matmul` takes by keyword, but for ``stream``; it says what each is."""
+
+    counts: Any
+    out: Any
+    activation: Activation | None
+    out_dtype: Any
+    config: AnyConfig | None
+    target: PlaceName | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedArguments(Arguments):
+    """The arguments of products of groups of rows; `a` has the rows of all groups.
+
+    Attributes
+    ----------
+    kind, bounds
+        How the groups' rows are told, and where.
+    group_rows
+        How far apart groups begin that do not lie behind each other.
+    """
+
+    kind: Groups
+    bounds: ArrayView
+    group_rows: int = 0
+
+    @classmethod
+    def parse(cls, a: Any, b: Any, ends: Any = None, **keywords: Unpack[GroupedKeywords]) -> Self:
+        """Read and check a call's arguments.
+
+        Raises
+        ------
+        ArgumentError, DriverError
+            Naming the argument.
+        """
+        given = checked_values(GroupedKeywords, keywords)
+        va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+        kind, bounds = _bounds(va, vb, ends, given.get("counts"))
+        out = given.get("out")
+        vo = None if out is None else matrix_view(out, "out")
+        dtype = result_type(va, vo, given.get("out_dtype"))
+        if va.device != "cpu":
+            require_same_place([("a", va), (kind, bounds)])
+        target, device = resolve_target(va, given.get("target"))
+        rows = _flat(va, "a")
+        return cls.of(
+            _problem(rows, vb),
+            rows,
+            vb,
+            vo,
+            dtype,
+            {},
+            shape=(*va.shape[:-1], vb.shape[-1]),
+            target=target,
+            device=device,
+            result=out,
+            activation=given.get("activation"),
+            config=given.get("config"),
+            kind=kind,
+            bounds=bounds,
+            group_rows=va.shape[1] if kind == "counts" else 0,
+        )
+
+    @property
+    def layout(self) -> ArrayView:
+        """The output's rows as one matrix."""
+        return _flat(self.out, "out")
+
+    @cached_property
+    def spec(self) -> MatmulSpec:
+        """The matmul whose tiles are the groups'."""
+        return MatmulSpec(
+            a_dtype=self.a.dtype,
+            b_dtype=self.b.dtype,
+            out_dtype=self.out.dtype,
+            a_major=self.problem.a.major,
+            b_major=self.problem.b.major,
+            functions=self.functions,
+            groups=self.kind,
+        )
+
+    @property
+    def arrays(self) -> dict[str, ArrayView]:
+        """Everything in memory, by the names of `Addresses`."""
+        return {**super().arrays, "groups": self.bounds}
+
+    @property
+    def call(self) -> MatmulCall:
+        """What a launch needs beside addresses."""
+        return replace(super().call, groups=self.b.shape[0], group_rows=self.group_rows)
+
+
+def _bounds(a: ArrayView, b: ArrayView, ends: Any, counts: Any) -> tuple[Groups, ArrayView]:
+    """Which kind of bounds, and their view; values in host memory are checked."""
+    if (ends is None) == (counts is None):
+        raise ArgumentError(
+            "pass either ends (groups behind each other) or counts (groups of up to R rows each)", code="TK-GROUP-001"
+        )
+    kind: Groups = "ends" if counts is None else "counts"
+    wanted = 2 if kind == "ends" else 3
+    if len(a.shape) != wanted or len(b.shape) != 3 or (kind == "counts" and a.shape[0] != b.shape[0]):
+        legal = "a (M, K) and b (G, K, N)" if kind == "ends" else "a (G, R, K) and b (G, K, N)"
+        raise ArgumentError(f"a is {a.shape} and b is {b.shape}: {kind} take {legal}", code="TK-GROUP-001")
+    array = ends if counts is None else counts
+    view = view_of(array if is_array(array) else _listed(array, kind), kind)
+    if view.shape != (b.shape[0],) or view.dtype != S32 or (b.shape[0] > 1 and view.strides != (1,)):
+        raise ArgumentError(
+            f"{kind} is {view.dtype} of shape {view.shape}: one contiguous int32 for each of the {b.shape[0]} groups "
+            "is needed",
+            code="TK-GROUP-002",
+        )
+    if view.device == "cpu":
+        _check(kind, host_array(view), a.shape[-2])
+    return kind, view
+
+
+def _listed(bounds: Any, kind: Groups) -> np.ndarray[Any, Any]:
+    """Bounds that came as a list of numbers."""
+    try:
+        return np.array(bounds, np.int32)
+    except Exception:  # NumPy asks the numbers, which may be anything
+        raise ArgumentError.of(kind, bounds, legal="an integer of 32 bits a group", code="TK-GROUP-002") from None
+
+
+def _check(kind: Groups, values: np.ndarray[Any, Any], rows: int) -> None:
+    previous = 0
+    for group, value in enumerate(values.tolist()):
+        least = previous if kind == "ends" else 0
+        if not least <= value <= rows:
+            raise ArgumentError(
+                f"{kind}[{group}] = {value}: legal: {least} to {rows}; nearest: {min(max(value, least), rows)}",
+                code="TK-GROUP-002",
+            )
+        previous = value
+
+
+def _flat(view: ArrayView, name: str) -> ArrayView:
+    """The rows of all groups as one matrix."""
+    if len(view.shape) == 2:
+        return view
+    groups, rows, inner = view.shape
+    if groups > 1 and view.strides[0] != rows * view.strides[1]:
+        raise ArgumentError(
+            f"{name} has strides {view.strides} (elements): its groups must lie behind each other, {rows} rows apart",
+            code="TK-GROUP-003",
+        )
+    return replace(view, shape=(groups * rows, inner), strides=view.strides[1:])
+
+
+def _problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
+    """All rows times one matrix, whose operand B has a matrix a group."""
+    problem = read_problem(replace(a, shape=(1, *a.shape), strides=(0, *a.strides)), b)
+    return replace(problem, batches=1, batched=False)

@@ -1,0 +1,61 @@
+"""The grouped matmul among the families: groups of rows, each times a matrix of its own, in one launch."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tilekit.errors import ArgumentError
+from tilekit.kernels.family import Family, Selection, TunedConfigs
+from tilekit.kernels.grouped.arguments import GroupedArguments
+from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.compiled import compiled
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.family import build
+from tilekit.kernels.matmul.picker import pick
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.problem import MatmulProblem
+from tilekit.targets import TARGETS, Target
+
+
+def select(arguments: GroupedArguments, tuned: TunedConfigs | None) -> Selection:
+    """The kernel with the config that the caller gave or the model picks; no groups are tuned."""
+    problem, out, target = arguments.problem, arguments.out, arguments.target
+    for operand in (problem.a, problem.b):
+        if operand.load != "tma":
+            raise ArgumentError(
+                f"{operand.name}'s address and pitches (its rows are {operand.pitch} bytes apart) are multiples of "
+                f"{operand.load} bytes only; the copy engine needs multiples of 16: pad the rows, and pass a view",
+                code="TK-GROUP-003",
+            )
+    if arguments.store == "direct":
+        raise ArgumentError(
+            f"out, {out.dtype} of shape {out.shape}, cannot be written by the copy engine, which needs addresses, "
+            "pitches and rows in multiples of 16 bytes; pad N, or pass an out of padded rows",
+            code="TK-GROUP-003",
+        )
+    spec, config = arguments.spec, arguments.config
+    if config is None:
+        config = _config(spec, target, problem, arguments.b.shape[0])
+    return Selection(compiled(spec, config, target), arguments)
+
+
+def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> KernelConfig:
+    """What the model picks for groups of so many rows in all; on Blackwell, whose model has no figures, one tile."""
+    if chip.tensor_columns:
+        return BlackwellConfig(tile=(128, 128), cta_group=1, cluster=(1, 1), clc_stages=0)
+    return _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, groups=groups)
+
+
+_pick = lru_cache(maxsize=256)(pick)
+
+
+GROUPED_MATMUL = Family(
+    name="grouped_matmul",
+    summary="D = activation(A @ B) of groups of rows, each times a matrix of its own; bounds may stay on the device",
+    targets=tuple(TARGETS),
+    arguments=GroupedArguments,
+    parse=GroupedArguments.parse,
+    spec=MatmulSpec,
+    select=select,
+    compile=build,
+)

@@ -1,0 +1,84 @@
+"""A product of matrices in the words of components: what their kernel parameters follow from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.kernels.problem import MatmulCall
+from tilekit.tiles.call import Call, Scratch
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Device addresses of a call's arrays; 0 where there is none."""
+
+    a: int
+    b: int
+    out: int
+    bias: int = 0
+    scale: int = 0
+    scale_a: int = 0
+    scale_b: int = 0
+    residual: int = 0
+    groups: int = 0
+
+
+def launch_call(
+    call: MatmulCall,
+    addresses: Addresses,
+    *,
+    resident_clusters: int,
+    scratch: Scratch,
+    cluster_size: int,
+    swapped: bool = False,
+) -> Call:
+    """Say what components know of a call.
+
+    Parameters
+    ----------
+    call, addresses
+        What the kernel is launched on.
+    resident_clusters
+        How many clusters the device runs at once.
+    scratch
+        Memory that lives as long as the launch.
+    cluster_size
+        CTAs of a cluster.
+    swapped
+        Whether the kernel multiplies the transposes in the other order.
+    """
+    problem, a, b = call.problem, addresses.a, addresses.b
+    if swapped:
+        problem, a, b = problem.transposed, b, a
+    matrices = {"a": problem.a, "b": problem.b, "d": call.out}
+    if call.residual is not None:
+        matrices["c"] = call.residual
+    return Call(
+        m=problem.m,
+        n=problem.n,
+        k=problem.k,
+        batches=problem.batches,
+        matrices=matrices,
+        addresses={
+            "a": a,
+            "b": b,
+            "c": addresses.residual,
+            "d": addresses.out,
+            "bias": addresses.bias,
+            "scale": addresses.scale,
+            "scale_a": addresses.scale_a,
+            "scale_b": addresses.scale_b,
+            "groups": addresses.groups,
+        },
+        numbers={
+            "scale": call.scale,
+            "beta": call.beta,
+            "scale_a_batch_pitch": call.scale_pitches[0],
+            "scale_b_batch_pitch": call.scale_pitches[1],
+            "groups": call.groups,
+            "group_rows": call.group_rows,
+        },
+        resident=resident_clusters,
+        scratch=scratch,
+        cluster_size=cluster_size,
+    )
