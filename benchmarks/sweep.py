@@ -42,9 +42,9 @@ from tilekit.dtypes import as_dtype
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import TilekitError
 from tilekit.kernels.gemv.picker import offer
-from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.hopper_model import candidates, spares
 from tilekit.kernels.matmul.picker import estimate, pick, ranked
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.model import candidates, spares
 from tilekit.kernels.matmul.spec import Precision
 from tilekit.targets import SM_90A
 from tilekit.tile_io.operand import Major

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.kernels.grouped.matmul import grouped_matmul
-    from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+    from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.tuning.tuner import tune
 
@@ -41,9 +41,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BlackwellConfig": "tilekit.kernels.matmul.blackwell_config",
+    "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
     "ElementwiseSpec": "tilekit.epilogue.functions",
-    "MatmulConfig": "tilekit.kernels.matmul.config",
+    "MatmulConfig": "tilekit.kernels.matmul.sm_90a.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",

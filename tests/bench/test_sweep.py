@@ -16,7 +16,7 @@ from benchmarks import model, sweep
 from tests.bench.simulated import SimulatedMachine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 from tilekit.tuning.suite import tunable
 

@@ -11,8 +11,9 @@ import tilekit
 from tilekit import BlackwellConfig, MatmulConfig, MatmulSpec
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpSpecialized
-from tilekit.kernels.matmul import blackwell, hopper
 from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.sm_90a import components as hopper
+from tilekit.kernels.matmul.sm_100a import components as blackwell
 from tilekit.targets import SM_90A, SM_100A, Target
 
 ROOT = Path(tilekit.__file__).parent
@@ -74,8 +75,8 @@ def test_both_chips_compose_the_same_driver() -> None:
 
 def test_nothing_else_that_they_need_traces_roles() -> None:
     """Of all modules that the two chips' kernels import, directly or not, only the driver's skeleton opens roles."""
-    for chip in ("hopper", "blackwell"):
-        needed = reached(f"tilekit.kernels.matmul.{chip}")
+    for chip in ("sm_90a", "sm_100a"):
+        needed = reached(f"tilekit.kernels.matmul.{chip}.components")
         assert DRIVER in needed
         assert len(needed) > 20
         assert {module for module in needed if enters_roles(module)} == {SKELETON}

@@ -10,8 +10,9 @@ import pytest
 import tilekit
 from tilekit.dtypes import BF16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 
 SPECS = [

@@ -16,9 +16,9 @@ import tilekit
 from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError, ConfigError
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.picker import pick
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST

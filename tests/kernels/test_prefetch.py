@@ -12,9 +12,9 @@ import tilekit
 from tilekit.arrays import view_of
 from tilekit.emulator import Device, TensorMap
 from tilekit.kernels.matmul.arguments import Addresses
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.problem import MatmulCall, output_matrix, read_problem
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.parameters import pack
 from tilekit.targets import SM_90A

@@ -10,9 +10,10 @@ import tilekit
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3
-from tilekit.kernels.matmul import compiled, hopper
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul import compiled
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a import components as hopper
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators

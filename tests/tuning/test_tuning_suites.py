@@ -20,9 +20,10 @@ from tilekit.bench.suites import SUITES, select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.cli.app import app
 from tilekit.kernels.gemv.picker import MOST_TOKENS
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
-from tilekit.kernels.matmul.hopper_model import CANDIDATES, LARGEST_SHARED_TILE, SPARES
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import candidates, pick, ranked, variants
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.model import CANDIDATES, LARGEST_SHARED_TILE, SPARES
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
 from tilekit.tuning import suite, tuner, worker

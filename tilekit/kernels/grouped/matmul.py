@@ -25,7 +25,6 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, S32, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import compiled
 from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
 from tilekit.kernels.matmul.picker import pick
@@ -39,6 +38,7 @@ from tilekit.kernels.matmul.problem import (
     read_problem,
     store_kind,
 )
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 from tilekit.kernels.ready import ReadyLaunches
 from tilekit.targets import PlaceName, Target

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tilekit.assembly.shared import SharedArray
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.kernel import KernelText
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_op.tcgen05 import LANES

@@ -10,8 +10,9 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Parameter, Role, Writer
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
-from tilekit.kernels.matmul import blackwell, hopper
 from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.sm_90a import components as hopper
+from tilekit.kernels.matmul.sm_100a import components as blackwell
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tiles.call import Call, Schedule

@@ -8,9 +8,10 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from tilekit.kernels.matmul import blackwell_model, hopper_model
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grids
+from tilekit.kernels.matmul.sm_90a import model as hopper_model
+from tilekit.kernels.matmul.sm_100a import model as blackwell_model
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 

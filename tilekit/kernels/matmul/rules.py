@@ -1,6 +1,6 @@
 """The rules engine: what a config breaks on a chip, and the nearest change that mends it.
 
-Each family of configs has one table of rules (`hopper_rules.RULES`, `blackwell_rules.RULES`). The rules that every
+Each family of configs has one table of rules (`sm_90a.rules.RULES`, `sm_100a.rules.RULES`). The rules that every
 family has stand here.
 """
 

@@ -7,8 +7,7 @@ from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
 from tilekit.epilogue.turnstile import Turnstile
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.parts import (
+from tilekit.kernels.matmul.output import (
     FIRST_NAMED_BARRIER,
     Output,
     declare_columns,
@@ -16,6 +15,7 @@ from tilekit.kernels.matmul.parts import (
     raster_order,
     static_schedule,
 )
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cluster import ClusterPosition

@@ -8,14 +8,14 @@ from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.turnstile import Turnstile
-from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.parts import (
+from tilekit.kernels.matmul.output import (
     FIRST_NAMED_BARRIER,
     Output,
     declare_columns,
     declare_depth,
     static_schedule,
 )
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.ahead import FirstBlocks

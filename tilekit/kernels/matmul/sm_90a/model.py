@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grids
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN

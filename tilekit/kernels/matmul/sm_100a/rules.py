@@ -28,7 +28,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+    from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
 ROWS = (64, 128)
 """Rows of a CTA in one instruction."""

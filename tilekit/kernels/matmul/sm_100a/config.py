@@ -8,9 +8,9 @@ from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
 from tilekit.epilogue.slabs import SlabPlan
-from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted
-from tilekit.kernels.matmul.parts import Output
+from tilekit.kernels.matmul.output import Output
+from tilekit.kernels.matmul.sm_100a import rules
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import OperandTile
@@ -64,7 +64,7 @@ class BlackwellConfig(KernelConfig):
         Tiles of a CTA whose times every role notes (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
 
-    RULES = blackwell_rules.RULES
+    RULES = rules.RULES
     MAX_STAGES = 24
 
     tile: tuple[int, int] = (128, 256)

@@ -31,7 +31,7 @@ from tilekit.targets import Target
 from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N, atom_layout
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 
 GROUP_ROWS = 8
 """Rows of a group, as the swizzle has them: what fewer rows than an instruction's are a multiple of."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grid, Grids
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
