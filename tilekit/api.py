@@ -22,8 +22,9 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation
 from tilekit.kernels.choice import choose, read_product
+from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
-from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.extras import Extras, read_scale
 from tilekit.kernels.matmul.picker import default_config
 from tilekit.kernels.matmul.place import place

@@ -124,8 +124,8 @@ def family(config: KernelConfig) -> tuple[object, ...]:
         warps,
         config.k_group,
         config.swap_ab,
-        config.layers,
-        config.streamed,
+        config.cluster_k,
+        config.stream_k,
         getattr(config, "schedule", None),
     )
 

@@ -223,7 +223,7 @@ def test_legal_configs_stay_within_the_chip(config: MatmulConfig, spec: MatmulSp
             trace(spec, config, SM_90A)
     legal = mended(config, spec)
     text = trace(spec, legal, SM_90A)
-    assert text.shared_bytes == legal.shared_bytes(spec, text.stages) <= SM_90A.shared_bytes
+    assert text.shared_bytes == legal.memory(spec).size(text.stages) <= SM_90A.shared_bytes
     assert text.threads <= SM_90A.max_threads
     assert sum(32 * len(r.warps) * (r.registers or 0) for r in text.roles) <= SM_90A.registers
 

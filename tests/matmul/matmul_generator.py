@@ -29,7 +29,7 @@ UNUSUAL_TILES = (
 KNOWN_TILES = [
     (c.tile, c.consumers)
     for c in CANDIDATES
-    if not (c.swap_ab or c.short or c.in_turn) and (c.tile[1] % 32 == 0 or c.tile[1] in (48, 112, 176))
+    if not (c.swap_ab or c.m_below_atom or c.pingpong) and (c.tile[1] % 32 == 0 or c.tile[1] in (48, 112, 176))
 ]
 """Tiles that the picker knows, of whole instructions; `width_cases` has the widths between."""
 

@@ -280,7 +280,7 @@ def ranking_of(kernel: ProductKernel, workload: MatmulWorkload) -> str:
     if isinstance(kernel, GemvKernel):
         return gemv.ranking(gemv.ranked(kernel.spec, kernel.target, n=workload.n, k=workload.k))
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    common, spares = (ranked(workload.spec, kernel.target, **shape, spares=which) for which in (False, True))
+    common, spares = (ranked(workload.spec, kernel.target, **shape, tuning=which) for which in (False, True))
     lines = [ranking(common)]
     if spares:
         lines += ["", "Only `tilekit tune` tries these:", ranking(spares)]

@@ -25,8 +25,9 @@ from tilekit.arrays import (
 from tilekit.dtypes import BF16, S32, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.compiled import compiled
-from tilekit.kernels.matmul.config import AnyConfig, KernelConfig
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import pick
 from tilekit.kernels.matmul.place import place
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
@@ -38,7 +39,6 @@ from tilekit.kernels.matmul.problem import (
     read_problem,
     store_kind,
 )
-from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 from tilekit.kernels.ready import ReadyLaunches
 from tilekit.targets import PlaceName, Target
@@ -232,9 +232,7 @@ def _problem(a: ArrayView, b: ArrayView) -> MatmulProblem:
 
 
 def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> KernelConfig:
-    """What the model picks for groups of so many rows in all; on Blackwell, whose model has no figures, one tile."""
-    if chip.tensor_columns:
-        return BlackwellConfig(tile=(128, 128), cta_group=1, cluster=(1, 1), clc_stages=0)
+    """What the model picks for groups of so many rows in all."""
     return _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, groups=groups)
 
 

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from tilekit.annotations import Accepts, check_fields
+from tilekit.annotations import check_fields
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.dtypes import DType
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
 from tilekit.errors import ConfigError
-from tilekit.kernels.matmul.rules import RuleBook
+from tilekit.heuristics.rules import RuleBook
+from tilekit.kernels.matmul.memory import KernelMemory
+from tilekit.kernels.matmul.output import OutputPlan
+from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
+from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_pipeline.payload import StandardPayload
-from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import Walk
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """A number and its noun."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 class KernelConfig(ABC):
-    """What the config of every chip has.
+    """What the config of every chip has; a chip's is a frozen dataclass.
+
+    Fields that not every chip has stand here with the value of a chip that lacks them, so that the composition and the
+    picker need not ask.
 
     Attributes
     ----------
@@ -43,7 +50,12 @@ class KernelConfig(ABC):
         See the chips' configs.
     k_group
         128-byte slices of K in a stage.
+    consumers, cluster_k, cta_group, stream_k, prefetch, in_flight, clc_stages, load_order
+        See the chips' configs.
     """
+
+    TARGET: ClassVar[str]
+    """The chip whose config it is."""
 
     RULES: ClassVar[RuleBook]
     MAX_STAGES: ClassVar[int]
@@ -61,33 +73,52 @@ class KernelConfig(ABC):
     k_group: int
     profile_tiles: int
 
+    consumers: int = 1
+    cluster_k: int = 1
+    cta_group: int = 1
+    stream_k: int = 0
+    prefetch: int = 0
+    in_flight: int = 0
+    clc_stages: int = 0
+    load_order: bool = False
+
     def __post_init__(self) -> None:
         check_fields(self)
 
     @property
-    def layers(self) -> int:
-        """CTAs of a cluster that share a tile's sum."""
-        return 1
-
-    @property
-    def streamed(self) -> int:
-        """Ranges that the last tiles' k-blocks are cut into at most, a tile; 0 where each tile is computed at once."""
-        return 0
-
-    @property
     def cluster_size(self) -> int:
         """CTAs of a cluster."""
-        return self.cluster[0] * self.cluster[1] * self.layers
+        return self.cluster[0] * self.cluster[1] * self.cluster_k
 
     @property
-    @abstractmethod
-    def sharers(self) -> tuple[int, int]:
-        """CTAs of a cluster that need the same tile of A, and of B."""
+    def multicast(self) -> tuple[int, int]:
+        """CTAs of a cluster that need the same tile of A, and of B: of a pair, each has its own half of B."""
+        return self.cluster[1], self.cluster[0] // self.cta_group
 
     @property
-    @abstractmethod
+    def pingpong(self) -> bool:
+        """Whether the consumers take turns, each with whole tiles."""
+        return False
+
+    @property
+    def m_below_atom(self) -> bool:
+        """Whether a tile has fewer rows than an instruction."""
+        return False
+
+    @property
     def claims_tiles(self) -> bool:
         """Whether clusters claim tiles when they are free."""
+        return False
+
+    @property
+    def numbers_starts(self) -> bool:
+        """Whether clusters are numbered as they start, because they wait for each other."""
+        return False
+
+    @property
+    def l2_policies(self) -> tuple[int | None, int | None]:
+        """How long L2 keeps A and B, as the instruction takes them."""
+        return None, None
 
     @property
     @abstractmethod
@@ -99,42 +130,54 @@ class KernelConfig(ABC):
     def least_stages_reason(self) -> str:
         """Why fewer stages than `least_stages` do not do."""
 
-    @abstractmethod
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
-        """A and B of a stage, as one CTA holds them."""
+        """A and B of a stage, as one CTA holds them and the instruction takes them."""
+        (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
+        return (
+            OperandTile("a", a, self.tile[0], a_major, self.k_group),
+            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self.k_group),
+        )
+
+    def payload(self, spec: MatmulSpec) -> StandardPayload:
+        """What a stage holds."""
+        return StandardPayload(*self.operands(spec), adjacent=self.m_below_atom)
+
+    def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
+        """How threads copy A and B; None for what TMA loads."""
+        return None, None
 
     @abstractmethod
-    def output_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of the epilogue."""
+    def instruction(self, spec: MatmulSpec) -> Any:
+        """The matrix instruction."""
 
     @abstractmethod
-    def fixed_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of everything but the input stages."""
+    def output(self, spec: MatmulSpec) -> OutputPlan:
+        """What takes tiles out."""
 
     @abstractmethod
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
 
+    def accumulator_memory(self) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the accumulators."""
+        return ()
+
     def k_block(self, dtype: DType) -> int:
         """Elements of K in a stage."""
         return self.k_group * SPAN // dtype.bytes
 
-    def stage_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of one input stage."""
-        return StandardPayload(*self.operands(spec)).stage_bytes
+    def memory(self, spec: MatmulSpec) -> KernelMemory:
+        """The shared memory that the components declare."""
+        return KernelMemory.of(self, spec)
 
     def engine_bytes(self, spec: MatmulSpec) -> int:
         """Bytes that the copy engine brings to one input stage of a CTA."""
-        return StandardPayload(*self.operands(spec)).stage_bytes
-
-    def shared_bytes(self, spec: MatmulSpec, stages: int) -> int:
-        """Shared memory of a kernel with so many stages; a tile is a multiple of the 1024 bytes it aligns to."""
-        return self.fixed_bytes(spec) + stages * (self.stage_bytes(spec) + MbarrierSync.STAGE_BYTES)
+        copied = sum(plan.tile.bytes for plan in self.copy_plans(spec) if plan is not None)
+        return self.payload(spec).stage_bytes - copied
 
     def stage_budget(self, target: Target, spec: MatmulSpec) -> int:
         """Stages that fit beside the rest."""
-        free = target.shared_bytes - self.fixed_bytes(spec)
-        return max(0, min(self.MAX_STAGES, free // (self.stage_bytes(spec) + MbarrierSync.STAGE_BYTES)))
+        return min(self.MAX_STAGES, self.memory(spec).stages_within(target.shared_bytes))
 
     def resolved_stages(self, target: Target, spec: MatmulSpec) -> int:
         """The stage count a kernel is built with."""
@@ -147,21 +190,20 @@ class KernelConfig(ABC):
     def problems(self, target: Target | str, spec: MatmulSpec | None = None) -> list[str]:
         """Every rule this config violates on `target` for `spec` (default: bf16, K-major), each with the nearest value.
 
-        Empty if the kernel can be built.
+        Empty if the kernel can be built. On another chip than its own: which config that one takes.
         """
         chip = target_named(target) if isinstance(target, str) else target
+        if chip.name != self.TARGET:
+            takes = platform(chip).config.__name__
+            return [f"{type(self).__name__} is for {self.TARGET}; for {chip.name} pass a {takes}"]
         return self.RULES.problems(self, chip, spec or MatmulSpec())
 
     def legal(self, target: Target, spec: MatmulSpec) -> bool:
         """Whether `problems` is empty, without looking for the nearest values."""
-        return target.name == self.RULES.target and not self.RULES.violations(self, target, spec)
+        return target.name == self.TARGET and not self.RULES.violations(self, target, spec)
 
     def check(self, target: Target, spec: MatmulSpec) -> None:
         """Raise `ConfigError` listing every problem, if there is one."""
         found = self.problems(target, spec)
         if found:
             raise ConfigError(found, what=f"{self} on {target.name}", code="TK-MM-006")
-
-
-AnyConfig = Annotated[KernelConfig, Accepts("a tilekit.MatmulConfig (sm_90a), a tilekit.BlackwellConfig (sm_100a)")]
-"""A config of any chip, as an argument."""

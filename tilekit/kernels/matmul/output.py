@@ -1,10 +1,10 @@
-"""What the matmuls of all chips are composed of alike: the schedule, and the way of the accumulators out."""
+"""What takes a tile of a matmul out: epilogue, residual, and the sum of shares."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -21,96 +21,84 @@ from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
-from tilekit.tile_schedule.grouped import GroupedScheduler
-from tilekit.tile_schedule.raster import RasterOrder
-from tilekit.tile_schedule.start_order import StartOrder
-from tilekit.tile_schedule.static import StaticScheduler
-from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.call import fits
-
-if TYPE_CHECKING:
-    from tilekit.kernels.matmul.config import KernelConfig
 
 FIRST_NAMED_BARRIER = 1
 """Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
 
 
 @dataclass(frozen=True)
-class Output:
-    """The components that take a tile out.
+class OutputPlan:
+    """What takes a tile out, before there is a writer: which components, and what they declare.
 
     Attributes
     ----------
-    epilogue, residual, reduction
-        The components; None where the spec or the config asks for none.
+    spec, layout
+        What is computed, and how a warpgroup holds it.
+    warpgroups, buffers
+        Warpgroups of the epilogue, and slabs in flight of each.
+    transposed
+        Whether the accumulators hold the transpose of the output.
+    cluster_k
+        CTAs of a cluster that share a tile's sum.
     """
 
-    epilogue: StagedEpilogue | DirectEpilogue
-    residual: ResidualRing | None
-    reduction: Turnstile | Fixup | ClusterSum | None
+    spec: MatmulSpec
+    layout: AccumulatorLayout
+    warpgroups: int
+    buffers: int
+    transposed: bool
+    cluster_k: int = 1
 
-    @staticmethod
-    def shared_bytes(
-        spec: MatmulSpec,
-        layout: AccumulatorLayout,
-        *,
-        warpgroups: int,
-        buffers: int,
-        transposed: bool,
-        layers: int = 1,
-    ) -> int:
-        """Shared memory of the components; `layers` CTAs of a cluster share a tile's sum."""
-        size = 0
-        if layers > 1:
-            size += ClusterSum.shared_bytes(layout, ctas=layers, warpgroups=warpgroups)
-            layout = ClusterSum.part_of(layout, layers)
-        if spec.store == "direct":
-            return size
-        plan = SlabPlan(layout, spec.out_dtype, transposed)
-        size += StagedEpilogue.shared_bytes(plan, warpgroups=warpgroups, buffers=buffers)
-        if spec.loads_residual:
-            size += ResidualRing.shared_bytes(plan, warpgroups=warpgroups, stages=buffers)
-        return size
+    @property
+    def stored(self) -> AccumulatorLayout:
+        """How a warpgroup holds what its CTA stores."""
+        return self.layout if self.cluster_k == 1 else ClusterSum.part_of(self.layout, self.cluster_k)
 
-    @classmethod
-    def of(
-        cls,
+    @property
+    def slabs(self) -> SlabPlan | None:
+        """How that is cut into slabs; None where threads store it from registers."""
+        return None if self.spec.store == "direct" else SlabPlan(self.stored, self.spec.out_dtype, self.transposed)
+
+    def declared(self) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the components, in the order in which `build` makes them."""
+        found: tuple[SharedDeclaration, ...] = ()
+        slabs = self.slabs
+        if slabs is not None:
+            if self.spec.loads_residual:
+                found += ResidualRing.declared(slabs, warpgroups=self.warpgroups, stages=self.buffers)
+            found += StagedEpilogue.declared(slabs, warpgroups=self.warpgroups, buffers=self.buffers)
+        if self.cluster_k > 1:
+            found += ClusterSum.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
+        return found
+
+    def build(
+        self,
         w: Writer,
-        spec: MatmulSpec,
-        layout: AccumulatorLayout,
         *,
         columns: Value,
         stores: Role,
         loads: Role | None,
-        buffers: int,
         shares: type[Turnstile | Fixup] | None,
-        transposed: bool,
-        cluster: ClusterPosition | None = None,
+        cluster: ClusterPosition,
     ) -> Output:
-        """Declare parameters and shared memory.
+        """Make the components: parameters and shared memory.
 
         Parameters
         ----------
-        w, spec, layout
-            The writer, what is computed, and how a warpgroup holds it.
+        w
+            The writer.
         columns
             N.
         stores, loads
             The role that runs the epilogue, and the one that loads what it reads.
-        buffers
-            Slabs in flight, a warpgroup.
         shares
             What adds the shares of a tile's sum in a workspace, where several CTAs have them.
-        transposed
-            Whether the accumulators hold the transpose of the output.
         cluster
-            The place of this CTA in its cluster, where its CTAs may share a sum.
+            The place of this CTA in its cluster, whose CTAs may share a sum.
         """
-        accumulators = layout
-        layered = cluster if cluster is not None and cluster.k > 1 else None
-        if layered is not None:
-            layout = ClusterSum.part_of(layout, layered.k)
-        # M is known to whoever needs it; groups of rows have declared it for their schedule.
+        spec, layout = self.spec, self.stored
+        # M is declared by the component that needs it; groups of rows have declared it for their schedule.
         direct = spec.store == "direct"
         rows = declare_rows(w) if direct or spec.functions.scale_a else None
         functions = Elementwise(
@@ -127,7 +115,7 @@ class Output:
                 rows=rows,
                 columns=columns,
                 batched=spec.batched,
-                transposed=transposed,
+                transposed=self.transposed,
             )
         else:
             if spec.functions.residual is not None and loads is not None:
@@ -135,11 +123,11 @@ class Output:
                     w,
                     layout,
                     dtype=spec.functions.residual,
-                    stages=buffers,
+                    stages=self.buffers,
                     loads=loads,
                     reads=stores,
                     batched=spec.batched,
-                    transposed=transposed,
+                    transposed=self.transposed,
                 )
             epilogue = StagedEpilogue(
                 w,
@@ -148,66 +136,34 @@ class Output:
                 out=spec.out_dtype,
                 role=stores,
                 batched=spec.batched,
-                buffers=buffers,
+                buffers=self.buffers,
                 first_barrier=FIRST_NAMED_BARRIER,
                 residual=residual,
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
-                transposed=transposed,
+                transposed=self.transposed,
             )
         reduction: Turnstile | Fixup | ClusterSum | None = None
         if shares is not None:
             groups = stores.warps_at_once // WARPS_PER_GROUP
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
-        elif layered is not None:
-            reduction = ClusterSum(w, accumulators, role=stores, cluster=layered)
-        return cls(epilogue, residual, reduction)
+        elif self.cluster_k > 1:
+            reduction = ClusterSum(w, self.layout, role=stores, cluster=cluster)
+        return Output(epilogue, residual, reduction)
 
 
-def static_schedule(
-    w: Writer,
-    spec: MatmulSpec,
-    *,
-    cluster: ClusterPosition,
-    depth: Value,
-    config: KernelConfig,
-    starts: StartOrder | None = None,
-) -> StaticScheduler | GroupedScheduler:
-    """Declare the schedule of a kernel in which no role asks for tiles: a raster, or groups of rows.
+@dataclass(frozen=True)
+class Output:
+    """The components that take a tile out.
 
-    Of a raster, `starts` may number the clusters.
+    Attributes
+    ----------
+    epilogue, residual, reduction
+        The components; None where the spec or the config asks for none.
     """
-    if spec.groups is not None:
-        rows = declare_rows(w)
-        return GroupedScheduler(
-            w,
-            tile_m=config.tile[0],
-            tile_n=config.tile[1],
-            cluster=cluster,
-            depth=depth,
-            rows=rows,
-            counted=spec.groups == "counts",
-        )
-    raster = raster_order(w, spec, cluster=cluster, depth=depth, config=config)
-    return StreamKScheduler(w, raster, most=config.streamed) if config.streamed else StaticScheduler(raster, starts)
 
-
-def raster_order(
-    w: Writer, spec: MatmulSpec, *, cluster: ClusterPosition, depth: Value, config: KernelConfig
-) -> RasterOrder:
-    """Declare the raster."""
-    tile_m, tile_n = config.tile
-    return RasterOrder(
-        w,
-        tile_m=tile_m,
-        tile_n=tile_n,
-        cluster=cluster,
-        depth=depth,
-        k_block=config.k_block(spec.a_dtype),
-        batched=spec.batched,
-        shares=config.split_k,
-        order=config.raster_order,
-        group=config.raster_group,
-    )
+    epilogue: StagedEpilogue | DirectEpilogue
+    residual: ResidualRing | None
+    reduction: Turnstile | Fixup | ClusterSum | None
 
 
 def declare_depth(w: Writer) -> Value:

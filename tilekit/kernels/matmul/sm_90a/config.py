@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
-from tilekit.kernels.matmul.config import KernelConfig, counted
-from tilekit.kernels.matmul.output import Output
+from tilekit.kernels.matmul.config import KernelConfig, plural
+from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.sm_90a import rules
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import CopyPlan
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
-from tilekit.tile_op.wgmma import ATOM_ROWS, atom_layout
+from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma, atom_layout
 from tilekit.tile_schedule.raster import Walk
 
 Schedule = Literal["cooperative", "pingpong"]
+
+
+_warps = cache(WarpPlan.register_accumulators)
+"""Of thousands of candidates few have plans of their own."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class MatmulConfig(KernelConfig):
         Tiles of a CTA whose times every role notes (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
 
+    TARGET = "sm_90a"
     RULES = rules.RULES
     MAX_STAGES = 12
 
@@ -97,16 +102,6 @@ class MatmulConfig(KernelConfig):
     profile_tiles: int = 0
 
     @property
-    def sharers(self) -> tuple[int, int]:
-        """CTAs of a cluster that need the same tile of A, and of B."""
-        return self.cluster[1], self.cluster[0]
-
-    @property
-    def claims_tiles(self) -> bool:
-        """Never: the schedule is static."""
-        return False
-
-    @property
     def least_stages(self) -> int:
         """One to multiply, and what is held back."""
         return 1 + self.in_flight
@@ -117,34 +112,24 @@ class MatmulConfig(KernelConfig):
         return f"in_flight={self.in_flight} holds one stage back" if self.in_flight else "a ring has a stage"
 
     @property
-    def layers(self) -> int:
-        """CTAs of a cluster that share a tile's sum."""
-        return self.cluster_k
-
-    @property
-    def streamed(self) -> int:
-        """Ranges that the last tiles' k-blocks are cut into at most, a tile; 0 where each tile is computed at once."""
-        return self.stream_k
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether the consumers take turns."""
+    def pingpong(self) -> bool:
+        """Whether the consumers take turns, each with whole tiles."""
         return self.schedule == "pingpong"
 
     @property
-    def short(self) -> bool:
+    def m_below_atom(self) -> bool:
         """Whether a tile has fewer rows than an instruction."""
         return self.tile[0] < ATOM_ROWS
 
     @property
-    def sharing(self) -> int:
+    def consumers_per_tile(self) -> int:
         """Consumers that share a tile."""
-        return 1 if self.in_turn else self.consumers
+        return 1 if self.pingpong else self.consumers
 
     @property
     def accumulators(self) -> int:
         """Accumulator registers of a consumer thread."""
-        return max(self.tile[0], ATOM_ROWS) * self.tile[1] // (128 * max(self.sharing, 1))
+        return max(self.tile[0], ATOM_ROWS) * self.tile[1] // (128 * max(self.consumers_per_tile, 1))
 
     def sum_registers(self, spec: MatmulSpec) -> int:
         """Registers of a consumer thread that hold sums: with promotion, those of a k-block too."""
@@ -158,28 +143,20 @@ class MatmulConfig(KernelConfig):
         first = (self.l2_stream == "a") != self.swap_ab
         return (EVICT_FIRST, EVICT_LAST) if first else (EVICT_LAST, EVICT_FIRST)
 
-    def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
-        """A and B of a stage, as the instruction takes them."""
-        (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
-        return (
-            OperandTile("a", a, self.tile[0], a_major, self.k_group),
-            OperandTile("b", b, self.tile[1], b_major, self.k_group),
-        )
+    def instruction(self, spec: MatmulSpec) -> Wgmma:
+        """The matrix instruction of the consumers that share a tile."""
+        return Wgmma(*self.operands(spec), warpgroups=self.consumers_per_tile)
 
-    def output_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of the epilogue."""
-        return Output.shared_bytes(
+    def output(self, spec: MatmulSpec) -> OutputPlan:
+        """What takes tiles out."""
+        return OutputPlan(
             spec,
-            atom_layout(self.tile[0] // max(self.sharing, 1), self.tile[1]),
+            atom_layout(self.tile[0] // max(self.consumers_per_tile, 1), self.tile[1]),
             warpgroups=self.consumers,
             buffers=self.output_buffers,
             transposed=self.swap_ab,
-            layers=self.cluster_k,
+            cluster_k=self.cluster_k,
         )
-
-    def fixed_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of everything but the input stages."""
-        return self.output_bytes(spec)
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
         """How A and B are copied; None for what TMA loads."""
@@ -192,31 +169,23 @@ class MatmulConfig(KernelConfig):
         )
         return a, b
 
-    def stage_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of one input stage."""
-        return super().stage_bytes(spec) + sum(plan.tail_bytes for plan in self.copy_plans(spec) if plan is not None)
-
-    def engine_bytes(self, spec: MatmulSpec) -> int:
-        """Bytes that the copy engine brings to one input stage."""
-        return super().engine_bytes(spec) - sum(plan.tile.bytes for plan in self.copy_plans(spec) if plan is not None)
-
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
-        return WarpPlan.register_accumulators(
+        return _warps(
             consumers=self.consumers,
             accumulators=self.sum_registers(spec),
             registers=target.registers,
-            in_turn=self.in_turn,
+            in_turn=self.pingpong,
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
         )
 
     def __str__(self) -> str:
-        stages = "all stages" if self.stages is None else counted(self.stages, "stage")
+        stages = "all stages" if self.stages is None else plural(self.stages, "stage")
         return (
             f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
-            f"{counted(self.consumers, 'consumer')}{' in turn' if self.in_turn else ''}, "
+            f"{plural(self.consumers, 'consumer')}{' in turn' if self.pingpong else ''}, "
             f"{stages}{f' of {self.k_group} slices' if self.k_group > 1 else ''}, "
             f"in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.epilogue.cluster_sum import ClusterSum
+from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
@@ -14,9 +15,6 @@ from tilekit.kernels.matmul.rules import (
     RASTER_ORDER,
     SPLIT_K,
     SWAP_AB,
-    Choice,
-    RuleBook,
-    Violation,
     cluster_rule,
     common_values,
     grouped_rule,
@@ -100,17 +98,23 @@ SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pi
 
 def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
-    if config.short:
+    if config.m_below_atom:
         yield from _short(config, spec)
-    elif config.consumers in CONSUMERS.values and rows % (ATOM_ROWS * config.sharing):
-        of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
+    elif config.consumers in CONSUMERS.values and rows % (ATOM_ROWS * config.consumers_per_tile):
+        of = _takers(config)
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
     stored = stored_columns(config, spec)
     if not 0 < columns <= MAX_N or columns % stored:
         reason = f", and a row of a stored box has {stored} columns of {spec.out_dtype}" if stored > 8 else ""
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {stored} up to {MAX_N} (one wgmma{reason})")
-    elif config.cluster_k in CLUSTER_K.values and not config.short:
+    elif config.cluster_k in CLUSTER_K.values and not config.m_below_atom:
         yield from _parts(config, spec, stored)
+
+
+def _takers(config: MatmulConfig) -> str:
+    return (
+        f"each of {config.consumers} consumer warpgroups" if config.consumers_per_tile > 1 else "a consumer warpgroup"
+    )
 
 
 def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Violation]:
@@ -131,9 +135,9 @@ def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Viol
 def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
     """A tile of fewer rows than an instruction is one warpgroup's; what the instruction reads beyond them is B."""
     rows = config.tile[0]
-    if rows <= 0 or rows % GROUP_ROWS or config.sharing > 1:
-        of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
-        less = f", or of {GROUP_ROWS} below that" if config.sharing == 1 else ""
+    if rows <= 0 or rows % GROUP_ROWS or config.consumers_per_tile > 1:
+        of = _takers(config)
+        less = f", or of {GROUP_ROWS} below that" if config.consumers_per_tile == 1 else ""
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows{less}")
         return
     short = f"tile M={rows}: fewer than {ATOM_ROWS} rows"
@@ -160,7 +164,7 @@ def _layers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vi
         yield Violation("layers", "cluster", f"cluster={config.cluster} with {shared} share no operands")
     if config.split_k in SPLIT_K.values[1:]:
         yield Violation("shared layers", "split_k", f"split_k={config.split_k} with {shared} in one way only")
-    if config.in_turn:
+    if config.pingpong:
         yield Violation("layers in turn", "schedule", f"schedule='pingpong' with {shared} all have the same tile")
     if spec.groups is not None:
         yield Violation("grouped layers", "cluster_k", f"{shared}: of groups of rows, each sum has one CTA")
@@ -179,7 +183,7 @@ def _streams(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
 
 
 def _turns(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    if config.in_turn and config.consumers == 1:
+    if config.pingpong and config.consumers == 1:
         yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
 
 
@@ -193,15 +197,15 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
         needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
         if config.swap_ab and functions.residual is not None:
             needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
-        if config.swap_ab and config.in_turn and functions.scale_a:
+        if config.swap_ab and config.pingpong and functions.scale_a:
             needs.append(TRANSPOSED_TURN_HEADROOM)
     a, b = config.copy_plans(spec)
     if a is not None and b is not None and b.shifts and config.tile[0] > COPIED_ROWS:
         needs.append(COPIED_ROWS_HEADROOM)
-    residual = config.streamed and functions.residual is not None
-    tight = spec.store == "direct" or (config.in_turn and (functions.loads or residual))
-    ways = 2 if config.streamed and config.swap_ab and spec.store == "direct" else 1
-    return max(needs) + (ways * SHARE_HEADROOM if (config.split_k > 1 or config.streamed) and tight else 0)
+    residual = config.stream_k and functions.residual is not None
+    tight = spec.store == "direct" or (config.pingpong and (functions.loads or residual))
+    ways = 2 if config.stream_k and config.swap_ab and spec.store == "direct" else 1
+    return max(needs) + (ways * SHARE_HEADROOM if (config.split_k > 1 or config.stream_k) and tight else 0)
 
 
 def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -209,7 +213,7 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
     plan = config.warps(chip, spec)
     launch = plan.launch_registers(chip.registers)
     share = plan.mma.registers or launch
-    turns = TURN_HEADROOM if config.in_turn else 0
+    turns = TURN_HEADROOM if config.pingpong else 0
     limit = share - _headroom(config, spec) - turns
     if spec.groups is not None:
         narrow, wide = GROUPED_F32_ACCUMULATORS
@@ -227,8 +231,8 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
         yield Violation(
             "accumulators",
             "tile",
-            f"tile {rows}x{columns} over {config.sharing} consumers: {held} accumulators a thread{promoted} are "
-            f"{held - limit} more than fit its {share} registers beside the epilogue",
+            f"tile {rows}x{columns} over {config.consumers_per_tile} consumers: {held} accumulators a thread{promoted} "
+            f"are {held - limit} more than fit its {share} registers beside the epilogue",
         )
 
 
@@ -282,11 +286,10 @@ def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) ->
 
 
 def _least(config: MatmulConfig) -> str:
-    return f"tile=({ATOM_ROWS * config.sharing}, 64), cluster=(1, 1), k_group=1, output_buffers=1"
+    return f"tile=({ATOM_ROWS * config.consumers_per_tile}, 64), cluster=(1, 1), k_group=1, output_buffers=1"
 
 
 RULES = RuleBook(
-    target="sm_90a",
     phases=(
         (
             *(CONSUMERS, SCHEDULE, _turns, CLUSTER_K, _layers, STREAM_K, _streams, cluster_rule, SWAP_AB, K_GROUP),
