@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -53,27 +54,22 @@ class Estimates:
         return self.at(int(self.usable[np.argmin(self.total[self.usable])]))
 
 
-class Model(Hashable, Protocol):
+class Model(ABC):
     """A family's model of a chip. `spec` and `problem` are the family's own: what is computed, and how much of it."""
 
-    DECISIVE: tuple[str, ...]
-    """Fields of a config that a candidate must have as they are asked for, where it cannot have all of them."""
-
-    TUNED: frozenset[str]
-    """Fields for whose sake `closest` also looks at what only tuning tries."""
-
+    @abstractmethod
     def candidates(self, spec: Any, target: Target) -> Iterable[Config]:
         """Every legal config that may be picked."""
 
     def tuning_candidates(self, spec: Any, target: Target) -> Iterable[Config]:
         """Legal configs that only tuning tries."""
-
-    def plain(self, spec: Any, overrides: Mapping[str, Any]) -> Any:
-        """A config with the `DECISIVE` ones of the overrides, where no candidate has them."""
+        return ()
 
     def collect(self, configs: Sequence[Any], spec: Any) -> Any:
         """What the estimates of these configs depend on; it is kept from problem to problem."""
+        return configs
 
+    @abstractmethod
     def estimates(self, collected: Any, spec: Any, target: Target, problem: Any) -> Estimates:
         """Model the time of one launch of each."""
 
@@ -100,21 +96,26 @@ def pick(model: Model, spec: Any, target: Target, problem: Any) -> Any:
     return estimates(model, spec, target, problem).best().config
 
 
-def closest(model: Model, spec: Any, target: Target, problem: Any, overrides: Mapping[str, Any]) -> Any:
-    """The best candidate that has the fields in `overrides`.
+def closest(
+    configs: Iterable[Any],
+    spec: Any,
+    target: Target,
+    overrides: Mapping[str, Any],
+    *,
+    decisive: Collection[str],
+    plain: Callable[[Mapping[str, Any]], Any],
+) -> Any:
+    """The first config that has the fields in `overrides`.
 
-    Where there is none, the best one with the decisive ones that may have the others in place, else a plain config with
-    them: it may break rules.
+    Where there is none, the first one with the `decisive` fields among them that may have the others in place, else
+    what `plain` makes of the decisive ones, with the others: it may break rules.
     """
-    best = [e.config for e in ranked(model, spec, target, problem)]
-    if overrides.keys() & model.TUNED:
-        best += [e.config for e in ranked(model, spec, target, problem, tuning=True)]
-    decisive = {name: value for name, value in overrides.items() if name in model.DECISIVE}
-    for config in chain.from_iterable(_with(asked, best) for asked in (overrides, decisive)):
+    best, shape = list(configs), {name: value for name, value in overrides.items() if name in decisive}
+    for config in chain.from_iterable(_with(asked, best) for asked in (overrides, shape)):
         changed = replace(config, **overrides)
         if changed.legal(target, spec):
             return changed
-    return replace(model.plain(spec, decisive), **overrides)
+    return replace(plain(shape), **overrides)
 
 
 def _with(fields: Mapping[str, Any], configs: Iterable[Any]) -> Iterator[Any]:

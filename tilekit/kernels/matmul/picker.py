@@ -40,21 +40,17 @@ class Extents:
     groups: int = 0
 
 
-class _Model:
+@dataclass(frozen=True, eq=False)
+class _Model(engine.Model):
     """A chip's model as the engine takes it: with the grids that a problem's tiles make."""
 
-    def __init__(self, chip: Model) -> None:
-        self.chip = chip
-        self.DECISIVE, self.TUNED = chip.DECISIVE, chip.TUNED
+    chip: Model
 
     def candidates(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         return self.chip.candidates(spec, target)
 
     def tuning_candidates(self, spec: MatmulSpec, target: Target) -> Iterable[KernelConfig]:
         return self.chip.tuning_candidates(spec, target)
-
-    def plain(self, spec: MatmulSpec, overrides: Mapping[str, Any]) -> KernelConfig:
-        return self.chip.plain(spec, overrides)
 
     def collect(self, configs: Sequence[Any], spec: MatmulSpec) -> Configs:
         return self.chip.collect(configs, spec)
@@ -129,9 +125,23 @@ def ranked(
 def closest(
     spec: MatmulSpec, target: Target, overrides: Mapping[str, Any], *, m: int, n: int, k: int, batches: int = 1
 ) -> KernelConfig:
-    """The best candidate that has the fields in `overrides`, or has them put in place; it may break rules."""
+    """The best candidate that has the fields in `overrides`, or can have them in place, or a plain config with them.
+
+    The last may break rules. For fields of which only tuning tries all values, it is also looked at what tuning tries.
+    """
     spec.check(target)
-    found: KernelConfig = engine.closest(_model(target), spec, target, Extents(m, n, k, batches), overrides)
+    chip, problem = platform(target).model, Extents(m, n, k, batches)
+    best = engine.ranked(_model(target), spec, target, problem)
+    if overrides.keys() & chip.TUNED:
+        best += engine.ranked(_model(target), spec, target, problem, tuning=True)
+    found: KernelConfig = engine.closest(
+        [e.config for e in best],
+        spec,
+        target,
+        overrides,
+        decisive=chip.DECISIVE,
+        plain=lambda shape: chip.plain(spec, shape),
+    )
     return found
 
 

@@ -62,7 +62,10 @@ class Model(Protocol):
     """The chip's model of a matmul's time."""
 
     DECISIVE: tuple[str, ...]
+    """Fields that a candidate must have as they are asked for, where it cannot have all that are."""
+
     TUNED: frozenset[str]
+    """Fields of which candidates do not have all values that pay."""
 
     @property
     def FOR_GROUPS(self) -> KernelConfig | None:  # noqa: N802  a constant of the module
