@@ -231,7 +231,7 @@ def page() -> str:
 
 How fast the bf16 matmul should be on a B200, from published figures and from what an H200 does. **Nothing on this
 page has been measured on a B200 by this project.** `python docs/blackwell_model.py` writes it, from the model by
-which the picker chooses ([`blackwell_model.py`](../tilekit/kernels/matmul/blackwell_model.py)); what is known of
+which the picker chooses ([`sm_100a/model.py`](../tilekit/kernels/matmul/sm_100a/model.py)); what is known of
 the kernel beside its speed is on [another page](blackwell.md).
 
 ## What it is made of

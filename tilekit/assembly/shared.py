@@ -189,7 +189,8 @@ class SharedMemory:
         for each in declared:
             offset = each.offset(taken)
             planned[each.name], taken = (offset, each.stride, each.elements), size_of((each,), taken)
-        for name in {**planned, **allocated}:
+        # What only one of them has comes first: it has moved the others.
+        for name in (*sorted(planned.keys() ^ allocated.keys()), *allocated):
             has, budget = (_words(places.get(name)) for places in (allocated, planned))
             if has != budget:
                 raise TraceError(
