@@ -45,7 +45,7 @@ def _crust(config: Oven, chip: Target, spec: int) -> Iterator[Violation]:
 
 RULES = RuleBook(
     phases=(
-        (Choice("trays", (1, 2, 4), "1, 2 or 4"), Choice("heat", ("low", "high"), "'low' or 'high'"), _crust),
+        (Choice("trays", (1, 2, 4), "1, 2 or 4"), Choice("heat", ("low", "high"), "low or high"), _crust),
         (_room,),
     ),
     values=lambda field, config, chip, spec: [(m, n) for m in range(1, 9) for n in range(1, 9)],
@@ -60,7 +60,7 @@ RULES = RuleBook(
         (Oven(), 6, []),
         (Oven(trays=3), 64, ["trays=3: 1, 2 or 4; nearest: trays=4"]),
         (Oven(trays=2, heat="high"), 64, ["heat='high' burns all trays but one; nearest: heat='low'"]),
-        (Oven(5, heat="x"), 9, ["trays=5: 1, 2 or 4; nearest: trays=4", "heat='x': 'low' or 'high'; nearest: heat='low'"]),
+        (Oven(5, heat="x"), 9, ["trays=5: 1, 2 or 4; nearest: trays=4", "heat='x': low or high; nearest: heat='low'"]),
         (Oven(loaves=(4, 4)), 12, ["16 loaves are 4 over the 12 of an oven; nearest: loaves=(3, 4)"]),
         (Oven(trays=4), 3, ["24 loaves are 21 over the 3 of an oven; nearest: trays=1, loaves=(1, 1)"]),
     ],

@@ -231,7 +231,7 @@ def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
 def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """What tuning may try beside the candidates: streamed ones, and small ones with sums that a cluster shares."""
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
-    layered = (replace(base, cluster=(1, 1), cluster_k=layers) for base in small for layers in (2, 4, 8))
+    shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
     streamed = (
         replace(base, cluster=cluster, stream_k=ranges)
         for base in CANDIDATES
@@ -239,7 +239,7 @@ def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, .
         for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
     )
     known = set(candidates(spec, target))
-    every = chain(_every(TUNING_CANDIDATES, spec), layered, streamed)
+    every = chain(_every(TUNING_CANDIDATES, spec), shared, streamed)
     return tuple(c for c in _legal(every, spec, target) if c not in known)
 
 
@@ -279,8 +279,8 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
                 for shares in (1, 2) if shared and max(cluster) * min(cluster) == 4 else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
-            for layers in (2, 4, 8):
-                yield _ahead(replace(base, cluster=(1, 1), cluster_k=layers), spec)
+            for ctas in (2, 4, 8):
+                yield _ahead(replace(base, cluster=(1, 1), cluster_k=ctas), spec)
 
 
 def _ahead(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:

@@ -99,7 +99,7 @@ SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pi
 def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
     if config.m_below_atom:
-        yield from _short(config, spec)
+        yield from _m_below_atom(config, spec)
     elif config.consumers in CONSUMERS.values and rows % (ATOM_ROWS * config.consumers_per_tile):
         of = _takers(config)
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
@@ -132,7 +132,7 @@ def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Viol
         yield Violation("parts of a residual", "tile", text)
 
 
-def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
+def _m_below_atom(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
     """A tile of fewer rows than an instruction is one warpgroup's; what the instruction reads beyond them is B."""
     rows = config.tile[0]
     if rows <= 0 or rows % GROUP_ROWS or config.consumers_per_tile > 1:
@@ -156,33 +156,37 @@ def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
         yield Violation("short stores", "tile", f"{short} come and go by TMA, without groups or a residual")
 
 
-def _layers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+def _cluster_k(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if config.cluster_k == 1 or config.cluster_k not in CLUSTER_K.values:
         return
     shared = f"cluster_k={config.cluster_k}: CTAs that share a sum"
     if config.cluster != (1, 1):
-        yield Violation("layers", "cluster", f"cluster={config.cluster} with {shared} share no operands")
+        yield Violation("cluster_k", "cluster", f"cluster={config.cluster} with {shared} share no operands")
     if config.split_k in SPLIT_K.values[1:]:
-        yield Violation("shared layers", "split_k", f"split_k={config.split_k} with {shared} in one way only")
+        yield Violation("shared cluster_k", "split_k", f"split_k={config.split_k} with {shared} in one way only")
     if config.pingpong:
-        yield Violation("layers in turn", "schedule", f"schedule='pingpong' with {shared} all have the same tile")
+        yield Violation(
+            "cluster_k and pingpong", "schedule", f"schedule='pingpong' with {shared} all have the same tile"
+        )
     if spec.groups is not None:
-        yield Violation("grouped layers", "cluster_k", f"{shared}: of groups of rows, each sum has one CTA")
+        yield Violation("grouped cluster_k", "cluster_k", f"{shared}: of groups of rows, each sum has one CTA")
 
 
-def _streams(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+def _stream_k(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if config.stream_k not in STREAM_K.values[1:]:
         return
     ranges = f"stream_k={config.stream_k}: ranges of k-blocks"
     if config.split_k in SPLIT_K.values[1:]:
         yield Violation("streamed shares", "split_k", f"split_k={config.split_k} with {ranges} divide sums twice")
     if config.cluster_k in CLUSTER_K.values[1:]:
-        yield Violation("streamed layers", "cluster_k", f"cluster_k={config.cluster_k} with {ranges} divide sums twice")
+        yield Violation(
+            "streamed cluster_k", "cluster_k", f"cluster_k={config.cluster_k} with {ranges} divide sums twice"
+        )
     if spec.groups is not None:
         yield Violation("streamed groups", "stream_k", f"{ranges} are cut when tiles are counted, before groups are")
 
 
-def _turns(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+def _pingpong(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if config.pingpong and config.consumers == 1:
         yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
 
@@ -265,7 +269,7 @@ def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vi
             )
 
 
-def _ahead(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+def _prefetch(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if not config.prefetch:
         return
     if spec.groups is not None:
@@ -292,11 +296,22 @@ def _least(config: MatmulConfig) -> str:
 RULES = RuleBook(
     phases=(
         (
-            *(CONSUMERS, SCHEDULE, _turns, CLUSTER_K, _layers, STREAM_K, _streams, cluster_rule, SWAP_AB, K_GROUP),
+            *(
+                CONSUMERS,
+                SCHEDULE,
+                _pingpong,
+                CLUSTER_K,
+                _cluster_k,
+                STREAM_K,
+                _stream_k,
+                cluster_rule,
+                SWAP_AB,
+                K_GROUP,
+            ),
             *(OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, L2_STREAM),
             *(profile_rule, grouped_rule, _promotion, _tile),
         ),
-        (slice_rule, _copies, _ahead),
+        (slice_rule, _copies, _prefetch),
         (_registers, shared_memory_rule),
     ),
     values=_values,
