@@ -296,20 +296,9 @@ def _least(config: MatmulConfig) -> str:
 RULES = RuleBook(
     phases=(
         (
-            *(
-                CONSUMERS,
-                SCHEDULE,
-                _pingpong,
-                CLUSTER_K,
-                _cluster_k,
-                STREAM_K,
-                _stream_k,
-                cluster_rule,
-                SWAP_AB,
-                K_GROUP,
-            ),
-            *(OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, L2_STREAM),
-            *(profile_rule, grouped_rule, _promotion, _tile),
+            *(CONSUMERS, SCHEDULE, _pingpong, CLUSTER_K, _cluster_k, STREAM_K, _stream_k, cluster_rule, SWAP_AB),
+            *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
+            *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
         ),
         (slice_rule, _copies, _prefetch),
         (_registers, shared_memory_rule),
