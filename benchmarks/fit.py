@@ -24,8 +24,8 @@ import typer
 
 from benchmarks.sweep import config_of, workload_of
 from tilekit.bench.workload import MatmulWorkload
-from tilekit.kernels.matmul import hopper_model
 from tilekit.kernels.matmul.estimates import Array, Grids
+from tilekit.kernels.matmul.sm_90a import model as hopper_model
 from tilekit.targets import SM_90A
 
 CONSTANTS = (

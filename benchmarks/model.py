@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.sweep import CLOCK, config_of, model_clocks, workload_of
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 
 TIMES = Path(__file__).parent / "results" / "h200-2026-11-21-sweeps.json.gz"

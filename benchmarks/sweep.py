@@ -43,9 +43,9 @@ from tilekit.errors import TilekitError
 from tilekit.kernels.dispatch import offer
 from tilekit.kernels.family import Selection
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.hopper_model import candidates, spares
 from tilekit.kernels.matmul.picker import estimate, pick, ranked
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.model import candidates, tuning_candidates
 from tilekit.kernels.matmul.spec import Precision
 from tilekit.kernels.registry import families
 from tilekit.targets import SM_90A
@@ -160,13 +160,13 @@ def balanced(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
 
 def streamed(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """What the picker chooses from, the last tiles shared by all CTAs."""
-    yield from (config for config in spares(workload.spec, SM_90A) if config.streamed)
+    yield from (config for config in tuning_candidates(workload.spec, SM_90A) if config.stream_k)
 
 
 def everything(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     """What the picker chooses from, and what only tuning tries."""
     yield from candidates(workload.spec, SM_90A)
-    yield from spares(workload.spec, SM_90A)
+    yield from tuning_candidates(workload.spec, SM_90A)
 
 
 LEADERS = 16
@@ -183,7 +183,8 @@ def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     for place, entry in enumerate(ranked(workload.spec, SM_90A, **shape)):
         config = entry.config
         assert isinstance(config, MatmulConfig)
-        kind = (config.swap_ab, config.tile[0], config.in_turn, config.cluster, config.split_k > 1, config.layers > 1)
+        shared = config.split_k > 1, config.cluster_k > 1
+        kind = (config.swap_ab, config.tile[0], config.pingpong, config.cluster, shared)
         if kind not in kinds or place < LEADERS:
             kinds.add(kind)
             yield config

@@ -1,6 +1,6 @@
 """Write ``blackwell-model.md``: ``python docs/blackwell_model.py`` after the picker's model changes.
 
-Every number of the page is computed here, from the figures of `tilekit.kernels.matmul.blackwell_model` and of the
+Every number of the page is computed here, from the figures of `tilekit.kernels.matmul.sm_100a.model` and of the
 target; only what others have reported stands in `REPORTS`. The tests fail when the page is out of date.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilekit import BlackwellConfig, MatmulSpec
-from tilekit.kernels.matmul import blackwell_model as model
 from tilekit.kernels.matmul.estimates import Grid, Grids
 from tilekit.kernels.matmul.picker import pick
+from tilekit.kernels.matmul.sm_100a import model
 from tilekit.targets import SM_90A, SM_100A
 
 PAGE = Path(__file__).resolve().with_name("blackwell-model.md")
@@ -231,7 +231,7 @@ def page() -> str:
 
 How fast the bf16 matmul should be on a B200, from published figures and from what an H200 does. **Nothing on this
 page has been measured on a B200 by this project.** `python docs/blackwell_model.py` writes it, from the model by
-which the picker chooses ([`blackwell_model.py`](../tilekit/kernels/matmul/blackwell_model.py)); what is known of
+which the picker chooses ([`sm_100a/model.py`](../tilekit/kernels/matmul/sm_100a/model.py)); what is known of
 the kernel beside its speed is on [another page](blackwell.md).
 
 ## What it is made of

@@ -69,7 +69,7 @@ def errors_table(page: str) -> str:
 
 def model_table() -> str:
     """The constants of Hopper's model, each with its value and what the code says of it."""
-    module = ast.parse((PACKAGE / "kernels" / "matmul" / "hopper_model.py").read_text("utf-8"))
+    module = ast.parse((PACKAGE / "kernels" / "matmul" / "sm_90a" / "model.py").read_text("utf-8"))
     rows = ["| constant | value | what |", "|---|--:|---|"]
     for node, after in pairwise(module.body):
         if (

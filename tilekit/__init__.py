@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tilekit.api import compile, grouped_matmul, kernel_for, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
-    from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+    from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.tuning.tuner import tune
 
@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BlackwellConfig": "tilekit.kernels.matmul.blackwell_config",
+    "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
     "ElementwiseSpec": "tilekit.epilogue.functions",
-    "MatmulConfig": "tilekit.kernels.matmul.config",
+    "MatmulConfig": "tilekit.kernels.matmul.sm_90a.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",

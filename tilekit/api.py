@@ -15,8 +15,8 @@ from tilekit.kernels.dispatch import family_of, select
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.grouped.arguments import GroupedArguments
 from tilekit.kernels.launch_cache import LaunchCache
+from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
-from tilekit.kernels.matmul.config import AnyConfig
 from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.kernels.problem import output_matrix
 from tilekit.targets import ChipName, PlaceName

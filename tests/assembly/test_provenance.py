@@ -14,8 +14,8 @@ import tilekit
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.errors import AssemblerError
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A

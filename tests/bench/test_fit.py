@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fit
-from tilekit.kernels.matmul import hopper_model
+from tilekit.kernels.matmul.sm_90a import model as hopper_model
 
 RESULTS = Path(fit.__file__).parent / "results"
 

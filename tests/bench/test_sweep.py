@@ -16,7 +16,7 @@ from benchmarks import model, sweep
 from tests.bench.simulated import SimulatedMachine
 from tilekit.bench.suites import select
 from tilekit.bench.workload import MatmulWorkload
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 from tilekit.tuning.suite import tunable
 
@@ -37,7 +37,7 @@ def test_small_m_configs_hold_m() -> None:
 def test_streamed_configs_stream() -> None:
     """All of them do, in clusters and without, and are legal."""
     found = list(sweep.streamed(WORKLOAD))
-    assert {config.streamed for config in found} == {2, 8}
+    assert {config.stream_k for config in found} == {2, 8}
     assert {config.cluster for config in found} == {(1, 1), (2, 1), (1, 2)}
     assert all(config.legal(SM_90A, WORKLOAD.spec) for config in found)
 
@@ -112,7 +112,7 @@ def test_everything_holds_what_only_tuning_tries(suite: str) -> None:
     workload = tunable(select([suite], 1))[0][1]
     found = {config for config in sweep.everything(workload) if config.legal(SM_90A, workload.spec)}
     assert found > set(sweep.picked_from(workload))
-    assert any(config.in_turn for config in found)
+    assert any(config.pingpong for config in found)
 
 
 def test_a_file_of_a_sweep_is_read_again(

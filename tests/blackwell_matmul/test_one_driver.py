@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import tilekit
-from tilekit import BlackwellConfig, MatmulConfig, MatmulSpec
+from tilekit import MatmulSpec
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpSpecialized
-from tilekit.kernels.matmul import blackwell, hopper
-from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.targets import SM_90A, SM_100A, Target
+from tilekit.kernels.matmul.compose import compose
+from tilekit.kernels.matmul.picker import default_config
+from tilekit.kernels.matmul.platforms import platforms
 
 ROOT = Path(tilekit.__file__).parent
 DRIVER = "tilekit.drivers.warp_specialized"
@@ -59,27 +58,25 @@ def enters_roles(module: str) -> bool:
     )
 
 
-def test_both_chips_compose_the_same_driver() -> None:
-    """What a spec and a config select is handed to `WarpSpecialized`, on either chip."""
+def test_every_chip_composes_the_same_driver() -> None:
+    """What a spec and a config select is handed to `WarpSpecialized` by the one composition, on any chip."""
     spec = MatmulSpec()
-    cases: tuple[tuple[Any, KernelConfig, Target], ...] = (
-        (hopper.compose, MatmulConfig(), SM_90A),
-        (blackwell.compose, BlackwellConfig(), SM_100A),
-    )
-    for compose, config, target in cases:
+    for target in platforms():
+        config = default_config(spec, target)
         threads = config.warps(target, spec).threads
         w = Writer("kernel", target=target.name, threads=threads, cluster=config.cluster_size)
         assert type(compose(w, spec, config, target)) is WarpSpecialized
 
 
 def test_nothing_else_that_they_need_traces_roles() -> None:
-    """Of all modules that the two chips' kernels import, directly or not, only the driver's skeleton opens roles."""
-    for chip in ("hopper", "blackwell"):
-        needed = reached(f"tilekit.kernels.matmul.{chip}")
-        assert DRIVER in needed
-        assert len(needed) > 20
-        assert {module for module in needed if enters_roles(module)} == {SKELETON}
-        assert {module for module in needed if SKELETON in imported(module)} == {DRIVER}
+    """Of all modules that the chips' kernels import, directly or not, only the driver's skeleton opens roles."""
+    needed = reached("tilekit.kernels.matmul.compose")
+    for chip in platforms():
+        needed |= reached(f"tilekit.kernels.matmul.{chip.name}.platform")
+    assert DRIVER in needed
+    assert len(needed) > 20
+    assert {module for module in needed if enters_roles(module)} == {SKELETON}
+    assert {module for module in needed if SKELETON in imported(module)} == {DRIVER}
 
 
 def test_nothing_else_loops_over_tiles() -> None:

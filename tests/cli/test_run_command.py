@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tilekit.errors import EmulationTooLong
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.runtime import driver
 
 SMALL = ("--m", 64, "--n", 48, "--k", 32)

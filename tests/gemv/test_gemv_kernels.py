@@ -11,7 +11,8 @@ import pytest
 from tilekit.dtypes import F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.gemv.compiled import GemvKernel
-from tilekit.kernels.gemv.config import DEPTHS, GROUPS, WARPS, GemvConfig
+from tilekit.kernels.gemv.config import GemvConfig
+from tilekit.kernels.gemv.rules import DEPTH, GROUPS, WARPS
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.targets import SM_90A
 
@@ -35,7 +36,7 @@ SPECS = (
 KERNELS = [
     (spec, config)
     for spec in SPECS
-    for groups, depth, warps in itertools.product(GROUPS, DEPTHS, (4, 8))
+    for groups, depth, warps in itertools.product(GROUPS.values, DEPTH.values, (4, 8))
     for config in [GemvConfig(groups=groups, depth=depth, warps=warps, cluster=2 if warps == 4 else 1)]
     if not config.problems(SM_90A, spec)
 ]
@@ -139,7 +140,7 @@ def test_every_config_shows_itself() -> None:
         (False, 2, "2 steps"),
         (False, 0, "nothing is read"),
     ):
-        config = GemvConfig(warps=WARPS[1], prefetch=prefetch)
+        config = GemvConfig(warps=WARPS.values[1], prefetch=prefetch)
         text = GemvKernel(GemvSpec(weights_ready=ready), config, SM_90A).explain()
         assert says in text
         assert "16384 B a CTA, 32768 B an SM" in text

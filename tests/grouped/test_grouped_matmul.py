@@ -10,8 +10,8 @@ import pytest
 
 import tilekit
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.runtime import driver
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -8,9 +8,10 @@ from functools import cache
 
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import candidates
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec, Precision
 from tilekit.targets import SM_90A, SM_100A, Target
 from tilekit.tiles.call import Load, Major
@@ -123,8 +124,8 @@ def family(config: KernelConfig) -> tuple[object, ...]:
         warps,
         config.k_group,
         config.swap_ab,
-        config.layers,
-        config.streamed,
+        config.cluster_k,
+        config.stream_k,
         getattr(config, "schedule", None),
     )
 

@@ -17,9 +17,9 @@ import tilekit
 from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError, ConfigError
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A, SM_100A
@@ -199,7 +199,7 @@ def test_legal_configs_stay_within_the_chip(config: BlackwellConfig, spec: Matmu
     """A legal config traces to a kernel that fits, and whose shared memory is what its components said."""
     legal = mended(config, spec)
     text = trace(spec, legal, SM_100A)
-    assert text.shared_bytes == legal.shared_bytes(spec, text.stages) <= SM_100A.shared_bytes
+    assert text.shared_bytes == legal.memory(spec).size(text.stages) <= SM_100A.shared_bytes
     assert text.threads <= 256
     assert legal.legal(SM_100A, spec)
 
@@ -214,9 +214,9 @@ def test_shared_memory_is_what_the_components_say(spec: MatmulSpec, clc: int, bu
         tile=(128, 64), clc_stages=clc, output_buffers=buffers, accumulator_stages=3, split_k=shares
     )
     text = trace(spec, config, SM_100A)
-    assert text.shared_bytes == config.shared_bytes(spec, text.stages)
+    assert text.shared_bytes == config.memory(spec).size(text.stages)
     free = SM_100A.shared_bytes - text.shared_bytes
-    assert free < config.stage_bytes(spec) + 16, "another stage would fit"
+    assert free < config.memory(spec).stage_bytes + 16, "another stage would fit"
 
 
 def test_no_two_ctas_share_a_multiprocessor() -> None:

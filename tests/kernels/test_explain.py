@@ -10,8 +10,9 @@ import pytest
 import tilekit
 from tilekit.dtypes import BF16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 
 SPECS = [
@@ -35,7 +36,7 @@ CONFIGS = [
 @pytest.mark.parametrize("spec", SPECS, ids=[s.name for s in SPECS])
 def test_explain_adds_up(spec: MatmulSpec, config: KernelConfig) -> None:
     """Threads, registers, the shared-memory map and the barriers' counts are the kernel's, and add up."""
-    target = config.RULES.target
+    target = config.TARGET
     kernel = tilekit.compile(spec, target=target, config=config)
     page = kernel.explain()
     assert page.startswith(f"{spec.name}: ")
@@ -50,7 +51,7 @@ def test_explain_adds_up(spec: MatmulSpec, config: KernelConfig) -> None:
     rows = [tuple(map(int, row)) for row in re.findall(r"^ +(\d+) +(\d+)  \w", page, re.M)]
     assert [offset for offset, _ in rows] == [array.offset for array in kernel.text.shared]
     assert sum(size for _, size in rows) <= shared <= limit
-    assert shared == config.shared_bytes(spec, kernel.text.stages)
+    assert shared == config.memory(spec).size(kernel.text.stages)
     for array in kernel.text.shared:
         if array.kind == "mbarrier":
             assert re.search(rf"^{re.escape(array.name)}\[{array.count}\] +{array.arrivals} ", page, re.M)
@@ -71,7 +72,7 @@ def test_explain_adds_up(spec: MatmulSpec, config: KernelConfig) -> None:
 )
 def test_barriers_say_who_arrives(config: KernelConfig, words: str) -> None:
     """Counts, bytes and the CTAs that they come from."""
-    page = tilekit.compile(MatmulSpec(), target=config.RULES.target, config=config).explain()
+    page = tilekit.compile(MatmulSpec(), target=config.TARGET, config=config).explain()
     assert re.search(words, page, re.M), page
 
 

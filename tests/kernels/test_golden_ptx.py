@@ -23,9 +23,9 @@ from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.emulator import Device
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A

@@ -17,10 +17,10 @@ from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_call import Addresses
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import KernelText
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, Matrix, matrix_view, output_matrix, read_problem
 from tilekit.runtime import parameters as runtime

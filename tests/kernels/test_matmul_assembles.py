@@ -9,10 +9,10 @@ import pytest
 from matmul_specs import CHIPS, all_specs, family, legal_configs, sampled_configs, sampled_specs
 
 from tilekit.dtypes import F32
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target

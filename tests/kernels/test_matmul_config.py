@@ -16,9 +16,9 @@ import tilekit
 from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError, ConfigError
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.picker import pick
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
@@ -223,7 +223,7 @@ def test_legal_configs_stay_within_the_chip(config: MatmulConfig, spec: MatmulSp
             trace(spec, config, SM_90A)
     legal = mended(config, spec)
     text = trace(spec, legal, SM_90A)
-    assert text.shared_bytes == legal.shared_bytes(spec, text.stages) <= SM_90A.shared_bytes
+    assert text.shared_bytes == legal.memory(spec).size(text.stages) <= SM_90A.shared_bytes
     assert text.threads <= SM_90A.max_threads
     assert sum(32 * len(r.warps) * (r.registers or 0) for r in text.roles) <= SM_90A.registers
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from matmul_specs import CHIPS, all_specs
 
 from tilekit.dtypes import F32
-from tilekit.kernels.matmul import hopper_model
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.blackwell_model import SWAPPED_TILES, TILES, collect, resident
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.estimates import ranking
-from tilekit.kernels.matmul.hopper_model import CANDIDATES, COLD_COST, OFF_CHUNK_COST
 from tilekit.kernels.matmul.picker import candidates, closest, default_config, estimate, pick, ranked
+from tilekit.kernels.matmul.sm_90a import model as hopper_model
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.model import CANDIDATES, COLD_COST, OFF_CHUNK_COST
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
+from tilekit.kernels.matmul.sm_100a.model import SWAPPED_TILES, TILES, collect, resident
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, SM_100A, Target
 

@@ -14,9 +14,9 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16
-from tilekit.kernels.matmul import compiled, hopper
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul import compiled, compose, config
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_io.operand import OperandTile
@@ -69,9 +69,8 @@ def test_a_third_tile_is_a_loader_and_a_line(monkeypatch: pytest.MonkeyPatch) ->
         third.append(Witness(a))
         return PayloadLoader((*both._loaders, third[0]), tiles)
 
-    monkeypatch.setattr(hopper, "StandardPayload", Three)
-    monkeypatch.setattr(hopper, "StandardLoader", loading)
-    monkeypatch.setattr(MatmulConfig, "engine_bytes", lambda self, spec: Three(*self.operands(spec)).stage_bytes)
+    monkeypatch.setattr(config, "StandardPayload", Three)
+    monkeypatch.setattr(compose, "StandardLoader", loading)
     kernel = compiled.MatmulKernel(MatmulSpec(), CONFIG, SM_90A)
     assert {array.name for array in kernel.text.shared} >= {"inputs.a", "inputs.b", "inputs.witness"}
     rng = np.random.default_rng(5)

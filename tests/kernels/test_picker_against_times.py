@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.model import TIMES, judged
 from benchmarks.sweep import CLOCK, config_of, model_clocks, workload_of
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 
 RANDOM_TIMES = TIMES.with_name("h200-2026-11-22-sweeps.json.gz")

@@ -12,8 +12,8 @@ import tilekit
 from tilekit.arrays import view_of
 from tilekit.emulator import Device, TensorMap
 from tilekit.kernels.launch_call import Addresses
-from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import pack

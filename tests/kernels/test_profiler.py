@@ -16,8 +16,8 @@ import tilekit
 from tilekit.dtypes import BF16
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.blackwell import BlackwellConfig
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 
 KERNELS: dict[str, tuple[Any, Any]] = {

@@ -10,9 +10,10 @@ import tilekit
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3
-from tilekit.kernels.matmul import compiled, hopper
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul import compiled
 from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.sm_90a import components
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators
@@ -32,7 +33,7 @@ class Holding(PromotedAccumulators):
 @pytest.mark.parametrize("accumulators", [PromotedAccumulators, Holding])
 def test_a_stage_goes_back_once(accumulators: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given back before the sums are added or behind them, the product is exact and nothing is found."""
-    monkeypatch.setattr(hopper, "PromotedAccumulators", accumulators)
+    monkeypatch.setattr(components, "PromotedAccumulators", accumulators)
     kernel = compiled.MatmulKernel(SPEC, CONFIG, SM_90A)
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-3, 4, shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((130, 640), (72, 640)))
@@ -53,7 +54,7 @@ def test_reads_in_flight_and_promotion_exclude_each_other(monkeypatch: pytest.Mo
         def promote(self) -> Promote:
             return lambda w, stage: None
 
-    monkeypatch.setattr(hopper, "RegisterAccumulators", Eager)
+    monkeypatch.setattr(components, "RegisterAccumulators", Eager)
     with pytest.raises(TraceError, match="TK-TRACE-010") as caught:
         trace(MatmulSpec(), tilekit.MatmulConfig(), SM_90A)
     assert "in_flight=0" in str(caught.value)

@@ -9,7 +9,7 @@ from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 from matmul_generator import MAJORS, OUTS, TYPES
 
 from tilekit.dtypes import as_dtype
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
 TARGET = "sm_100a"
 

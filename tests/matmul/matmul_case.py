@@ -8,7 +8,8 @@ from typing import Literal
 
 from tilekit import ElementwiseSpec, MatmulSpec
 from tilekit.dtypes import DType, as_dtype
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.targets import SM_90A, target
 

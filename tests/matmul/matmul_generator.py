@@ -12,8 +12,8 @@ from random import Random
 from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 
 from tilekit.dtypes import as_dtype
-from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.hopper_model import CANDIDATES
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.model import CANDIDATES
 
 TYPES = (("bf16", "bf16"), ("f16", "f16"), ("e4m3", "e4m3"), ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("e5m2", "e4m3"))
 OUTS = ("bf16", "f16", "f32")
@@ -29,7 +29,7 @@ UNUSUAL_TILES = (
 KNOWN_TILES = [
     (c.tile, c.consumers)
     for c in CANDIDATES
-    if not (c.swap_ab or c.short or c.in_turn) and (c.tile[1] % 32 == 0 or c.tile[1] in (48, 112, 176))
+    if not (c.swap_ab or c.m_below_atom or c.pingpong) and (c.tile[1] % 32 == 0 or c.tile[1] in (48, 112, 176))
 ]
 """Tiles that the picker knows, of whole instructions; `width_cases` has the widths between."""
 

@@ -11,7 +11,7 @@ from matmul_generator import MAJORS
 from matmul_swapped import ALL_OUTS, ALL_TYPES
 
 from tilekit.dtypes import as_dtype
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 
 TILES = (
     ((64, 32), 1), ((64, 64), 1), ((128, 64), 2), ((64, 16), 1), ((192, 32), 3), ((256, 16), 2), ((128, 128), 1),

@@ -11,7 +11,7 @@ from matmul_generator import MAJORS
 from matmul_swapped import ALL_OUTS, ALL_TYPES
 
 from tilekit.dtypes import as_dtype
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 
 MULTIPROCESSORS = 4
 """Of the emulated chip: two clusters of two."""

@@ -9,8 +9,9 @@ from random import Random
 from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 
 from tilekit.dtypes import as_dtype
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
 CONFIGS: dict[str, tuple[KernelConfig | None, ...]] = {
     "sm_90a": (

@@ -11,8 +11,9 @@ from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 from matmul_generator import MAJORS, OUTS, TYPES
 
 from tilekit.dtypes import as_dtype
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
 HOPPER, BLACKWELL = "sm_90a", "sm_100a"
 

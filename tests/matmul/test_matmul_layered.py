@@ -164,10 +164,10 @@ def test_tuning_tries_what_is_not_picked() -> None:
     """Narrow candidates share sums in clusters of up to eight; so do wider ones that tuning tries beside them."""
     shape = {"m": 64, "n": 2112, "k": 7168}
     known = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape)]
-    spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, spares=True)]
+    spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, tuning=True)]
     shared = {(layers, True) for layers in (2, 4, 8)}
-    assert {(config.layers, config.tile[1] <= 64) for config in known} == {(1, True), (1, False), *shared}
-    assert {config.layers for config in spares} == {1, 2, 4, 8}
+    assert {(config.cluster_k, config.tile[1] <= 64) for config in known} == {(1, True), (1, False), *shared}
+    assert {config.cluster_k for config in spares} == {1, 2, 4, 8}
     assert all(config.legal(SM_90A, MatmulSpec()) for config in spares)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 
 
 @pytest.mark.parametrize(

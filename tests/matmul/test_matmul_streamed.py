@@ -174,13 +174,13 @@ def test_tuning_tries_what_is_not_picked() -> None:
     """No candidate streams; of what tuning tries beside them, those do that share tiles of the shape."""
     shape = {"m": 2048, "n": 2112, "k": 7168}
     known = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape)]
-    spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, spares=True)]
-    assert {config.streamed for config in known} == {0}
-    assert {config.streamed for config in spares} == {0, 2, 8}
+    spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, tuning=True)]
+    assert {config.stream_k for config in known} == {0}
+    assert {config.stream_k for config in spares} == {0, 2, 8}
     assert all(config.legal(SM_90A, MatmulSpec()) for config in spares)
-    assert any(config.streamed for config in spares[:6])  # as many as tuning tries
+    assert any(config.stream_k for config in spares[:6])  # as many as tuning tries
     whole = {"m": 128 * 132, "n": 256, "k": 1024}  # 132 tiles of 128x256: nothing to stream for them
-    streamed = [e.config for e in ranked(MatmulSpec(), SM_90A, **whole, spares=True) if e.config.streamed]
+    streamed = [e.config for e in ranked(MatmulSpec(), SM_90A, **whole, tuning=True) if e.config.stream_k]
     assert {config.tile for config in streamed if config.cluster == (1, 1)}.isdisjoint({(128, 256), (64, 256)})
 
 

@@ -19,7 +19,7 @@ from matmul_reference import Expected, Mismatch, activate, compare, expected_of
 from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
 from tilekit.dtypes import BF16, DTYPES, E4M3, F16, F32
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
 HOST = Emulator()
 KERNELS = (

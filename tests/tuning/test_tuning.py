@@ -17,7 +17,7 @@ from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError, DriverError
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A

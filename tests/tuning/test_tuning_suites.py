@@ -20,9 +20,10 @@ from tilekit.bench.suites import SUITES, select
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.cli.app import app
 from tilekit.kernels.gemv.picker import MOST_TOKENS
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
-from tilekit.kernels.matmul.hopper_model import CANDIDATES, LARGEST_SHARED_TILE, SPARES
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.picker import candidates, pick, ranked, variants
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.model import CANDIDATES, LARGEST_SHARED_TILE, TUNING_CANDIDATES
 from tilekit.runtime import driver
 from tilekit.targets import SM_90A
 from tilekit.tuning import suite, tuner, worker
@@ -98,7 +99,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TunedTable:
 
     def microseconds(config: KernelConfig) -> float:
         assert isinstance(config, MatmulConfig)
-        return config.tile[1] * (0.9 if config.in_turn else 1.0) * (1 - config.prefetch / 100)
+        return config.tile[1] * (0.9 if config.pingpong else 1.0) * (1 - config.prefetch / 100)
 
     def measure(workload: Any, chip: Any, configs: list[KernelConfig], **_: Any) -> list[Measurement]:
         return [Measurement(config, microseconds(config) * 1e-6) for config in configs]
@@ -115,25 +116,25 @@ def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TunedTable:
 def test_tuning_tries_what_the_picker_leaves_alone(simulated: TunedTable) -> None:
     """The picker chooses among what was timed; tuning measures half as many others, and says how they compare."""
     spec, shape = WORKLOAD.spec, {"m": 2048, "n": 2048, "k": 512}
-    fresh = [e.config for e in ranked(spec, SM_90A, **shape, spares=True)]
+    fresh = [e.config for e in ranked(spec, SM_90A, **shape, tuning=True)]
     assert not set(fresh) & set(candidates(spec, SM_90A))
-    assert not set(CANDIDATES) & set(SPARES)
-    assert {c.tile for c in SPARES if c.in_turn} >= {(64, n) for n in range(64, 257, 64)}
+    assert not set(CANDIDATES) & set(TUNING_CANDIDATES)
+    assert {c.tile for c in TUNING_CANDIDATES if c.pingpong} >= {(64, n) for n in range(64, 257, 64)}
     result = tuner.tune_workload(MatmulWorkload(2048, 2048, 512), candidates=7)
     measured = {m.config for m in result.measurements}
     assert len(result.measurements) == len(measured) >= 7 + 4 + 4
-    assert set(fresh[:4]) < set(result.spares) < measured
+    assert set(fresh[:4]) < set(result.tuning_candidates) < measured
     quickest = result.best.config
     assert isinstance(quickest, MatmulConfig)
     assert quickest.prefetch == 4
-    assert set(result.spares) - set(fresh) == set(variants(quickest.changed(prefetch=2), spec, SM_90A))
+    assert set(result.tuning_candidates) - set(fresh) == set(variants(quickest.changed(prefetch=2), spec, SM_90A))
     assert result.picked == pick(spec, SM_90A, **shape)
     times = {m.config: m.seconds for m in result.measurements}
-    best = min(times[c] for c in times if c not in result.spares)
-    assert result.spare_gain == pytest.approx(best / min(times[c] for c in result.spares))
+    best = min(times[c] for c in times if c not in result.tuning_candidates)
+    assert result.spare_gain == pytest.approx(best / min(times[c] for c in result.tuning_candidates))
     assert result.gain == pytest.approx(times[result.picked] / min(times.values()))
     assert str(result).count("(the model picks it)") == 1
-    assert str(result).count("(only tuning tries it)") == len(result.spares)
+    assert str(result).count("(only tuning tries it)") == len(result.tuning_candidates)
     kept = simulated.best(result.problem)
     assert kept is not None
     assert times[kept] == result.best.seconds
@@ -141,12 +142,14 @@ def test_tuning_tries_what_the_picker_leaves_alone(simulated: TunedTable) -> Non
 
 def test_every_spare_config_is_legal_somewhere() -> None:
     """No tile that tuning may try is refused for the plain bf16 product."""
-    found: list[Any] = [e.config for e in ranked(WORKLOAD.spec, SM_90A, m=9, n=9, k=9, spares=True)]
-    assert {(c.tile, c.schedule) for c in found if c.layers == 1} == {(c.tile, c.schedule) for c in SPARES}
-    small = {c.tile for c in CANDIDATES if c.tile[0] * c.tile[1] <= LARGEST_SHARED_TILE and not (c.short or c.in_turn)}
+    found: list[Any] = [e.config for e in ranked(WORKLOAD.spec, SM_90A, m=9, n=9, k=9, tuning=True)]
+    bases = {(c.tile, c.schedule) for c in TUNING_CANDIDATES}
+    assert {(c.tile, c.schedule) for c in found if c.cluster_k == 1} == bases
+    whole = [c for c in CANDIDATES if not (c.m_below_atom or c.pingpong)]
+    small = {c.tile for c in whole if c.tile[0] * c.tile[1] <= LARGEST_SHARED_TILE}
     for layers in (2, 4, 8):
-        known = {c.tile for c in candidates(WORKLOAD.spec, SM_90A) if c.layers == layers}
-        tried = {c.tile for c in found if c.layers == layers} | known
+        known = {c.tile for c in candidates(WORKLOAD.spec, SM_90A) if c.cluster_k == layers}
+        tried = {c.tile for c in found if c.cluster_k == layers} | known
         assert {tile for tile in small if tile[1] % (8 * layers) == 0} <= tried <= small
 
 
@@ -169,7 +172,7 @@ def test_a_suite_is_tuned_and_summed_up() -> None:
     assert "what only tuning tries wins" in text
     winners = [line for line in text.splitlines() if line.startswith("    ")]
     assert len(winners) == sum((case.result.spare_gain or 0) > 1 for case in done) > 0
-    fresh = {str(config) for case in done for config in case.result.spares}
+    fresh = {str(config) for case in done for config in case.result.tuning_candidates}
     assert all(line.split(maxsplit=2)[2] in fresh for line in winners)
     gains = [case.result.gain for case in done]
     assert f"all: 5 case(s), the model's choice takes {np.exp(np.mean(np.log(gains))):.3f} of" in text

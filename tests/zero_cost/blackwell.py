@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import MatmulKernel
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_100A
 

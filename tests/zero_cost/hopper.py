@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.kernels.matmul.config import MatmulConfig
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from tilekit.assembly.errors import TraceError
 
@@ -15,6 +17,59 @@ BASE_ALIGNMENT = 1024
 """Alignment of the first byte: that of the 128-byte swizzle's atom, 8 rows of 128 bytes."""
 
 KINDS = ("mbarrier", "tile", "scratch")
+
+
+class SharedDeclaration(NamedTuple):
+    """What a component takes of shared memory, said before there is a writer: for budgets, and for its constructor.
+
+    Attributes
+    ----------
+    name, kind
+        Its name in maps and reports; ``mbarrier``, ``tile`` or ``scratch``.
+    size, elements
+        Bytes of an element, and how many there are.
+    alignment
+        Of each element, bytes.
+    """
+
+    name: str
+    size: int
+    elements: int = 1
+    alignment: int = 16
+    kind: str = "scratch"
+
+    @property
+    def stride(self) -> int:
+        """Bytes between elements."""
+        return self.size if self.elements == 1 else -(-self.size // self.alignment) * self.alignment
+
+    def offset(self, taken: int) -> int:
+        """Where it begins behind `taken` bytes."""
+        return -(-taken // self.alignment) * self.alignment
+
+    def times(self, count: int) -> SharedDeclaration:
+        """So many times as many elements."""
+        return SharedDeclaration(self.name, self.size, self.elements * count, self.alignment, self.kind)
+
+
+MBARRIER_BYTES = 8
+
+
+@cache
+def mbarriers(name: str, which: tuple[str, ...], count: int) -> tuple[SharedDeclaration, ...]:
+    """Arrays of `count` mbarriers, called ``<name>.<which>``."""
+    return tuple(
+        SharedDeclaration(f"{name}.{each}", MBARRIER_BYTES, count, MBARRIER_BYTES, "mbarrier") for each in which
+    )
+
+
+def size_of(declarations: Iterable[SharedDeclaration], taken: int = 0, times: int = 1) -> int:
+    """Bytes in all, when these, each so many `times`, have been placed in this order behind `taken` bytes."""
+    for _, size, elements, alignment, _ in declarations:
+        count = elements * times
+        stride = size if count == 1 else -(-size // alignment) * alignment
+        taken = -(-taken // alignment) * alignment + stride * count
+    return taken
 
 
 @dataclass(frozen=True)
@@ -79,6 +134,25 @@ class SharedMemory:
             ``TK-SHARED-001``: a name twice, nothing to reserve, an unknown kind, or an alignment that is no power of
             two up to `BASE_ALIGNMENT`.
         """
+        declared = SharedDeclaration(name, size, count, alignment, kind)
+        return self.place(declared, arrive=arrive, wait=wait, arrivals=arrivals)
+
+    def place(
+        self,
+        declared: SharedDeclaration,
+        *,
+        arrive: tuple[str, ...] = (),
+        wait: tuple[str, ...] = (),
+        arrivals: int = 0,
+    ) -> SharedArray:
+        """Reserve what is declared; of a barrier, who arrives and waits.
+
+        Raises
+        ------
+        TraceError
+            ``TK-SHARED-001``, as for `allocate`.
+        """
+        name, size, count, alignment, kind = declared
         if any(array.name == name for array in self.arrays):
             raise TraceError(f"shared array {name!r} is declared twice", code="TK-SHARED-001")
         if size < 1 or count < 1:
@@ -96,12 +170,34 @@ class SharedMemory:
             raise TraceError(
                 f"shared array {name!r}: kind={kind!r} is none of {', '.join(KINDS)}", code="TK-SHARED-001"
             )
-        offset = -(-self.size // alignment) * alignment
-        stride = size if count == 1 else -(-size // alignment) * alignment
-        array = SharedArray(name, kind, offset, stride, count, arrive, wait, arrivals)
+        offset = declared.offset(self.size)
+        array = SharedArray(name, kind, offset, declared.stride, count, arrive, wait, arrivals)
         self.arrays.append(array)
         self.size = offset + array.size
         return array
+
+    def check(self, declared: Iterable[SharedDeclaration], owner: str) -> None:
+        """Check that the map is what the budget of `owner` was made of.
+
+        Raises
+        ------
+        TraceError
+            ``TK-SHARED-002``, naming what was allocated and not declared, or declared and not allocated.
+        """
+        allocated = {a.name: (a.offset, a.stride, a.count) for a in self.arrays}
+        planned, taken = {}, 0
+        for each in declared:
+            offset = each.offset(taken)
+            planned[each.name], taken = (offset, each.stride, each.elements), size_of((each,), taken)
+        # What only one of them has comes first: it has moved the others.
+        for name in (*sorted(planned.keys() ^ allocated.keys()), *allocated):
+            has, budget = (_words(places.get(name)) for places in (allocated, planned))
+            if has != budget:
+                raise TraceError(
+                    f"{owner}: shared array {name!r} is {has}, and the budget has {budget}; in all {self.size} B are "
+                    f"allocated, and {taken} B were declared. Have the component declare what it allocates",
+                    code="TK-SHARED-002",
+                )
 
     def annotations(self) -> list[str]:
         """The map as ``//@shared`` lines, which the emulator's reports read."""
@@ -112,3 +208,7 @@ class SharedMemory:
             text += f" wait={','.join(a.wait)}" if a.wait else ""
             lines.append(text)
         return lines
+
+
+def _words(place: tuple[int, int, int] | None) -> str:
+    return "nothing" if place is None else f"{place[2]} x {place[1]} B at {place[0]}"

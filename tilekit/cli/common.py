@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.arguments import MatmulKeywords
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
+    from tilekit.targets import Target
     from tilekit.tiles.call import Major
 
 OK: Final = 0
@@ -203,42 +204,40 @@ def config_of(
     stream_k: int | None = None,
 ) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
-    from tilekit.errors import ArgumentError
-    from tilekit.kernels.matmul.picker import closest, default_config
+    from tilekit.kernels.matmul.picker import closest
     from tilekit.targets import target as chip_named
 
     chip, spec = chip_named(target), workload.spec
-    wishes: dict[str, Any] = {}
-    if tile is not None:
-        wishes["tile"] = pair(tile, "--tile")
-    if cluster is not None:
-        wishes["cluster"] = pair(cluster, "--cluster")
-    if cta_group is not None:
-        if not hasattr(default_config(spec, chip), "cta_group"):
-            raise ArgumentError.of(
-                "--cta-group", cta_group, legal=f"for sm_100a only: {target} has no CTA pairs", code="TK-CLI-009"
-            )
-        wishes["cta_group"] = cta_group
-    if stages is not None:
-        wishes["stages"] = stages
-    if schedule is not None:
-        if not hasattr(default_config(spec, chip), "schedule"):
-            raise ArgumentError.of(
-                "--schedule", schedule, legal=f"for sm_90a only: {target} has roles instead", code="TK-CLI-009"
-            )
-        wishes["schedule"] = schedule
-    if stream_k is not None:
-        if not hasattr(default_config(spec, chip), "stream_k"):
-            raise ArgumentError.of(
-                "--stream-k", stream_k, legal=f"for sm_90a only: {target} has no streamed tiles", code="TK-CLI-009"
-            )
-        wishes |= {"stream_k": stream_k, "split_k": 1}
-    if not wishes:
+    given = {
+        "tile": None if tile is None else pair(tile, "--tile"),
+        "cluster": None if cluster is None else pair(cluster, "--cluster"),
+        "cta_group": cta_group,
+        "stages": stages,
+        "schedule": schedule,
+        "stream_k": stream_k,
+    }
+    overrides: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if not overrides:
         return None
+    for field, value in overrides.items():
+        _require_field(field, value, chip)
+    if stream_k is not None:
+        overrides["split_k"] = 1
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    config = closest(spec, chip, wishes, **shape)
+    config = closest(spec, chip, overrides, **shape)
     config.check(chip, spec)
     return config
+
+
+def _require_field(field: str, value: object, chip: Target) -> None:
+    """Check that the configs of a chip have a field that an option sets."""
+    from tilekit.errors import ArgumentError
+    from tilekit.kernels.matmul.platforms import having
+
+    have = having(field)
+    if chip.name not in have:
+        legal = f"for {', '.join(have)} only: the configs of {chip.name} have no {field}"
+        raise ArgumentError.of(f"--{field.replace('_', '-')}", value, legal=legal, code="TK-CLI-009")
 
 
 def require_means(workload: MatmulWorkload, emulated: bool) -> None:
@@ -325,10 +324,10 @@ def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload) -> str:
     if isinstance(kernel, GemvKernel):
         return gemv.ranking(gemv.ranked(kernel.spec, kernel.target, n=workload.n, k=workload.k))
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    common, spares = (ranked(workload.spec, kernel.target, **shape, spares=which) for which in (False, True))
+    common, others = (ranked(workload.spec, kernel.target, **shape, tuning=which) for which in (False, True))
     lines = [ranking(common)]
-    if spares:
-        lines += ["", "Only `tilekit tune` tries these:", ranking(spares)]
+    if others:
+        lines += ["", "Only `tilekit tune` tries these:", ranking(others)]
     return "\n".join(lines)
 
 

@@ -128,7 +128,7 @@ def _facts(result: TuneResult) -> dict[str, Any]:
             "seconds": m.seconds,
             "failure": m.failure,
             "picked": m.config == result.picked,
-            "spare": m.config in result.spares,
+            "spare": m.config in result.tuning_candidates,
         }
         for m in result.measurements
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilekit.assembly.shared import MBARRIER_BYTES, SharedDeclaration
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -36,20 +37,16 @@ class LoadOrder:
         The role that loads operands, one thread, and the one that loads for the epilogue.
     """
 
-    SHARED_BYTES = 16
-    """Of the barrier, with what aligns the next object."""
-
     def __init__(self, w: Writer, *, stages: int, k_block: int, loads: Role, waits: Role) -> None:
         self.stages = stages
         self.k_block = k_block
-        self.barrier = w.shared.allocate(
-            "load_order",
-            size=8,
-            kind="mbarrier",
-            arrive=(loads.name,),
-            wait=(waits.name,),
-            arrivals=loads.arrivals,
-        )
+        (barrier,) = self.declared()
+        self.barrier = w.shared.place(barrier, arrive=(loads.name,), wait=(waits.name,), arrivals=loads.arrivals)
+
+    @staticmethod
+    def declared() -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the barrier."""
+        return (SharedDeclaration("load_order", MBARRIER_BYTES, kind="mbarrier"),)
 
     def initialise(self, w: Writer) -> None:
         """Initialise the barrier; one thread."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
+from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -50,21 +51,12 @@ class ClusterSum:
         self.cluster = cluster
         self.adders = self.adders_of(layout, cluster.k)
         self.layout = self.part_of(layout, cluster.k)
-        self.slot_bytes = self.layout.blocks * self.layout.columns // 8 * THREADS * QUAD
-        self.parts = w.shared.allocate("sum.part", size=cluster.k * self.slot_bytes, count=self.warpgroups)
-        self.full, self.empty = (
-            w.shared.allocate(
-                f"sum.{name}",
-                size=8,
-                count=self.warpgroups,
-                alignment=8,
-                kind="mbarrier",
-                arrive=(role.name,),
-                wait=(role.name,),
-                arrivals=arrivals,
-            )
-            for name, arrivals in (("full", 1), ("empty", WARPS_PER_GROUP * self.adders))
-        )
+        parts, full, empty = self.declared(layout, ctas=cluster.k, warpgroups=self.warpgroups)
+        self.slot_bytes = parts.size // cluster.k
+        self.parts = w.shared.place(parts)
+        role_only = {"arrive": (role.name,), "wait": (role.name,)}
+        self.full = w.shared.place(full, **role_only, arrivals=1)
+        self.empty = w.shared.place(empty, **role_only, arrivals=WARPS_PER_GROUP * self.adders)
 
     @staticmethod
     def adders_of(layout: AccumulatorLayout, ctas: int) -> int:
@@ -77,10 +69,11 @@ class ClusterSum:
         return replace(layout, columns=layout.columns // cls.adders_of(layout, ctas))
 
     @classmethod
-    def shared_bytes(cls, layout: AccumulatorLayout, *, ctas: int, warpgroups: int) -> int:
+    def declared(cls, layout: AccumulatorLayout, *, ctas: int, warpgroups: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the buffers and barriers; `layout` is that of the accumulators."""
         part = cls.part_of(layout, ctas)
-        return warpgroups * (ctas * part.blocks * part.columns // 8 * THREADS * QUAD + 16)
+        slot = part.blocks * part.columns // 8 * THREADS * QUAD
+        return SharedDeclaration("sum.part", ctas * slot, warpgroups), *mbarriers("sum", ("full", "empty"), warpgroups)
 
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread."""

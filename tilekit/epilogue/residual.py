@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.slabs import SlabAccess, SlabPlan
+from tilekit.epilogue.slabs import SLAB_ALIGNMENT, SlabAccess, SlabPlan
 from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import Tile
-
-SLAB_ALIGNMENT = 1024
-"""Bytes of the swizzle's atom."""
 
 
 class ResidualRing:
@@ -60,29 +58,10 @@ class ResidualRing:
         self.batch_step = None
         if batched:
             self.batch_step = w.parameter("residual_batch_step", U32, lambda call: call.matrix("c").batch_step)
-        self.slabs = w.shared.allocate(
-            "residual.slab",
-            size=plan.buffer_bytes,
-            count=self.warpgroups * stages,
-            alignment=SLAB_ALIGNMENT,
-            kind="tile",
-        )
-        self.full, self.empty = (
-            w.shared.allocate(
-                f"residual.{name}",
-                size=8,
-                count=self.warpgroups * stages,
-                alignment=8,
-                kind="mbarrier",
-                arrive=(arrive.name,),
-                wait=(wait.name,),
-                arrivals=count,
-            )
-            for name, arrive, wait, count in (
-                ("full", loads, reads, loads.arrivals),
-                ("empty", reads, loads, WARPS_PER_GROUP),
-            )
-        )
+        slabs, full, empty = self.declared(plan, warpgroups=self.warpgroups, stages=stages)
+        self.slabs = w.shared.place(slabs)
+        self.full = w.shared.place(full, arrive=(loads.name,), wait=(reads.name,), arrivals=loads.arrivals)
+        self.empty = w.shared.place(empty, arrive=(reads.name,), wait=(loads.name,), arrivals=WARPS_PER_GROUP)
         self.loaders: dict[int, TmaBoxLoader] = {}
         for width in plan.widths:
             columns, rows = plan.extents(width)
@@ -90,10 +69,11 @@ class ResidualRing:
             self.loaders[width] = TmaBoxLoader(w, matrix="c", name=name, columns=columns, rows=rows, batched=batched)
 
     @staticmethod
-    def shared_bytes(plan: SlabPlan, *, warpgroups: int, stages: int) -> int:
-        """Shared memory of the slabs, and of the barriers, up to where more slabs may follow."""
-        barriers = -(-16 * warpgroups * stages // SLAB_ALIGNMENT) * SLAB_ALIGNMENT
-        return warpgroups * stages * plan.buffer_bytes + barriers
+    def declared(plan: SlabPlan, *, warpgroups: int, stages: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the slabs and of the barriers."""
+        count = warpgroups * stages
+        slabs = SharedDeclaration("residual.slab", plan.buffer_bytes, count, SLAB_ALIGNMENT, "tile")
+        return slabs, *mbarriers("residual", ("full", "empty"), count)
 
     def prefetch(self, w: Writer) -> None:
         """Bring C's tensor maps close."""

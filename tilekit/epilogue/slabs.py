@@ -20,6 +20,9 @@ from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
 SLAB_BYTES = 128
 """Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
 
+SLAB_ALIGNMENT = 1024
+"""Bytes of the swizzle's atom."""
+
 STMATRIX_COLUMNS = 16
 """Accumulator columns that one stmatrix.x4 of a warp stores; .x2 stores half as many."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
-from tilekit.epilogue.slabs import SlabPlan
+from tilekit.epilogue.slabs import SLAB_ALIGNMENT, SlabPlan
 from tilekit.tile_io.tma import TmaStorer
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import FRAGMENT_ROWS, WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
 
 
@@ -65,13 +66,8 @@ class StagedEpilogue:
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
-        self._slabs = w.shared.allocate(
-            "output.slab",
-            size=buffers * plan.buffer_bytes,
-            count=len(role.warps) // 4,
-            alignment=1024,
-            kind="tile",
-        )
+        (slabs,) = self.declared(plan, warpgroups=len(role.warps) // WARPS_PER_GROUP, buffers=buffers)
+        self._slabs = w.shared.place(slabs)
         # A last piece that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
         # all the same.
         self.storers: dict[int, TmaStorer] = {}
@@ -81,9 +77,9 @@ class StagedEpilogue:
             self.storers[width] = TmaStorer(w, matrix="d", name=name, columns=columns, rows=down, batched=batched)
 
     @staticmethod
-    def shared_bytes(plan: SlabPlan, *, warpgroups: int, buffers: int) -> int:
-        """Shared memory the epilogue takes."""
-        return warpgroups * buffers * plan.buffer_bytes
+    def declared(plan: SlabPlan, *, warpgroups: int, buffers: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory the epilogue takes: the slabs of each warpgroup."""
+        return (SharedDeclaration("output.slab", buffers * plan.buffer_bytes, warpgroups, SLAB_ALIGNMENT, "tile"),)
 
     def prefetch(self, w: Writer) -> None:
         """Bring the output's tensor maps close."""

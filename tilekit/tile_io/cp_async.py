@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
-from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
@@ -110,6 +110,12 @@ class CopyPlan:
         """Shared memory of a stage's ninth pieces."""
         return self.lines * PIECE if self.shifts else 0
 
+    def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory that it takes beside the image, in the ring called `name`."""
+        if not self.shifts:
+            return ()
+        return (SharedDeclaration(f"{name}.{self.tile.name}_tails", self.tail_bytes, stages, SPAN, "tile"),)
+
 
 class CpAsyncLoader:
     """Loads one operand's tiles from global to shared memory, zeros where the operand ends.
@@ -141,10 +147,8 @@ class CpAsyncLoader:
         if batched:
             self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.matrix(name).matrix_pitch)
         self.tails: SharedArray | None = None
-        if plan.shifts:
-            self.tails = w.shared.allocate(
-                f"inputs.{name}_tails", size=plan.tail_bytes, count=stages, alignment=SPAN, kind="tile"
-            )
+        for declared in plan.declared("inputs", stages):
+            self.tails = w.shared.place(declared)
 
     prefetches = False
     """Threads bring nothing into L2 ahead of time."""

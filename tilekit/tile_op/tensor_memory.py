@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -66,34 +67,30 @@ class TensorMemory:
     ) -> None:
         self.layout: AccumulatorLayout = op.layout
         self.stages = stages
-        self.columns = allocated_columns(stages * self.layout.columns)
+        self.columns = allocated_columns(self.columns_declared(op.layout, stages))
         self._cluster = cluster
         self._mma = mma
         self._epilogue = epilogue
         self._barrier = barrier
-        # A word would do; a whole 16 bytes keep what follows aligned.
-        self._address = w.shared.allocate("accumulators.address", size=ADDRESS_BYTES)
-        self._full, self._empty = (
-            w.shared.allocate(
-                f"accumulators.{name}",
-                size=8,
-                count=stages,
-                alignment=8,
-                kind="mbarrier",
-                arrive=(arrive.name,),
-                wait=(wait.name,),
-                arrivals=count,
-            )
-            for name, arrive, wait, count in (
-                ("full", mma, epilogue, 1),
-                ("empty", epilogue, mma, epilogue.arrivals * cluster.group),
-            )
-        )
+        address, full, empty = self.declared(stages)
+        self._address = w.shared.place(address)
+        self._full = w.shared.place(full, arrive=(mma.name,), wait=(epilogue.name,), arrivals=1)
+        read = epilogue.arrivals * cluster.group
+        self._empty = w.shared.place(empty, arrive=(epilogue.name,), wait=(mma.name,), arrivals=read)
 
     @staticmethod
-    def shared_bytes(stages: int) -> int:
-        """Shared memory for so many stages: two mbarriers each, and the address."""
-        return ADDRESS_BYTES + 16 * stages
+    def declared(stages: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory for so many stages: the address, and two mbarriers each.
+
+        A word would do for the address; a whole 16 bytes keep what follows aligned.
+        """
+        address = SharedDeclaration("accumulators.address", ADDRESS_BYTES)
+        return address, *mbarriers("accumulators", ("full", "empty"), stages)
+
+    @staticmethod
+    def columns_declared(layout: AccumulatorLayout, stages: int) -> int:
+        """Columns of tensor memory for so many stages."""
+        return stages * layout.columns
 
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread of each CTA."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, U32
@@ -21,6 +22,7 @@ MAX_N = 256
 """Columns of N that one instruction computes at most."""
 
 
+@cache
 def atom_layout(rows: int, columns: int) -> AccumulatorLayout:
     """How a warpgroup holds `rows` of a tile: an instruction for each 64, one below the other, is a block.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tilekit.assembly.shared import SharedArray, SharedMemory
+from tilekit.assembly.shared import SharedArray, SharedDeclaration, SharedMemory
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.operand import OperandTile
@@ -93,14 +93,16 @@ class Payload:
         """Bytes of one stage, which are also the bytes its full barrier expects."""
         return sum(tile.bytes for tile in self.tiles)
 
+    def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
+        return tuple(
+            SharedDeclaration(f"{name}.{tile.name}", tile.bytes, stages, TILE_ALIGNMENT, "tile") for tile in self.tiles
+        )
+
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
-        """Reserve `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
-        return {
-            tile.name: shared.allocate(
-                f"{name}.{tile.name}", size=tile.bytes, count=stages, alignment=TILE_ALIGNMENT, kind="tile"
-            )
-            for tile in self.tiles
-        }
+        """Reserve `stages` copies of every tile."""
+        places = map(shared.place, self.declared(name, stages))
+        return {tile.name: place for tile, place in zip(self.tiles, places, strict=True)}
 
 
 class StandardPayload(Payload):
@@ -121,11 +123,17 @@ class StandardPayload(Payload):
         self.b = b
         self.adjacent = adjacent
 
+    def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of `stages` copies of both tiles; adjacent ones are one object."""
+        if not self.adjacent:
+            return super().declared(name, stages)
+        return (SharedDeclaration(name, self.stage_bytes, stages, TILE_ALIGNMENT, "tile"),)
+
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
         """Reserve `stages` copies of both tiles."""
         if not self.adjacent:
             return super().allocate(shared, name, stages)
-        both = shared.allocate(name, size=self.stage_bytes, count=stages, alignment=TILE_ALIGNMENT, kind="tile")
+        (both,) = map(shared.place, self.declared(name, stages))
         return {
             tile.name: replace(both, name=f"{name}.{tile.name}", offset=both.offset + before)
             for tile, before in ((self.a, 0), (self.b, self.a.bytes))

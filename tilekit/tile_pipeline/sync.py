@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -77,9 +77,6 @@ class MbarrierSync:
         This CTA's place in its cluster.
     """
 
-    STAGE_BYTES = 16
-    """Shared memory of one stage's barriers."""
-
     def __init__(
         self,
         w: Writer,
@@ -96,26 +93,16 @@ class MbarrierSync:
         self.cluster = cluster
         self.first_warp = producers[0].warps.start
         loads, reads = tuple(r.name for r in producers), tuple(r.name for r in consumers)
-        self.full = w.shared.allocate(
-            f"{name}.full",
-            size=8,
-            count=stages,
-            alignment=8,
-            kind="mbarrier",
-            arrive=loads,
-            wait=reads,
-            arrivals=sum(role.arrivals for role in producers),
-        )
-        self.empty = w.shared.allocate(
-            f"{name}.empty",
-            size=8,
-            count=stages,
-            alignment=8,
-            kind="mbarrier",
-            arrive=reads,
-            wait=loads,
-            arrivals=sum(role.arrivals for role in consumers) * cluster.senders,
-        )
+        full, empty = self.declared(name, stages)
+        filled = sum(role.arrivals for role in producers)
+        read = sum(role.arrivals for role in consumers) * cluster.senders
+        self.full = w.shared.place(full, arrive=loads, wait=reads, arrivals=filled)
+        self.empty = w.shared.place(empty, arrive=reads, wait=loads, arrivals=read)
+
+    @staticmethod
+    def declared(name: str, stages: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the barriers."""
+        return mbarriers(name, ("full", "empty"), stages)
 
     @property
     def releases_late(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -61,33 +61,27 @@ class ClcScheduler:
         self._stages = stages
         self._scheduler = scheduler
         self._load = load
-        self._responses = w.shared.allocate("clc.response", size=RESPONSE_BYTES, count=stages)
+        responses, *barriers = self.declared(stages)
+        self._responses = w.shared.place(responses)
         names = tuple(role.name for role in readers)
         # The scheduler works in the first CTA of the cluster only.
         arrivals = sum(role.arrivals * (1 if role is scheduler else cluster.crews(role)) for role in readers)
         self._full, self._empty, self._began, self._asked = (
-            w.shared.allocate(
-                f"clc.{name}",
-                size=8,
-                count=stages,
-                alignment=8,
-                kind="mbarrier",
-                arrive=arrive,
-                wait=wait,
-                arrivals=count,
-            )
-            for name, arrive, wait, count in (
-                ("full", (scheduler.name,), names, 1),
-                ("empty", names, (scheduler.name,), arrivals),
-                ("began", (load.name,), (scheduler.name,), 1),
-                ("asked", (scheduler.name,), (load.name,), 1),
+            w.shared.place(barrier, arrive=arrive, wait=wait, arrivals=count)
+            for barrier, arrive, wait, count in zip(
+                barriers,
+                ((scheduler.name,), names, (load.name,), (scheduler.name,)),
+                (names, (scheduler.name,), (scheduler.name,), (load.name,)),
+                (1, arrivals, 1, 1),
+                strict=True,
             )
         )
 
     @staticmethod
-    def shared_bytes(stages: int) -> int:
+    def declared(stages: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory for so many responses in flight: each with four mbarriers."""
-        return stages * (RESPONSE_BYTES + 4 * 8)
+        responses = SharedDeclaration("clc.response", RESPONSE_BYTES, stages)
+        return responses, *mbarriers("clc", ("full", "empty", "began", "asked"), stages)
 
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: a cluster for every tile, and for every share of one."""

@@ -6,6 +6,7 @@ numbers are given out at the start, a cluster that waits for work with a lower n
 
 from __future__ import annotations
 
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import DSMEM, GMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
@@ -24,13 +25,16 @@ class StartOrder:
         This CTA's place in its cluster.
     """
 
-    SHARED_BYTES = 4
-    """Shared memory that it takes."""
-
     def __init__(self, w: Writer, cluster: ClusterPosition) -> None:
         self._cluster = cluster
         self._counter = w.parameter("starts", GMEM, lambda call: call.allocate("starts", 4))
-        self._number = w.shared.allocate("start.number", size=self.SHARED_BYTES, alignment=4)
+        (number,) = self.declared()
+        self._number = w.shared.place(number)
+
+    @staticmethod
+    def declared() -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the number."""
+        return (SharedDeclaration("start.number", size=4, alignment=4),)
 
     def take(self, w: Writer) -> None:
         """Take the cluster's number: one thread of each CTA, once what uses the counter before is complete.

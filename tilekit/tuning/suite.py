@@ -108,7 +108,7 @@ def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
 
 
 def _quickest_spare(case: TunedCase) -> KernelConfig:
-    return next(m.config for m in case.result.measurements if m.config in case.result.spares)
+    return next(m.config for m in case.result.measurements if m.config in case.result.tuning_candidates)
 
 
 def _geomean(values: Iterable[float]) -> float:

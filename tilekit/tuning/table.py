@@ -15,13 +15,11 @@ import tilekit
 from tilekit.annotations import check_fields
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.settings import settings
 from tilekit.targets import Target
-
-_CONFIGS: dict[str, type[KernelConfig]] = {"sm_90a": MatmulConfig, "sm_100a": BlackwellConfig}
 
 
 @dataclass(frozen=True)
@@ -172,4 +170,4 @@ class TunedTable:
 def config_of(values: dict[str, Any], target: Target) -> KernelConfig:
     """Build a config from its fields as JSON has them."""
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return _CONFIGS[target.name](**fields)
+    return platform(target).config(**fields)

@@ -45,7 +45,7 @@ class TuneResult:
         Every candidate, quickest first; those that failed last.
     picked
         The model's choice, which is among them.
-    spares
+    tuning_candidates
         Those that the picker does not choose from.
     path
         Where the table is.
@@ -54,7 +54,7 @@ class TuneResult:
     problem: Problem
     measurements: tuple[Measurement, ...]
     picked: KernelConfig
-    spares: tuple[KernelConfig, ...]
+    tuning_candidates: tuple[KernelConfig, ...]
     path: str
 
     @property
@@ -73,7 +73,7 @@ class TuneResult:
     @property
     def spare_gain(self) -> float | None:
         """How many times quicker the quickest spare is than the quickest of the others; None where either has none."""
-        seconds = [(m.config in self.spares, m.seconds) for m in self.measurements if m.seconds is not None]
+        seconds = [(m.config in self.tuning_candidates, m.seconds) for m in self.measurements if m.seconds is not None]
         known, fresh = ([s for spare, s in seconds if spare is which] for which in (False, True))
         return min(known) / min(fresh) if known and fresh else None
 
@@ -82,7 +82,8 @@ class TuneResult:
         for m in self.measurements:
             time = f"{m.seconds * 1e6:10.2f} us" if m.seconds is not None else f"{m.failure[:60]:>13}"
             note = "  (the model picks it)" if m.config == self.picked else ""
-            lines.append(f"{time}  {m.config}{note or '  (only tuning tries it)' * (m.config in self.spares)}")
+            note = note or "  (only tuning tries it)" * (m.config in self.tuning_candidates)
+            lines.append(f"{time}  {m.config}{note}")
         return "\n".join([*lines, f"quickest {self.gain:.3f} times as fast as the model's choice; kept in {self.path}"])
 
 
@@ -160,7 +161,7 @@ def tune_workload(
     chip = target_of(device, None)
     shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
     known = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)[:candidates]]
-    fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, spares=True)[: -(-candidates // 2)]]
+    fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, tuning=True)[: -(-candidates // 2)]]
     measured = measure(workload, chip, [*known, *fresh], progress=progress)
     best = _quickest_first(measured)[0]
     if best.seconds is not None:

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilekit.annotations import check_fields
+from tilekit.assembly.shared import SharedDeclaration, size_of
 from tilekit.errors import ConfigError
+from tilekit.kernels.gemv.rules import REGISTERS, RULES
 from tilekit.kernels.gemv.spec import VECTOR, GemvSpec
+from tilekit.kernels.gemv.sums import WarpSums
 from tilekit.kernels.gemv.weights import shape_of
 from tilekit.targets import Target
-
-GROUPS = (1, 2, 4)
-DEPTHS = range(1, 9)
-WARPS = (2, 4, 8, 16)
-CTAS_PER_SM = (1, 2, 4, 8)
-CLUSTERS = (1, 2, 4, 8)
-L2_BYTES = (128, 256)
-PREFETCHES = range(9)
-OVERLAPS = range(1, 65)
-
-MAX_UNITS = 64
-"""Warps of a cluster: what one thread adds up at the end of a tile."""
-
-REGISTERS = 128
-"""Registers of a thread, so that an SM holds 512 threads: this kernel's, and the first CTAs of the next one."""
-
-MAX_LOADS = 16
-"""Loads of 16 bytes that a thread has on their way: for more, `REGISTERS` have no room (ptxas 13.5.37, as below)."""
-
-NARROW_THREADS = 256
-"""Threads of a CTA with loads narrower than 16 bytes, whose addresses and parts take up to 255 registers."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +96,21 @@ class GemvConfig:
         narrow = min(spec.a_access, spec.b_access) < VECTOR
         return 1 if narrow else max(1, target.registers // (REGISTERS * self.threads))
 
+    def declared(self, spec: GemvSpec) -> tuple[SharedDeclaration, ...]:
+        """Shared memory that the components declare: every warp's sums, twice."""
+        return WarpSums.declared(units=self.units, columns=self.columns(spec), tokens=spec.tokens)
+
     def shared_bytes(self, spec: GemvSpec) -> int:
-        """Shared memory: every warp's sums, twice."""
-        return 2 * self.units * self.columns(spec) * spec.tokens * 4
+        """Shared memory of a kernel."""
+        return size_of(self.declared(spec))
 
     def problems(self, target: Target, spec: GemvSpec) -> list[str]:
         """Every rule this config violates, each with the nearest legal value; empty if the kernel can be built."""
-        return list(_wrong_fields(self)) or list(_over_budget(self, target, spec))
+        return RULES.problems(self, target, spec)
+
+    def legal(self, target: Target, spec: GemvSpec) -> bool:
+        """Whether `problems` is empty, without looking for the nearest values."""
+        return not RULES.violations(self, target, spec)
 
     def check(self, target: Target, spec: GemvSpec) -> None:
         """Raise `ConfigError` listing every problem, if there is one."""
@@ -133,62 +122,4 @@ class GemvConfig:
         return (
             f"{self.groups} groups, depth {self.depth}, {self.warps} warps, cluster {self.cluster}, "
             f"{self.ctas_per_sm} CTAs an SM, prefetch {self.prefetch}, L2 {self.l2_bytes} B, overlap {self.overlap}"
-        )
-
-
-def _wrong_fields(config: GemvConfig) -> Iterator[str]:
-    legal: dict[str, range | tuple[int, ...]] = {
-        "groups": GROUPS,
-        "depth": DEPTHS,
-        "warps": WARPS,
-        "cluster": CLUSTERS,
-        "ctas_per_sm": CTAS_PER_SM,
-        "prefetch": PREFETCHES,
-        "l2_bytes": L2_BYTES,
-        "overlap": OVERLAPS,
-    }
-    for name, values in legal.items():
-        given = getattr(config, name)
-        if given not in values:
-            nearest = min(values, key=lambda value: abs(value - given))
-            legal_values = f"{values[0]}..{values[-1]}" if isinstance(values, range) else ", ".join(map(str, values))
-            yield f"{name}={given} is none of {legal_values}; nearest: {name}={nearest}"
-
-
-def _over_budget(config: GemvConfig, target: Target, spec: GemvSpec) -> Iterator[str]:
-    if config.units > MAX_UNITS:
-        nearest = max(c for c in CLUSTERS if c * config.warps <= MAX_UNITS)
-        yield (
-            f"{config.warps} warps in {config.cluster} CTAs divide K into {config.units} parts, {MAX_UNITS} at most; "
-            f"nearest: cluster={nearest}"
-        )
-    threads = target.registers // REGISTERS
-    if config.ctas_per_sm * config.threads > threads:
-        yield (
-            f"{config.ctas_per_sm} CTAs an SM of {config.threads} threads: an SM holds {threads} threads of "
-            f"{REGISTERS} registers; nearest: ctas_per_sm={threads // config.threads}"
-        )
-    narrow = min(spec.a_access, spec.b_access) < VECTOR
-    if narrow and (config.groups, config.depth) != (1, 1):
-        yield (
-            f"groups={config.groups}, depth={config.depth}: loads of {min(spec.a_access, spec.b_access)} bytes leave "
-            "room for one slot of one group; nearest: groups=1, depth=1"
-        )
-    elif narrow and config.threads > NARROW_THREADS:
-        yield (
-            f"warps={config.warps}: loads of {min(spec.a_access, spec.b_access)} bytes leave room for "
-            f"{NARROW_THREADS} threads; nearest: warps={NARROW_THREADS // 32}"
-        )
-    elif config.loads(spec) > MAX_LOADS:
-        depth = MAX_LOADS // replace(config, depth=1).loads(spec)
-        nearest_field = f"depth={depth}" if depth else f"groups={max(GROUPS[0], config.groups // 2)}"
-        yield (
-            f"a thread has {config.loads(spec)} loads of 16 bytes on their way, and registers for {MAX_LOADS}; "
-            f"nearest: {nearest_field}"
-        )
-    if config.shared_bytes(spec) > target.shared_bytes:
-        fitting = [c for c in CLUSTERS if replace(config, cluster=c).shared_bytes(spec) <= target.shared_bytes]
-        yield (
-            f"the warps' sums take {config.shared_bytes(spec)} bytes of shared memory, {target.shared_bytes} at most; "
-            f"nearest: cluster={max(fitting, default=1)}"
         )

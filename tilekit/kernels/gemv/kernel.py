@@ -123,6 +123,7 @@ def trace(spec: GemvSpec, config: GemvConfig, target: Target) -> GemvText:
         weights_ready=spec.weights_ready,
         overlap=config.overlap,
     ).trace(w)
+    w.shared.check(config.declared(spec), spec.name)
     # The writer's head promises ptxas one CTA an SM, and so 255 registers a thread.
     ptx = w.text().replace(".minnctapersm 1", f".minnctapersm {config.resident(spec, target)}")
     return GemvText(

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilekit.kernels.gemv.config import CLUSTERS, GemvConfig
+import numpy as np
+
+from tilekit.heuristics import picker as engine
+from tilekit.kernels.gemv.config import GemvConfig
+from tilekit.kernels.gemv.rules import CLUSTER
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.gemv.weights import shape_of
 from tilekit.targets import Target
@@ -67,9 +71,9 @@ def candidates(spec: GemvSpec, target: Target) -> Iterator[GemvConfig]:
     """
     for groups, depth in ((1, 2), (2, 2), (1, 4), (4, 1), (1, 3), (2, 1), (1, 1)):
         for ctas in (2, 1):
-            for cluster in CLUSTERS:
+            for cluster in CLUSTER.values:
                 config = GemvConfig(groups=groups, depth=depth, cluster=cluster, ctas_per_sm=ctas)
-                if not config.problems(target, spec):
+                if config.legal(target, spec):
                     yield config
 
 
@@ -101,21 +105,45 @@ def estimate(config: GemvConfig, spec: GemvSpec, *, n: int, k: int, sms: int) ->
     return Estimate(config, clusters, rounds, filled, seconds)
 
 
+@dataclass(frozen=True)
+class Extents:
+    """How many columns and how much of K there is, and how many multiprocessors; None: the target's."""
+
+    n: int
+    k: int
+    sms: int | None = None
+
+
+class _Model(engine.Model):
+    """The model as the picker's engine takes it."""
+
+    def candidates(self, spec: GemvSpec, target: Target) -> Iterator[GemvConfig]:
+        return candidates(spec, target)
+
+    def estimates(
+        self, collected: Sequence[GemvConfig], spec: GemvSpec, target: Target, problem: Extents
+    ) -> engine.Estimates:
+        sms = problem.sms or target.multiprocessors
+        found = [estimate(config, spec, n=problem.n, k=problem.k, sms=sms) for config in collected]
+        return engine.Estimates(np.array([e.seconds for e in found]), found.__getitem__)
+
+
+_MODEL = _Model()
+
+
 def ranked(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = None) -> list[Estimate]:
     """All candidates, best first by the model, for `sms` multiprocessors (by default the target's)."""
-    sms = sms or target.multiprocessors
-    found = [estimate(config, spec, n=n, k=k, sms=sms) for config in candidates(spec, target)]
-    return sorted(found, key=lambda e: e.seconds)
+    return engine.ranked(_MODEL, spec, target, Extents(n, k, sms))
 
 
 def ranking(estimates: Sequence[Estimate]) -> str:
     """Print estimates as a table, in the order given."""
-    lines = [f"{'clusters':>8} {'rounds':>6} {'filled':>6} {'µs':>8}  config"]
-    lines += [f"{e.clusters:>8} {e.rounds:>6} {e.filled:>6.0%} {e.seconds * 1e6:>8.2f}  {e.config}" for e in estimates]
-    return "\n".join(lines)
+    rows = ((f"{e.clusters}", f"{e.rounds}", f"{e.filled:.0%}", f"{e.seconds * 1e6:.2f}") for e in estimates)
+    return engine.table({"clusters": 8, "rounds": 6, "filled": 6, "µs": 8}, rows, (e.config for e in estimates))
 
 
 @lru_cache(maxsize=1024)
 def pick(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = None) -> GemvConfig:
     """The first of :func:`ranked`."""
-    return ranked(spec, target, n=n, k=k, sms=sms)[0].config
+    found: GemvConfig = engine.pick(_MODEL, spec, target, Extents(n, k, sms))
+    return found

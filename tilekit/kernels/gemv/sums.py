@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import B32, GMEM, U32
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.values import RegisterTile, Value
@@ -75,7 +76,13 @@ class WarpSums:
             self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: _row_pitch(call.matrix("c")))
         self._pairs = weights.columns // 2 * spec.tokens
         self._unit_bytes = weights.columns * spec.tokens * 4
-        self._array = w.shared.allocate("sums", size=self._units * self._unit_bytes, count=2)
+        (sums,) = self.declared(units=self._units, columns=weights.columns, tokens=spec.tokens)
+        self._array = w.shared.place(sums)
+
+    @staticmethod
+    def declared(*, units: int, columns: int, tokens: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the sums of so many warps: every one's, twice."""
+        return (SharedDeclaration("sums", units * columns * tokens * 4, 2),)
 
     def bind(self, w: Writer, place: Place) -> None:
         """Fetch the scale; once a kernel, after the kernels before this one are complete."""

@@ -14,7 +14,7 @@ from tilekit.dtypes import S32
 from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type
-from tilekit.kernels.matmul.config import AnyConfig
+from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target

@@ -7,7 +7,6 @@ from functools import lru_cache
 from tilekit.errors import ArgumentError
 from tilekit.kernels.family import Family, Selection, TunedConfigs
 from tilekit.kernels.grouped.arguments import GroupedArguments
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.compiled import compiled
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.family import build
@@ -40,9 +39,7 @@ def select(arguments: GroupedArguments, tuned: TunedConfigs | None) -> Selection
 
 
 def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> KernelConfig:
-    """What the model picks for groups of so many rows in all; on Blackwell, whose model has no figures, one tile."""
-    if chip.tensor_columns:
-        return BlackwellConfig(tile=(128, 128), cta_group=1, cluster=(1, 1), clc_stages=0)
+    """What the model picks for groups of so many rows in all."""
     return _pick(spec, chip, m=problem.m, n=problem.n, k=problem.k, groups=groups)
 
 

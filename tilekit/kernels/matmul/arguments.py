@@ -11,7 +11,7 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
-from tilekit.kernels.matmul.config import AnyConfig
+from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target

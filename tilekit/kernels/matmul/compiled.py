@@ -58,7 +58,7 @@ class MatmulKernel(CompiledKernel):
         A kernel with accumulators in tensor memory asks for more than half of what there is: two clusters on the same
         multiprocessors could each hold columns that the other waits for.
         """
-        alone = self.target.shared_bytes // 2 if self.target.tensor_columns else 0
+        alone = self.target.shared_bytes // 2 if self.text.exclusive else 0
         return max(super().launch_bytes, alone)
 
     @property
@@ -68,7 +68,7 @@ class MatmulKernel(CompiledKernel):
 
     def work(self, problem: MatmulProblem, launch: Launch) -> Work:
         """What the emulator's estimate counts: k-blocks in all, of every CTA tile."""
-        ctas = launch.tiles * self.config.cluster_size // self.config.layers
+        ctas = launch.tiles * self.config.cluster_size // self.config.cluster_k
         return Work(flops=problem.flops, tiles=ctas * -(-problem.k // self.k_block))
 
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:

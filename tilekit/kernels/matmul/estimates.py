@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilekit.heuristics.picker import Array, table
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_schedule.stream_k import StreamPlan
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,8 @@ class Configs:
         The configs.
     tile_m, tile_n, cluster_m, cluster_n, size
         Rows and columns of a CTA's tile; CTAs of a cluster along M and N, and in all.
-    swapped, shares, layers, streamed
-        The fields `swap_ab`, `split_k`, `layers` and `streamed`.
+    swapped, shares, cluster_k, stream_k
+        The fields `swap_ab`, `split_k`, `cluster_k` and `stream_k`.
     k_block
         Elements of K in a k-block.
     """
@@ -40,8 +38,8 @@ class Configs:
     size: Array
     swapped: Array
     shares: Array
-    layers: Array
-    streamed: Array
+    cluster_k: Array
+    stream_k: Array
     k_block: Array
 
     @classmethod
@@ -60,8 +58,8 @@ class Configs:
             "size": [config.cluster_size for config in configs],
             "swapped": [config.swap_ab for config in configs],
             "shares": [config.split_k for config in configs],
-            "layers": [config.layers for config in configs],
-            "streamed": [config.streamed for config in configs],
+            "cluster_k": [config.cluster_k for config in configs],
+            "stream_k": [config.stream_k for config in configs],
             "k_block": [config.k_block(spec.a_dtype) for config in configs],
         }
         return {name: np.array(column) for name, column in values.items()}
@@ -143,20 +141,20 @@ class Grids:
         if groups:  # tiles of groups whose sizes are distributed exponentially
             rows = groups / (1 - np.exp(-c.tile_m * c.cluster_m * groups / max(m, 1)))
         k_blocks = -(-k // c.k_block)
-        share = -(-k_blocks // (c.shares * c.layers))
-        shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.layers, 1)))
+        share = -(-k_blocks // (c.shares * c.cluster_k))
+        shares = np.maximum(1, -(-k_blocks // np.maximum(share * c.cluster_k, 1)))
         tiles = rows * columns * batches * c.size * shares
         waves = -(-tiles // resident)
         active, rounds, kept = np.minimum(tiles, resident), waves.astype(float), np.zeros_like(tiles)
         if groups:  # somewhere within its last wave it ends
             rounds = np.maximum(tiles / resident + 0.5, 1)
-        for i in np.flatnonzero(c.streamed):
+        for i in np.flatnonzero(c.stream_k):
             size, blocks = int(c.size[i]), int(k_blocks[i])
             plan = StreamPlan.of(
                 tiles=int(tiles[i]) // size,
                 k_blocks=blocks,
                 resident=int(resident[i]) // size,
-                most=int(c.streamed[i]),
+                most=int(c.stream_k[i]),
             )
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
         chunk = LINE_BYTES // spec.a_dtype.bytes
@@ -258,30 +256,17 @@ class Estimate:
     total: float
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """What the model says of many configs: the clocks of each at once, and the rest of one that is asked for.
-
-    Attributes
-    ----------
-    total
-        Clocks of a launch, of each config.
-    at
-        The estimate of the config with a number.
-    """
-
-    total: Array
-    at: Callable[[int], Estimate]
-
-
 def ranking(estimates: Sequence[Estimate]) -> str:
     """Print estimates as a table, in the order given; clocks of each resource are of one k-block, DRAM's of a wave."""
     names = ("waves", "tiles", "tensor", "shared", "L2", "DRAM", "power", "total")
-    widths = (5, 7, 7, 7, 7, 9, 6, 10)
-    lines = [" ".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)) + "  config"]
-    lines += [
-        f"{e.waves:>5} {e.tiles:>7} {e.tensor:>7.0f} {e.shared:>7.0f} {e.l2:>7.0f} {e.dram:>9.0f} {e.power:>6.2f} "
-        f"{e.total:>10.0f}  {e.config}"
+    rows = (
+        (
+            f"{e.waves}",
+            f"{e.tiles}",
+            *(f"{clocks:.0f}" for clocks in (e.tensor, e.shared, e.l2, e.dram)),
+            f"{e.power:.2f}",
+            f"{e.total:.0f}",
+        )
         for e in estimates
-    ]
-    return "\n".join(lines)
+    )
+    return table(dict(zip(names, (5, 7, 7, 7, 7, 9, 6, 10), strict=True)), rows, (e.config for e in estimates))

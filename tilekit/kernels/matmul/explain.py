@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from tilekit.assembly.shared import SharedArray
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.config import KernelConfig, MatmulConfig
+from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.kernel import KernelText
+from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
-from tilekit.tile_op.tcgen05 import LANES
-from tilekit.tile_op.tensor_memory import allocated_columns
-from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tile_schedule.clc import RESPONSE_BYTES
 
 
 def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
     """Describe a traced kernel."""
     (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
-    layers = f"x{config.layers} along K" if config.layers > 1 else ""
+    layers = f"x{config.cluster_k} along K" if config.cluster_k > 1 else ""
     head = (
         f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} "
         f"stages, cluster {config.cluster[0]}x{config.cluster[1]}{layers}, {text.target.name}"
         + (", operands swapped: rows along N" if config.swap_ab else "")
     )
     lines = [head, "", *_roles(spec, config, text), "", *_shared_memory(text), ""]
-    if isinstance(config, BlackwellConfig):
-        lines += [*_tensor_memory(spec, config, text), ""]
-    return "\n".join([*lines, *_barriers(spec, config, text), "", *_costs(spec, config)])
+    tensor_memory = platform(text.target).notes.tensor_memory(spec, config, text.target)
+    if tensor_memory:
+        lines += [*tensor_memory, ""]
+    return "\n".join([*lines, *_barriers(spec, config, text), "", *_costs(spec, config, text)])
 
 
 def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
@@ -43,14 +41,8 @@ def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
             f"{', '.join(sorted(role.may))}"
         )
     used = sum(32 * len(r.warps) * (r.registers or launch) for r in text.roles)
-    if isinstance(config, MatmulConfig):
-        return [
-            *lines,
-            "",
-            f"registers {used} of {chip.registers} after setmaxnreg; accumulators {config.accumulators} a thread"
-            + (", and as many for the sums of a k-block, which are added to them in f32" if spec.promoted else ""),
-        ]
-    return [*lines, "", f"registers {used} of {chip.registers}; accumulators in tensor memory"]
+    accumulators = platform(chip).notes.accumulators(spec, config)
+    return [*lines, "", f"registers {used} of {chip.registers}{accumulators}"]
 
 
 def _shared_memory(text: KernelText) -> list[str]:
@@ -64,37 +56,15 @@ def _shared_memory(text: KernelText) -> list[str]:
     return lines
 
 
-def _tensor_memory(spec: MatmulSpec, config: BlackwellConfig, text: KernelText) -> list[str]:
-    op = config.instruction(spec)
-    layout, stages = op.layout, config.accumulator_stages
-    taken = allocated_columns(stages * layout.columns)
-    lines = [
-        f"tensor memory {taken} of {text.target.tensor_columns} columns, layout {op.data_path}",
-        f"{' columns':<10}{'lanes':>8}  object",
-    ]
-    for stage in range(stages):
-        first = stage * layout.columns
-        for part in layout.parts:
-            lanes = f"{part.first}-{part.first + part.rows - 1}" if layout.rows == LANES else "0-15 *"
-            rows = f"rows {part.row}-{part.row + part.rows - 1}"
-            columns = f"columns {part.column}-{part.column + layout.columns - 1}"
-            lines.append(
-                f"{f'{first}-{first + layout.columns - 1}':>8}{lanes:>10}  accumulators[{stage}], {rows}, {columns}"
-            )
-    if layout.rows < LANES:
-        lines.append(" * of each warp's 32: warp w has rows 16 w to 16 w + 15")
-    return lines
-
-
 def _barriers(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
-    pair = config.cta_group if isinstance(config, BlackwellConfig) else 1
     sums = (
         4
         * config.tile[0]
         * config.tile[1]
         // max(1, sum(array.count for array in text.shared if array.name == "sum.full"))
     )
-    bytes_of = {"sum.full": sums, "inputs.full": pair * config.engine_bytes(spec) or "-", "clc.full": RESPONSE_BYTES}
+    loaded = config.cta_group * config.engine_bytes(spec)
+    bytes_of = {"sum.full": sums, "inputs.full": loaded or "-", "clc.full": RESPONSE_BYTES}
     barriers = [array for array in text.shared if array.kind == "mbarrier"]
     labels = [f"{array.name}[{array.count}]" for array in barriers]
     arrivers = [_who(array, text) for array in barriers]
@@ -117,34 +87,29 @@ def _who(array: SharedArray, text: KernelText) -> str:
     return ", ".join(array.arrive) + where
 
 
-def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
+def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
+    notes = platform(text.target).notes
     (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
-    fetched, flops = config.stage_bytes(spec), 2 * tile_m * tile_n * k
+    fetched, flops = config.memory(spec).stage_bytes, 2 * tile_m * tile_n * k
     out = f"{tile_m * tile_n * spec.out_dtype.bytes} B of output"
-    slabs = f"through {config.output_buffers} buffers"
-    lines = [f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B"]
-    if isinstance(config, BlackwellConfig):
-        op = config.instruction(spec)
-        count = k * spec.a_dtype.bytes // 32
-        lines[0] += f", {count} x tcgen05.mma m{op.m}n{op.n}k{k // count} of {config.cta_group} CTA" + (
-            "s" if config.cta_group > 1 else ""
-        )
-        how = f"in {'transposed' if config.swap_ab else f'{op.layout.rows}-row'} slabs {slabs}"
-    else:
-        how = f"in {'transposed' if config.swap_ab else f'{min(tile_m, ATOM_ROWS)}-row'} slabs {slabs} a warpgroup"
-    if config.layers > 1:
-        out = f"{tile_m * tile_n * 4} B of sums to {config.layers} CTAs, each with a part of {out}"
-    if isinstance(config, MatmulConfig) and config.in_turn:
+    lines = [
+        f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B"
+        + notes.instructions(spec, config),
+        *(_copies(copies) for copies in config.copy_plans(spec) if copies is not None),
+        *notes.rows(spec, config),
+    ]
+    if config.cluster_k > 1:
+        out = f"{tile_m * tile_n * 4} B of sums to {config.cluster_k} CTAs, each with a part of {out}"
+    if config.pingpong:
         out = f"one warpgroup's in its turn, {out}"
-    if isinstance(config, MatmulConfig):
-        lines += [_copies(copies) for copies in config.copy_plans(spec) if copies is not None]
-        if config.short:
-            lines.append(
-                f"per k-block  instructions of {ATOM_ROWS} rows: {tile_m} of A, the others of B and for nobody"
-            )
+    if spec.store == "tma":
+        rows = "transposed" if config.swap_ab else f"{min(tile_m, config.output(spec).layout.rows)}-row"
+        each = " a warpgroup" if config.warps(text.target, spec).epilogue is None else ""
+        where = f"in {rows} slabs through {config.output_buffers} buffers{each}"
+    else:
+        where = "stored from registers"
     last = f"{4 * tile_m * tile_n} B of sums kept for the CTA that has a tile's first k-block"
-    tail = [f"last tiles   equal ranges of k-blocks, {last}"] if config.streamed else []
-    where = how if spec.store == "tma" else "stored from registers"
+    tail = [f"last tiles   equal ranges of k-blocks, {last}"] if config.stream_k else []
     return [*lines, f"per tile     K/{k} k-blocks, {out} {where}", *tail]
 
 

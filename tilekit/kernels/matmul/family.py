@@ -7,9 +7,9 @@ from typing import Any
 
 from tilekit.annotations import checked
 from tilekit.kernels.family import Family, Selection, TunedConfigs
+from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
-from tilekit.kernels.matmul.config import AnyConfig
 from tilekit.kernels.matmul.picker import default_config, pick
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.runtime import driver

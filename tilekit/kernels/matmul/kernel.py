@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Parameter, Role, Writer
 from tilekit.drivers.profiler import TileProfiler
-from tilekit.drivers.warp_specialized import WarpSpecialized
-from tilekit.kernels.matmul import blackwell, hopper
+from tilekit.kernels.matmul.compose import compose
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tiles.call import Call, Schedule
-
-_Composer = Callable[[Writer, MatmulSpec, Any, Target], WarpSpecialized]
-_COMPOSERS: dict[str, _Composer] = {"sm_90a": hopper.compose, "sm_100a": blackwell.compose}
-"""Who declares a chip's components; each takes its own chip's configs, which `KernelConfig.check` has seen to."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +33,8 @@ class KernelText:
         For `explain`: the roles, and the shared-memory map.
     stages
         Input stages built.
+    exclusive
+        Whether a multiprocessor may hold one CTA of it only: two could wait for each other's allocations for ever.
     profile
         What the kernel notes of its own times, if anything.
     """
@@ -54,6 +50,7 @@ class KernelText:
     roles: tuple[Role, ...]
     shared: tuple[SharedArray, ...]
     stages: int
+    exclusive: bool
     profile: TileProfiler | None
 
 
@@ -66,12 +63,15 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
         For operands that no matrix instruction of the target reads.
     ConfigError
         Listing every rule the config violates.
+    TraceError
+        ``TK-SHARED-002`` where a component allocated other shared memory than it declared for the config's budget.
     """
     spec.check(target)
     config.check(target, spec)
     w = Writer(spec.name, target=target.name, threads=config.warps(target, spec).threads, cluster=config.cluster_size)
-    kernel = _COMPOSERS[target.name](w, spec, config, target)
+    kernel = compose(w, spec, config, target)
     kernel.trace(w)
+    w.shared.check(config.memory(spec).declared(kernel.inputs.stages), spec.name)
     return KernelText(
         name=spec.name,
         target=target,
@@ -84,5 +84,6 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
         stages=kernel.inputs.stages,
+        exclusive=kernel.accumulators.allocated,
         profile=kernel.profiler,
     )

@@ -1,23 +1,16 @@
-"""The rules engine: what a config breaks on a chip, and the nearest change that mends it.
-
-Each family of configs has one table of rules (`hopper_rules.RULES`, `blackwell_rules.RULES`). The rules that every
-family has stand here.
-"""
+"""The rules that the configs of every chip have; a chip's own stand in its folder, with the table of all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.heuristics.rules import Choice, Violation
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import KernelConfig
-
-CONFIGS = {"sm_90a": "MatmulConfig", "sm_100a": "BlackwellConfig"}
-"""The class of configs that each chip takes."""
 
 FRAGMENT_COLUMNS = 8
 """Columns of an accumulator fragment: what the steps of a matrix instruction's n are."""
@@ -30,142 +23,6 @@ MAX_SPLIT = 64
 
 MAX_PROFILE = 1 << 16
 """Tiles of a CTA whose times are noted at most: some megabytes a CTA."""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A broken rule.
-
-    Attributes
-    ----------
-    rule
-        Its name.
-    field, text
-        The config's field to change, and what is wrong.
-    phase
-        Which of the table's phases found it.
-    """
-
-    rule: str
-    field: str
-    text: str
-    phase: int = 0
-
-
-Rule = Callable[[Any, Target, MatmulSpec], Iterable[Violation]]
-"""Yields what a config (of the rule's family) breaks on a chip for a spec."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The rule of a field that has a few legal values.
-
-    Attributes
-    ----------
-    field, values
-        The field, and all it may be.
-    words
-        What is legal, as the error says it.
-    """
-
-    field: str
-    values: tuple[Any, ...]
-    words: str
-
-    def __call__(self, config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-        given = getattr(config, self.field)
-        if given not in self.values:
-            yield Violation(self.field, self.field, f"{self.field}={given!r}: {self.words}")
-
-
-@dataclass(frozen=True)
-class RuleBook:
-    """A family's rules.
-
-    Attributes
-    ----------
-    target
-        The chip whose configs these are.
-    phases
-        The rules. A phase is checked once the one before it finds nothing, so its rules may rely on that one's.
-    values
-        Values to suggest of a field that is no `Choice`.
-    fallbacks
-        What else to change where no value of the field itself helps.
-    least
-        The change that asks for the least of everything, where none of one field helps.
-    """
-
-    target: str
-    phases: tuple[tuple[Rule, ...], ...]
-    values: Callable[[str, Any, Target, MatmulSpec], Sequence[Any]]
-    fallbacks: tuple[str, ...]
-    least: Callable[[Any], str]
-
-    def problems(self, config: KernelConfig, chip: Target, spec: MatmulSpec) -> list[str]:
-        """One sentence for each broken rule, ending in ``nearest: <field>=<value>``, the smallest change that mends it.
-
-        On another chip than the family's: which config that one takes.
-        """
-        if chip.name != self.target:
-            return [f"{CONFIGS[self.target]} is for {self.target}; for {chip.name} pass a {CONFIGS[chip.name]}"]
-        found = self.violations(config, chip, spec)
-        return [f"{v.text}; nearest: {self._nearest_change(v, found, config, chip, spec)}" for v in found]
-
-    def violations(self, config: KernelConfig, chip: Target, spec: MatmulSpec) -> list[Violation]:
-        """All broken rules of the first phase that has any."""
-        for number, rules in enumerate(self.phases):
-            found = [replace(v, phase=number) for rule in rules for v in rule(config, chip, spec)]
-            if found:
-                return found
-        return []
-
-    def _nearest_change(
-        self, violation: Violation, found: list[Violation], config: KernelConfig, chip: Target, spec: MatmulSpec
-    ) -> str:
-        """The nearest value of the violation's field, or else of another one, that mends it.
-
-        Best is a change after which only the other fields' violations are left; next one after which this phase or a
-        later one finds that another field must change too; and where two rules ask for more than one field can give,
-        one that mends this.
-        """
-        others = {v.field for v in found} - {violation.field}
-        known = {v.rule for v in found} - {violation.rule}
-        second = third = ""
-        for field in dict.fromkeys((violation.field, *self.fallbacks)):
-            for value in self._candidates(config, chip, spec, field):
-                left = self.violations(config.changed(**{field: value}), chip, spec)
-                if all(v.field in others for v in left):
-                    return f"{field}={value!r}"
-                if not second and all(v.field != violation.field and v.phase >= violation.phase for v in left):
-                    second = f"{field}={value!r}"
-                if not third and all(v.rule in known or v.phase > violation.phase for v in left):
-                    third = f"{field}={value!r}"
-        return second or third or self.least(config)
-
-    def _candidates(self, config: KernelConfig, chip: Target, spec: MatmulSpec, field: str) -> list[Any]:
-        """Values of a field, those nearest to the config's first, and of two as near the larger."""
-        choices = {rule.field: rule.values for rules in self.phases for rule in rules if isinstance(rule, Choice)}
-        values = choices[field] if field in choices else self.values(field, config, chip, spec)
-        given = getattr(config, field)
-        legal = [value for value in values if value is not None]
-        return sorted(legal, key=lambda value: (_distance(value, given), -_size(value)))
-
-
-def _distance(value: Any, given: Any) -> float:
-    if isinstance(value, tuple):
-        return float(sum(abs(v - g) for v, g in zip(value, given, strict=True)))
-    if isinstance(value, str) and isinstance(given, str):
-        return float(value[:1] != given[:1])
-    return float(abs(value - given)) if isinstance(value, int) else 0.0
-
-
-def _size(value: Any) -> int:
-    return sum(value) if isinstance(value, tuple) else value if isinstance(value, int) else 0
-
-
-# -- rules of every family ------------------------------------------------------------------------------------------
-
 
 OUTPUT_BUFFERS = Choice("output_buffers", tuple(range(1, 9)), "1 to 8")
 L2_PROMOTION = Choice("l2_promotion", (None, "256B", "128B", "64B"), "None, '64B', '128B' or '256B'")
@@ -210,7 +67,7 @@ def raster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterato
 def slice_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """CTAs that share an operand fetch equal slices of it: of its rows, or MN-major of its chunks or of their rows."""
     (rows, columns), (cluster_m, cluster_n) = config.tile, config.cluster
-    for tile, sharers in zip(config.operands(spec), config.sharers, strict=True):
+    for tile, sharers in zip(config.operands(spec), config.multicast, strict=True):
         chunks = tile.image_rows // tile.chunk
         parts = (tile.image_rows,) if tile.major == "k" else (chunks, tile.slice_k)
         if all(count % sharers for count in parts):
@@ -226,16 +83,17 @@ def shared_memory_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> 
     """The stages fit beside everything else in shared memory."""
     budget, least = config.stage_budget(chip, spec), config.least_stages
     if budget < least:
-        inputs, output = least * config.stage_bytes(spec), config.output_bytes(spec)
+        memory = config.memory(spec)
+        inputs, output = least * memory.stage_bytes, memory.output_bytes
         yield Violation(
             "shared memory",
             "tile",
-            f"shared memory: {least} stage{'s' if least > 1 else ''} of {config.stage_bytes(spec)} B and {output} B of "
-            f"output slabs are {config.shared_bytes(spec, least) - chip.shared_bytes} B over the {chip.shared_bytes} B "
+            f"shared memory: {least} stage{'s' if least > 1 else ''} of {memory.stage_bytes} B and {output} B of "
+            f"output slabs are {memory.size(least) - chip.shared_bytes} B over the {chip.shared_bytes} B "
             f"of a CTA; the {'input stages' if inputs > output else 'output slabs'} are the largest object",
         )
     elif config.stages is not None and not least <= config.stages <= budget:
-        over = config.shared_bytes(spec, config.stages) - chip.shared_bytes
+        over = config.memory(spec).size(config.stages) - chip.shared_bytes
         why = (
             config.least_stages_reason
             if config.stages < least

@@ -9,6 +9,7 @@ from tilekit.annotations import check_fields
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tiles.call import Load, Major
@@ -151,22 +152,8 @@ class MatmulSpec:
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
 
     def check(self, target: Target) -> None:
-        """Raise `ArgumentError` for a major that no matrix instruction of `target` reads, and for loads it has not."""
-        if target.tensor_columns:
-            if self.promoted:
-                raise ArgumentError(
-                    f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps "
-                    f"13 bits of a sum of 8-bit products; {target.name} adds in tensor memory, nearest: 'fast'",
-                    code="TK-MM-027",
-                )
-            for name, load in zip("ab", self.loads, strict=True):
-                if load != "tma":
-                    raise ArgumentError(
-                        f"{name} has an address or pitches that are multiples of {load} bytes only: on {target.name} "
-                        "operands are loaded by TMA, which needs multiples of 16. Copy it into an array whose rows are "
-                        "padded to a multiple of 16 bytes, and pass the view of the part you need",
-                        code="TK-MM-013",
-                    )
+        """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
+        platform(target).components.check(self, target)
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
             if major == "k" or dtype.bits in target.transposed_bits:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
@@ -12,9 +13,6 @@ from tilekit.kernels.matmul.rules import (
     RASTER_ORDER,
     SPLIT_K,
     SWAP_AB,
-    Choice,
-    RuleBook,
-    Violation,
     cluster_rule,
     common_values,
     grouped_rule,
@@ -26,9 +24,10 @@ from tilekit.kernels.matmul.rules import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+from tilekit.tile_op.tensor_memory import TensorMemory
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
+    from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
 ROWS = (64, 128)
 """Rows of a CTA in one instruction."""
@@ -82,13 +81,14 @@ def _load_order(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iter
 
 
 def _tensor_memory(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    columns, stages = config.instruction(spec).layout.columns, config.accumulator_stages
-    if stages * columns > chip.tensor_columns:
+    layout, stages = config.instruction(spec).layout, config.accumulator_stages
+    columns = TensorMemory.columns_declared(layout, stages)
+    if columns > chip.tensor_columns:
         yield Violation(
             "tensor memory",
             "accumulator_stages",
-            f"accumulator_stages={stages}: {stages} accumulators of {columns} columns are "
-            f"{stages * columns - chip.tensor_columns} over the {chip.tensor_columns} columns of tensor memory",
+            f"accumulator_stages={stages}: {stages} accumulators of {layout.columns} columns are "
+            f"{columns - chip.tensor_columns} over the {chip.tensor_columns} columns of tensor memory",
         )
 
 
@@ -103,7 +103,6 @@ def _least(config: BlackwellConfig) -> str:
 
 
 RULES = RuleBook(
-    target="sm_100a",
     phases=(
         (
             *(CTA_GROUP, cluster_rule, SWAP_AB, K_GROUP, ACCUMULATOR_STAGES, CLC_STAGES),

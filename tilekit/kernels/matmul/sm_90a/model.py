@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.kernels.matmul.config import MatmulConfig
-from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grids
+from tilekit.heuristics.picker import Array, Estimates
+from tilekit.kernels.matmul.estimates import Configs, Estimate, Grids
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_io.operand import SPAN
@@ -168,7 +169,7 @@ Those with more than 128 accumulators a thread have room for three stages only, 
 """
 
 
-SPARES = (
+TUNING_CANDIDATES = (
     *(MatmulConfig(tile=(64, n), schedule="pingpong") for n in range(64, 272, 16)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in range(200, 264, 16)),
 )
@@ -179,6 +180,12 @@ Tuning tries those that the model likes best, with the same clusters and shares.
 """
 
 
+DECISIVE: tuple[str, ...] = ("tile", "schedule")
+TUNED = frozenset({"schedule", "stream_k"})
+FOR_GROUPS: MatmulConfig | None = None
+"""Groups of rows are picked for by the model."""
+
+
 def default(spec: MatmulSpec) -> MatmulConfig:
     """What suits large outputs: of the widest tile whose accumulators leave the epilogue its registers."""
     config = _fitting(spec, MatmulConfig(cluster=(1, 1)) if spec.copies else MatmulConfig())
@@ -187,10 +194,10 @@ def default(spec: MatmulSpec) -> MatmulConfig:
     return next((legal for legal in wide if legal.legal(SM_90A, spec)), config)
 
 
-def plain(spec: MatmulSpec, wishes: Mapping[str, Any]) -> MatmulConfig:
+def plain(spec: MatmulSpec, overrides: Mapping[str, Any]) -> MatmulConfig:
     """Two consumer warpgroups where the tile has rows for them or they take turns, and no cluster."""
-    plain = MatmulConfig(cluster=(1, 1), **wishes)
-    alone = plain.tile[0] < 128 and not plain.in_turn
+    plain = MatmulConfig(cluster=(1, 1), **overrides)
+    alone = plain.tile[0] < 128 and not plain.pingpong
     return _fitting(spec, replace(plain, consumers=1 if alone else 2))
 
 
@@ -221,10 +228,10 @@ def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
 
 
 @lru_cache(maxsize=64)
-def spares(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
+def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
     """What tuning may try beside the candidates: streamed ones, and small ones with sums that a cluster shares."""
     small = (base for base in CANDIDATES if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE)
-    layered = (replace(base, cluster=(1, 1), cluster_k=layers) for base in small for layers in (2, 4, 8))
+    shared = (replace(base, cluster=(1, 1), cluster_k=ctas) for base in small for ctas in (2, 4, 8))
     streamed = (
         replace(base, cluster=cluster, stream_k=ranges)
         for base in CANDIDATES
@@ -232,7 +239,8 @@ def spares(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
         for ranges in ((2, 8) if base.tile[0] * base.tile[1] <= LARGEST_SHARED_TILE else (2,))
     )
     known = set(candidates(spec, target))
-    return tuple(c for c in _legal(chain(_every(SPARES, spec), layered, streamed), spec, target) if c not in known)
+    every = chain(_every(TUNING_CANDIDATES, spec), shared, streamed)
+    return tuple(c for c in _legal(every, spec, target) if c not in known)
 
 
 def variants(config: MatmulConfig, spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
@@ -262,17 +270,17 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
         if base.swap_ab and spec.groups:
             continue
         area = base.tile[0] * base.tile[1]
-        shared = area <= LARGEST_SHARED_TILE and not (spec.groups or base.short)
+        shared = area <= LARGEST_SHARED_TILE and not (spec.groups or base.m_below_atom)
         for shares in SHARES if shared else (1,):
             for cluster in CLUSTERS:
                 yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
-        if area <= LARGEST_TILE_OF_WIDE and not (base.short or base.in_turn):
+        if area <= LARGEST_TILE_OF_WIDE and not (base.m_below_atom or base.pingpong):
             for cluster in WIDE_CLUSTERS:
                 for shares in (1, 2) if shared and max(cluster) * min(cluster) == 4 else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
-            for layers in (2, 4, 8):
-                yield _ahead(replace(base, cluster=(1, 1), cluster_k=layers), spec)
+            for ctas in (2, 4, 8):
+                yield _ahead(replace(base, cluster=(1, 1), cluster_k=ctas), spec)
 
 
 def _ahead(config: MatmulConfig, spec: MatmulSpec) -> MatmulConfig:
@@ -287,7 +295,7 @@ class HopperConfigs(Configs):
 
     Attributes
     ----------
-    k_group, in_turn, sharing, accumulators
+    k_group, pingpong, consumers_per_tile, accumulators
         The fields of these names.
     loaded_n
         Rows of B's image.
@@ -298,8 +306,8 @@ class HopperConfigs(Configs):
     """
 
     k_group: Array
-    in_turn: Array
-    sharing: Array
+    pingpong: Array
+    consumers_per_tile: Array
     accumulators: Array
     loaded_n: Array
     copies: Array
@@ -312,8 +320,8 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
     plans = [[plan for plan in config.copy_plans(spec) if plan is not None] for config in configs]
     values = {
         "k_group": [config.k_group for config in configs],
-        "in_turn": [config.in_turn for config in configs],
-        "sharing": [config.sharing for config in configs],
+        "pingpong": [config.pingpong for config in configs],
+        "consumers_per_tile": [config.consumers_per_tile for config in configs],
         "accumulators": [config.accumulators for config in configs],
         "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
         "copies": [bool(each) for each in plans],
@@ -387,7 +395,7 @@ class BlockClocks:
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
-            taken += np.where(c.sharing == 1, c.accumulators, 0)
+            taken += np.where(c.consumers_per_tile == 1, c.accumulators, 0)
         return cls(tensor, shared, l2, read, fetched, delivered, taken)
 
 
@@ -398,17 +406,17 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     """
     c, block = configs, BlockClocks.of(configs, spec, grids)
     area = c.tile_m * c.tile_n
-    output = area * spec.out_dtype.bytes / c.layers * _store_cost(c, spec)
+    output = area * spec.out_dtype.bytes / c.cluster_k * _store_cost(c, spec)
     stores = output / STORE_BYTES_PER_CLOCK
     wave = grids.k_blocks * block.taken
-    wave = np.where(c.in_turn, np.maximum(wave, stores), wave)
-    between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, 0, stores)
+    wave = np.where(c.pingpong, np.maximum(wave, stores), wave)
+    between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
     waves = (computed**OVERLAP + streamed**OVERLAP) ** (1 / OVERLAP)
     shares = (c.shares - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
-    exchange = np.where(c.layers > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
+    exchange = np.where(c.cluster_k > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between

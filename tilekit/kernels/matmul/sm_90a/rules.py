@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.epilogue.cluster_sum import ClusterSum
+from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
@@ -14,9 +15,6 @@ from tilekit.kernels.matmul.rules import (
     RASTER_ORDER,
     SPLIT_K,
     SWAP_AB,
-    Choice,
-    RuleBook,
-    Violation,
     cluster_rule,
     common_values,
     grouped_rule,
@@ -31,7 +29,7 @@ from tilekit.targets import Target
 from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N, atom_layout
 
 if TYPE_CHECKING:
-    from tilekit.kernels.matmul.config import MatmulConfig
+    from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 
 GROUP_ROWS = 8
 """Rows of a group, as the swizzle has them: what fewer rows than an instruction's are a multiple of."""
@@ -100,17 +98,23 @@ SCHEDULE = Choice("schedule", ("cooperative", "pingpong"), "'cooperative' or 'pi
 
 def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
-    if config.short:
-        yield from _short(config, spec)
-    elif config.consumers in CONSUMERS.values and rows % (ATOM_ROWS * config.sharing):
-        of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
+    if config.m_below_atom:
+        yield from _m_below_atom(config, spec)
+    elif config.consumers in CONSUMERS.values and rows % (ATOM_ROWS * config.consumers_per_tile):
+        of = _takers(config)
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows")
     stored = stored_columns(config, spec)
     if not 0 < columns <= MAX_N or columns % stored:
         reason = f", and a row of a stored box has {stored} columns of {spec.out_dtype}" if stored > 8 else ""
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {stored} up to {MAX_N} (one wgmma{reason})")
-    elif config.cluster_k in CLUSTER_K.values and not config.short:
+    elif config.cluster_k in CLUSTER_K.values and not config.m_below_atom:
         yield from _parts(config, spec, stored)
+
+
+def _takers(config: MatmulConfig) -> str:
+    return (
+        f"each of {config.consumers} consumer warpgroups" if config.consumers_per_tile > 1 else "a consumer warpgroup"
+    )
 
 
 def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Violation]:
@@ -128,12 +132,12 @@ def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Viol
         yield Violation("parts of a residual", "tile", text)
 
 
-def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
+def _m_below_atom(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
     """A tile of fewer rows than an instruction is one warpgroup's; what the instruction reads beyond them is B."""
     rows = config.tile[0]
-    if rows <= 0 or rows % GROUP_ROWS or config.sharing > 1:
-        of = f"each of {config.consumers} consumer warpgroups" if config.sharing > 1 else "a consumer warpgroup"
-        less = f", or of {GROUP_ROWS} below that" if config.sharing == 1 else ""
+    if rows <= 0 or rows % GROUP_ROWS or config.consumers_per_tile > 1:
+        of = _takers(config)
+        less = f", or of {GROUP_ROWS} below that" if config.consumers_per_tile == 1 else ""
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows{less}")
         return
     short = f"tile M={rows}: fewer than {ATOM_ROWS} rows"
@@ -152,34 +156,38 @@ def _short(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
         yield Violation("short stores", "tile", f"{short} come and go by TMA, without groups or a residual")
 
 
-def _layers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+def _cluster_k(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if config.cluster_k == 1 or config.cluster_k not in CLUSTER_K.values:
         return
     shared = f"cluster_k={config.cluster_k}: CTAs that share a sum"
     if config.cluster != (1, 1):
-        yield Violation("layers", "cluster", f"cluster={config.cluster} with {shared} share no operands")
+        yield Violation("cluster_k", "cluster", f"cluster={config.cluster} with {shared} share no operands")
     if config.split_k in SPLIT_K.values[1:]:
-        yield Violation("shared layers", "split_k", f"split_k={config.split_k} with {shared} in one way only")
-    if config.in_turn:
-        yield Violation("layers in turn", "schedule", f"schedule='pingpong' with {shared} all have the same tile")
+        yield Violation("shared cluster_k", "split_k", f"split_k={config.split_k} with {shared} in one way only")
+    if config.pingpong:
+        yield Violation(
+            "cluster_k and pingpong", "schedule", f"schedule='pingpong' with {shared} all have the same tile"
+        )
     if spec.groups is not None:
-        yield Violation("grouped layers", "cluster_k", f"{shared}: of groups of rows, each sum has one CTA")
+        yield Violation("grouped cluster_k", "cluster_k", f"{shared}: of groups of rows, each sum has one CTA")
 
 
-def _streams(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+def _stream_k(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if config.stream_k not in STREAM_K.values[1:]:
         return
     ranges = f"stream_k={config.stream_k}: ranges of k-blocks"
     if config.split_k in SPLIT_K.values[1:]:
         yield Violation("streamed shares", "split_k", f"split_k={config.split_k} with {ranges} divide sums twice")
     if config.cluster_k in CLUSTER_K.values[1:]:
-        yield Violation("streamed layers", "cluster_k", f"cluster_k={config.cluster_k} with {ranges} divide sums twice")
+        yield Violation(
+            "streamed cluster_k", "cluster_k", f"cluster_k={config.cluster_k} with {ranges} divide sums twice"
+        )
     if spec.groups is not None:
         yield Violation("streamed groups", "stream_k", f"{ranges} are cut when tiles are counted, before groups are")
 
 
-def _turns(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    if config.in_turn and config.consumers == 1:
+def _pingpong(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    if config.pingpong and config.consumers == 1:
         yield Violation("turns", "consumers", "consumers=1 with schedule='pingpong': at least 2 take turns")
 
 
@@ -193,15 +201,15 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
         needs.append(TRANSPOSED_HEADROOM if config.swap_ab else DIRECT_HEADROOM)
         if config.swap_ab and functions.residual is not None:
             needs.append(TRANSPOSED_RESIDUAL_HEADROOM)
-        if config.swap_ab and config.in_turn and functions.scale_a:
+        if config.swap_ab and config.pingpong and functions.scale_a:
             needs.append(TRANSPOSED_TURN_HEADROOM)
     a, b = config.copy_plans(spec)
     if a is not None and b is not None and b.shifts and config.tile[0] > COPIED_ROWS:
         needs.append(COPIED_ROWS_HEADROOM)
-    residual = config.streamed and functions.residual is not None
-    tight = spec.store == "direct" or (config.in_turn and (functions.loads or residual))
-    ways = 2 if config.streamed and config.swap_ab and spec.store == "direct" else 1
-    return max(needs) + (ways * SHARE_HEADROOM if (config.split_k > 1 or config.streamed) and tight else 0)
+    residual = config.stream_k and functions.residual is not None
+    tight = spec.store == "direct" or (config.pingpong and (functions.loads or residual))
+    ways = 2 if config.stream_k and config.swap_ab and spec.store == "direct" else 1
+    return max(needs) + (ways * SHARE_HEADROOM if (config.split_k > 1 or config.stream_k) and tight else 0)
 
 
 def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -209,7 +217,7 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
     plan = config.warps(chip, spec)
     launch = plan.launch_registers(chip.registers)
     share = plan.mma.registers or launch
-    turns = TURN_HEADROOM if config.in_turn else 0
+    turns = TURN_HEADROOM if config.pingpong else 0
     limit = share - _headroom(config, spec) - turns
     if spec.groups is not None:
         narrow, wide = GROUPED_F32_ACCUMULATORS
@@ -227,8 +235,8 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
         yield Violation(
             "accumulators",
             "tile",
-            f"tile {rows}x{columns} over {config.sharing} consumers: {held} accumulators a thread{promoted} are "
-            f"{held - limit} more than fit its {share} registers beside the epilogue",
+            f"tile {rows}x{columns} over {config.consumers_per_tile} consumers: {held} accumulators a thread{promoted} "
+            f"are {held - limit} more than fit its {share} registers beside the epilogue",
         )
 
 
@@ -261,7 +269,7 @@ def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Vi
             )
 
 
-def _ahead(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+def _prefetch(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if not config.prefetch:
         return
     if spec.groups is not None:
@@ -282,18 +290,17 @@ def _values(field: str, config: MatmulConfig, chip: Target, spec: MatmulSpec) ->
 
 
 def _least(config: MatmulConfig) -> str:
-    return f"tile=({ATOM_ROWS * config.sharing}, 64), cluster=(1, 1), k_group=1, output_buffers=1"
+    return f"tile=({ATOM_ROWS * config.consumers_per_tile}, 64), cluster=(1, 1), k_group=1, output_buffers=1"
 
 
 RULES = RuleBook(
-    target="sm_90a",
     phases=(
         (
-            *(CONSUMERS, SCHEDULE, _turns, CLUSTER_K, _layers, STREAM_K, _streams, cluster_rule, SWAP_AB, K_GROUP),
-            *(OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION, L2_STREAM),
-            *(profile_rule, grouped_rule, _promotion, _tile),
+            *(CONSUMERS, SCHEDULE, _pingpong, CLUSTER_K, _cluster_k, STREAM_K, _stream_k, cluster_rule, SWAP_AB),
+            *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
+            *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
         ),
-        (slice_rule, _copies, _ahead),
+        (slice_rule, _copies, _prefetch),
         (_registers, shared_memory_rule),
     ),
     values=_values,

@@ -1,7 +1,7 @@
 """The model of Blackwell: which tiles are tried, and what limits each.
 
 These kernels have not been timed on a B200. The tensor core's rates below are published measurements; what is not
-published is scaled from the H200 (`hopper_model`).
+published is scaled from the H200 (`sm_90a/model.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
-from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grid, Grids
+from tilekit.heuristics.picker import Array, Estimates
+from tilekit.kernels.matmul.estimates import Configs, Estimate, Grid, Grids
+from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.operand import SPAN
@@ -82,6 +83,13 @@ MORE_WAVES = (2, 2)
 Larger clusters are for problems of more waves."""
 
 
+FOR_GROUPS: BlackwellConfig | None = BlackwellConfig(tile=(128, 128), cta_group=1, cluster=(1, 1), clc_stages=0)
+"""What groups of rows take: the model has no figures for them."""
+
+DECISIVE: tuple[str, ...] = ("tile", "cta_group")
+TUNED: frozenset[str] = frozenset()
+
+
 def default(spec: MatmulSpec) -> BlackwellConfig:
     """What suits large outputs; groups of rows have a schedule of their own."""
     return BlackwellConfig(clc_stages=0) if spec.groups is not None else BlackwellConfig()
@@ -113,9 +121,9 @@ def slices_of_a_stage(rows: int, columns: int) -> int:
     return 4 if rows * columns <= 64 * 16 else 2 if rows * columns <= 64 * 96 else 1
 
 
-def plain(spec: MatmulSpec, wishes: Mapping[str, Any]) -> BlackwellConfig:
-    """A cluster of one instruction: a pair, unless single CTAs are wished."""
-    group = wishes.get("cta_group", 2)
+def plain(spec: MatmulSpec, overrides: Mapping[str, Any]) -> BlackwellConfig:
+    """A cluster of one instruction: a pair, unless single CTAs are asked for."""
+    group = overrides.get("cta_group", 2)
     return BlackwellConfig(cluster=(group, 1), cta_group=group)
 
 
@@ -124,7 +132,7 @@ def candidates(spec: MatmulSpec, target: Target) -> Iterator[BlackwellConfig]:
     yield from _legal(spec, target)
 
 
-def spares(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
+def tuning_candidates(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
     """Nothing apart: no GPU has timed any of the candidates either."""
     return ()
 
@@ -174,7 +182,7 @@ class BlockClocks:
         """Work them out where `active` CTAs work at once."""
         a, b = config.operands(spec)
         (rows, columns), slices = config.tile, 4 * config.k_group
-        share_a, share_b = config.sharers
+        share_a, share_b = config.multicast
         fetched = (a.image_rows / share_a + b.image_rows / share_b) * SPAN * config.k_group
         return cls(
             # An instruction takes 32 bytes of K. It runs N / 2 clocks, for a pair with 64 rows each half of that.

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.drivers.load_order import LoadOrder
+from tilekit.assembly.shared import SharedDeclaration
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
-from tilekit.epilogue.slabs import SlabPlan
-from tilekit.kernels.matmul import blackwell_rules
-from tilekit.kernels.matmul.config import KernelConfig, counted
-from tilekit.kernels.matmul.parts import Output
+from tilekit.kernels.matmul.config import KernelConfig, plural
+from tilekit.kernels.matmul.output import OutputPlan
+from tilekit.kernels.matmul.sm_100a import rules
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
-from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import Walk
-from tilekit.tile_schedule.start_order import StartOrder
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,8 @@ class BlackwellConfig(KernelConfig):
         Tiles of a CTA whose times every role notes (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
 
-    RULES = blackwell_rules.RULES
+    TARGET = "sm_100a"
+    RULES = rules.RULES
     MAX_STAGES = 24
 
     tile: tuple[int, int] = (128, 256)
@@ -84,14 +81,14 @@ class BlackwellConfig(KernelConfig):
     profile_tiles: int = 0
 
     @property
-    def sharers(self) -> tuple[int, int]:
-        """CTAs of a cluster that need the same tile of A, and of B: of a pair, each has its own half of B."""
-        return self.cluster[1], self.cluster[0] // self.cta_group
-
-    @property
     def claims_tiles(self) -> bool:
         """Whether clusters claim tiles when they are free. Shares of sums, which wait for each other, they do not."""
         return self.clc_stages > 0 and self.split_k == 1
+
+    @property
+    def numbers_starts(self) -> bool:
+        """Where shares wait for each other: for those that have started, in whatever order clusters do."""
+        return self.split_k > 1
 
     @property
     def least_stages(self) -> int:
@@ -103,50 +100,37 @@ class BlackwellConfig(KernelConfig):
         """Why fewer stages than `least_stages` do not do."""
         return "a ring has a stage"
 
-    def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
-        """A and B of a stage, as one CTA holds them."""
-        (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
-        return (
-            OperandTile("a", a, self.tile[0], a_major, self.k_group),
-            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self.k_group),
-        )
-
     def instruction(self, spec: MatmulSpec) -> Tcgen05:
         """The matrix instruction, which knows how its accumulators lie in tensor memory."""
         return Tcgen05(*self.operands(spec), group=self.cta_group)
 
-    def output_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of the epilogue."""
+    def output(self, spec: MatmulSpec) -> OutputPlan:
+        """What takes tiles out."""
         layout = self.instruction(spec).layout
-        return Output.shared_bytes(spec, layout, warpgroups=1, buffers=self.output_buffers, transposed=self.swap_ab)
+        return OutputPlan(spec, layout, warpgroups=1, buffers=self.output_buffers, transposed=self.swap_ab)
+
+    def accumulator_memory(self) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the accumulators: where they are, and the barriers between the roles."""
+        return TensorMemory.declared(self.accumulator_stages)
 
     def narrow_boxes(self, spec: MatmulSpec) -> bool:
         """Whether the output is stored in boxes narrower than 128 bytes, which rests on what an H200 does."""
-        if spec.store == "direct":
-            return False
-        return SlabPlan(self.instruction(spec).layout, spec.out_dtype, self.swap_ab).narrow
-
-    def fixed_bytes(self, spec: MatmulSpec) -> int:
-        """Shared memory of everything but the input stages."""
-        accumulators = TensorMemory.shared_bytes(self.accumulator_stages)
-        order = LoadOrder.SHARED_BYTES if self.load_order else 0
-        starts = StartOrder.SHARED_BYTES if self.split_k > 1 else 0
-        claims = ClcScheduler.shared_bytes(self.clc_stages) if self.claims_tiles else 0
-        return self.output_bytes(spec) + accumulators + order + starts + claims
+        slabs = self.output(spec).slabs
+        return slabs is not None and slabs.narrow
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
         return WarpPlan.tensor_memory(scheduler=self.claims_tiles, epilogue_loads=spec.loads_residual)
 
     def __str__(self) -> str:
-        stages = "all stages" if self.stages is None else counted(self.stages, "stage")
+        stages = "all stages" if self.stages is None else plural(self.stages, "stage")
         spans = {1: "single CTAs", 2: "CTA pairs"}.get(self.cta_group, f"cta_group {self.cta_group}")
-        schedule = counted(self.clc_stages, "claim") if self.claims_tiles else "static"
+        schedule = plural(self.clc_stages, "claim") if self.claims_tiles else "static"
         return (
             f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
             f"{spans}, {stages}{f' of {self.k_group} slices' if self.k_group > 1 else ''}, "
-            f"{counted(self.accumulator_stages, 'accumulator')}, {schedule}"
+            f"{plural(self.accumulator_stages, 'accumulator')}, {schedule}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")
             + (", raster along N" if self.raster_order == "n" else "")
         )

@@ -1,0 +1,115 @@
+"""Chips are told apart in `targets/` and in the folders that have their names, and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import tilekit
+from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.platforms import having, platform, platforms
+from tilekit.targets import SM_90A, TARGETS
+
+ROOT = Path(tilekit.__file__).parent
+
+CHIP = re.compile(r"sm_?(90|100)a?|hopper|blackwell|[hb]200|tensor_columns", re.IGNORECASE)
+
+TABLES = ("targets/", "emulator/", *(f"kernels/matmul/{name}/" for name in TARGETS))
+"""Where chips are described: their limits, the emulator's table of them, and what each brings to the matmul."""
+
+REMAINING = {
+    "__init__.py": "the public names of the chips' configs",
+    "api.py": "the chip that arrays in host memory are emulated on, where none is named",
+    "assembly/fragment.py": "how the head of a fragment must read",
+    "assembly/writer.py": "the first PTX version of each architecture",
+    "bench/roofline.py": "measured ceilings of a product",
+    "cli/app.py": "examples of commands",
+    "cli/common.py": "help of options",
+    "cli/dump.py": "the default of --target",
+    "cli/emulate.py": "the default of --target",
+    "cli/run.py": "the default of --target",
+    "cli/trace.py": "the default of --target",
+    "kernels/gemv/picker.py": "the chip whose SMs the gemv's model was measured on",
+    "kernels/matmul/place.py": "the chip that arrays in host memory are emulated on, where none is named",
+    "runtime/assembler.py": "an example in an error",
+    "runtime/driver.py": "the driver that loads the oldest architecture's images",
+}
+"""What names a chip elsewhere, and why; a file that no longer does so leaves the list."""
+
+
+def _code(tree: ast.Module) -> Iterator[str]:
+    """The names and strings of a module that are no docstrings and no attributes' descriptions."""
+    words = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in words:
+            yield node.value
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.arg | ast.keyword):
+            yield node.arg or ""
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def _names_a_chip(file: Path) -> bool:
+    return any(CHIP.search(word) for word in _code(ast.parse(file.read_text("utf-8"))))
+
+
+def test_no_other_file_names_a_chip() -> None:
+    """No code outside the tables names a chip, or asks for tensor memory, but for the files that are listed."""
+    files = {str(file.relative_to(ROOT)): file for file in sorted(ROOT.rglob("*.py"))}
+    naming = {name for name, file in files.items() if not name.startswith(TABLES) and _names_a_chip(file)}
+    assert naming == set(REMAINING)
+
+
+def test_what_counts_as_naming() -> None:
+    """Code does, also in a string that a decision may rest on; what a docstring says does not."""
+    for text in ('x = "sm_90a"', "x.tensor_columns", "from a import SM_100A", "def hopper(): ...", "f(b200=1)"):
+        assert any(CHIP.search(word) for word in _code(ast.parse(text))), text
+    assert not any(CHIP.search(word) for word in _code(ast.parse('x = 1\n"""Of an H200 (sm_90a)."""')))
+
+
+def test_no_file_asks_what_kind_of_config_it_has() -> None:
+    """Outside the chips' folders no `isinstance` names a chip's config, and no `hasattr` asks for a field."""
+    kinds = {its.config.__name__ for its in platforms().values()}
+    for folder in ("kernels", "cli", "tuning", "heuristics", "drivers"):
+        for file in (ROOT / folder).rglob("*.py"):
+            if str(file.relative_to(ROOT)).startswith(TABLES):
+                continue
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    text = ast.unparse(node)
+                    assert node.func.id != "isinstance" or not any(kind in text for kind in kinds), f"{file}: {text}"
+                    assert node.func.id != "hasattr" or "config" not in text, f"{file}: {text}"
+
+
+def test_every_chip_brings_its_part() -> None:
+    """A chip's folder is its table: config, components, model and notes; the fields tell which options it has."""
+    assert {chip.name for chip in platforms()} == set(TARGETS)
+    for chip, its in platforms().items():
+        assert its is platform(chip)
+        assert chip.name == its.config.TARGET
+        assert chip.name in having("tile")
+    assert having("consumers") == ["sm_90a"]
+    assert having("cta_group") == ["sm_100a"]
+    assert having("nothing") == []
+
+
+def test_a_chip_without_a_matmul() -> None:
+    """It is refused by name, with the chips that have one."""
+    with pytest.raises(ArgumentError, match="TK-TARGET-001") as caught:
+        platform(replace(SM_90A, name="sm_75"))
+    assert all(name in str(caught.value) for name in ("sm_75", *TARGETS))

@@ -1,0 +1,168 @@
+"""The one composition of the matmul: which components a spec and a config select, on every chip."""
+
+from __future__ import annotations
+
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.drivers.consumer_schedule import Cooperative, PingPong
+from tilekit.drivers.load_order import LoadOrder
+from tilekit.drivers.profiler import TileProfiler
+from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
+from tilekit.epilogue.fixup import Fixup
+from tilekit.epilogue.turnstile import Turnstile
+from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.memory import RING
+from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER, declare_columns, declare_depth, declare_rows
+from tilekit.kernels.matmul.platforms import platform
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_io.ahead import FirstBlocks
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.cp_async import CpAsyncLoader
+from tilekit.tile_io.payload_loader import StandardLoader
+from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_schedule.clc import ClcScheduler
+from tilekit.tile_schedule.grouped import GroupedScheduler
+from tilekit.tile_schedule.raster import RasterOrder
+from tilekit.tile_schedule.start_order import StartOrder
+from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tile_schedule.stream_k import StreamKScheduler
+
+
+def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -> WarpSpecialized:
+    """Declare the kernel's parameters and shared memory, and return its components.
+
+    The order of declarations is that of the parameters and of the memory map; `KernelMemory.of` says the latter before.
+    """
+    chip = platform(target).components
+    plan = config.warps(target, spec)
+    stages = config.resolved_stages(target, spec)
+    cluster = ClusterPosition.read(w, *config.cluster, group=config.cta_group, k=config.cluster_k)
+
+    payload = config.payload(spec)
+    op = config.instruction(spec)
+    tiles = payload.allocate(w.shared, RING, stages)
+    counts = cluster.share_a_count, cluster.share_b_count
+    load_a, load_b = (
+        TmaLoader(
+            w,
+            tile,
+            batched=spec.indexed,
+            sharers=count,
+            paired=config.cta_group > 1,
+            policy=policy,
+            l2_promotion=config.l2_promotion,
+        )
+        if copies is None
+        else CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed)
+        for tile, copies, count, policy in zip(
+            config.operands(spec), config.copy_plans(spec), counts, config.l2_policies, strict=True
+        )
+    )
+    depth = declare_depth(w)
+    scheduler = None
+    if chip.SCHEDULES_FIRST:
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, depth=depth, starts=None)
+    loader = StandardLoader(w, load_a, load_b, tiles, cluster)
+    output = config.output(spec).build(
+        w,
+        columns=declare_columns(w),
+        stores=plan.epilogue or plan.mma,
+        loads=plan.epilogue_load,
+        shares=Fixup if config.stream_k else Turnstile if config.split_k > 1 else None,
+        cluster=cluster,
+    )
+    sync = chip.sync(spec)(
+        w,
+        RING,
+        stages=stages,
+        stage_bytes=config.engine_bytes(spec),
+        producers=(plan.load,),
+        consumers=(plan.mma,),
+        cluster=cluster,
+    )
+    accumulators = chip.accumulators(w, op, spec, config, plan, cluster)
+    order = None
+    if config.load_order and plan.epilogue_load is not None:
+        order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan.load, waits=plan.epilogue_load)
+    starts = StartOrder(w, cluster) if config.numbers_starts else None
+    if scheduler is None:
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, depth=depth, starts=starts)
+    profiler = None
+    if config.profile_tiles:
+        profiler = TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
+    ahead = None
+    if config.prefetch and isinstance(scheduler, StaticScheduler):
+        ahead = FirstBlocks(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
+    turns = PingPong(plan.mma, first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
+    return WarpSpecialized(
+        warps=plan,
+        cluster=cluster,
+        inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
+        loader=loader,
+        op=op,
+        accumulators=accumulators,
+        scheduler=scheduler,
+        epilogue=output.epilogue,
+        depth=depth,
+        in_flight=config.in_flight,
+        reduction=output.reduction,
+        source=output.residual,
+        order=order,
+        starts=starts,
+        profiler=profiler,
+        ahead=ahead,
+        consumers=turns or Cooperative(),
+    )
+
+
+def _scheduler(
+    w: Writer,
+    spec: MatmulSpec,
+    config: KernelConfig,
+    plan: WarpPlan,
+    *,
+    cluster: ClusterPosition,
+    depth: Value,
+    starts: StartOrder | None,
+) -> TileScheduler:
+    """Declare the schedule: groups of rows, or a raster: its tiles are claimed, streamed, or given from the start.
+
+    `starts` may number the clusters of the last.
+    """
+    tile_m, tile_n = config.tile
+    if spec.groups is not None:
+        return GroupedScheduler(
+            w,
+            tile_m=tile_m,
+            tile_n=tile_n,
+            cluster=cluster,
+            depth=depth,
+            rows=declare_rows(w),
+            counted=spec.groups == "counts",
+        )
+    raster = RasterOrder(
+        w,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        cluster=cluster,
+        depth=depth,
+        k_block=config.k_block(spec.a_dtype),
+        batched=spec.batched,
+        shares=config.split_k,
+        order=config.raster_order,
+        group=config.raster_group,
+    )
+    if plan.scheduler is not None:
+        return ClcScheduler(
+            w,
+            raster,
+            cluster=cluster,
+            stages=config.clc_stages,
+            scheduler=plan.scheduler,
+            load=plan.load,
+            readers=plan.roles,
+        )
+    return StreamKScheduler(w, raster, most=config.stream_k) if config.stream_k else StaticScheduler(raster, starts)

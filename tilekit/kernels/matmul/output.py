@@ -1,0 +1,181 @@
+"""What takes a tile of a matmul out: epilogue, residual, and the sum of shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.shared import SharedDeclaration
+from tilekit.assembly.types import U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.dtypes import F32
+from tilekit.epilogue.cluster_sum import ClusterSum
+from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.fixup import Fixup
+from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.residual import ResidualRing
+from tilekit.epilogue.rows import RowStores
+from tilekit.epilogue.slabs import SlabPlan
+from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.turnstile import Turnstile
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
+from tilekit.tiles.call import fits
+
+FIRST_NAMED_BARRIER = 1
+"""Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    """What takes a tile out, before there is a writer: which components, and what they declare.
+
+    Attributes
+    ----------
+    spec, layout
+        What is computed, and how a warpgroup holds it.
+    warpgroups, buffers
+        Warpgroups of the epilogue, and slabs in flight of each.
+    transposed
+        Whether the accumulators hold the transpose of the output.
+    cluster_k
+        CTAs of a cluster that share a tile's sum.
+    """
+
+    spec: MatmulSpec
+    layout: AccumulatorLayout
+    warpgroups: int
+    buffers: int
+    transposed: bool
+    cluster_k: int = 1
+
+    @property
+    def stored(self) -> AccumulatorLayout:
+        """How a warpgroup holds what its CTA stores."""
+        return self.layout if self.cluster_k == 1 else ClusterSum.part_of(self.layout, self.cluster_k)
+
+    @property
+    def slabs(self) -> SlabPlan | None:
+        """How that is cut into slabs; None where threads store it from registers."""
+        return None if self.spec.store == "direct" else SlabPlan(self.stored, self.spec.out_dtype, self.transposed)
+
+    def declared(self) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the components, in the order in which `build` makes them."""
+        found: tuple[SharedDeclaration, ...] = ()
+        slabs = self.slabs
+        if slabs is not None:
+            if self.spec.loads_residual:
+                found += ResidualRing.declared(slabs, warpgroups=self.warpgroups, stages=self.buffers)
+            found += StagedEpilogue.declared(slabs, warpgroups=self.warpgroups, buffers=self.buffers)
+        if self.cluster_k > 1:
+            found += ClusterSum.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
+        return found
+
+    def build(
+        self,
+        w: Writer,
+        *,
+        columns: Value,
+        stores: Role,
+        loads: Role | None,
+        shares: type[Turnstile | Fixup] | None,
+        cluster: ClusterPosition,
+    ) -> Output:
+        """Make the components: parameters and shared memory.
+
+        Parameters
+        ----------
+        w
+            The writer.
+        columns
+            N.
+        stores, loads
+            The role that runs the epilogue, and the one that loads what it reads.
+        shares
+            What adds the shares of a tile's sum in a workspace, where several CTAs have them.
+        cluster
+            The place of this CTA in its cluster, whose CTAs may share a sum.
+        """
+        spec, layout = self.spec, self.stored
+        # M is declared by the component that needs it; groups of rows have declared it for their schedule.
+        direct = spec.store == "direct"
+        rows = declare_rows(w) if direct or spec.functions.scale_a else None
+        functions = Elementwise(
+            w, spec.functions, columns=columns, precise=spec.out_dtype == F32, rows=rows, batched=spec.batched
+        )
+        epilogue: StagedEpilogue | DirectEpilogue
+        residual = None
+        if rows is not None and direct:
+            epilogue = DirectEpilogue(
+                w,
+                layout,
+                functions,
+                out=spec.out_dtype,
+                rows=rows,
+                columns=columns,
+                batched=spec.batched,
+                transposed=self.transposed,
+            )
+        else:
+            if spec.functions.residual is not None and loads is not None:
+                residual = ResidualRing(
+                    w,
+                    layout,
+                    dtype=spec.functions.residual,
+                    stages=self.buffers,
+                    loads=loads,
+                    reads=stores,
+                    batched=spec.batched,
+                    transposed=self.transposed,
+                )
+            epilogue = StagedEpilogue(
+                w,
+                layout,
+                functions,
+                out=spec.out_dtype,
+                role=stores,
+                batched=spec.batched,
+                buffers=self.buffers,
+                first_barrier=FIRST_NAMED_BARRIER,
+                residual=residual,
+                rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
+                transposed=self.transposed,
+            )
+        reduction: Turnstile | Fixup | ClusterSum | None = None
+        if shares is not None:
+            groups = stores.warps_at_once // WARPS_PER_GROUP
+            reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
+        elif self.cluster_k > 1:
+            reduction = ClusterSum(w, self.layout, role=stores, cluster=cluster)
+        return Output(epilogue, residual, reduction)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The components that take a tile out.
+
+    Attributes
+    ----------
+    epilogue, residual, reduction
+        The components; None where the spec or the config asks for none.
+    """
+
+    epilogue: StagedEpilogue | DirectEpilogue
+    residual: ResidualRing | None
+    reduction: Turnstile | Fixup | ClusterSum | None
+
+
+def declare_depth(w: Writer) -> Value:
+    """Declare K."""
+    return w.parameter("depth", U32, lambda call: fits("K", call.k))
+
+
+def declare_columns(w: Writer) -> Value:
+    """Declare the columns of the output."""
+    return w.parameter("columns", U32, lambda call: fits("N", call.matrix("d").extents[0]))
+
+
+def declare_rows(w: Writer) -> Value:
+    """Declare the rows of the output."""
+    return w.parameter("rows", U32, lambda call: fits("M", call.matrix("d").extents[1]))

@@ -1,0 +1,61 @@
+"""The components that a Blackwell matmul has of its own: tcgen05 into tensor memory, read by an epilogue role."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilekit.assembly.writer import Writer
+from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_op.accumulators import Accumulators
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_memory import TensorMemory
+from tilekit.tile_pipeline.sync import CommitSync, MbarrierSync
+
+if TYPE_CHECKING:
+    from tilekit.drivers.warp_plan import WarpPlan
+    from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
+    from tilekit.tile_io.cluster import ClusterPosition
+
+SCHEDULES_FIRST = False
+
+
+def check(spec: MatmulSpec, target: Target) -> None:
+    """Raise `ArgumentError` for promoted sums, and for operands that TMA refuses."""
+    if spec.promoted:
+        raise ArgumentError(
+            f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps "
+            f"13 bits of a sum of 8-bit products; {target.name} adds in tensor memory, nearest: 'fast'",
+            code="TK-MM-027",
+        )
+    for name, load in zip("ab", spec.loads, strict=True):
+        if load != "tma":
+            raise ArgumentError(
+                f"{name} has an address or pitches that are multiples of {load} bytes only: on {target.name} "
+                "operands are loaded by TMA, which needs multiples of 16. Copy it into an array whose rows are "
+                "padded to a multiple of 16 bytes, and pass the view of the part you need",
+                code="TK-MM-013",
+            )
+
+
+def sync(spec: MatmulSpec) -> type[MbarrierSync]:
+    """The tensor core gives stages back."""
+    return CommitSync
+
+
+def accumulators(
+    w: Writer, op: Tcgen05, spec: MatmulSpec, config: BlackwellConfig, plan: WarpPlan, cluster: ClusterPosition
+) -> Accumulators:
+    """Tensor memory, between the role that multiplies and the one that stores."""
+    assert plan.epilogue is not None, "tensor memory is read by an epilogue role"
+    return TensorMemory(
+        w,
+        op,
+        stages=config.accumulator_stages,
+        mma=plan.mma,
+        epilogue=plan.epilogue,
+        cluster=cluster,
+        barrier=FIRST_NAMED_BARRIER + 1,
+    )

@@ -1,0 +1,35 @@
+"""The components that a Hopper matmul has of its own: wgmma into registers, stored by the warps that multiply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilekit.assembly.writer import Writer
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_op.accumulators import Accumulators
+from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
+from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
+
+if TYPE_CHECKING:
+    from tilekit.drivers.warp_plan import WarpPlan
+    from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+    from tilekit.tile_io.cluster import ClusterPosition
+
+SCHEDULES_FIRST = True
+
+
+def check(spec: MatmulSpec, target: Target) -> None:
+    """Every spec whose operands the instruction reads."""
+
+
+def sync(spec: MatmulSpec) -> type[MbarrierSync]:
+    """Consumers release what they have read; threads that copy arrive beside the copy engine."""
+    return CopySync if spec.copies else MbarrierSync
+
+
+def accumulators(
+    w: Writer, op: Wgmma, spec: MatmulSpec, config: MatmulConfig, plan: WarpPlan, cluster: ClusterPosition
+) -> Accumulators:
+    """Registers, twice where the sums of k-blocks are added to others."""
+    return PromotedAccumulators(op) if spec.promoted else RegisterAccumulators(op)
