@@ -11,6 +11,7 @@ import pytest
 from gemv_case import kernel_for
 from matmul_machine import aligned
 
+import tilekit
 from tilekit import ElementwiseSpec, MatmulConfig
 from tilekit.arrays import view_of
 from tilekit.dtypes import E4M3
@@ -164,6 +165,19 @@ def test_which_matmuls_a_gemv_takes() -> None:
         )
         == "precision and accumulation are the matmul's"
     )
+
+
+@pytest.mark.parametrize(("kind", "accumulation"), [("bf16", "promoted"), ("bf16", "slow"), ("e4m3", "slow")])
+def test_an_accumulation_that_no_product_has(kind: str, accumulation: Any) -> None:
+    """Few rows do not excuse it: a gemv leaves it to the matmul, which says what is legal."""
+    dtype = GemvSpec(kind, kind).a_dtype.numpy
+    a, b = np.zeros((2, 64), dtype), np.zeros((48, 64), dtype).T
+    with pytest.raises(ArgumentError, match="accumulation") as caught:
+        tilekit.kernel_for(a, b, accumulation=accumulation)
+    assert caught.value.code == "TK-MM-027"
+    fp8 = GemvSpec("e4m3", "e4m3").a_dtype.numpy
+    kernel = tilekit.kernel_for(a.astype(fp8), b.T.astype(fp8).T, accumulation="promoted")
+    assert isinstance(kernel, GemvKernel)
 
 
 def test_what_the_copy_engine_brings_a_matmul_is_left_to_it() -> None:

@@ -172,3 +172,16 @@ def test_an_output_that_no_copy_engine_writes() -> None:
     """Rows that are no multiple of 16 bytes are refused, with what to do."""
     with pytest.raises(ArgumentError, match="pad N"):
         tilekit.grouped_matmul(np.ones((10, 64), BF16), np.ones((1, 63, 64), BF16).transpose(0, 2, 1), [10])
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize(("rows", "k"), [(0, 64), (8, 0), (0, 0)])
+def test_groups_of_nothing(target: str, rows: int, k: int) -> None:
+    """Groups with room for no rows give an empty result; with K of 0 the counted rows are zeros."""
+    a, b = np.ones((3, rows, k), BF16), np.ones((3, k, 64), BF16)
+    counts = [rows // 2] * 3
+    out = np.full((3, rows, 64), 7, BF16)
+    tilekit.grouped_matmul(a, b, counts=counts, out=out, target=target)
+    expected = np.full((3, rows, 64), 7, BF16)
+    expected[:, : rows // 2] = 0
+    np.testing.assert_array_equal(out, expected)

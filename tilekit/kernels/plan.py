@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class EmulatorKeywords(TypedDict, total=False):
     """Options of the emulated device (`tilekit.emulator.Device`), which checks them."""
 
-    seed: Any
+    seed: int
     schedule: Any
     check: Any
     exact: Any

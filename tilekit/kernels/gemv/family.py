@@ -29,7 +29,9 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection 
         return Declined("a matmul's config is given")
     if len(a.shape) != 2 or not 1 <= a.shape[0] <= MOST_TOKENS or 0 in b.shape:
         return Declined(f"it takes 1 to {MOST_TOKENS} rows, without batches")
-    if arguments.precision is not None or (arguments.accumulation == "promoted" and a.dtype not in FP8):
+    # Its sums are f32 either way; what is no legal accumulation the matmul refuses.
+    summed = arguments.accumulation == "fast" or (arguments.accumulation == "promoted" and a.dtype in FP8)
+    if arguments.precision is not None or not summed:
         return Declined("precision and accumulation are the matmul's")
     try:
         problem = read_gemv(a, b)

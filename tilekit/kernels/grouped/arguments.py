@@ -163,7 +163,7 @@ def _flat(view: ArrayView, name: str) -> ArrayView:
     if len(view.shape) == 2:
         return view
     groups, rows, inner = view.shape
-    if groups > 1 and view.strides[0] != rows * view.strides[1]:
+    if groups > 1 and 0 not in view.shape and view.strides[0] != rows * view.strides[1]:
         raise ArgumentError(
             f"{name} has strides {view.strides} (elements): its groups must lie behind each other, {rows} rows apart",
             code="TK-GROUP-003",
