@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,13 @@ import pytest
 from tilekit.assembly import fragment as fragments
 from tilekit.assembly.errors import FragmentError
 from tilekit.assembly.fragment import fragment_root, fragments_of
+from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import F32, GMEM
 from tilekit.assembly.writer import Writer
 from tilekit.emulator import Device
+from tilekit.targets import SM_80, SM_90A, SM_100A
+
+ADA = replace(SM_80, name="sm_89", architectures=("sm_80", "sm_86", "sm_89"))
 
 PACKAGE = Path(fragments.__file__).parent.parent
 
@@ -49,14 +54,14 @@ def test_only_vendor_components_speak_a_dialect() -> None:
 def test_a_target_takes_the_latest_of_a_name() -> None:
     """An election is an instruction where there is one, and the first lane below."""
     root = fragment_root() / "ptx"
-    found = {target: fragments_of(target)["warp"]["elect"].file for target in ("sm_80", "sm_89", "sm_90a", "sm_100a")}
+    found = {chip.name: fragments_of(chip)["warp"]["elect"].file for chip in (SM_80, ADA, SM_90A, SM_100A)}
     assert found == {
         "sm_80": root / "sm_80/warp.ptx",
         "sm_89": root / "sm_80/warp.ptx",
         "sm_90a": root / "sm_90/warp.ptx",
         "sm_100a": root / "sm_90/warp.ptx",
     }
-    assert fragments_of("sm_80")["tma"]["load_2d"].target == "sm_90"
+    assert fragments_of(SM_80)["tma"]["load_2d"].target == "sm_90"
 
 
 def test_an_election_without_the_instruction() -> None:
@@ -132,5 +137,5 @@ def test_one_name_is_called_one_way(
         file.write_text(text + SAME.format(type=kind, target=target), "utf-8")
     monkeypatch.setattr(fragments, "fragment_root", lambda: tmp_path)
     with pytest.raises(FragmentError, match="TK-FRAG-001") as caught:
-        fragments.every_fragment.__wrapped__()
+        fragments.every_fragment.__wrapped__(PTX)
     assert message in str(caught.value)

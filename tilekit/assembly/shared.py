@@ -104,10 +104,10 @@ class SharedMemory:
         return array
 
     def annotations(self) -> list[str]:
-        """The map as ``//@shared`` lines, which the emulator's reports read."""
+        """The map, a note an array: comments of the text, which the emulator's reports read."""
         lines = []
         for a in self.arrays:
-            text = f"//@shared {a.name} offset={a.offset} size={a.size} stride={a.stride} count={a.count} kind={a.kind}"
+            text = f"shared {a.name} offset={a.offset} size={a.size} stride={a.stride} count={a.count} kind={a.kind}"
             text += f" arrive={','.join(a.arrive)}" if a.arrive else ""
             text += f" wait={','.join(a.wait)}" if a.wait else ""
             lines.append(text)

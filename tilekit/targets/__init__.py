@@ -12,7 +12,18 @@ from tilekit.targets.sm_80 import SM_80
 from tilekit.targets.sm_90a import SM_90A
 from tilekit.targets.sm_100a import SM_100A
 
-__all__ = ["CAPABILITIES", "CHIPS", "SM_80", "SM_90A", "SM_100A", "TARGETS", "ChipName", "PlaceName", "Target", "target"]
+__all__ = [
+    "CAPABILITIES",
+    "CHIPS",
+    "SM_80",
+    "SM_90A",
+    "SM_100A",
+    "TARGETS",
+    "ChipName",
+    "PlaceName",
+    "Target",
+    "target",
+]
 
 CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A)}
 """Every chip that text can be written for."""

@@ -14,13 +14,13 @@ CAPABILITIES: Final = {
     "copy_engine": "copies of tensor tiles that one thread starts (TMA)",
     "dependent_launch": "a kernel starts before the one ahead of it is complete (griddepcontrol)",
     "elect": "an instruction that elects one lane of a wave",
-    "mbarriers": "barriers in shared memory with phases and counts of bytes",
+    "mbarriers": "barriers in shared memory with phases (mbarrier)",
     "named_barriers": "barriers of some of a CTA's threads, and an arrival that does not wait",
     "register_reallocation": "waves that give registers up to others while they run (setmaxnreg)",
     "tensor_memory": "a memory of the tensor core's own for accumulators (tcgen05)",
     "warpgroup_matrix": "a matrix instruction of a whole warpgroup that reads shared memory (wgmma)",
 }
-"""What some chips have and others lack. A fragment names in its header what it `needs`; a verb says what it does without."""
+"""What some chips have and others lack. A fragment names what it ``needs``; a verb says what it does without."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class Target:
     lanes
         Threads of a wave (a warp).
     matrix_waves
-        Waves that issue a matrix instruction together, or that reach all of its accumulators: 4 for wgmma and tcgen05, 1 for
-        ``mma.sync``.
+        Waves that hold the accumulators of a matrix instruction together: 4 for wgmma and tcgen05, 1 for ``mma.sync``.
     product
         A product that has it; `multiprocessors` and `boost_mhz` are that product's, and serve estimates only.
     shared_bytes
