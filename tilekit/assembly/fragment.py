@@ -42,7 +42,7 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from tilekit.assembly.dialect import Dialect
@@ -162,6 +162,11 @@ class Fragment:
         """Build the error for a wrong call of this fragment."""
         return FragmentError(f"fragment {self.name} ({self.file.name}:{self.line}): {message}", code=code)
 
+    @cached_property
+    def inputs(self) -> dict[str, FragmentOperand]:
+        """The operands that a call passes, by name."""
+        return {operand.name: operand for operand in self.operands if operand.direction != "out"}
+
     def runs_on(self, target: Target) -> bool:
         """Whether `target` has the fragment's instructions."""
         return self.target in target.architectures and self.needs <= target.capabilities
@@ -215,6 +220,12 @@ def every_fragment(dialect: Dialect) -> tuple[tuple[str, Fragment], ...]:
                     )
             others.append(fragment)
     return tuple((group, fragment) for (group, _), fragments in found.items() for fragment in fragments)
+
+
+@cache
+def local_names(dialect: Dialect) -> frozenset[str]:
+    """Names that fragments declare for themselves."""
+    return frozenset(name for _, fragment in every_fragment(dialect) for name in fragment.locals)
 
 
 @cache

@@ -43,15 +43,15 @@ class FragmentLibrary:
 
     def __init__(self, writer: Writer, groups: frozenset[str] | None = None) -> None:
         self._writer = writer
-        self._groups = groups
+        self._isa = writer.target.isa
+        self._known = fragments_of(writer.target)
+        self._groups = self._known.keys() if groups is None else self._known.keys() & groups
 
     def __getattr__(self, name: str) -> FragmentGroup:
-        known = fragments_of(self._writer.target)
-        groups = known if self._groups is None else known.keys() & self._groups
-        if name not in groups:
-            elsewhere = "; w.ptx has it, for components that are PTX's own" if name in known else ""
-            raise AttributeError(f"no fragment file {name!r}{elsewhere}; there are {', '.join(sorted(groups))}")
-        return FragmentGroup(self._writer, name, known[name])
+        if name not in self._groups:
+            elsewhere = f"; w.{self._isa} has it, for components that speak {self._isa}" if name in self._known else ""
+            raise AttributeError(f"no fragment file {name!r}{elsewhere}; there are {', '.join(sorted(self._groups))}")
+        return FragmentGroup(self._writer, name, self._known[name])
 
 
 def bind_immediate(fragment: Fragment, immediate: Immediate, value: object) -> str:

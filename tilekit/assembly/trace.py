@@ -2,7 +2,8 @@
 
 A dialect (`tilekit.assembly.dialect`) turns a finished `Trace` into text. Statements hold values rather than their
 names, so that a dialect may first look at the whole kernel: an instruction set without virtual registers allocates
-them by it, and one with registers for uniform values knows by then which stayed uniform.
+them by it, and one with registers for uniform values knows by then which stayed uniform. Nothing changes a statement;
+they are not frozen because a frozen dataclass takes three times as long to make.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ OPERATIONS = {
 """Every operation that a dialect spells, and what its result is."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Operation:
     """One of `OPERATIONS` on operands of `type`; comparisons have a predicate for a result, ``widen`` a u64."""
 
@@ -62,14 +63,14 @@ class Operation:
     operands: tuple[Source, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class SharedBase:
     """The address of the CTA's dynamic shared memory."""
 
     result: Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class LoadParameter:
     """The value of a kernel parameter; of a tensor map its address."""
 
@@ -77,7 +78,7 @@ class LoadParameter:
     result: Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class If:
     """Begin of what runs in the lanes in which `condition` is `holds`; `end` is a label's name for the end."""
 
@@ -86,21 +87,21 @@ class If:
     end: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class EndIf:
     """End of an `If`."""
 
     opened: If
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Loop:
     """Begin of a loop that runs at least once, and is not to be unrolled; `top` is a label's name for its begin."""
 
     top: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class EndLoop:
     """End of a `Loop`: the lanes in which `again` holds go back."""
 
@@ -108,7 +109,7 @@ class EndLoop:
     again: Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Placement:
     """A fragment with what stands for its operands."""
 
@@ -120,7 +121,7 @@ Statement: TypeAlias = Operation | SharedBase | LoadParameter | If | EndIf | Loo
 """A string is a line of the dialect's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Line:
     """One statement, its nesting depth, the role that runs it, and the Python that asked for it."""
 
@@ -130,7 +131,7 @@ class Line:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Register:
     """A declared register; with a `count`, the registers ``<name>0`` to ``<name><count - 1>``."""
 

@@ -39,7 +39,7 @@ class RegisterType:
 
     def shares_registers(self, other: RegisterType) -> bool:
         """Whether a register of one type may be read as one of the other without a conversion."""
-        return self.bits == other.bits and (self.kind == "float") == (other.kind == "float")
+        return self is other or (self.bits == other.bits and (self.kind == "float") == (other.kind == "float"))
 
 
 PRED = RegisterType("pred", "predicate", 1)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, every_fragment
+from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, local_names
 from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.library import FragmentLibrary, bind_immediate, bind_operand
 from tilekit.assembly.names import Names
@@ -153,8 +153,7 @@ class Writer(Verbs):
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
         self.roles: list[Role] = []
-        local = (name for _, fragment in every_fragment(self.dialect) for name in fragment.locals)
-        self._names = Names({*self.dialect.reserved, *local})
+        self._names = Names(self.dialect.reserved | local_names(self.dialect))
         self._root = Scope(depth=1)
         self._scopes = [self._root]
         self._depth = 1
@@ -231,11 +230,10 @@ class Writer(Verbs):
             an aligned fragment where lanes may have diverged (``TK-FRAG-004``), a fragment this role may not use
             (``TK-ROLE-001``).
         """
-        inputs = {o.name: o for o in fragment.operands if o.direction != "out"}
-        immediates = {i.name: i for i in fragment.immediates}
-        unknown = given.keys() - inputs.keys() - immediates.keys()
-        missing = (inputs.keys() | immediates.keys()) - given.keys()
-        if unknown or missing:
+        inputs, immediates = fragment.inputs, {i.name: i for i in fragment.immediates}
+        taken = inputs.keys() | immediates.keys()
+        if taken != given.keys():
+            unknown, missing = given.keys() - taken, taken - given.keys()
             raise fragment.error(
                 f"takes {', '.join([*inputs, *immediates]) or 'no operands'}; missing: "
                 f"{', '.join(sorted(missing)) or 'none'}; unknown: {', '.join(sorted(unknown)) or 'none'}"
@@ -243,7 +241,7 @@ class Writer(Verbs):
         self._check_placement(fragment)
         bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
         bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
-        uniform = fragment.uniform and all_uniform(*(given[name] for name in inputs))
+        uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
         outputs = []
         for operand in fragment.operands:
             if operand.direction == "out":

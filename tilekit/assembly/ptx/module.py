@@ -88,14 +88,15 @@ def _lines(scope: Scope) -> Iterator[str]:
 
 def _with_origin(line: Line) -> Iterator[str]:
     """The instructions of a line, each with a comment that says whose it is."""
+    origin, pad = line.origin, "    " * line.depth
+    comment = f" //@ {line.role} {origin.component} {origin.file}:{origin.line}"
     for instruction in spell(line.statement):
-        is_label = instruction.endswith(":") and not instruction.startswith(" ")
-        text = "    " * (line.depth - is_label) + instruction
-        if is_label or instruction.strip() in "{}":
-            yield text
+        if instruction[-1] == ":" and instruction[0] != " ":
+            yield f"{pad[:-4]}{instruction}"
+        elif instruction.strip() in "{}":
+            yield f"{pad}{instruction}"
         else:
-            origin = line.origin
-            yield f"{text:<{_ORIGIN_COLUMN}} //@ {line.role} {origin.component} {origin.file}:{origin.line}"
+            yield f"{pad}{instruction}".ljust(_ORIGIN_COLUMN) + comment
 
 
 def _wrapped(registers: list[Register]) -> Iterator[str]:

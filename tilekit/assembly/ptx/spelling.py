@@ -17,7 +17,7 @@ from tilekit.assembly.trace import (
     Statement,
 )
 from tilekit.assembly.types import MAP, RegisterType
-from tilekit.assembly.values import RegisterTile
+from tilekit.assembly.values import Value
 
 SHARED_SYMBOL = "dynamic_smem"
 
@@ -96,11 +96,8 @@ def spell(statement: Statement) -> list[str]:
 
 def operand(what: Bound) -> str:
     """A register, a constant, a list of registers, or the words of an immediate."""
-    match what:
-        case Number():
-            return literal(what)
-        case RegisterTile():
-            return ", ".join(register.text for register in what)
-        case str():
-            return what
-    return what.text
+    if isinstance(what, Value):
+        return what.text
+    if isinstance(what, Number):
+        return literal(what)
+    return what if isinstance(what, str) else ", ".join([register.text for register in what])
