@@ -76,7 +76,7 @@ def test_some_threads_meet_at_named_barriers_alone() -> None:
     for call in (lambda: w.barrier(id=1, threads=128), lambda: w.barrier_arrive(id=1, threads=128)):
         with pytest.raises(TraceError, match="TK-TRACE-013") as caught:
             call()
-        for word in ("test_verbs.py", "sm_90a", "no named barriers", "nearest: "):
+        for word in ("test_capabilities.py", "sm_90a", "no named barriers", "nearest: "):
             assert word in str(caught.value)
 
 
@@ -117,5 +117,5 @@ def test_what_has_no_verb_is_refused(capability: str, chip: Target, place: Calla
     w = Writer("k", target=replace(chip, capabilities=chip.capabilities - {capability}), threads=128)
     with pytest.raises(FragmentError, match="TK-FRAG-003") as caught:
         place(w)
-    for word in (f"needs {capability}", chip.name, "test_verbs.py"):
+    for word in (f"needs {capability}", chip.name, "test_capabilities.py"):
         assert word in str(caught.value)

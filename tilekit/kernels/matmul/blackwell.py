@@ -32,7 +32,6 @@ from tilekit.tile_schedule.start_order import StartOrder
 def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> WarpSpecialized:
     """Declare the kernel's parameters and shared memory, and return its components."""
     plan = config.warps(target, spec)
-    assert plan.epilogue is not None
     stages = config.resolved_stages(target, spec)
     cluster = ClusterPosition.read(w, *config.cluster, group=config.cta_group)
 
@@ -53,8 +52,8 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         spec,
         op.layout,
         columns=columns,
-        stores=plan.epilogue,
-        loads=plan.epilogue_load,
+        stores=plan["epilogue"],
+        loads=plan.get("epilogue_load"),
         buffers=config.output_buffers,
         shares=Turnstile if config.split_k > 1 else None,
         transposed=config.swap_ab,
@@ -64,27 +63,26 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         "inputs",
         stages=stages,
         stage_bytes=payload.stage_bytes,
-        producers=(plan.load,),
-        consumers=(plan.mma,),
+        producers=(plan["load"],),
+        consumers=(plan["mma"],),
         cluster=cluster,
     )
     accumulators = TensorMemory(
         w,
         op,
         stages=config.accumulator_stages,
-        mma=plan.mma,
-        epilogue=plan.epilogue,
+        mma=plan["mma"],
+        epilogue=plan["epilogue"],
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )
     order = None
     if config.load_order:
-        assert plan.epilogue_load is not None
-        order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan.load, waits=plan.epilogue_load)
+        order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
     scheduler: TileScheduler
     # Who waits for its turn waits for shares that have started, in whatever order clusters do.
     starts = StartOrder(w, cluster) if config.split_k > 1 else None
-    if plan.scheduler is None:
+    if plan.get("scheduler") is None:
         scheduler = static_schedule(w, spec, cluster=cluster, depth=depth, config=config, starts=starts)
     else:
         scheduler = ClcScheduler(
@@ -92,8 +90,8 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
             raster_order(w, spec, cluster=cluster, depth=depth, config=config),
             cluster=cluster,
             stages=config.clc_stages,
-            scheduler=plan.scheduler,
-            load=plan.load,
+            scheduler=plan["scheduler"],
+            load=plan["load"],
             readers=plan.roles,
         )
     return WarpSpecialized(

@@ -356,9 +356,9 @@ class MatmulConfig(KernelConfig):
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
         return WarpPlan.register_accumulators(
+            target,
             consumers=self.consumers,
             accumulators=self.sum_registers(spec),
-            registers=target.registers,
             in_turn=self.in_turn,
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,

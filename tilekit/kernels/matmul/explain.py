@@ -31,7 +31,7 @@ def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
 
 def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
     chip = text.target
-    launch = config.warps(chip, spec).launch_registers(chip.registers)
+    launch = config.warps(chip, spec).launch_registers
     width = max(len(role.name) for role in text.roles) + 2
     lines = [f"{'role':<{max(width, 8)}}{'warps':<8}{'threads':<9}{'registers':<11}may"]
     for role in text.roles:

@@ -58,8 +58,8 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         spec,
         op.layout,
         columns=columns,
-        stores=plan.mma,
-        loads=plan.epilogue_load,
+        stores=plan["mma"],
+        loads=plan.get("epilogue_load"),
         buffers=config.output_buffers,
         shares=Fixup if config.stream_k else Turnstile if config.split_k > 1 else None,
         transposed=config.swap_ab,
@@ -70,8 +70,8 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         "inputs",
         stages=stages,
         stage_bytes=config.engine_bytes(spec),
-        producers=(plan.load,),
-        consumers=(plan.mma,),
+        producers=(plan["load"],),
+        consumers=(plan["mma"],),
         cluster=cluster,
     )
     return WarpSpecialized(
@@ -93,7 +93,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         ahead=FirstBlocks(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
         if config.prefetch and isinstance(scheduler, StaticScheduler)
         else None,
-        consumers=PingPong(plan.mma, first_barrier=FIRST_NAMED_BARRIER + config.consumers)
+        consumers=PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers)
         if config.in_turn
         else Cooperative(),
     )
