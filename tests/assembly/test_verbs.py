@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,25 @@ def test_only_vendor_components_speak_a_dialect() -> None:
     files = [file for layer in layers for file in (PACKAGE / layer).rglob("*.py")]
     speaking = {str(file.relative_to(PACKAGE)) for file in files if "w.ptx." in file.read_text("utf-8")}
     assert speaking == VENDOR
+
+
+COUNTING = {"tile_io/cp_async.py"}
+"""Components of one instruction set whose plan of copies is made before the chip is known."""
+
+LITERAL = re.compile(r"\b32 \*(?!\*)|\* 32\b|>> 5\b|& 31\b|& 127\b|threads=(32|64|128|256)\b|warps\) // \d")
+
+
+def test_no_shared_component_counts_lanes_itself() -> None:
+    """How many lanes a warp has, and warps a matrix instruction, is the chip's or the instruction's to say."""
+    layers = ("drivers", "epilogue", "tile_io", "tile_op", "tile_pipeline", "tile_schedule", "tiles")
+    files = {str(file.relative_to(PACKAGE)): file for layer in layers for file in (PACKAGE / layer).rglob("*.py")}
+    found = {
+        name: line
+        for name, file in files.items()
+        for line in file.read_text("utf-8").splitlines()
+        if LITERAL.search(line.split("#")[0])
+    }
+    assert found.keys() == COUNTING, found
 
 
 def test_a_target_takes_the_latest_of_a_name() -> None:

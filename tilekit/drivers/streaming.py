@@ -208,7 +208,7 @@ class Streaming(Generic[_Fetched]):
         left = w.variable(S32, elements, "left")
         slots = range(self.slots.count)
         if self.prefetch:
-            self.weights.prefetch(w, first, self.prefetch, start, end, 32 * len(self.role.warps))
+            self.weights.prefetch(w, first, self.prefetch, start, end, w.lanes * len(self.role.warps))
         if self.weights_ready:
             for slot in slots:
                 self.weights.load(w, slot, left)

@@ -17,10 +17,8 @@ from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
-
-THREADS = 32 * WARPS_PER_GROUP
 
 QUAD = 16
 """Bytes of four f32: what a thread holds of 8 columns and sends at once."""
@@ -46,11 +44,11 @@ class ClusterSum:
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
-        self.warpgroups = len(role.warps) // WARPS_PER_GROUP
+        self.warpgroups = len(role.warps) // layout.waves
         self.cluster = cluster
         self.adders = self.adders_of(layout, cluster.k)
         self.layout = self.part_of(layout, cluster.k)
-        self.slot_bytes = self.layout.blocks * self.layout.columns // 8 * THREADS * QUAD
+        self.slot_bytes = self.layout.blocks * self.layout.columns // 8 * layout.threads * QUAD
         self.parts = w.shared.allocate("sum.part", size=cluster.k * self.slot_bytes, count=self.warpgroups)
         self.full, self.empty = (
             w.shared.allocate(
@@ -63,7 +61,7 @@ class ClusterSum:
                 wait=(role.name,),
                 arrivals=arrivals,
             )
-            for name, arrivals in (("full", 1), ("empty", WARPS_PER_GROUP * self.adders))
+            for name, arrivals in (("full", 1), ("empty", layout.waves * self.adders))
         )
 
     @staticmethod
@@ -80,7 +78,7 @@ class ClusterSum:
     def shared_bytes(cls, layout: AccumulatorLayout, *, ctas: int, warpgroups: int) -> int:
         """Shared memory of the buffers and barriers; `layout` is that of the accumulators."""
         part = cls.part_of(layout, ctas)
-        return warpgroups * (ctas * part.blocks * part.columns // 8 * THREADS * QUAD + 16)
+        return warpgroups * (ctas * part.blocks * part.columns // 8 * part.threads * QUAD + 16)
 
     def initialise(self, w: Writer) -> None:
         """Initialise the barriers; one thread."""
@@ -193,4 +191,4 @@ class _Sum:
 def _quads(layout: AccumulatorLayout) -> list[tuple[int, int, int]]:
     """Block and first column of a thread's quads of a part, and where in a slot it keeps each (bytes)."""
     places = [(block, left) for block in range(layout.blocks) for left in range(0, layout.columns, 8)]
-    return [(block, left, index * THREADS * QUAD) for index, (block, left) in enumerate(places)]
+    return [(block, left, index * layout.threads * QUAD) for index, (block, left) in enumerate(places)]

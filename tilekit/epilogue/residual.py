@@ -11,7 +11,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.slabs import SlabAccess, SlabPlan
 from tilekit.tile_io.tma import TmaBoxLoader
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import Tile
 
@@ -55,7 +55,7 @@ class ResidualRing:
     ) -> None:
         self.plan = plan = SlabPlan(layout, dtype, transposed)
         self.stages = stages
-        self.warpgroups = len(reads.warps) // WARPS_PER_GROUP
+        self.warpgroups = len(reads.warps) // layout.waves
         self.turns = reads.turns
         self.batch_step = None
         if batched:
@@ -80,7 +80,7 @@ class ResidualRing:
             )
             for name, arrive, wait, count in (
                 ("full", loads, reads, loads.arrivals),
-                ("empty", reads, loads, WARPS_PER_GROUP),
+                ("empty", reads, loads, layout.waves),
             )
         )
         self.loaders: dict[int, TmaBoxLoader] = {}

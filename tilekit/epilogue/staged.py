@@ -68,7 +68,7 @@ class StagedEpilogue:
         self._slabs = w.shared.allocate(
             "output.slab",
             size=buffers * plan.buffer_bytes,
-            count=len(role.warps) // 4,
+            count=len(role.warps) // layout.waves,
             alignment=1024,
             kind="tile",
         )
@@ -146,7 +146,7 @@ class BoundStagedEpilogue:
                 index += 1
                 if index == self._pieces_per_tile:
                     accumulators.done(w)
-                w.barrier(id=self._barrier, threads=128)
+                w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
                 old = self._residual.acquire(w) if self._residual is not None else None
                 for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
@@ -156,7 +156,7 @@ class BoundStagedEpilogue:
                 if self._residual is not None:
                     self._residual.release(w)
                 w.ptx.tma.fence_shared()
-                w.barrier(id=self._barrier, threads=128)
+                w.barrier(id=self._barrier, threads=layout.threads)
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
@@ -186,6 +186,7 @@ class BoundStagedEpilogue:
                     w,
                     slab,
                     thread=self._thread,
+                    threads=e._plan.layout.threads,
                     rows=rows,
                     row=first,
                     end=tile.row_end,

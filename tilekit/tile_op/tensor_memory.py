@@ -120,7 +120,7 @@ class TensorMemory:
 
     def _meet(self, w: Writer) -> Value:
         w.ptx.tcgen05.fence_before()
-        w.barrier(id=self._barrier, threads=32 * (len(self._mma.warps) + len(self._epilogue.warps)))
+        w.barrier(id=self._barrier, threads=w.lanes * (len(self._mma.warps) + len(self._epilogue.warps)))
         w.ptx.tcgen05.fence_after()
         address: Value = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
         return address

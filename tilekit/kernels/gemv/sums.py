@@ -63,7 +63,7 @@ class WarpSums:
         self._spec = spec
         self._weights = weights
         self._functions = functions
-        self._threads = 32 * warps
+        self._threads = w.lanes * warps
         self._units = warps * cluster
         self._cluster = cluster
         self._m = m

@@ -20,7 +20,7 @@ from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
+from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_schedule.grouped import GroupedScheduler
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
@@ -156,7 +156,7 @@ class Output:
             )
         reduction: Turnstile | Fixup | ClusterSum | None = None
         if shares is not None:
-            groups = stores.warps_at_once // WARPS_PER_GROUP
+            groups = stores.warps_at_once // layout.waves
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif layered is not None:
             reduction = ClusterSum(w, accumulators, role=stores, cluster=layered)
