@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.provenance import Origin, origin
 
 if TYPE_CHECKING:
     from tilekit.assembly.values import Value
@@ -48,7 +49,15 @@ class SharedArray:
         return self.stride * self.count
 
     def at(self, w: Writer, index: Value, base: Value | None = None) -> Value:
-        """Address of element `index`; of another CTA's, whose shared memory begins at `base`."""
+        """Address of element `index`; of another CTA's, whose shared memory begins at `base`.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-004`` in a role that the barrier does not know: its arrivals were counted without it.
+        """
+        if self.arrive or self.wait:
+            w.require_role({*self.arrive, *self.wait}, f"{self.kind} {self.name!r}")
         return (w.shared_base if base is None else base) + index * self.stride + self.offset
 
 
@@ -58,6 +67,7 @@ class SharedMemory:
 
     arrays: list[SharedArray] = field(default_factory=list)
     size: int = 0
+    _origins: dict[str, Origin] = field(default_factory=dict)
 
     def allocate(
         self,
@@ -79,8 +89,11 @@ class SharedMemory:
             ``TK-SHARED-001``: a name twice, nothing to reserve, an unknown kind, or an alignment that is no power of
             two up to `BASE_ALIGNMENT`.
         """
-        if any(array.name == name for array in self.arrays):
-            raise TraceError(f"shared array {name!r} is declared twice", code="TK-SHARED-001")
+        if name in self._origins:
+            raise TraceError(
+                f"shared array {name!r} is declared twice: by {self._origins[name]} and by {origin()}",
+                code="TK-SHARED-001",
+            )
         if size < 1 or count < 1:
             raise TraceError(
                 f"shared array {name!r}: size={size}, count={count}; both are at least 1", code="TK-SHARED-001"
@@ -100,6 +113,7 @@ class SharedMemory:
         stride = size if count == 1 else -(-size // alignment) * alignment
         array = SharedArray(name, kind, offset, stride, count, arrive, wait, arrivals)
         self.arrays.append(array)
+        self._origins[name] = origin()
         self.size = offset + array.size
         return array
 

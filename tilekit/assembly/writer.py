@@ -9,7 +9,7 @@ Python runs once; what it calls on the writer becomes text. Device loops and bra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, local_names
 from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.library import FragmentLibrary, bind_immediate, bind_operand
+from tilekit.assembly.named_barriers import NamedBarriers
 from tilekit.assembly.names import Names
 from tilekit.assembly.numbers import number
 from tilekit.assembly.provenance import Origin, origin
@@ -160,6 +161,8 @@ class Writer(Verbs):
         self._role: Role | None = None
         self._diverged = 0
         self._open: list[tuple[str, Origin]] = []
+        self._declared: dict[str, Origin] = {}
+        self.barriers = NamedBarriers(chip, threads)
         self.shared_base = self.new(SMEM, "smem_base", uniform=True)
         self.emit(SharedBase(self.shared_base))
 
@@ -360,6 +363,13 @@ class Writer(Verbs):
         for other in self.roles:
             if set(other.warps) & set(role.warps):
                 raise TraceError(f"roles {other.name!r} and {role.name!r} share warps", code="TK-ROLE-002")
+        if role.warps.stop * self.lanes > self.threads:
+            raise TraceError(
+                f"role {role.name!r} has warps {role.warps.start} to {role.warps.stop - 1}, and the kernel's "
+                f"{self.threads} threads are {self.threads // self.lanes} warps; nearest: threads="
+                f"{role.warps.stop * self.lanes}",
+                code="TK-ROLE-003",
+            )
         self.roles.append(role)
         outside = ((warp - role.warps.start) >= len(role.warps)) if len(role.warps) > 1 else (warp != role.warps.start)
         branch = If(outside, False, self._names.new(f"end_{role.name}"))
@@ -373,6 +383,21 @@ class Writer(Verbs):
         self._scopes.pop()
         self._role = None
         self.emit(EndIf(branch))
+
+    def require_role(self, names: Collection[str], what: str) -> None:
+        """Refuse the use of `what` in a role that is none of `names`; outside roles every thread may be what is needed.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-004`` naming both.
+        """
+        if self._role is not None and self._role.name not in names:
+            raise TraceError(
+                f"role {self._role.name!r} uses {what}, which was declared for {', '.join(sorted(names))}; {origin()} "
+                f"uses it: declare the role with the others",
+                code="TK-ROLE-004",
+            )
 
     # -- the finished text --------------------------------------------------------------------------------------------
 
@@ -432,15 +457,20 @@ class Writer(Verbs):
         if self._role and fragment.kind not in self._role.may | {"scalar", "control"}:
             raise fragment.error(
                 f"is a {fragment.kind!r} fragment ({KINDS[fragment.kind]}); role {self._role.name!r} may only use "
-                f"{', '.join(sorted(self._role.may | {'scalar', 'control'}))}",
+                f"{', '.join(sorted(self._role.may | {'scalar', 'control'}))}; {origin()} places it",
                 "TK-ROLE-001",
             )
         if fragment.aligned and self.divergent:
             raise fragment.error("must be executed by whole warps, but lanes may have diverged here", "TK-FRAG-004")
 
     def _declare(self, parameter: Parameter) -> Value:
-        if any(other.name == parameter.name for other in self.parameters):
-            raise TraceError(f"kernel parameter {parameter.name!r} is declared twice", code="TK-TRACE-009")
+        if parameter.name in self._declared:
+            raise TraceError(
+                f"kernel parameter {parameter.name!r} is declared twice: by {self._declared[parameter.name]} and by "
+                f"{origin()}",
+                code="TK-TRACE-009",
+            )
+        self._declared[parameter.name] = origin()
         self.parameters.append(parameter)
         register = self.new(parameter.type, parameter.name, uniform=True)
         self.emit(LoadParameter(parameter, register))

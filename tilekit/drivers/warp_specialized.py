@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
+from tilekit.drivers.fit import check_components
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.drivers.roles import Body, match_bodies, one_thread, trace_roles, working_threads
@@ -179,6 +180,11 @@ class WarpSpecialized:
         How the mma role's warpgroups divide the tiles.
     bodies
         What further roles of the plan do, by name.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` for a component that does not offer what its protocol asks for.
     """
 
     warps: WarpPlan
@@ -199,6 +205,9 @@ class WarpSpecialized:
     ahead: Ahead | None = None
     consumers: ConsumerSchedule = field(default_factory=Cooperative)
     bodies: Mapping[str, Body] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_components(self)
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""

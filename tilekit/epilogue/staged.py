@@ -12,7 +12,13 @@ from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.slabs import SlabPlan
 from tilekit.tile_io.tma import TmaStorer
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import (
+    FRAGMENT_ROWS,
+    WARPGROUP_OF_EPILOGUE,
+    AccumulatorLayout,
+    AccumulatorTile,
+    Warpgroup,
+)
 from tilekit.tile_schedule.raster import Tile
 
 
@@ -65,10 +71,12 @@ class StagedEpilogue:
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
+        groups = len(role.warps) // layout.waves
+        w.barriers.claim(first_barrier, groups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
         self._slabs = w.shared.allocate(
             "output.slab",
             size=buffers * plan.buffer_bytes,
-            count=len(role.warps) // layout.waves,
+            count=groups,
             alignment=1024,
             kind="tile",
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, Warpgroup
 
 COLUMNS_AT_ONCE = 64
 """Columns that are read or written together."""
@@ -37,6 +37,7 @@ class Workspace:
         self.layout = layout
         self.warpgroups = warpgroups
         self.first_barrier = first_barrier
+        w.barriers.claim(first_barrier, warpgroups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
         self.address = w.parameter(
             "workspace", GMEM, lambda call: call.allocate("workspace", 4 * call.schedule.slots * self.floats)
         )

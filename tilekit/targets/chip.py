@@ -55,6 +55,8 @@ class Target:
         CTAs of a cluster that every device of the target accepts.
     tensor_columns
         Columns of tensor memory, 128 lanes of 32 bits each; 0 where there is none.
+    named_barriers
+        Barriers of a CTA (PTX ISA, bar.sync), the one of all its threads among them.
     transposed_bits
         Widths of the elements that the matrix instruction reads where M or N is contiguous: for wgmma 16 (PTX ISA,
         wgmma.mma_async, imm-trans), for tcgen05 8, 16 and 32 (tcgen05.mma, Instruction descriptor).
@@ -81,6 +83,7 @@ class Target:
     compute_capability: tuple[int, int]
     thread_registers: int = 255
     tensor_columns: int = 0
+    named_barriers: int = 16
     transposed_bits: tuple[int, ...] = (16,)
 
     def __post_init__(self) -> None:

@@ -11,6 +11,9 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_pipeline.payload import Promote
 
+WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
+"""The meeting for which components on the way of the accumulators out share named barriers."""
+
 FRAGMENT_ROWS = 16
 """Rows of a fragment: what a warp holds of an m64 wgmma, and what one 16x256b load from tensor memory brings."""
 

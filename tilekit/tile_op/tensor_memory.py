@@ -71,6 +71,8 @@ class TensorMemory:
         self._mma = mma
         self._epilogue = epilogue
         self._barrier = barrier
+        self._threads = w.lanes * (len(mma.warps) + len(epilogue.warps))
+        w.barriers.claim(barrier, meeting="the hand-over of tensor memory", threads=self._threads)
         # A word would do; a whole 16 bytes keep what follows aligned.
         self._address = w.shared.allocate("accumulators.address", size=ADDRESS_BYTES)
         self._full, self._empty = (
@@ -120,7 +122,7 @@ class TensorMemory:
 
     def _meet(self, w: Writer) -> Value:
         w.ptx.tcgen05.fence_before()
-        w.barrier(id=self._barrier, threads=w.lanes * (len(self._mma.warps) + len(self._epilogue.warps)))
+        w.barrier(id=self._barrier, threads=self._threads)
         w.ptx.tcgen05.fence_after()
         address: Value = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
         return address
