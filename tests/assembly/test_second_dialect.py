@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -144,3 +145,25 @@ def test_roles_are_no_instruction_set_s_own() -> None:
     with w.role(Role("only", range(1, 2), frozenset()), warp):
         warp.assign(3)
     assert "s_cbranch_scc1 end_only" in w.text()
+
+
+def test_ptx_is_spelled_in_one_place() -> None:
+    """Of `assembly`, only `assembly/ptx` holds a mnemonic or directive of PTX in its strings."""
+    folder = Path(fragments.__file__).parent
+    ptx = re.compile(r"\b(mov|add|mul|setp|selp|shl|shr|ld|cvta)\.|\bbra\b|\.(reg|pragma|maxntid|entry|param)\b|;$")
+    speaking = {
+        file.relative_to(folder).parts[0]
+        for file in folder.rglob("*.py")
+        for node in ast.walk(_without_docstrings(ast.parse(file.read_text("utf-8"))))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ptx.search(node.value)
+    }
+    assert speaking == {"ptx"}
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """The module without strings that stand alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            alone = [n for n in node.body if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
+            node.body = [n for n in node.body if n not in alone]
+    return tree
