@@ -74,7 +74,7 @@ def test_some_threads_meet_at_named_barriers_alone() -> None:
     """Without them, a barrier of some threads and an arrival that does not wait are refused, with chip and place."""
     w = Writer("k", target=without("named_barriers"), threads=256)
     for call in (lambda: w.barrier(id=1, threads=128), lambda: w.barrier_arrive(id=1, threads=128)):
-        with pytest.raises(TraceError, match="TK-TRACE-013") as caught:
+        with pytest.raises(TraceError, match="TK-TARGET-003") as caught:
             call()
         for word in ("test_capabilities.py", "sm_90a", "no named barriers", "nearest: "):
             assert word in str(caught.value)
@@ -95,7 +95,7 @@ def test_a_chip_without_clusters() -> None:
     target = device.buffer(np.ones(32, np.uint32))
     device.load(w.text())["alone"].launch(grid=1, block=32, args=[target])
     assert not target.read().any()
-    with pytest.raises(TraceError, match=r"clusters of 2 CTAs.*no clusters; nearest: 1.*TK-TRACE-013"):
+    with pytest.raises(TraceError, match=r"clusters of 2 CTAs.*no clusters; nearest: 1.*TK-TARGET-003"):
         Writer("k", target=chip, threads=32, cluster=2)
 
 

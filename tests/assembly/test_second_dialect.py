@@ -132,9 +132,9 @@ def test_what_the_chip_lacks() -> None:
     w.cluster_wait()
     assert w.text() == before
     assert w.lanes == 64
-    with pytest.raises(TraceError, match="TK-TRACE-013"):
+    with pytest.raises(TraceError, match="TK-TARGET-003"):
         w.barrier_arrive(id=1, threads=64)
-    with pytest.raises(TraceError, match="TK-TRACE-013"):
+    with pytest.raises(TraceError, match="TK-TARGET-003"):
         Writer("k", target=GFX950, threads=128, cluster=2)
 
 

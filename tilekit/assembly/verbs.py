@@ -101,7 +101,7 @@ class Verbs:
         Raises
         ------
         TraceError
-            ``TK-TRACE-013`` for some of the threads, on a chip without named barriers.
+            ``TK-TARGET-003`` for some of the threads, on a chip without named barriers.
         """
         if self.target.has("named_barriers"):
             self.isa.barrier.sync(id=id, threads=threads)
@@ -116,7 +116,7 @@ class Verbs:
         Raises
         ------
         TraceError
-            ``TK-TRACE-013`` on a chip without named barriers: to arrive is to wait there.
+            ``TK-TARGET-003`` on a chip without named barriers: to arrive is to wait there.
         """
         if not self.target.has("named_barriers"):
             raise self._lacking("an arrival that does not wait", "named barriers", "w.barrier(...)")
@@ -174,5 +174,5 @@ class Verbs:
     def _lacking(self, what: str, capability: str, nearest: object) -> TraceError:
         return TraceError(
             f"{origin()} asks for {what}, and {self.target.name} has no {capability}; nearest: {nearest}",
-            code="TK-TRACE-013",
+            code="TK-TARGET-003",
         )

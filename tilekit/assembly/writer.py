@@ -131,7 +131,7 @@ class Writer(Verbs):
     Raises
     ------
     TraceError
-        ``TK-TRACE-008`` for a target the writer does not know; ``TK-TRACE-013`` for a cluster on a chip that has none.
+        ``TK-TRACE-008`` for a target the writer does not know; ``TK-TARGET-003`` for a cluster on a chip that has none.
     """
 
     def __init__(self, name: str, *, target: str | Target, threads: int, cluster: int = 1, resident: int = 1) -> None:
@@ -141,7 +141,7 @@ class Writer(Verbs):
         if cluster > 1 and not chip.has("clusters"):
             raise TraceError(
                 f"kernel {name!r} is for clusters of {cluster} CTAs, and {chip.name} has no clusters; nearest: 1",
-                code="TK-TRACE-013",
+                code="TK-TARGET-003",
             )
         self.name = name
         self.target = chip
