@@ -87,13 +87,20 @@ def test_a_chip_without_clusters() -> None:
     out = w.parameter("out", GMEM)
     w.cluster_arrive()
     rank = w.cluster_rank()
+    array = w.shared.allocate("number", size=4)
+    own = w.shared_base + array.offset
+    with w.when(w.thread() == 0):
+        w.ptx.start_order.note(address=w.cluster_address(own, rank), number=rank)
+    w.warp_sync()
     w.cluster_wait()
+    read: Value = w.ptx.start_order.read(src=own)
     address = (out + w.widen_multiply(w.thread(), 4)).retyped(GMEM)
-    w.isa.memory.store_global_f32(address=address, value=rank.retyped(F32), valid=w.thread() >= 0)
-    assert "cluster" not in re.sub("//.*", "", w.text())
+    w.isa.memory.store_global_f32(address=address, value=read.retyped(F32), valid=w.thread() >= 0)
+    text = re.sub("//.*", "", w.text())
+    assert not re.search(r"mapa|barrier\.cluster|%cluster", text)
     device = Device("sm_90a", seed=1)
     target = device.buffer(np.ones(32, np.uint32))
-    device.load(w.text())["alone"].launch(grid=1, block=32, args=[target])
+    device.load(w.text())["alone"].launch(grid=1, block=32, shared_bytes=w.shared.size, args=[target])
     assert not target.read().any()
     with pytest.raises(TraceError, match=r"clusters of 2 CTAs.*no clusters; nearest: 1.*TK-TARGET-003"):
         Writer("k", target=chip, threads=32, cluster=2)

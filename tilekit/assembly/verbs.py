@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import FragmentError, TraceError
 from tilekit.assembly.provenance import origin
-from tilekit.assembly.types import U32
+from tilekit.assembly.types import DSMEM, U32
 
 if TYPE_CHECKING:
     from tilekit.assembly.library import FragmentLibrary
@@ -133,6 +133,13 @@ class Verbs:
         if not self.target.has("clusters"):
             return self.constant(U32, 0)
         value: Value = self.fragments.cluster.cta_rank()
+        return value
+
+    def cluster_address(self, address: Value, rank: Operand) -> Value:
+        """Where the CTA of `rank` has what lies at `address` of this CTA's shared memory, dsmem."""
+        if not self.target.has("clusters"):
+            return address.retyped(DSMEM)
+        value: Value = self.fragments.cluster.map_address(address=address, rank=rank)
         return value
 
     def cluster_arrive(self) -> None:
