@@ -29,6 +29,10 @@ class RegisterType:
     bits: int
     space: str | None = None
 
+    def __hash__(self) -> int:
+        """Types differ by their names."""
+        return hash(self.name)
+
     def __str__(self) -> str:
         return self.name
 

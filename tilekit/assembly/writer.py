@@ -209,7 +209,7 @@ class Writer(Verbs):
     def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
         """Trace one of `tilekit.assembly.trace.OPERATIONS` on operands of `type_` and return its result."""
         result = self.new(result_type, name, uniform=all_uniform(*operands))
-        self.emit(Operation(name, type_, result, tuple(self.operand(operand, type_) for operand in operands)))
+        self.emit(Operation(name, type_, result, tuple([self.operand(operand, type_) for operand in operands])))
         return result
 
     @property

@@ -58,45 +58,44 @@ class PtxDialect:
             head += [".explicitcluster", f".reqnctapercluster {trace.cluster}, 1, 1"]
         notes = [f"role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in trace.roles]
         notes += trace.shared.annotations()
-        body = [*(f"    //@{note}" for note in notes), *_lines(trace.body), "    ret;"]
+        body = [*(f"    //@{note}" for note in notes), *_block(trace.body), "    ret;"]
         return "\n".join([*head, "{", *body, "}", ""])
 
 
 def _version(trace: Trace) -> tuple[int, int]:
     """The version that the target and every fragment need."""
-    fragments = {line.statement.fragment for line in trace.body.lines() if isinstance(line.statement, Placement)}
-    return max([_FIRST_VERSION.get(trace.target.name, (8, 0)), *(f.version for f in fragments)])
+    statements = [line.statement for line in trace.body.lines()]
+    needed = {statement.fragment.version for statement in statements if isinstance(statement, Placement)}
+    return max(needed | {_FIRST_VERSION.get(trace.target.name, (8, 0))})
 
 
-def _lines(scope: Scope) -> Iterator[str]:
+def _block(scope: Scope) -> list[str]:
     """A ``{ }`` block's contents: declarations, then lines and nested blocks in order."""
     pad = "    " * scope.depth
     registers: dict[str, list[Register]] = {}
     for register in scope.registers:
         registers.setdefault(declared_type(register.type), []).append(register)
-    for declared, some in sorted(registers.items()):
-        yield from (f"{pad}.reg .{declared} {part};" for part in _wrapped(some))
+    text = [f"{pad}.reg .{kind} {part};" for kind, some in sorted(registers.items()) for part in _wrapped(some)]
     for item in scope.items:
-        if isinstance(item, Scope):
-            outer = "    " * (item.depth - 1)
-            yield f"{outer}{{"
-            yield from _lines(item)
-            yield f"{outer}}}"
+        if isinstance(item, Line):
+            _instructions(item, text)
         else:
-            yield from _with_origin(item)
+            outer = "    " * (item.depth - 1)
+            text += [f"{outer}{{", *_block(item), f"{outer}}}"]
+    return text
 
 
-def _with_origin(line: Line) -> Iterator[str]:
-    """The instructions of a line, each with a comment that says whose it is."""
+def _instructions(line: Line, text: list[str]) -> None:
+    """Append the instructions of a line, each with a comment that says whose it is."""
     origin, pad = line.origin, "    " * line.depth
     comment = f" //@ {line.role} {origin.component} {origin.file}:{origin.line}"
     for instruction in spell(line.statement):
         if instruction[-1] == ":" and instruction[0] != " ":
-            yield f"{pad[:-4]}{instruction}"
+            text.append(f"{pad[:-4]}{instruction}")
         elif instruction.strip() in "{}":
-            yield f"{pad}{instruction}"
+            text.append(f"{pad}{instruction}")
         else:
-            yield f"{pad}{instruction}".ljust(_ORIGIN_COLUMN) + comment
+            text.append(f"{pad}{instruction}".ljust(_ORIGIN_COLUMN) + comment)
 
 
 def _wrapped(registers: list[Register]) -> Iterator[str]:

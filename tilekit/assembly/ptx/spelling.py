@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from tilekit.assembly.numbers import Number
 from tilekit.assembly.ptx.literals import literal
 from tilekit.assembly.trace import (
@@ -64,14 +66,19 @@ _MNEMONICS = {
 }
 
 
+@cache
+def _mnemonic(name: str, type_: RegisterType) -> str:
+    mnemonic, suffix = _MNEMONICS[name]
+    if name == "mul" and type_.kind == "float":
+        mnemonic = "mul"
+    return f"{mnemonic}.{suffix(type_)}"
+
+
 def spell(statement: Statement) -> list[str]:
     """The instructions and labels of a statement."""
     match statement:
         case Operation(name, type_, result, operands):
-            mnemonic, suffix = _MNEMONICS[name]
-            if name == "mul" and type_.kind == "float":
-                mnemonic = "mul"
-            return [f"{mnemonic}.{suffix(type_)} {', '.join(map(operand, (result, *operands)))};"]
+            return [f"{_mnemonic(name, type_)} {result.text}, {', '.join([operand(each) for each in operands])};"]
         case Placement(fragment, bound):
             return fragment.bind({name: operand(what) for name, what in bound.items()})
         case If(condition, holds, end):
