@@ -7,6 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import gcn_dialect
@@ -119,6 +120,26 @@ def test_a_component_of_another_instruction_set() -> None:
         w.ptx.mbarrier.fence_init()
     for word in ("test_second_dialect.py", "test_a_component_of_another", "gfx950", "gcn"):
         assert word in str(caught.value)
+
+
+def test_a_fragment_that_the_instruction_set_lacks() -> None:
+    """A verb, or a shared component, without a fragment: its name, the chip and the place."""
+    w = Writer("k", target=GFX950, threads=128)
+    for ask, name in (
+        (lambda: w.warp(), "special.warp_index"),
+        (lambda: w.isa.memory.load_global_f32x4(address=w.shared_base), "memory.load_global_f32x4"),
+        (lambda: w.isa.convert.unpack(packed=w.shared_base), "file 'convert'"),
+    ):
+        with pytest.raises(FragmentError, match="TK-FRAG-003") as caught:
+            ask()
+        for word in (name, "of gcn for gfx950", "test_second_dialect.py", "test_a_fragment_that"):
+            assert word in str(caught.value)
+
+
+def test_an_instruction_set_without_a_dialect() -> None:
+    """A chip that nothing can be written for is refused when the writer is made."""
+    with pytest.raises(TraceError, match=r"gfx950 has the instruction set 'rdna', .* there is ptx, gcn.*TK-TRACE-008"):
+        Writer("k", target=replace(GFX950, isa="rdna"), threads=64)
 
 
 def test_what_the_chip_lacks() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tilekit.assembly.errors import MissingFragmentError
 from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, fragments_of
 from tilekit.assembly.numbers import Number, number
+from tilekit.assembly.provenance import origin
 from tilekit.assembly.types import PRED, accepts
 from tilekit.assembly.values import RegisterTile, Value
 
@@ -26,7 +28,12 @@ class FragmentGroup:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         fragment = self._fragments.get(name)
         if fragment is None:
-            raise AttributeError(f"{self._name} has no fragment {name!r}; it has {', '.join(sorted(self._fragments))}")
+            target = self._writer.target
+            raise MissingFragmentError(
+                f"there is no fragment {self._name}.{name} of {target.isa} for {target.name}, which {origin()} places; "
+                f"{self._name} has {', '.join(sorted(self._fragments))}",
+                code="TK-FRAG-003",
+            )
         return partial(self._writer.place, fragment)
 
 
@@ -43,14 +50,18 @@ class FragmentLibrary:
 
     def __init__(self, writer: Writer, groups: frozenset[str] | None = None) -> None:
         self._writer = writer
-        self._isa = writer.target.isa
         self._known = fragments_of(writer.target)
         self._groups = self._known.keys() if groups is None else self._known.keys() & groups
 
     def __getattr__(self, name: str) -> FragmentGroup:
         if name not in self._groups:
-            elsewhere = f"; w.{self._isa} has it, for components that speak {self._isa}" if name in self._known else ""
-            raise AttributeError(f"no fragment file {name!r}{elsewhere}; there are {', '.join(sorted(self._groups))}")
+            target, isa = self._writer.target, self._writer.target.isa
+            elsewhere = f"; w.{isa} has it, for components that speak {isa}" if name in self._known else ""
+            raise MissingFragmentError(
+                f"there is no fragment file {name!r} of {isa} for {target.name}, in which {origin()} looks{elsewhere}; "
+                f"there are {', '.join(sorted(self._groups))}",
+                code="TK-FRAG-003",
+            )
         return FragmentGroup(self._writer, name, self._known[name])
 
 

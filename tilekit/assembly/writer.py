@@ -136,8 +136,14 @@ class Writer(Verbs):
 
     def __init__(self, name: str, *, target: str | Target, threads: int, cluster: int = 1, resident: int = 1) -> None:
         chip = target if isinstance(target, Target) else CHIPS.get(target)
-        if chip is None or chip.isa not in DIALECTS:
+        if chip is None:
             raise TraceError(f"target={target!r} is none of {', '.join(CHIPS)}", code="TK-TRACE-008")
+        if chip.isa not in DIALECTS:
+            raise TraceError(
+                f"target {chip.name} has the instruction set {chip.isa!r}, which no dialect spells; there is "
+                f"{', '.join(DIALECTS)}",
+                code="TK-TRACE-008",
+            )
         if cluster > 1 and not chip.has("clusters"):
             raise TraceError(
                 f"kernel {name!r} is for clusters of {cluster} CTAs, and {chip.name} has no clusters; nearest: 1",
