@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -121,9 +122,9 @@ class _Spelling:
             offset = -(-offset // size) * size
             self._offsets[parameter.name] = offset
             offset += size
-        varying = {value.text for value in _values(trace.body) if not value.uniform}
+        self._varying = _varying(trace.body)
         for register in _registers(trace.body):
-            self._registers[register.name] = self._allocate(register.type, register.name not in varying)
+            self._registers[register.name] = self._allocate(register.type, register.name not in self._varying)
 
     def _allocate(self, type_: RegisterType, uniform: bool) -> str:
         words = 2 if type_.kind == "predicate" else -(-type_.bits // 32)
@@ -149,7 +150,7 @@ class _Spelling:
                 low, high = _halves(self._of(result))
                 load = f"s_load_dwordx2 vcc, s[0:1], {offset}"
                 return [load, "s_waitcnt lgkmcnt(0)", f"v_mov_b32 {low}, vcc_lo", f"v_mov_b32 {high}, vcc_hi"]
-            case If(condition, holds, end) if condition.uniform:
+            case If(condition, holds, end) if condition.text not in self._varying:
                 return [f"s_cmp_lg_u64 {self._of(condition)}, 0", f"s_cbranch_scc{0 if holds else 1} {end}"]
             case If(condition, holds, end):
                 saved = self._save(statement)
@@ -160,7 +161,7 @@ class _Spelling:
                 return [f"{opened.end}:", *restored]
             case Loop(top):
                 return [f"s_mov_b64 {self._save(statement)}, exec", f"{top}:"]
-            case EndLoop(opened, again) if again.uniform:
+            case EndLoop(opened, again) if again.text not in self._varying:
                 return [f"s_cmp_lg_u64 {self._of(again)}, 0", f"s_cbranch_scc1 {opened.top}"]
             case EndLoop(opened, again):
                 back = [f"s_and_b64 exec, exec, {self._of(again)}", f"s_cbranch_execnz {opened.top}"]
@@ -247,11 +248,41 @@ def _registers(scope: Scope) -> Iterator[Register]:
             yield from _registers(item)
 
 
-def _values(scope: Scope) -> Iterator[Value]:
-    """Every value that a statement reads or writes."""
-    for line in scope.lines():
-        match line.statement:
-            case Operation(_, _, result, operands):
-                yield from (value for value in (result, *operands) if isinstance(value, Value))
-            case Placement(_, bound):
-                yield from (value for value in bound.values() if isinstance(value, Value))
+def _varying(body: Scope) -> set[str]:
+    """Registers that may differ from lane to lane.
+
+    The trace says of a value what was known when it was made; what is assigned later, in a loop or where lanes have
+    parted, changes what was made before, so the whole kernel is gone through until nothing changes.
+    """
+    statements = [line.statement for line in body.lines()]
+    written = Counter(s.result.text for s in statements if isinstance(s, Operation))
+    varying: set[str] = set()
+    parting: set[int] = set()
+    while True:
+        before = len(varying), len(parting)
+        parted: list[bool] = []
+        for statement in statements:
+            match statement:
+                case Operation(_, _, result, operands):
+                    if any(_varies(what, varying) for what in operands) or (any(parted) and written[result.text] > 1):
+                        varying.add(result.text)
+                case Placement(fragment, bound):
+                    made = {o.name for o in fragment.operands if o.direction != "in"}
+                    if not fragment.uniform or any(_varies(bound[name], varying) for name in bound.keys() - made):
+                        varying |= {
+                            what.text for name, what in bound.items() if name in made and isinstance(what, Value)
+                        }
+                case If(condition) | EndLoop(_, condition):
+                    if condition.text in varying:
+                        parting.add(id(statement if isinstance(statement, If) else statement.opened))
+            match statement:
+                case If() | Loop():
+                    parted.append(id(statement) in parting)
+                case EndIf() | EndLoop():
+                    parted.pop()
+        if before == (len(varying), len(parting)):
+            return varying
+
+
+def _varies(what: Bound, varying: set[str]) -> bool:
+    return isinstance(what, Value) and what.text in varying

@@ -91,6 +91,20 @@ def test_the_same_python_in_another_instruction_set() -> None:
     assert lines[-1] == "s_endpgm"
 
 
+def test_what_is_assigned_later_counts() -> None:
+    """A product of a variable is made per lane where, further down the loop, lanes assign the variable differently."""
+    w = Writer("later", target=GFX950, threads=64)
+    thread, kept = w.thread(), w.variable(U32, 1, "kept")
+    for _ in w.range(5, name="i"):
+        product = kept * 3
+        with w.when(thread > product):
+            kept.assign(2)
+    assert product.uniform, "as far as the trace knew when the product was made"
+    text = w.text()
+    assert "v_mul_lo_u32" in text
+    assert "s_mul_i32" not in text
+
+
 def test_the_real_assembler_takes_it(tmp_path: Path) -> None:
     """LLVM's assembler for gfx950 accepts every line."""
     if importlib.util.find_spec("ziglang") is None:

@@ -2,8 +2,9 @@
 
 A dialect (`tilekit.assembly.dialect`) turns a finished `Trace` into text. Statements hold values rather than their
 names, so that a dialect may first look at the whole kernel: an instruction set without virtual registers allocates
-them by it, and one with registers for uniform values knows by then which stayed uniform. Nothing changes a statement;
-they are not frozen because a frozen dataclass takes three times as long to make.
+them by it, and one with registers for uniform values works out which stay uniform (`Value.uniform` is what was known
+when a statement was made; what a loop assigns later is not in it). Nothing changes a statement; they are not frozen
+because a frozen dataclass takes three times as long to make.
 """
 
 from __future__ import annotations
