@@ -57,10 +57,9 @@ def test_a_barrier_of_all_threads(chip: Target) -> None:
     out = w.parameter("out", GMEM)
     array = w.shared.allocate("numbers", size=4 * 96)
     thread, always = w.thread(), w.thread() >= 0
-    own = (w.shared_base + thread * 4 + array.offset).retyped(DSMEM)
-    w.ptx.start_order.note(address=own, number=thread)
+    w.isa.memory.store_shared_b32(address=w.shared_base + thread * 4 + array.offset, value=thread)
     w.barrier(id=3, threads=96)
-    other: Value = w.ptx.start_order.read(src=w.shared_base + (95 - thread) * 4 + array.offset)
+    other: Value = w.isa.memory.load_shared_b32(address=w.shared_base + (95 - thread) * 4 + array.offset)
     address = (out + w.widen_multiply(thread, 4)).retyped(GMEM)
     w.isa.memory.store_global_f32(address=address, value=other.retyped(F32), valid=always)
     assert ("bar.sync 3, 96;" in w.text()) == chip.has("named_barriers")
@@ -89,11 +88,11 @@ def test_a_chip_without_clusters() -> None:
     rank = w.cluster_rank()
     array = w.shared.allocate("number", size=4)
     own = w.shared_base + array.offset
-    with w.when(w.thread() == 0):
-        w.ptx.start_order.note(address=w.cluster_address(own, rank), number=rank)
-    w.warp_sync()
+    mapped = w.cluster_address(own, rank)
+    assert (mapped.text, mapped.type) == (own.text, DSMEM), "it is the CTA's own"
+    w.isa.memory.store_shared_b32(address=own, value=rank)
     w.cluster_wait()
-    read: Value = w.ptx.start_order.read(src=own)
+    read: Value = w.isa.memory.load_shared_b32(address=own)
     address = (out + w.widen_multiply(w.thread(), 4)).retyped(GMEM)
     w.isa.memory.store_global_f32(address=address, value=read.retyped(F32), valid=w.thread() >= 0)
     text = re.sub("//.*", "", w.text())
@@ -111,6 +110,7 @@ def test_a_chip_without_clusters() -> None:
     [
         ("async_copies", SM_90A, lambda w: w.ptx.cp_async.commit()),
         ("cluster_launch_control", SM_100A, lambda w: w.ptx.clc.try_cancel(dst=w.shared_base, bar=w.shared_base)),
+        ("clusters", SM_90A, lambda w: w.ptx.start_order.note(address=w.shared_base, number=1)),
         ("copy_engine", SM_90A, lambda w: w.ptx.tma.commit_stores()),
         ("mbarriers", SM_90A, lambda w: w.ptx.mbarrier.init(bar=w.shared_base, count=1)),
         ("tensor_memory", SM_100A, lambda w: w.ptx.tcgen05.fence_after()),

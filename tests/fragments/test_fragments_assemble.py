@@ -129,3 +129,13 @@ def test_local_names_do_not_hide_operands() -> None:
             w.place(fragment, **operands, **dict(case.immediates))
             assert not {v.text for v in operands.values()} & fragment.locals
             assert ptxas_errors(w.text(), target) == []
+
+
+def test_what_reaches_another_cta_needs_clusters() -> None:
+    """Accesses and arrivals in another CTA's shared memory, multicasts and CTA pairs say that they need clusters."""
+    remote = (
+        r"multicast::cluster|(ld|st)\.shared::cluster|st\.async|mbarrier\.arrive\S*shared::cluster|cta_group::2|mapa"
+    )
+    reaching = [fragment for _, fragment in all_fragments() if re.search(remote, " ".join(fragment.text))]
+    assert len(reaching) > 15
+    assert not [fragment.name for fragment in reaching if "clusters" not in fragment.needs]

@@ -109,7 +109,7 @@ class BoundClusterSum:
         lane = w.lane()
         self._releases = lane < total.cluster.k
         rank = w.minimum(lane, total.cluster.k - 1)
-        self._released: Value = w.ptx.cluster.map_address(address=self._empty, rank=rank)
+        self._released: Value = w.cluster_address(self._empty, rank)
 
     def add(
         self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
@@ -137,8 +137,8 @@ class BoundClusterSum:
         """Send the CTA of `rank` its part of this share."""
         s = self._s
         mine = self._slots + s.cluster.layer * s.slot_bytes
-        slot = w.ptx.cluster.map_address(address=mine, rank=rank)
-        full = w.ptx.cluster.map_address(address=self._full, rank=rank)
+        slot = w.cluster_address(mine, rank)
+        full = w.cluster_address(self._full, rank)
         for block, left, offset in _quads(s.layout):
             (fragment,) = accumulators.read(w, block, rank * s.layout.columns + left, 8)
             w.isa.memory.store_async_f32x4(address=slot + offset, values=fragment, bar=full)
