@@ -54,9 +54,7 @@ def _classes(hint: Any) -> tuple[type, ...]:
 def _misfit(component: Any, expected: type) -> str | None:
     """Why a component does not fit; None where it does."""
     if not getattr(expected, "_is_protocol", False):
-        if isinstance(component, expected) or (expected is int and isinstance(component, bool)):
-            return None
-        return f"it is no {expected.__name__}"
+        return None if isinstance(component, expected) else f"it is no {expected.__name__}"
     for name, wanted in _members(expected):
         offered = inspect.getattr_static(component, name, _MISSING)
         if offered is _MISSING:
