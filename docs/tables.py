@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tilekit.assembly.fragment import Fragment, every_fragment
+from tilekit.assembly.instruction_sets import PTX
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "tilekit"
@@ -20,7 +21,7 @@ CODE = r"TK-[A-Z]+-\d{3}"
 def fragments_table() -> str:
     """Every fragment: its call, what it does, its kind, and the lowest architecture."""
     rows = ["| fragment | purpose | kind | target |", "|---|---|---|---|"]
-    for group, fragment in sorted(every_fragment(), key=lambda found: found[0]):
+    for group, fragment in sorted(every_fragment(PTX), key=lambda found: found[0]):
         about = fragment.about.replace("|", r"\|")
         flags = " ·aligned" if fragment.aligned else ""
         rows.append(f"| `{_call(group, fragment)}` | {about} | {fragment.kind}{flags} | {_target(fragment)} |")
@@ -33,7 +34,7 @@ def _call(group: str, fragment: Fragment) -> str:
 
 
 def _target(fragment: Fragment) -> str:
-    return f"{fragment.target}, PTX {fragment.isa[0]}.{fragment.isa[1]}"
+    return f"{fragment.target}, PTX {fragment.version[0]}.{fragment.version[1]}"
 
 
 def error_codes() -> dict[str, set[str]]:

@@ -115,7 +115,7 @@ def compose() -> tuple[Writer, StaticScheduler]:
 def launch(w: Writer, scheduler: StaticScheduler, a: Array, b: Array, d: Array) -> str:
     """Launch on a GPU if there is one that can, else on the emulator; return where."""
     if driver.why_unavailable() is None and driver.devices()[0].compute_capability == (9, 0):
-        kernel = CudaModule.from_ptx(w.text(), w.target, kernel_name=w.name).kernel(w.name)
+        kernel = CudaModule.from_ptx(w.text(), w.target.name, kernel_name=w.name).kernel(w.name)
         with CudaStaging() as memory:
             kernel.prepare(*arguments(w, scheduler, memory, a, b, d))()
             memory.download(view_of(d))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from tilekit.assembly.types import B16, B32, DSMEM, F32, GMEM, PRED, SMEM, U32, 
 from tilekit.assembly.values import RegisterTile
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import TilekitError
+from tilekit.targets import SM_80, SM_90A, SM_100A, Target
 
 LOAD = Role("load", range(4), frozenset({"load", "sync", "wait"}))
 MMA = Role("mma", range(4, 8), frozenset({"mma", "wait"}))
@@ -181,7 +183,7 @@ def test_unknown_fragments(w: Writer) -> None:
     """A misspelt file or fragment lists what there is."""
     with pytest.raises(AttributeError, match=r"'mbarier'.*mbarrier"):
         w.ptx.mbarier.init()
-    with pytest.raises(AttributeError, match=r"'innit'.*init"):
+    with pytest.raises(AttributeError, match=r"mbarrier\.innit.*test_misuse\.py.*init.*TK-FRAG-003"):
         w.ptx.mbarrier.innit()
 
 
@@ -241,14 +243,19 @@ def test_a_guard_must_be_a_register(w: Writer) -> None:
     w.ptx.memory.store_global_f32(address=address, value=0.0, valid=w.constant(PRED, True))
 
 
-@pytest.mark.parametrize(("target", "runs"), [("sm_90a", True), ("sm_90", False), ("sm_100a", False), ("sm_80", False)])
-def test_fragments_of_another_chip(target: str, runs: bool) -> None:
-    """wgmma exists on sm_90a alone: neither before nor after."""
+PLAIN_SM_90 = replace(SM_90A, name="sm_90", architectures=("sm_80", "sm_90"))
+
+
+@pytest.mark.parametrize(("target", "runs"), [(SM_90A, True), (PLAIN_SM_90, False), (SM_100A, False), (SM_80, False)])
+def test_fragments_of_another_chip(target: Target, runs: bool) -> None:
+    """wgmma exists on sm_90a alone: neither before nor after; the error says what is placed, for what, and where."""
     w = Writer("k", target=target, threads=128)
     if runs:
         w.ptx.wgmma.fence()
     else:
-        with refused(FragmentError, "TK-FRAG-003", "fence", "sm_90a", target):
+        with refused(
+            FragmentError, "TK-FRAG-003", "fence", "needs sm_90a", target.name, "test_misuse.py", "test_fragments_of"
+        ):
             w.ptx.wgmma.fence()
 
 

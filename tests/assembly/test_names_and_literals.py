@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.literals import f32_literal, literal
 from tilekit.assembly.names import Names
+from tilekit.assembly.numbers import number
+from tilekit.assembly.ptx.literals import literal
 from tilekit.assembly.types import (
     B16,
     B32,
@@ -55,7 +56,7 @@ def test_first_name_is_the_hint() -> None:
 @given(st.floats(width=32, allow_nan=False))
 def test_f32_literals_are_exact(value: float) -> None:
     """A float32 is spelled as its eight hexadecimal digits, sign of zero and infinities included."""
-    text = f32_literal(value)
+    text = literal(number(value, F32))
     assert text.startswith("0f")
     assert len(text) == 10
     back = struct.unpack(">f", bytes.fromhex(text[2:]))[0]
@@ -65,10 +66,10 @@ def test_f32_literals_are_exact(value: float) -> None:
 
 def test_f32_literals_round_and_know_nan() -> None:
     """A Python float is rounded to the nearest float32; NaN is one; an int is a number too."""
-    assert f32_literal(0.1) == "0f3DCCCCCD"
-    assert f32_literal(1 + 2**-25) == "0f3F800000"
-    assert f32_literal(3) == "0f40400000"
-    assert int(f32_literal(math.nan)[2:], 16) & 0x7FC00000 == 0x7FC00000
+    assert literal(number(0.1, F32)) == "0f3DCCCCCD"
+    assert literal(number(1 + 2**-25, F32)) == "0f3F800000"
+    assert literal(number(3, F32)) == "0f40400000"
+    assert int(literal(number(math.nan, F32))[2:], 16) & 0x7FC00000 == 0x7FC00000
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_f32_literals_round_and_know_nan() -> None:
 def test_numbers_a_type_cannot_hold(value: object, type_: RegisterType, message: str) -> None:
     """A fraction, a number out of range and what is no number are refused, with the nearest that fits."""
     with pytest.raises(TraceError, match=message) as caught:
-        literal(value, type_)
+        number(value, type_)
     assert caught.value.code == "TK-TRACE-005"
 
 
@@ -105,7 +106,7 @@ def test_numbers_a_type_cannot_hold(value: object, type_: RegisterType, message:
 )
 def test_numbers_at_the_ends_fit(value: int, type_: RegisterType, text: str) -> None:
     """The smallest and largest numbers of a type are spelled in decimal."""
-    assert literal(value, type_) == text
+    assert literal(number(value, type_)) == text
 
 
 def test_which_types_stand_for_which() -> None:

@@ -57,7 +57,7 @@ def test_no_gap_is_larger_than_alignment_needs(wanted: list[tuple[int, int, int]
 def test_annotations_tell_the_emulator_everything(wanted: list[tuple[int, int, int]]) -> None:
     """The emulator reads back from the text, byte for byte, which array and element lies where."""
     memory = filled(wanted)
-    symbols = SymbolMap.parse("\n".join(memory.annotations()))
+    symbols = SymbolMap.parse("\n".join(f"//@{note}" for note in memory.annotations()))
     for array in memory.arrays:
         for element in range(array.count):
             start = array.offset + element * array.stride
@@ -70,7 +70,7 @@ def test_barriers_say_who_arrives_and_who_waits() -> None:
     memory = SharedMemory()
     memory.allocate("full", size=8, count=2, alignment=8, kind="mbarrier", arrive=("load", "aux"), wait=("mma",))
     assert memory.annotations() == [
-        "//@shared full offset=0 size=16 stride=8 count=2 kind=mbarrier arrive=load,aux wait=mma"
+        "shared full offset=0 size=16 stride=8 count=2 kind=mbarrier arrive=load,aux wait=mma"
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,13 @@ import pytest
 from tilekit.assembly import fragment as fragments
 from tilekit.assembly.errors import FragmentError
 from tilekit.assembly.fragment import fragment_root, fragments_of
+from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import F32, GMEM
 from tilekit.assembly.writer import Writer
 from tilekit.emulator import Device
+from tilekit.targets import SM_80, SM_90A, SM_100A
+
+ADA = replace(SM_80, name="sm_89", architectures=("sm_80", "sm_86", "sm_89"))
 
 PACKAGE = Path(fragments.__file__).parent.parent
 
@@ -25,7 +31,6 @@ VENDOR = {
     "kernels/gemv/chunk.py",
     "kernels/gemv/sums.py",
     "kernels/gemv/weights.py",
-    "tile_io/cluster.py",
     "tile_io/cp_async.py",
     "tile_io/tma.py",
     "tile_op/tcgen05.py",
@@ -46,17 +51,36 @@ def test_only_vendor_components_speak_a_dialect() -> None:
     assert speaking == VENDOR
 
 
+COUNTING = {"tile_io/cp_async.py"}
+"""Components of one instruction set whose plan of copies is made before the chip is known."""
+
+LITERAL = re.compile(r"\b32 \*(?!\*)|\* 32\b|>> 5\b|& 31\b|& 127\b|threads=(32|64|128|256)\b|warps\) // \d")
+
+
+def test_no_shared_component_counts_lanes_itself() -> None:
+    """How many lanes a warp has, and warps a matrix instruction, is the chip's or the instruction's to say."""
+    layers = ("drivers", "epilogue", "tile_io", "tile_op", "tile_pipeline", "tile_schedule", "tiles")
+    files = {str(file.relative_to(PACKAGE)): file for layer in layers for file in (PACKAGE / layer).rglob("*.py")}
+    found = {
+        name: line
+        for name, file in files.items()
+        for line in file.read_text("utf-8").splitlines()
+        if LITERAL.search(line.split("#")[0])
+    }
+    assert found.keys() == COUNTING, found
+
+
 def test_a_target_takes_the_latest_of_a_name() -> None:
     """An election is an instruction where there is one, and the first lane below."""
     root = fragment_root() / "ptx"
-    found = {target: fragments_of(target)["warp"]["elect"].file for target in ("sm_80", "sm_89", "sm_90a", "sm_100a")}
+    found = {chip.name: fragments_of(chip)["warp"]["elect"].file for chip in (SM_80, ADA, SM_90A, SM_100A)}
     assert found == {
         "sm_80": root / "sm_80/warp.ptx",
         "sm_89": root / "sm_80/warp.ptx",
         "sm_90a": root / "sm_90/warp.ptx",
         "sm_100a": root / "sm_90/warp.ptx",
     }
-    assert fragments_of("sm_80")["tma"]["load_2d"].target == "sm_90"
+    assert fragments_of(SM_80)["tma"]["load_2d"].target == "sm_90"
 
 
 def test_an_election_without_the_instruction() -> None:
@@ -93,7 +117,7 @@ def test_what_a_chip_lacks_degrades_to_nothing() -> None:
 def test_the_neutral_door_is_narrow() -> None:
     """A dialect's own fragments are not behind ``w.isa``, which says where they are."""
     w = Writer("plain", target="sm_90a", threads=32)
-    with pytest.raises(AttributeError, match=r"w\.ptx has it"):
+    with pytest.raises(AttributeError, match=r"w\.ptx has it.*TK-FRAG-003"):
         _ = w.isa.tma
     with pytest.raises(AttributeError, match="no fragment file 'tme'"):
         _ = w.ptx.tme
@@ -132,5 +156,5 @@ def test_one_name_is_called_one_way(
         file.write_text(text + SAME.format(type=kind, target=target), "utf-8")
     monkeypatch.setattr(fragments, "fragment_root", lambda: tmp_path)
     with pytest.raises(FragmentError, match="TK-FRAG-001") as caught:
-        fragments.every_fragment.__wrapped__()
+        fragments.every_fragment.__wrapped__(PTX)
     assert message in str(caught.value)

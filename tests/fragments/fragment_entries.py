@@ -7,25 +7,34 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, every_fragment
+from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.runtime.ptxas_log import diagnostics
 from tilekit.runtime.toolchain import find_ptxas
+from tilekit.targets import CHIPS, SM_90A, SM_100A
 
 TARGETS = ("sm_80", "sm_90a", "sm_100a")
+
+CHIPS_BY_NAME = {
+    **CHIPS,
+    "sm_90": replace(SM_90A, name="sm_90", architectures=("sm_80", "sm_90")),
+    "sm_100": replace(SM_100A, name="sm_100", architectures=("sm_80", "sm_90", "sm_100")),
+}
+"""Also the chips without what is one generation's alone."""
 
 _MESSAGE = re.compile(r"^ptxas .*$", re.MULTILINE)
 
 
 def all_fragments() -> list[tuple[str, Fragment]]:
     """Every fragment with the name of its file."""
-    return sorted(every_fragment(), key=lambda found: found[0])
+    return sorted(every_fragment(PTX), key=lambda found: found[0])
 
 
 def claimed_targets(fragment: Fragment) -> list[str]:
@@ -68,7 +77,7 @@ def module(chosen: list[Case], *, target: str, times: int = 1, version: tuple[in
     """A module with an entry for each case, holding its fragment `times` times on the same registers."""
     texts, newest = [], (0, 0)
     for case in chosen:
-        w = Writer(case.entry, target=target, threads=128)
+        w = Writer(case.entry, target=CHIPS_BY_NAME[target], threads=128)
         operands = {o.name: fresh(w, o, case) for o in case.fragment.operands if o.direction != "out"}
         for _ in range(times):
             w.place(case.fragment, **operands, **dict(case.immediates))

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
-from fragment_entries import TARGETS, all_fragments, cases, claimed_targets, extremes, module, ptxas_errors, rejected
+from fragment_entries import (
+    CHIPS_BY_NAME,
+    TARGETS,
+    all_fragments,
+    cases,
+    claimed_targets,
+    extremes,
+    module,
+    ptxas_errors,
+    rejected,
+)
 
 from tilekit.assembly.fragment import KINDS, Fragment
 from tilekit.assembly.writer import Writer
+from tilekit.targets import CAPABILITIES, CHIPS
 
 EVERY = [pytest.param(group, fragment, id=f"{group}.{fragment.name}") for group, fragment in all_fragments()]
 EVERY_TARGET = [
@@ -37,11 +49,11 @@ def test_assembles_twice_in_one_scope(group: str, fragment: Fragment, target: st
 
 
 @pytest.mark.parametrize(
-    ("target", "version"), sorted({(f.target, f.isa) for _, f in all_fragments()}), ids=lambda v: str(v)
+    ("target", "version"), sorted({(f.target, f.version) for _, f in all_fragments()}), ids=lambda v: str(v)
 )
 def test_stated_version_is_enough(target: str, version: tuple[int, int]) -> None:
     """A module of exactly the PTX version and target that fragments name assembles with all of them in it."""
-    chosen = [c for g, f in all_fragments() if (f.target, f.isa) == (target, version) for c in cases(g, f)]
+    chosen = [c for g, f in all_fragments() if (f.target, f.version) == (target, version) for c in cases(g, f)]
     assert ptxas_errors(module(chosen, target=target, version=version), target) == []
 
 
@@ -55,7 +67,7 @@ def test_chip_specific_targets_are_needed() -> None:
             for target in targets:
                 elsewhere = text.replace("sm_90a", target).replace(".version 8.0", ".version 9.0")
                 assert ptxas_errors(elsewhere, target), f"{group}.{fragment.name} assembles for {target}"
-                assert not fragment.runs_on(target)
+                assert not fragment.runs_on(CHIPS_BY_NAME[target])
 
 
 @pytest.mark.parametrize(("group", "fragment"), EVERY)
@@ -79,7 +91,18 @@ def test_aligned_instructions_are_declared_aligned(group: str, fragment: Fragmen
 @pytest.mark.parametrize(("group", "fragment"), EVERY)
 def test_runs_on_the_targets_it_claims(group: str, fragment: Fragment) -> None:
     """`runs_on` agrees with what was assembled."""
-    assert [t for t in TARGETS if fragment.runs_on(t)] == claimed_targets(fragment)
+    assert [t for t in TARGETS if fragment.runs_on(CHIPS[t])] == claimed_targets(fragment)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_a_chip_without_a_capability_lacks_its_fragments(capability: str) -> None:
+    """Every capability is needed by some fragment, which a chip that is alike but for the capability does not run."""
+    needing = [fragment for _, fragment in all_fragments() if capability in fragment.needs]
+    assert needing
+    for fragment in needing:
+        chips = [CHIPS[t] for t in claimed_targets(fragment)]
+        assert chips, fragment
+        assert not any(fragment.runs_on(replace(t, capabilities=t.capabilities - {capability})) for t in chips)
 
 
 def test_immediates_keep_to_their_rules() -> None:
@@ -106,3 +129,13 @@ def test_local_names_do_not_hide_operands() -> None:
             w.place(fragment, **operands, **dict(case.immediates))
             assert not {v.text for v in operands.values()} & fragment.locals
             assert ptxas_errors(w.text(), target) == []
+
+
+def test_what_reaches_another_cta_needs_clusters() -> None:
+    """Accesses and arrivals in another CTA's shared memory, multicasts and CTA pairs say that they need clusters."""
+    remote = (
+        r"multicast::cluster|(ld|st)\.shared::cluster|st\.async|mbarrier\.arrive\S*shared::cluster|cta_group::2|mapa"
+    )
+    reaching = [fragment for _, fragment in all_fragments() if re.search(remote, " ".join(fragment.text))]
+    assert len(reaching) > 15
+    assert not [fragment.name for fragment in reaching if "clusters" not in fragment.needs]

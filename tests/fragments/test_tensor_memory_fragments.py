@@ -13,6 +13,7 @@ from tilekit.assembly.fragment import fragments_of
 from tilekit.assembly.types import F32, TMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.emulator import EmulatorError
+from tilekit.targets import SM_100A
 
 POWERS = [1 << n for n in range(8)]
 LANES = np.arange(128)
@@ -132,7 +133,7 @@ def test_a_shared_address_is_no_tensor_memory_address() -> None:
 @pytest.mark.parametrize(("name", "most"), [("load_16x256b", 32), ("load_32x32b", 128), ("store_32x32b", 128)])
 def test_every_power_of_two_assembles(name: str, most: int) -> None:
     """ptxas takes every power of two up to the largest as x, and no other number."""
-    fragment = fragments_of("sm_100a")["tcgen05"][name]
+    fragment = fragments_of(SM_100A)["tcgen05"][name]
     chosen = [Case("tcgen05", fragment, (("x", x),)) for x in (*POWERS, 3, 12) if x <= most]
     for case in chosen:
         x = dict(case.immediates)["x"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from tilekit.assembly.fragment import every_fragment
+from tilekit.assembly.instruction_sets import PTX
 
 _WORD = re.compile(r"(?<![\w.%$])[A-Za-z_]\w*(?![\w.])")
 _LABEL = re.compile(r"\s*(\w+):")
@@ -125,7 +126,7 @@ def _read(ptx: str) -> tuple[list[_Line], dict[str, str]]:
 
 def _lives(lines: list[_Line], types: dict[str, str]) -> list[_Life]:
     """Registers and labels in the order in which they begin; what enters a loop lives to the loop's end."""
-    local = {name for _, fragment in every_fragment() for name in fragment.locals}
+    local = {name for _, fragment in every_fragment(PTX) for name in fragment.locals}
     owner = {}
     for declared in types:
         name, _, count = declared.rstrip(">").partition("<")

@@ -17,6 +17,7 @@ from golden_form import golden, renamed
 from small_kernels import SmallKernel
 
 from tilekit.assembly.fragment import every_fragment
+from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpSpecialized
@@ -103,7 +104,7 @@ def test_the_kernel_assembles(name: str) -> None:
 def test_registers_are_declared_once_and_used(name: str) -> None:
     """No two registers of a kernel share a name, in whatever scope, and none is declared for nothing."""
     text = re.sub(r" *//@ .*", "", traced(name))
-    fragments = {local for _, fragment in every_fragment() for local in fragment.locals}
+    fragments = {local for _, fragment in every_fragment(PTX) for local in fragment.locals}
     lists = re.findall(r"\.reg \.\w+ ([^;]+);", text)
     declared = [register.strip() for names in lists for register in names.split(",")]
     own = [register for register in declared if register not in fragments]

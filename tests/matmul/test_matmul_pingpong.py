@@ -18,7 +18,7 @@ import tilekit
 from tilekit import ElementwiseSpec, MatmulConfig, MatmulSpec
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role
-from tilekit.drivers.consumer_schedule import THREADS, BoundPingPong
+from tilekit.drivers.consumer_schedule import BoundPingPong
 from tilekit.dtypes import BF16, F32
 from tilekit.emulator import EmulatorError
 from tilekit.emulator.ptx.chips import CHIPS
@@ -160,16 +160,21 @@ def handed_over_to_itself(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         BoundPingPong,
         "hand_over",
-        lambda self: self._w.barrier_arrive(id=self._own, threads=2 * THREADS),
+        lambda self: self._w.barrier_arrive(id=self._own, threads=self._threads),
     )
 
 
+def _turns_of(patch: pytest.MonkeyPatch, threads: int) -> None:
+    """Barriers of so many threads, where two warpgroups of 128 meet."""
+    patch.setattr(BoundPingPong, "_threads", property(lambda self: threads, lambda self, given: None), raising=False)
+
+
 def a_turn_for_three(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tilekit.drivers.consumer_schedule.THREADS", THREADS * 3 // 2)
+    _turns_of(patch, 384)
 
 
 def a_turn_that_nobody_hands_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("tilekit.drivers.consumer_schedule.THREADS", THREADS // 2)
+    _turns_of(patch, 128)
 
 
 def stages_not_skipped(patch: pytest.MonkeyPatch) -> None:

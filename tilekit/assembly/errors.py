@@ -11,3 +11,7 @@ class TraceError(TilekitError):
 
 class FragmentError(TilekitError):
     """A fragment file is malformed, or a fragment was given an operand it does not take."""
+
+
+class MissingFragmentError(FragmentError, AttributeError):
+    """A fragment, or a file of them, that the target's instruction set does not have under that name."""

@@ -1,4 +1,4 @@
-"""Fragments: a few lines of real assembly with a typed header, read from `ptx/` and called from Python.
+"""Fragments: a few lines of real assembly with a typed header, read from files and called from Python.
 
 A fragment file holds fragments one after another. Lines that start with ``//!`` are the header, the rest is assembly in
 which ``${name}`` stands for an operand::
@@ -23,8 +23,10 @@ Header lines
 ``kind``
     What the fragment does (`KINDS`); a role may only use the kinds it declared.
 ``target``
-    The lowest architecture and PTX version that have it. ``sm_90`` means 9.0 and all later ones, ``sm_90a`` that one
-    only.
+    The lowest architecture that has it, and for PTX the version: those targets run it that name this architecture among
+    theirs. ``sm_90`` means 9.0 and all later ones, ``sm_90a`` that one only.
+``needs``
+    A capability (`tilekit.targets.CAPABILITIES`) that the target must have, too.
 ``aligned``
     All lanes of the warp must execute it together; emitting it where control flow may have diverged is an error.
 ``uniform``
@@ -43,8 +45,11 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
+from tilekit.assembly.dialect import Dialect
 from tilekit.assembly.errors import FragmentError
+from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.types import REGISTER_TYPES, RegisterType
+from tilekit.targets import CAPABILITIES, Target
 
 KINDS = {
     "scalar": "arithmetic, conversion and special registers: allowed everywhere",
@@ -59,11 +64,8 @@ KINDS = {
 }
 
 _HOLE = re.compile(r"\$\{(\w+)\}")
-_GUARD = re.compile(r"@!?\$\{(\w+)\}")
-_LOCAL = re.compile(r"^\s*(?:(\w+):|\.reg\s+\.\w+\s+([\w\s,]+);)")
 _OPERAND = re.compile(r"(\w+)(?:\[(\*|\d+)\])?$")
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?: step (\d+))?$")
-_ARCHITECTURE = re.compile(r"sm_(\d+)(a?)$")
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,17 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Fragment:
-    """One fragment: header and text."""
+    """One fragment: header and text.
+
+    Attributes
+    ----------
+    version
+        That of the assembler's language which has it; (0, 0) where the language has none.
+    guards
+        Operands that guard an instruction: only a register can.
+    locals
+        Registers and labels that the fragment declares in its own scope; they would hide an operand of that name.
+    """
 
     name: str
     file: Path
@@ -136,34 +148,34 @@ class Fragment:
     see: str
     kind: str
     target: str
-    isa: tuple[int, int]
+    version: tuple[int, int]
+    needs: frozenset[str]
     aligned: bool
     uniform: bool
     operands: tuple[FragmentOperand, ...]
     immediates: tuple[Immediate, ...]
     text: tuple[str, ...] = field(repr=False)
+    guards: frozenset[str] = field(repr=False)
+    locals: frozenset[str] = field(repr=False)
 
     def error(self, message: str, code: str = "TK-FRAG-002") -> FragmentError:
         """Build the error for a wrong call of this fragment."""
         return FragmentError(f"fragment {self.name} ({self.file.name}:{self.line}): {message}", code=code)
 
     @cached_property
-    def guards(self) -> frozenset[str]:
-        """Operands that guard an instruction, ``@${name}``: only a register can."""
-        return frozenset(name for line in self.text for name in _GUARD.findall(line))
+    def inputs(self) -> dict[str, FragmentOperand]:
+        """The operands that a call passes, by name."""
+        return {operand.name: operand for operand in self.operands if operand.direction != "out"}
 
-    @cached_property
-    def locals(self) -> frozenset[str]:
-        """Registers and labels that the fragment declares in its own scope; they would hide an operand of that name."""
-        found = (_LOCAL.match(line) for line in self.text)
-        lists = (match[1] or match[2] for match in found if match)
-        return frozenset(name.strip() for names in lists for name in names.split(","))
-
-    def runs_on(self, target: str) -> bool:
+    def runs_on(self, target: Target) -> bool:
         """Whether `target` has the fragment's instructions."""
-        if self.target.endswith("a"):
-            return target == self.target
-        return _generation(target) >= _generation(self.target)
+        return self.target in target.architectures and self.needs <= target.capabilities
+
+    def lacks(self, target: Target) -> str:
+        """What `target` would need to run it: an architecture, or capabilities."""
+        if self.target not in target.architectures:
+            return self.target
+        return ", ".join(sorted(self.needs - target.capabilities))
 
     def bind(self, bound: Mapping[str, str]) -> list[str]:
         """Return the fragment's lines with every hole filled."""
@@ -178,8 +190,8 @@ def fragment_root() -> Path:
 
 
 @cache
-def every_fragment() -> tuple[tuple[str, Fragment], ...]:
-    """Every PTX fragment with its group, which is its file's name.
+def every_fragment(dialect: Dialect) -> tuple[tuple[str, Fragment], ...]:
+    """Every fragment of an instruction set with its group, which is its file's name.
 
     A fragment may stand in several architectures' folders under one name, with the same operands: a target takes the
     latest that it has.
@@ -189,13 +201,13 @@ def every_fragment() -> tuple[tuple[str, Fragment], ...]:
     FragmentError
         ``TK-FRAG-001`` for one name twice in a folder, or with other operands in another folder.
     """
-    root = fragment_root() / "ptx"
-    files = sorted(root.glob("sm_*/*.ptx"))
+    root = fragment_root() / dialect.isa
+    files = sorted(root.glob(f"*/*{dialect.fragments.suffix}"))
     if not files:
         raise FragmentError(f"no fragment files under {root}: the installation is incomplete", code="TK-FRAG-001")
     found: dict[tuple[str, str], list[Fragment]] = {}
     for file in files:
-        for fragment in parse_fragments(file):
+        for fragment in parse_fragments(file, dialect):
             others = found.setdefault((file.stem, fragment.name), [])
             for other in others:
                 if other.file == file:
@@ -211,13 +223,19 @@ def every_fragment() -> tuple[tuple[str, Fragment], ...]:
 
 
 @cache
-def fragments_of(target: str) -> dict[str, dict[str, Fragment]]:
+def local_names(dialect: Dialect) -> frozenset[str]:
+    """Names that fragments declare for themselves."""
+    return frozenset(name for _, fragment in every_fragment(dialect) for name in fragment.locals)
+
+
+@cache
+def fragments_of(target: Target) -> dict[str, dict[str, Fragment]]:
     """What each name stands for on a target, as ``{"mbarrier": {"wait_parity": Fragment, ...}, ...}``.
 
     The latest that the target has; where it has none the earliest, whose call says what it needs.
     """
     library: dict[str, dict[str, Fragment]] = {}
-    for group, fragment in every_fragment():
+    for group, fragment in every_fragment(DIALECTS[target.isa]):
         names = library.setdefault(group, {})
         before = names.get(fragment.name)
         if before is None or _preferred(fragment, before, target):
@@ -225,7 +243,7 @@ def fragments_of(target: str) -> dict[str, dict[str, Fragment]]:
     return library
 
 
-def _preferred(one: Fragment, other: Fragment, target: str) -> bool:
+def _preferred(one: Fragment, other: Fragment, target: Target) -> bool:
     """Whether a target takes `one` rather than `other`."""
     if one.runs_on(target) != other.runs_on(target):
         return one.runs_on(target)
@@ -233,8 +251,8 @@ def _preferred(one: Fragment, other: Fragment, target: str) -> bool:
     return later if one.runs_on(target) else not later
 
 
-def parse_fragments(file: Path) -> list[Fragment]:
-    """Read all fragments of one file.
+def parse_fragments(file: Path, dialect: Dialect) -> list[Fragment]:
+    """Read all fragments of one file of a dialect.
 
     Raises
     ------
@@ -247,7 +265,7 @@ def parse_fragments(file: Path) -> list[Fragment]:
 
     def finish() -> None:
         if header:
-            fragments.append(_build(file, header, body))
+            fragments.append(_build(file, dialect, header, body))
 
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if line.startswith("//!"):
@@ -268,12 +286,13 @@ def parse_fragments(file: Path) -> list[Fragment]:
     return fragments
 
 
-def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> Fragment:
+def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], body: list[str]) -> Fragment:
     start, _, name = header[0]
     operands: list[FragmentOperand] = []
     immediates: list[Immediate] = []
     facts = {"about": "", "see": "", "kind": "", "target": ""}
     flags = {"aligned": False, "uniform": False}
+    needs: set[str] = set()
     for number, key, value in header[1:]:
         where = f"{file.name}:{number}: fragment {name}"
         if key in ("in", "out", "inout"):
@@ -305,6 +324,13 @@ def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> F
             flags[key] = True
         elif key in facts:
             facts[key] = value
+        elif key == "needs":
+            if value not in CAPABILITIES:
+                nearest = difflib.get_close_matches(value, CAPABILITIES, 1, 0.0)[0]
+                raise FragmentError(
+                    f"{where}: {value!r} is no capability of a target; nearest: {nearest}", code="TK-FRAG-001"
+                )
+            needs.add(value)
         else:
             raise FragmentError(f"{where}: unknown header line {key!r}", code="TK-FRAG-001")
     if facts["kind"] not in KINDS:
@@ -312,12 +338,13 @@ def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> F
             f"{file.name}:{start}: fragment {name}: kind {facts['kind']!r} is none of {', '.join(KINDS)}",
             code="TK-FRAG-001",
         )
-    target, _, isa = facts["target"].partition(" ptx ")
-    major, _, minor = isa.strip().partition(".")
-    if not (_ARCHITECTURE.match(target.strip()) and major.isdigit() and minor.isdigit()):
+    target = dialect.fragments.target.fullmatch(" ".join(facts["target"].split()))
+    if target is None:
         raise FragmentError(
-            f"{file.name}:{start}: fragment {name}: `target` must read like `sm_90a ptx 8.0`", code="TK-FRAG-001"
+            f"{file.name}:{start}: fragment {name}: `target` must read like `{dialect.fragments.example}`",
+            code="TK-FRAG-001",
         )
+    version = target.groupdict()
     declared = {o.name for o in operands} | {i.name for i in immediates}
     used = {hole for line in body for hole in _HOLE.findall(line)}
     if declared != used:
@@ -333,16 +360,24 @@ def _build(file: Path, header: list[tuple[int, str, str]], body: list[str]) -> F
         about=facts["about"],
         see=facts["see"],
         kind=facts["kind"],
-        target=target.strip(),
-        isa=(int(major), int(minor)),
+        target=target["architecture"],
+        version=(int(version.get("major", 0)), int(version.get("minor", 0))),
+        needs=frozenset(needs),
         aligned=flags["aligned"],
         uniform=flags["uniform"],
         operands=tuple(operands),
         immediates=tuple(immediates),
         text=tuple(body),
+        guards=frozenset(name for line in body for name in dialect.fragments.guard.findall(line)),
+        locals=_locals(body, dialect),
     )
 
 
-def _generation(target: str) -> int:
-    match = _ARCHITECTURE.match(target)
-    return int(match[1]) if match else 0
+def _locals(body: list[str], dialect: Dialect) -> frozenset[str]:
+    found = (dialect.fragments.local.match(line) for line in body)
+    lists = (match[1] or match[2] for match in found if match)
+    return frozenset(name.strip() for names in lists for name in names.split(","))
+
+
+def _generation(architecture: str) -> int:
+    return int(re.sub(r"\D", "", architecture))

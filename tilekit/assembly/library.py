@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tilekit.assembly.errors import MissingFragmentError
 from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, fragments_of
-from tilekit.assembly.literals import literal
+from tilekit.assembly.numbers import Number, number
+from tilekit.assembly.provenance import origin
 from tilekit.assembly.types import PRED, accepts
 from tilekit.assembly.values import RegisterTile, Value
 
@@ -26,12 +28,17 @@ class FragmentGroup:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         fragment = self._fragments.get(name)
         if fragment is None:
-            raise AttributeError(f"{self._name} has no fragment {name!r}; it has {', '.join(sorted(self._fragments))}")
+            target = self._writer.target
+            raise MissingFragmentError(
+                f"there is no fragment {self._name}.{name} of {target.isa} for {target.name}, which {origin()} places; "
+                f"{self._name} has {', '.join(sorted(self._fragments))}",
+                code="TK-FRAG-003",
+            )
         return partial(self._writer.place, fragment)
 
 
 class FragmentLibrary:
-    """Every fragment file as an attribute: ``w.ptx``, or of the files that every chip has ``w.isa``.
+    """Every fragment file of the target's instruction set as an attribute; of the neutral files alone ``w.isa``.
 
     Parameters
     ----------
@@ -43,19 +50,23 @@ class FragmentLibrary:
 
     def __init__(self, writer: Writer, groups: frozenset[str] | None = None) -> None:
         self._writer = writer
-        self._groups = groups
+        self._known = fragments_of(writer.target)
+        self._groups = self._known.keys() if groups is None else self._known.keys() & groups
 
     def __getattr__(self, name: str) -> FragmentGroup:
-        known = fragments_of(self._writer.target)
-        groups = known if self._groups is None else known.keys() & self._groups
-        if name not in groups:
-            elsewhere = "; w.ptx has it, for components that are PTX's own" if name in known else ""
-            raise AttributeError(f"no fragment file {name!r}{elsewhere}; there are {', '.join(sorted(groups))}")
-        return FragmentGroup(self._writer, name, known[name])
+        if name not in self._groups:
+            target, isa = self._writer.target, self._writer.target.isa
+            elsewhere = f"; w.{isa} has it, for components that speak {isa}" if name in self._known else ""
+            raise MissingFragmentError(
+                f"there is no fragment file {name!r} of {isa} for {target.name}, in which {origin()} looks{elsewhere}; "
+                f"there are {', '.join(sorted(self._groups))}",
+                code="TK-FRAG-003",
+            )
+        return FragmentGroup(self._writer, name, self._known[name])
 
 
-def spell_immediate(fragment: Fragment, immediate: Immediate, value: object) -> str:
-    """Spell a build-time operand.
+def bind_immediate(fragment: Fragment, immediate: Immediate, value: object) -> str:
+    """Check a build-time operand and return its words.
 
     Raises
     ------
@@ -70,8 +81,8 @@ def spell_immediate(fragment: Fragment, immediate: Immediate, value: object) -> 
     return text
 
 
-def spell_operand(fragment: Fragment, operand: FragmentOperand, value: object) -> str:
-    """Spell what stands for a register operand: its register, a list of registers, or a constant.
+def bind_operand(fragment: Fragment, operand: FragmentOperand, value: object) -> Value | RegisterTile | Number:
+    """Check what stands for a register operand: a register, a list of registers, or a constant.
 
     Raises
     ------
@@ -81,31 +92,31 @@ def spell_operand(fragment: Fragment, operand: FragmentOperand, value: object) -
         ``TK-TRACE-005`` for a number that the operand's type cannot hold.
     """
     if operand.length is not None:
-        return _spell_list(fragment, operand, value)
+        return _bind_list(fragment, operand, value)
     if isinstance(value, Value):
         if accepts(operand.type, value.type):
-            return value.text
+            return value
     elif operand.name in fragment.guards:
         raise fragment.error(
             f"operand {operand.name} guards an instruction and must be a predicate register; given {value!r}. Write a "
             f"Python `if` for what is known at build time, or pass w.constant(PRED, {value!r})"
         )
     elif operand.direction == "in" and _takes_constant(operand, value):
-        return literal(value, operand.type)
+        return number(value, operand.type)
     raise fragment.error(f"operand {operand.name} is {operand.wanted}; given {value!r}")
 
 
 def _takes_constant(operand: FragmentOperand, value: object) -> bool:
     if isinstance(value, bool) or operand.type is PRED:
         return isinstance(value, bool) and operand.type is PRED
-    is_number = operand.type.arithmetic is not None or operand.type.name in ("b16", "b32")
+    is_number = operand.type.is_number or operand.type.name in ("b16", "b32")
     return is_number and operand.type.space is None and isinstance(value, (int, float))
 
 
-def _spell_list(fragment: Fragment, operand: FragmentOperand, value: object) -> str:
+def _bind_list(fragment: Fragment, operand: FragmentOperand, value: object) -> RegisterTile:
     if not isinstance(value, RegisterTile) or (operand.length and len(value) != operand.length):
         raise fragment.error(f"operand {operand.name} is {operand.wanted}; given {value!r}")
     wrong = next((v for v in value if not accepts(operand.type, v.type)), None)
     if wrong is not None:
         raise fragment.error(f"operand {operand.name} is {operand.wanted}; given a tile holding {wrong!r}")
-    return ", ".join(v.text for v in value)
+    return value

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import CodeType
 
 _ASSEMBLY = str(Path(__file__).resolve().parent)
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """A component's method (``TmaLoader.load``), its file (relative to the package, or a bare name) and line."""
 
@@ -25,12 +27,18 @@ class Origin:
 def origin() -> Origin:
     """Return the innermost caller that is neither this package's assembly layer nor a context manager's machinery."""
     frame = sys._getframe(1)
-    while frame.f_back is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_ASSEMBLY) and not file.endswith("contextlib.py"):
-            break
+    while True:
+        component, file = _names(frame.f_code)
+        if file or frame.f_back is None:
+            return Origin(component, file, frame.f_lineno)
         frame = frame.f_back
-    file = frame.f_code.co_filename
-    name = file[len(_PACKAGE) + 1 :] if file.startswith(_PACKAGE) else Path(file).name
-    component = frame.f_code.co_qualname.replace("<locals>.", "").replace("<", "").replace(">", "")
-    return Origin(component, name, frame.f_lineno)
+
+
+@cache
+def _names(code: CodeType) -> tuple[str, str]:
+    """What code is called in an `Origin`, and its file; no file for code that is passed over."""
+    file = code.co_filename
+    component = code.co_qualname.replace("<locals>.", "").replace("<", "").replace(">", "")
+    if file.startswith(_ASSEMBLY) or file.endswith("contextlib.py"):
+        return component, ""
+    return component, file[len(_PACKAGE) + 1 :] if file.startswith(_PACKAGE) else Path(file).name

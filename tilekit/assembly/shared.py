@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.provenance import Origin, origin
 
 if TYPE_CHECKING:
     from tilekit.assembly.values import Value
@@ -103,7 +104,15 @@ class SharedArray:
         return self.stride * self.count
 
     def at(self, w: Writer, index: Value, base: Value | None = None) -> Value:
-        """Address of element `index`; of another CTA's, whose shared memory begins at `base`."""
+        """Address of element `index`; of another CTA's, whose shared memory begins at `base`.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-004`` in a role that the barrier does not know: its arrivals were counted without it.
+        """
+        if self.arrive or self.wait:
+            w.require_role({*self.arrive, *self.wait}, f"{self.kind} {self.name!r}")
         return (w.shared_base if base is None else base) + index * self.stride + self.offset
 
 
@@ -113,6 +122,7 @@ class SharedMemory:
 
     arrays: list[SharedArray] = field(default_factory=list)
     size: int = 0
+    _origins: dict[str, Origin] = field(default_factory=dict)
 
     def allocate(
         self,
@@ -153,8 +163,11 @@ class SharedMemory:
             ``TK-SHARED-001``, as for `allocate`.
         """
         name, size, count, alignment, kind = declared
-        if any(array.name == name for array in self.arrays):
-            raise TraceError(f"shared array {name!r} is declared twice", code="TK-SHARED-001")
+        if name in self._origins:
+            raise TraceError(
+                f"shared array {name!r} is declared twice: by {self._origins[name]} and by {origin()}",
+                code="TK-SHARED-001",
+            )
         if size < 1 or count < 1:
             raise TraceError(
                 f"shared array {name!r}: size={size}, count={count}; both are at least 1", code="TK-SHARED-001"
@@ -173,6 +186,7 @@ class SharedMemory:
         offset = declared.offset(self.size)
         array = SharedArray(name, kind, offset, declared.stride, count, arrive, wait, arrivals)
         self.arrays.append(array)
+        self._origins[name] = origin()
         self.size = offset + array.size
         return array
 
@@ -200,10 +214,10 @@ class SharedMemory:
                 )
 
     def annotations(self) -> list[str]:
-        """The map as ``//@shared`` lines, which the emulator's reports read."""
+        """The map, a note an array: comments of the text, which the emulator's reports read."""
         lines = []
         for a in self.arrays:
-            text = f"//@shared {a.name} offset={a.offset} size={a.size} stride={a.stride} count={a.count} kind={a.kind}"
+            text = f"shared {a.name} offset={a.offset} size={a.size} stride={a.stride} count={a.count} kind={a.kind}"
             text += f" arrive={','.join(a.arrive)}" if a.arrive else ""
             text += f" wait={','.join(a.wait)}" if a.wait else ""
             lines.append(text)

@@ -1,61 +1,64 @@
-"""Register types: what a traced value is, and which fragment operands it may stand for."""
+"""Register types: what a traced value is, and which fragment operands it may stand for. No instruction set's own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["predicate", "bits", "unsigned", "signed", "float"]
 
 
 @dataclass(frozen=True)
 class RegisterType:
-    """One type of virtual register.
+    """One type of register.
 
     Attributes
     ----------
     name
         The name fragments use in their headers.
-    declared
-        The PTX type in the ``.reg`` directive.
+    kind
+        What its bits are: a predicate, bits without arithmetic, or a number.
     bits
         Width; a predicate has 1.
-    arithmetic
-        The PTX type suffix of arithmetic on it, or ``None`` where arithmetic makes no sense.
     space
         The memory space a value of this type addresses, if it is an address.
     """
 
     name: str
-    declared: str
+    kind: Kind
     bits: int
-    arithmetic: str | None
     space: str | None = None
+
+    def __hash__(self) -> int:
+        """Types differ by their names."""
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name
 
     @property
-    def suffix(self) -> str:
-        """The PTX type suffix of moves, choices and parameters."""
-        return self.arithmetic or self.bit_suffix
+    def is_number(self) -> bool:
+        """Whether arithmetic on it makes sense."""
+        return self.kind in ("unsigned", "signed", "float")
 
-    @property
-    def bit_suffix(self) -> str:
-        """The PTX type suffix of bitwise instructions."""
-        return "pred" if self.declared == "pred" else f"b{self.bits}"
+    def shares_registers(self, other: RegisterType) -> bool:
+        """Whether a register of one type may be read as one of the other without a conversion."""
+        return self is other or (self.bits == other.bits and (self.kind == "float") == (other.kind == "float"))
 
 
-PRED = RegisterType("pred", "pred", 1, None)
-B16 = RegisterType("b16", "b16", 16, None)
-U32 = RegisterType("u32", "b32", 32, "u32")
-S32 = RegisterType("s32", "b32", 32, "s32")
-B32 = RegisterType("b32", "b32", 32, None)
-U64 = RegisterType("u64", "b64", 64, "u64")
-F32 = RegisterType("f32", "f32", 32, "f32")
-SMEM = RegisterType("smem", "b32", 32, "u32", space="shared::cta")
-DSMEM = RegisterType("dsmem", "b32", 32, "u32", space="shared::cluster")
-TMEM = RegisterType("tmem", "b32", 32, "u32", space="tensor")
-GMEM = RegisterType("gmem", "b64", 64, "u64", space="global")
-MAP = RegisterType("map", "b64", 64, None, space="tensor map")
-DESC = RegisterType("desc", "b64", 64, None)
+PRED = RegisterType("pred", "predicate", 1)
+B16 = RegisterType("b16", "bits", 16)
+U32 = RegisterType("u32", "unsigned", 32)
+S32 = RegisterType("s32", "signed", 32)
+B32 = RegisterType("b32", "bits", 32)
+U64 = RegisterType("u64", "unsigned", 64)
+F32 = RegisterType("f32", "float", 32)
+SMEM = RegisterType("smem", "unsigned", 32, space="shared")
+DSMEM = RegisterType("dsmem", "unsigned", 32, space="shared of the cluster")
+TMEM = RegisterType("tmem", "unsigned", 32, space="tensor")
+GMEM = RegisterType("gmem", "unsigned", 64, space="global")
+MAP = RegisterType("map", "bits", 64, space="tensor map")
+DESC = RegisterType("desc", "bits", 64)
 
 REGISTER_TYPES = {t.name: t for t in (PRED, B16, U32, S32, B32, U64, F32, SMEM, DSMEM, TMEM, GMEM, MAP, DESC)}
 

@@ -1,6 +1,6 @@
 """Device values: Python objects that stand for registers while a kernel is traced.
 
-Arithmetic on them emits the plain integer, predicate and f32 instructions; everything else comes from a fragment. A
+Arithmetic on them traces the plain integer, predicate and f32 operations; everything else comes from a fragment. A
 device value has no Python truth and no Python integer: ``if value`` and ``range(value)`` raise and say what to write
 instead.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, overload
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.trace import Operation
 from tilekit.assembly.types import F32, PRED, U32, RegisterType
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Value:
     def __mul__(self, other: Operand) -> Value:
         if _is_int(other, 1):
             return self
-        return self._binary("mul" if self.type is F32 else "mul.lo", other)
+        return self._binary("mul", other)
 
     def __rmul__(self, other: Operand) -> Value:
         return self * other
@@ -77,10 +78,10 @@ class Value:
         return self._divide("rem", other) if bits is None else self & ((1 << bits) - 1)
 
     def __lshift__(self, bits: Operand) -> Value:
-        return self if _is_int(bits, 0) else self._shift(f"shl.{self.type.bit_suffix}", bits)
+        return self if _is_int(bits, 0) else self._shift("shl", bits)
 
     def __rshift__(self, bits: Operand) -> Value:
-        return self if _is_int(bits, 0) else self._shift(f"shr.{self.type.suffix}", bits)
+        return self if _is_int(bits, 0) else self._shift("shr", bits)
 
     def __and__(self, other: Operand) -> Value:
         return self._bitwise("and", other)
@@ -92,10 +93,8 @@ class Value:
         return self._bitwise("xor", other)
 
     def __invert__(self) -> Value:
-        self._require(self.type is not F32, "bits")
-        result = self._writer.new(self.type, "not", uniform=self.uniform)
-        self._writer.emit(f"not.{self.type.bit_suffix} {result.text}, {self.text};")
-        return result
+        self.require(self.type is not F32, "bits")
+        return self._writer.operate("not", self.type, self.type, self)
 
     # -- comparison ----------------------------------------------------------------------------------------------------
 
@@ -123,7 +122,7 @@ class Value:
         """Overwrite this register: ``value.assign(value + 1)`` is a device assignment, ``value = value + 1`` a name."""
         if self._writer.divergent or (isinstance(source, Value) and not source.uniform):
             self.uniform = False
-        self._writer.emit(f"mov.{self.type.suffix} {self.text}, {self._writer.operand(source, self.type)};")
+        self._writer.emit(Operation("move", self.type, self, (self._writer.operand(source, self.type),)))
 
     def retyped(self, type_: RegisterType) -> Value:
         """Return the same register seen as another type of the same width; emits nothing."""
@@ -163,27 +162,29 @@ class Value:
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _binary(self, operation: str, other: Operand) -> Value:
-        self._require(self.type.arithmetic is not None, "arithmetic")
-        hint = operation.partition(".")[0]
-        return self._emit(f"{operation}.{self.type.arithmetic}", self.type, hint, other, self.type)
+        self.require(self.type.is_number, "arithmetic")
+        return self._writer.operate(operation, self.type, self.type, self, other)
 
     def _divide(self, operation: str, other: Operand) -> Value:
-        self._require(self.type is not F32, "integer division")
+        self.require(self.type is not F32, "integer division")
         return self._binary(operation, other)
 
     def _power_of_two(self, divisor: Operand) -> int | None:
         """log2 of a constant divisor, where shifting right divides by it: unsigned integers."""
         if not isinstance(divisor, int) or divisor.bit_count() != 1 or divisor < 1:
             return None
-        return divisor.bit_length() - 1 if (self.type.arithmetic or "").startswith("u") else None
+        return divisor.bit_length() - 1 if self.type.kind == "unsigned" else None
 
     def _bitwise(self, operation: str, other: Operand) -> Value:
-        self._require(self.type is not F32, "bitwise operations")
-        return self._emit(f"{operation}.{self.type.bit_suffix}", self.type, operation, other, self.type)
+        self.require(self.type is not F32, "bitwise operations")
+        return self._writer.operate(operation, self.type, self.type, self, other)
 
-    def _shift(self, instruction: str, bits: Operand) -> Value:
-        self._require(self.type is not F32 and self.type is not PRED, "shifts")
-        return self._emit(instruction, self.type, instruction.partition(".")[0], bits, U32)
+    def _shift(self, operation: str, bits: Operand) -> Value:
+        self.require(self.type is not F32 and self.type is not PRED, "shifts")
+        writer = self._writer
+        result = writer.new(self.type, operation, uniform=all_uniform(self, bits))
+        writer.emit(Operation(operation, self.type, result, (self, writer.operand(bits, U32))))
+        return result
 
     def _compare(self, relation: str, other: object) -> Value:
         if not isinstance(other, (Value, int, float)):
@@ -191,19 +192,12 @@ class Value:
                 f"{self!r} was compared with {other!r}; a device value compares with device values and numbers",
                 code="TK-TRACE-004",
             )
-        self._require(self.type is not PRED, "comparison (`a ^ b` and `~(a ^ b)` compare predicates)")
-        self._require(self.type.arithmetic is not None or relation in ("eq", "ne"), "order")
-        return self._emit(f"setp.{relation}.{self.type.suffix}", PRED, relation, other, self.type)
+        self.require(self.type is not PRED, "comparison (`a ^ b` and `~(a ^ b)` compare predicates)")
+        self.require(self.type.is_number or relation in ("eq", "ne"), "order")
+        return self._writer.operate(relation, self.type, PRED, self, other)
 
-    def _emit(
-        self, instruction: str, result_type: RegisterType, hint: str, other: Operand, other_type: RegisterType
-    ) -> Value:
-        result = self._writer.new(result_type, hint, uniform=all_uniform(self, other))
-        text = self._writer.operand(other, other_type)
-        self._writer.emit(f"{instruction} {result.text}, {self.text}, {text};")
-        return result
-
-    def _require(self, holds: bool, what: str) -> None:
+    def require(self, holds: bool, what: str) -> None:
+        """Refuse an operation that the type does not have (``TK-TRACE-004``)."""
         if not holds:
             raise TraceError(f"{self!r} has no {what}: a {self.type} value does not support it", code="TK-TRACE-004")
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilekit.assembly.fragment import fragments_of
+from tilekit.assembly.errors import FragmentError, TraceError
+from tilekit.assembly.provenance import origin
+from tilekit.assembly.types import DSMEM, U32
 
 if TYPE_CHECKING:
     from tilekit.assembly.library import FragmentLibrary
-    from tilekit.assembly.values import Value
+    from tilekit.assembly.types import RegisterType
+    from tilekit.assembly.values import Operand, Value
+    from tilekit.targets import Target
 
 NEUTRAL = frozenset(
     {"barrier", "convert", "elementwise", "groups", "memory", "profile", "special", "turnstile", "warp"}
@@ -24,13 +28,36 @@ NEUTRAL = frozenset(
 class Verbs:
     """Mixed into `Writer`."""
 
-    target: str
-    ptx: FragmentLibrary
+    target: Target
+    threads: int
+    fragments: FragmentLibrary
     isa: FragmentLibrary
 
-    def has(self, group: str, name: str) -> bool:
-        """Whether the target has the instructions of a fragment."""
-        return fragments_of(self.target)[group][name].runs_on(self.target)
+    if TYPE_CHECKING:
+
+        def constant(self, type_: RegisterType, value: Operand) -> Value: ...
+
+    @property
+    def ptx(self) -> FragmentLibrary:
+        """Every fragment of PTX, for components that are PTX's own.
+
+        Raises
+        ------
+        FragmentError
+            ``TK-FRAG-005`` where the target's instruction set is another.
+        """
+        if self.target.isa != "ptx":
+            raise FragmentError(
+                f"{origin()} places fragments of PTX; this kernel is for {self.target.name}, whose instruction set is "
+                f"{self.target.isa}",
+                code="TK-FRAG-005",
+            )
+        return self.fragments
+
+    @property
+    def lanes(self) -> int:
+        """Threads of a warp."""
+        return self.target.lanes
 
     # -- who a thread is ----------------------------------------------------------------------------------------------
 
@@ -67,43 +94,75 @@ class Verbs:
     # -- meeting ------------------------------------------------------------------------------------------------------
 
     def barrier(self, *, id: Value | int, threads: int) -> None:  # noqa: A002  the instruction's name for it
-        """Wait at a barrier of the CTA for so many threads."""
-        self.isa.barrier.sync(id=id, threads=threads)
+        """Wait at a barrier of the CTA for so many threads.
+
+        Without named barriers the only one is that of the whole CTA.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TARGET-003`` for some of the threads, on a chip without named barriers.
+        """
+        if self.target.has("named_barriers"):
+            self.isa.barrier.sync(id=id, threads=threads)
+        elif threads == self.threads:
+            self.isa.barrier.sync_cta()
+        else:
+            raise self._lacking(f"a barrier of {threads} of {self.threads} threads", "named barriers", self.threads)
 
     def barrier_arrive(self, *, id: Value | int, threads: int) -> None:  # noqa: A002
-        """Arrive at a barrier of the CTA and go on."""
+        """Arrive at a barrier of the CTA and go on.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TARGET-003`` on a chip without named barriers: to arrive is to wait there.
+        """
+        if not self.target.has("named_barriers"):
+            raise self._lacking("an arrival that does not wait", "named barriers", "w.barrier(...)")
         self.isa.barrier.arrive(id=id, threads=threads)
 
     def warp_sync(self) -> None:
         """Wait for the warp's lanes; what they wrote before can be seen."""
         self.isa.barrier.warp_sync()
 
-    # -- clusters, where a chip has them ------------------------------------------------------------------------------
+    # -- clusters: a CTA is alone in its own on a chip that has none ---------------------------------------------------
 
     def cluster_rank(self) -> Value:
         """Rank of the CTA in its cluster, u32."""
-        value: Value = self.ptx.cluster.cta_rank()
+        if not self.target.has("clusters"):
+            return self.constant(U32, 0)
+        value: Value = self.fragments.cluster.cta_rank()
+        return value
+
+    def cluster_address(self, address: Value, rank: Operand) -> Value:
+        """Where the CTA of `rank` has what lies at `address` of this CTA's shared memory, dsmem."""
+        if not self.target.has("clusters"):
+            return address.retyped(DSMEM)
+        value: Value = self.fragments.cluster.map_address(address=address, rank=rank)
         return value
 
     def cluster_arrive(self) -> None:
         """Arrive at the barrier of the cluster; what was written before can be seen behind `cluster_wait`."""
-        self.ptx.cluster.arrive()
+        if self.target.has("clusters"):
+            self.fragments.cluster.arrive()
 
     def cluster_wait(self) -> None:
         """Wait at the barrier of the cluster."""
-        self.ptx.cluster.wait()
+        if self.target.has("clusters"):
+            self.fragments.cluster.wait()
 
     # -- grids and registers ------------------------------------------------------------------------------------------
 
     def launch_dependents(self) -> None:
         """Let the next kernel of the stream start; nothing on a chip whose kernels do not overlap."""
-        if self.has("grid", "launch_dependents"):
-            self.ptx.grid.launch_dependents()
+        if self.target.has("dependent_launch"):
+            self.fragments.grid.launch_dependents()
 
     def wait_for_prerequisites(self) -> None:
         """Wait until the kernels before this one are complete; nothing on a chip whose kernels do not overlap."""
-        if self.has("grid", "wait"):
-            self.ptx.grid.wait()
+        if self.target.has("dependent_launch"):
+            self.fragments.grid.wait()
 
     def set_registers(self, count: int, *, raised: bool) -> None:
         """Have each thread of the warpgroup hold `count` registers; nothing where the count is fixed at launch.
@@ -115,6 +174,12 @@ class Verbs:
         raised
             Whether that is more than it holds: then wait until they are free.
         """
-        name = "acquire_registers" if raised else "release_registers"
-        if self.has("warp", name):
-            getattr(self.ptx.warp, name)(count=count)
+        if self.target.has("register_reallocation"):
+            warp = self.fragments.warp
+            (warp.acquire_registers if raised else warp.release_registers)(count=count)
+
+    def _lacking(self, what: str, capability: str, nearest: object) -> TraceError:
+        return TraceError(
+            f"{origin()} asks for {what}, and {self.target.name} has no {capability}; nearest: {nearest}",
+            code="TK-TARGET-003",
+        )

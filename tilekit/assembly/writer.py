@@ -1,4 +1,4 @@
-"""The writer: traces Python into one PTX entry, line by line, with the origin of every line.
+"""The writer: traces Python into one kernel, statement by statement, with the origin of each; a dialect spells it.
 
 Python runs once; what it calls on the writer becomes text. Device loops and branches are Python ``for`` and ``with``::
 
@@ -9,27 +9,41 @@ Python runs once; what it calls on the writer becomes text. Device loops and bra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, every_fragment
-from tilekit.assembly.library import FragmentLibrary, spell_immediate, spell_operand
-from tilekit.assembly.literals import literal
+from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, local_names
+from tilekit.assembly.instruction_sets import DIALECTS
+from tilekit.assembly.library import FragmentLibrary, bind_immediate, bind_operand
+from tilekit.assembly.named_barriers import NamedBarriers
 from tilekit.assembly.names import Names
+from tilekit.assembly.numbers import number
 from tilekit.assembly.provenance import Origin, origin
-from tilekit.assembly.scope import Line, Scope
-from tilekit.assembly.shared import BASE_ALIGNMENT, SharedMemory
+from tilekit.assembly.shared import SharedMemory
+from tilekit.assembly.trace import (
+    Bound,
+    EndIf,
+    EndLoop,
+    If,
+    Line,
+    LoadParameter,
+    Loop,
+    Operation,
+    Placement,
+    Register,
+    Scope,
+    SharedBase,
+    Source,
+    Statement,
+    Trace,
+)
 from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
-
-_SHARED_SYMBOL = "dynamic_smem"
-
-_FIRST_VERSION = {"sm_80": (8, 0), "sm_90": (8, 0), "sm_90a": (8, 0), "sm_100": (8, 6), "sm_100a": (8, 6)}
-"""The PTX version a module starts at: 8.0, or the first that knows the target. Fragments may raise it."""
+from tilekit.targets import CHIPS, Target
 
 
 @dataclass(frozen=True)
@@ -106,54 +120,70 @@ class Writer(Verbs):
     name
         The entry's symbol.
     target
-        PTX target such as ``"sm_90a"``.
+        A chip, or the name of one (``"sm_90a"``).
     threads
-        Threads of a CTA; also fixes the register count at entry, which ``setmaxnreg`` needs (ptxas drops it otherwise,
-        C7508).
+        Threads of a CTA.
     cluster
         CTAs of a cluster.
+    resident
+        CTAs that a multiprocessor is to hold at once: the registers of its threads are divided by it.
 
     Raises
     ------
     TraceError
-        ``TK-TRACE-008`` for a target the writer does not know.
+        ``TK-TRACE-008`` for a target the writer does not know; ``TK-TARGET-003`` for a cluster on a chip that has none.
     """
 
-    def __init__(self, name: str, *, target: str, threads: int, cluster: int = 1) -> None:
-        if target not in _FIRST_VERSION:
-            raise TraceError(f"target={target!r} is none of {', '.join(_FIRST_VERSION)}", code="TK-TRACE-008")
+    def __init__(self, name: str, *, target: str | Target, threads: int, cluster: int = 1, resident: int = 1) -> None:
+        chip = target if isinstance(target, Target) else CHIPS.get(target)
+        if chip is None:
+            raise TraceError(f"target={target!r} is none of {', '.join(CHIPS)}", code="TK-TRACE-008")
+        if chip.isa not in DIALECTS:
+            raise TraceError(
+                f"target {chip.name} has the instruction set {chip.isa!r}, which no dialect spells; there is "
+                f"{', '.join(DIALECTS)}",
+                code="TK-TRACE-008",
+            )
+        if cluster > 1 and not chip.has("clusters"):
+            raise TraceError(
+                f"kernel {name!r} is for clusters of {cluster} CTAs, and {chip.name} has no clusters; nearest: 1",
+                code="TK-TARGET-003",
+            )
         self.name = name
-        self.target = target
+        self.target = chip
+        self.dialect = DIALECTS[chip.isa]
         self.threads = threads
         self.cluster = cluster
-        self.ptx = FragmentLibrary(self)
+        self.resident = resident
+        self.fragments = FragmentLibrary(self)
         self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
         self.roles: list[Role] = []
-        self._version = _FIRST_VERSION[target]
-        self._names = Names({_SHARED_SYMBOL, *(name for _, fragment in every_fragment() for name in fragment.locals)})
+        self._names = Names(self.dialect.reserved | local_names(self.dialect))
         self._root = Scope(depth=1)
         self._scopes = [self._root]
         self._depth = 1
         self._role: Role | None = None
         self._diverged = 0
         self._open: list[tuple[str, Origin]] = []
+        self._declared: dict[str, Origin] = {}
+        self.barriers = NamedBarriers(chip, threads)
         self.shared_base = self.new(SMEM, "smem_base", uniform=True)
-        self.emit(f"mov.u32 {self.shared_base.text}, {_SHARED_SYMBOL};")
+        self.emit(SharedBase(self.shared_base))
 
     # -- registers and text -------------------------------------------------------------------------------------------
 
     def new(self, type_: RegisterType, hint: str, *, uniform: bool) -> Value:
         """Declare a register of `type_` in the current scope; `hint` becomes part of its name."""
         name = self._names.new(hint)
-        self._scopes[-1].registers.setdefault(type_.declared, []).append(name)
+        self._scopes[-1].registers.append(Register(name, type_))
         return Value(self, type_, name, uniform=uniform)
 
     def tile(self, type_: RegisterType, count: int, hint: str) -> RegisterTile:
-        """Declare `count` consecutive registers ``hint0 … hint<count-1>`` (one ``.reg hint<count>`` range)."""
+        """Declare `count` consecutive registers ``hint0 … hint<count-1>``."""
         name = self._names.prefix(hint, count)
-        self._scopes[-1].registers.setdefault(type_.declared, []).append(f"{name}<{count}>")
+        self._scopes[-1].registers.append(Register(name, type_, count))
         return RegisterTile([Value(self, type_, f"{name}{i}", uniform=False) for i in range(count)])
 
     def constant(self, type_: RegisterType, value: Operand) -> Value:
@@ -168,8 +198,8 @@ class Writer(Verbs):
         register.assign(initial)
         return register
 
-    def operand(self, value: Operand, type_: RegisterType) -> str:
-        """Spell a register or a Python number as an operand of `type_`.
+    def operand(self, value: Operand, type_: RegisterType) -> Source:
+        """Check a register or a Python number as an operand of `type_`.
 
         Raises
         ------
@@ -177,20 +207,26 @@ class Writer(Verbs):
             ``TK-TRACE-005`` for a register of another class, or a number that `type_` cannot hold.
         """
         if not isinstance(value, Value):
-            return literal(value, type_)
-        if value.type.declared != type_.declared:
+            return number(value, type_)
+        if not value.type.shares_registers(type_):
             raise TraceError(f"{value!r} given where a {type_} is needed", code="TK-TRACE-005")
-        return value.text
+        return value
+
+    def operate(self, name: str, type_: RegisterType, result_type: RegisterType, *operands: Operand) -> Value:
+        """Trace one of `tilekit.assembly.trace.OPERATIONS` on operands of `type_` and return its result."""
+        result = self.new(result_type, name, uniform=all_uniform(*operands))
+        self.emit(Operation(name, type_, result, tuple([self.operand(operand, type_) for operand in operands])))
+        return result
 
     @property
     def divergent(self) -> bool:
         """Whether lanes of a warp may have taken different ways to this point of the trace."""
         return self._diverged > 0
 
-    def emit(self, text: str) -> None:
-        """Append one line of assembly."""
+    def emit(self, statement: Statement) -> None:
+        """Append a statement to the trace."""
         role = self._role.name if self._role else "setup"
-        self._scopes[-1].items.append(Line(text, self._depth, role, origin()))
+        self._scopes[-1].items.append(Line(statement, self._depth, role, origin()))
 
     def place(self, fragment: Fragment, /, **given: Any) -> Any:
         """Emit `fragment` with the operands `given` and return its outputs (None, a value, or a tuple).
@@ -203,69 +239,56 @@ class Writer(Verbs):
             an aligned fragment where lanes may have diverged (``TK-FRAG-004``), a fragment this role may not use
             (``TK-ROLE-001``).
         """
-        inputs = {o.name: o for o in fragment.operands if o.direction != "out"}
-        immediates = {i.name: i for i in fragment.immediates}
-        unknown = given.keys() - inputs.keys() - immediates.keys()
-        missing = (inputs.keys() | immediates.keys()) - given.keys()
-        if unknown or missing:
+        inputs, immediates = fragment.inputs, {i.name: i for i in fragment.immediates}
+        taken = inputs.keys() | immediates.keys()
+        if taken != given.keys():
+            unknown, missing = given.keys() - taken, taken - given.keys()
             raise fragment.error(
                 f"takes {', '.join([*inputs, *immediates]) or 'no operands'}; missing: "
                 f"{', '.join(sorted(missing)) or 'none'}; unknown: {', '.join(sorted(unknown)) or 'none'}"
             )
         self._check_placement(fragment)
-        bound = {name: spell_immediate(fragment, immediates[name], given[name]) for name in immediates}
-        bound |= {name: spell_operand(fragment, inputs[name], given[name]) for name in inputs}
-        uniform = fragment.uniform and all_uniform(*(given[name] for name in inputs))
+        bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
+        bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
+        uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
         outputs = []
         for operand in fragment.operands:
             if operand.direction == "out":
-                text, result = self._output(operand, uniform=uniform)
-                bound[operand.name] = text
+                bound[operand.name] = result = self._output(operand, uniform=uniform)
                 outputs.append(result)
             elif operand.direction == "inout" and isinstance(given[operand.name], Value):
                 given[operand.name].uniform = uniform and not self.divergent
-        for line in fragment.bind(bound):
-            self.emit(line)
-        self._version = max(self._version, fragment.isa)
+        self.emit(Placement(fragment, bound))
         return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
     def parameter(self, name: str, type_: RegisterType, value: Callable[[Any], Any] | None = None) -> Value:
         """Declare a scalar kernel parameter and load it; `value` says what it is in a launch, given the call."""
-        register = self._declare(Parameter(name, type_, value))
-        self.emit(f"ld.param.{type_.suffix} {register.text}, [{name}_param];")
-        return register
+        return self._declare(Parameter(name, type_, value))
 
     def tensor_map(self, name: str, value: Callable[[Any], Any] | None = None) -> Value:
-        """Declare a tensor map parameter and return its generic address; `value` describes it, given the call.
-
-        The map stays in parameter space (a grid constant): TMA reads it there without a copy.
-        """
-        register = self._declare(Parameter(name, MAP, value))
-        self.emit(f"mov.b64 {register.text}, {name}_param;")
-        self.emit(f"cvta.param.u64 {register.text}, {register.text};")
-        return register
+        """Declare a tensor map parameter and return its generic address; `value` describes it, given the call."""
+        return self._declare(Parameter(name, MAP, value))
 
     # -- small expressions --------------------------------------------------------------------------------------------
 
     def select(self, condition: Value, if_true: Operand, if_false: Operand, type_: RegisterType = U32) -> Value:
         """``condition ? if_true : if_false`` without a branch."""
         result = self.new(type_, "sel", uniform=all_uniform(condition, if_true, if_false))
-        choices = f"{self.operand(if_true, type_)}, {self.operand(if_false, type_)}"
-        self.emit(f"selp.{type_.suffix} {result.text}, {choices}, {self.operand(condition, PRED)};")
+        choices = self.operand(if_true, type_), self.operand(if_false, type_)
+        self.emit(Operation("select", type_, result, (*choices, self.operand(condition, PRED))))
         return result
 
     def minimum(self, a: Value, b: Operand) -> Value:
         """The smaller of two numbers of one type."""
-        result = self.new(a.type, "min", uniform=all_uniform(a, b))
-        self.emit(f"min.{a.type.suffix} {result.text}, {a.text}, {self.operand(b, a.type)};")
-        return result
+        a.require(a.type.is_number, "order")
+        return self.operate("min", a.type, a.type, a, b)
 
     def widen_multiply(self, a: Value, b: Operand) -> Value:
         """The 64-bit product of two 32-bit unsigned integers."""
         result = self.new(U64, "wide", uniform=all_uniform(a, b))
-        self.emit(f"mul.wide.u32 {result.text}, {self.operand(a, U32)}, {self.operand(b, U32)};")
+        self.emit(Operation("widen", U32, result, (self.operand(a, U32), self.operand(b, U32))))
         return result
 
     # -- control flow -------------------------------------------------------------------------------------------------
@@ -274,7 +297,7 @@ class Writer(Verbs):
         """Device loop over ``start, start + step, … < stop`` (u32); the body is traced once.
 
         Leave it only at its end: a Python ``break`` cannot be traced and is reported when the enclosing scope closes.
-        The loop is marked ``nounroll``: ptxas otherwise unrolls k-loops 4 to 8 times and takes five times as long
+        The loop is not to be unrolled: ptxas otherwise unrolls k-loops 4 to 8 times and takes five times as long
         (measured with 13.0.88).
         """
         uniform = all_uniform(start, stop, step)
@@ -283,17 +306,17 @@ class Writer(Verbs):
         top, end = self._names.new(f"{name}_loop"), self._names.new(f"{name}_end")
         limit = self.operand(stop, U32)
         skip = self.new(PRED, f"{name}_skip", uniform=uniform)
-        self.emit(f"setp.ge.u32 {skip.text}, {counter.text}, {limit};")
-        self.emit(f"@{skip.text} bra {end};")
-        self._label(top)
-        self.emit('.pragma "nounroll";')
+        self.emit(Operation("ge", U32, skip, (counter, limit)))
+        guard, loop = If(skip, False, end), Loop(top)
+        self.emit(guard)
+        self.emit(loop)
         with self._construct(f"device loop over {name!r}", divergent=not uniform):
             yield counter
         again = self.new(PRED, f"{name}_again", uniform=uniform)
-        self.emit(f"add.u32 {counter.text}, {counter.text}, {self.operand(step, U32)};")
-        self.emit(f"setp.lt.u32 {again.text}, {counter.text}, {limit};")
-        self.emit(f"@{again.text} bra {top};")
-        self._label(end)
+        self.emit(Operation("add", U32, counter, (counter, self.operand(step, U32))))
+        self.emit(Operation("lt", U32, again, (counter, limit)))
+        self.emit(EndLoop(loop, again))
+        self.emit(EndIf(guard))
 
     def repeat(self, name: str, *, uniform: bool) -> Iterator[Turn]:
         """Device loop whose body, traced once, says at its end whether it runs again: ``turn.again = predicate``.
@@ -305,10 +328,8 @@ class Writer(Verbs):
         uniform
             Whether all lanes of a warp leave it together, so that its body may hold aligned instructions.
         """
-        top = self._names.new(f"{name}_loop")
-        turn = Turn()
-        self._label(top)
-        self.emit('.pragma "nounroll";')
+        loop, turn = Loop(self._names.new(f"{name}_loop")), Turn()
+        self.emit(loop)
         with self._construct(f"device loop {name!r}", divergent=not uniform):
             yield turn
         if turn.again is None or (uniform and not turn.again.uniform):
@@ -318,7 +339,9 @@ class Writer(Verbs):
                 f"body; given {given}",
                 code="TK-TRACE-006",
             )
-        self.emit(f"@{self.operand(turn.again, PRED)} bra {top};")
+        if turn.again.type is not PRED:
+            raise TraceError(f"{turn.again!r} given where a {PRED} is needed", code="TK-TRACE-005")
+        self.emit(EndLoop(loop, turn.again))
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
@@ -329,11 +352,11 @@ class Writer(Verbs):
                 f"a Python `if`",
                 code="TK-TRACE-006",
             )
-        end = self._names.new("endif")
-        self.emit(f"@!{condition.text} bra {end};")
+        branch = If(condition, True, self._names.new("endif"))
+        self.emit(branch)
         with self._construct("branch", divergent=not condition.uniform):
             yield
-        self._label(end)
+        self.emit(EndIf(branch))
 
     @contextmanager
     def role(self, role: Role, warp: Value) -> Iterator[None]:
@@ -346,10 +369,17 @@ class Writer(Verbs):
         for other in self.roles:
             if set(other.warps) & set(role.warps):
                 raise TraceError(f"roles {other.name!r} and {role.name!r} share warps", code="TK-ROLE-002")
+        if role.warps.stop * self.lanes > self.threads:
+            raise TraceError(
+                f"role {role.name!r} has warps {role.warps.start} to {role.warps.stop - 1}, and the kernel's "
+                f"{self.threads} threads are {self.threads // self.lanes} warps; nearest: threads="
+                f"{role.warps.stop * self.lanes}",
+                code="TK-ROLE-003",
+            )
         self.roles.append(role)
         outside = ((warp - role.warps.start) >= len(role.warps)) if len(role.warps) > 1 else (warp != role.warps.start)
-        end = self._names.new(f"end_{role.name}")
-        self.emit(f"@{outside.text} bra {end};")
+        branch = If(outside, False, self._names.new(f"end_{role.name}"))
+        self.emit(branch)
         self._role = role
         scope = Scope(self._depth + 1)
         self._scopes[-1].items.append(scope)
@@ -358,7 +388,22 @@ class Writer(Verbs):
             yield
         self._scopes.pop()
         self._role = None
-        self._label(end)
+        self.emit(EndIf(branch))
+
+    def require_role(self, names: Collection[str], what: str) -> None:
+        """Refuse the use of `what` in a role that is none of `names`; outside roles every thread may be what is needed.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-004`` naming both.
+        """
+        if self._role is not None and self._role.name not in names:
+            raise TraceError(
+                f"role {self._role.name!r} uses {what}, which was declared for {', '.join(sorted(names))}; {origin()} "
+                f"uses it: declare the role with the others",
+                code="TK-ROLE-004",
+            )
 
     # -- the finished text --------------------------------------------------------------------------------------------
 
@@ -372,31 +417,18 @@ class Writer(Verbs):
         """
         if self._open:
             raise self._left_early()
-        parameters = ",\n".join(
-            f"    .param .align 64 .b8 {p.name}_param[128]"
-            if p.type is MAP
-            else f"    .param .{p.type.suffix} {p.name}_param"
-            for p in self.parameters
+        trace = Trace(
+            name=self.name,
+            target=self.target,
+            threads=self.threads,
+            cluster=self.cluster,
+            resident=self.resident,
+            parameters=tuple(self.parameters),
+            roles=tuple(self.roles),
+            shared=self.shared,
+            body=self._root,
         )
-        head = [
-            f".version {self._version[0]}.{self._version[1]}",
-            f".target {self.target}",
-            ".address_size 64",
-            "",
-            f".extern .shared .align {BASE_ALIGNMENT} .b8 {_SHARED_SYMBOL}[];",
-            "",
-            f".visible .entry {self.name}(",
-            parameters,
-            ")",
-            f".maxntid {self.threads}, 1, 1",
-            ".minnctapersm 1",
-        ]
-        if self.cluster > 1:
-            head += [".explicitcluster", f".reqnctapercluster {self.cluster}, 1, 1"]
-        notes = [f"//@role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in self.roles]
-        notes += self.shared.annotations()
-        body = [*(f"    {note}" for note in notes), *self._root.lines(), "    ret;"]
-        return "\n".join([*head, "{", *body, "}", ""])
+        return self.dialect.module(trace)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 
@@ -424,28 +456,33 @@ class Writer(Verbs):
 
     def _check_placement(self, fragment: Fragment) -> None:
         if not fragment.runs_on(self.target):
-            raise fragment.error(f"needs {fragment.target}; this kernel is for {self.target}", "TK-FRAG-003")
+            raise fragment.error(
+                f"needs {fragment.lacks(self.target)}; this kernel is for {self.target.name}, and {origin()} places it",
+                "TK-FRAG-003",
+            )
         if self._role and fragment.kind not in self._role.may | {"scalar", "control"}:
             raise fragment.error(
                 f"is a {fragment.kind!r} fragment ({KINDS[fragment.kind]}); role {self._role.name!r} may only use "
-                f"{', '.join(sorted(self._role.may | {'scalar', 'control'}))}",
+                f"{', '.join(sorted(self._role.may | {'scalar', 'control'}))}; {origin()} places it",
                 "TK-ROLE-001",
             )
         if fragment.aligned and self.divergent:
             raise fragment.error("must be executed by whole warps, but lanes may have diverged here", "TK-FRAG-004")
 
     def _declare(self, parameter: Parameter) -> Value:
-        if any(other.name == parameter.name for other in self.parameters):
-            raise TraceError(f"kernel parameter {parameter.name!r} is declared twice", code="TK-TRACE-009")
+        if parameter.name in self._declared:
+            raise TraceError(
+                f"kernel parameter {parameter.name!r} is declared twice: by {self._declared[parameter.name]} and by "
+                f"{origin()}",
+                code="TK-TRACE-009",
+            )
+        self._declared[parameter.name] = origin()
         self.parameters.append(parameter)
-        return self.new(parameter.type, parameter.name, uniform=True)
+        register = self.new(parameter.type, parameter.name, uniform=True)
+        self.emit(LoadParameter(parameter, register))
+        return register
 
-    def _label(self, name: str) -> None:
-        self.emit(f"{name}:")
-
-    def _output(self, operand: FragmentOperand, *, uniform: bool) -> tuple[str, Value | RegisterTile]:
+    def _output(self, operand: FragmentOperand, *, uniform: bool) -> Value | RegisterTile:
         if operand.length is None:
-            value = self.new(operand.type, operand.name, uniform=uniform)
-            return value.text, value
-        tile = self.tile(operand.type, operand.length, operand.name)
-        return ", ".join(register.text for register in tile), tile
+            return self.new(operand.type, operand.name, uniform=uniform)
+        return self.tile(operand.type, operand.length, operand.name)

@@ -9,11 +9,9 @@ from typing import Protocol
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, Warpgroup
+from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_pipeline.ring import Consumer
 from tilekit.tile_schedule.raster import Tile
-
-THREADS = 32 * WARPS_PER_GROUP
 
 
 class ConsumerSchedule(Protocol):
@@ -84,10 +82,13 @@ class BoundPingPong:
         assert isinstance(group, Value), "one alone takes no turns"
         self._w = w
         self._turns = turns = schedule.turns
+        # The warpgroup whose turn it is, and the one that hands over.
+        self._threads = 2 * w.target.matrix_threads
         self._group = group
         self._own = group + schedule.first_barrier
         self._next = (group + 1) % turns + schedule.first_barrier
         self._turn = w.variable(U32, 0, "turn")
+        w.barriers.claim(schedule.first_barrier, turns, meeting="warpgroups in turn", threads=self._threads)
         # The last warpgroup begins as if the tile before the first one had been its own.
         with w.when(group == turns - 1):
             self.hand_over()
@@ -98,7 +99,7 @@ class BoundPingPong:
         w = self._w
         own = self._turn == self._group
         with w.when(own):
-            w.barrier(id=self._own, threads=2 * THREADS)
+            w.barrier(id=self._own, threads=self._threads)
             yield
         with w.when(~own):
             consumer.skip(tile.k_blocks(k))
@@ -106,4 +107,4 @@ class BoundPingPong:
 
     def hand_over(self) -> None:
         """Let the next warpgroup begin."""
-        self._w.barrier_arrive(id=self._next, threads=2 * THREADS)
+        self._w.barrier_arrive(id=self._next, threads=self._threads)

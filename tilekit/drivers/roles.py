@@ -4,20 +4,50 @@ A driver sets up with one thread, traces a list of roles with their bodies, and 
 
     trace_roles(w, warp, [(load, self._load), (mma, self._multiply)])
 
-Another role is a body and a line.
+Another role is a body and a line: `match_bodies` finds the body of each role of a plan by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
 
 Body = Callable[[Writer, Value, Role], None]
 """Traces a role's work, given the writer, the warp's index and the role; entered by all threads of the role."""
+
+
+def match_bodies(
+    roles: Sequence[Role], bodies: Mapping[str, Body], further: Mapping[str, Body]
+) -> list[tuple[Role, Body]]:
+    """Find the body of each role by its name: one of a driver's own `bodies`, or a `further` one.
+
+    A plan need not have the driver's roles; further bodies are there to be used.
+
+    Raises
+    ------
+    TraceError
+        ``TK-ROLE-003`` for a role without a body, a further body without a role, or one for a role that has one.
+    """
+    names = [role.name for role in roles]
+    known = ", ".join([*bodies, *further])
+    for name in further:
+        if name in bodies or name not in names:
+            why = "the driver has one of its own" if name in bodies else f"the plan's roles are {', '.join(names)}"
+            raise TraceError(f"a body is given for role {name!r}, but {why}", code="TK-ROLE-003")
+    every = {**bodies, **further}
+    for role in roles:
+        if role.name not in every:
+            raise TraceError(
+                f"role {role.name!r} (warps {role.warps.start}-{role.warps.stop - 1}) has no body; there are bodies "
+                f"for {known}: pass bodies={{{role.name!r}: ...}}",
+                code="TK-ROLE-003",
+            )
+    return [(role, every[role.name]) for role in roles]
 
 
 def trace_roles(w: Writer, warp: Value, bodies: Sequence[tuple[Role, Body]]) -> None:

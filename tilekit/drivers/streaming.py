@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from tilekit.assembly.types import S32, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.fit import check_components
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,11 @@ class Streaming(Generic[_Fetched]):
         Whether the weights may be read before that.
     overlap
         Steps before its end at which a CTA says that the next kernel of the stream may start.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` for a component that does not offer what its protocol asks for.
     """
 
     role: Role
@@ -186,6 +192,9 @@ class Streaming(Generic[_Fetched]):
     prefetch: int
     weights_ready: bool
     overlap: int
+
+    def __post_init__(self) -> None:
+        check_components(self)
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
@@ -208,7 +217,7 @@ class Streaming(Generic[_Fetched]):
         left = w.variable(S32, elements, "left")
         slots = range(self.slots.count)
         if self.prefetch:
-            self.weights.prefetch(w, first, self.prefetch, start, end, 32 * len(self.role.warps))
+            self.weights.prefetch(w, first, self.prefetch, start, end, w.lanes * len(self.role.warps))
         if self.weights_ready:
             for slot in slots:
                 self.weights.load(w, slot, left)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.writer import Role
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP
-
-MAX_THREAD_REGISTERS = 255
+from tilekit.targets import Target
 
 _LOADS = frozenset({"load", "sync", "wait"})
 """What a role may do that starts copies to shared memory."""
@@ -18,65 +20,167 @@ _COPIES = _LOADS | {"memory", "store"}
 COPYING_REGISTERS = 56
 """Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
 
+_TIMED = ("load", "mma", "epilogue", "epilogue_load")
+
 
 @dataclass(frozen=True)
-class WarpPlan:
-    """Which warps do what.
+class RoleEntry:
+    """What a role asks of a plan, which gives it its warps.
 
     Attributes
     ----------
-    load
-        One thread of its first warp issues every copy, or all of them make the copies themselves.
-    mma
-        The consumer warpgroups, or the warp that issues for the tensor core.
-    epilogue
-        The warpgroup that stores, or None where the mma role's warps do.
-    scheduler
-        The warp that asks for tiles, or None where nobody needs to.
-    epilogue_load
-        The warp that loads what the epilogue reads, or None where it reads nothing.
+    name
+        The name of its body in the driver, and in reports.
+    warps
+        How many.
+    may, registers, raised, one_thread, leaders_only, turns
+        As of a `tilekit.assembly.writer.Role`.
     """
 
-    load: Role
-    mma: Role
-    epilogue: Role | None = None
-    scheduler: Role | None = None
-    epilogue_load: Role | None = None
+    name: str
+    warps: int
+    may: frozenset[str]
+    registers: int | None = None
+    raised: bool = False
+    one_thread: bool = False
+    leaders_only: bool = False
+    turns: int = 1
+
+    def on(self, first: int) -> Role:
+        """The role, on warps from `first` on."""
+        return Role(
+            self.name,
+            range(first, first + self.warps),
+            self.may,
+            self.registers,
+            raised=self.raised,
+            one_thread=self.one_thread,
+            leaders_only=self.leaders_only,
+            turns=self.turns,
+        )
+
+
+SCHEDULER = RoleEntry("scheduler", 1, frozenset({"sync", "wait"}), one_thread=True)
+"""The warp that asks for tiles."""
+
+EPILOGUE_LOAD = RoleEntry("epilogue_load", 1, _LOADS, one_thread=True)
+"""The warp that loads what the epilogue reads."""
+
+
+@dataclass(frozen=True)
+class WarpPlan:
+    """Roles and their warps.
+
+    Attributes
+    ----------
+    target
+        The chip.
+    roles
+        In the order in which they are traced.
+
+    Raises
+    ------
+    TraceError
+        ``TK-ROLE-002`` where two roles share a name or a warp.
+    """
+
+    target: Target
+    roles: tuple[Role, ...]
+
+    def __post_init__(self) -> None:
+        names = sorted(role.name for role in self.roles)
+        for one, other in pairwise(names):
+            if one == other:
+                raise TraceError(f"two roles of a plan are called {one!r}", code="TK-ROLE-002")
+        for one_role, other_role in pairwise(sorted(self.roles, key=lambda role: role.warps.start)):
+            if one_role.warps.stop > other_role.warps.start:
+                raise TraceError(f"roles {one_role.name!r} and {other_role.name!r} share warps", code="TK-ROLE-002")
+
+    def __getitem__(self, name: str) -> Role:
+        """The role called `name` (``TK-ROLE-003`` where there is none)."""
+        role = self.get(name)
+        if role is None:
+            raise TraceError(f"the plan has no role {name!r}; it has {self._names}", code="TK-ROLE-003")
+        return role
+
+    def get(self, name: str) -> Role | None:
+        """The role called `name`, if there is one."""
+        return next((role for role in self.roles if role.name == name), None)
 
     @property
-    def roles(self) -> tuple[Role, ...]:
-        """All roles."""
-        every = (self.load, self.mma, self.epilogue, self.scheduler, self.epilogue_load)
-        return tuple(role for role in every if role is not None)
+    def _names(self) -> str:
+        return ", ".join(repr(role.name) for role in self.roles)
 
     @property
     def activities(self) -> dict[str, int]:
         """What a `TileProfiler` times, each with the warpgroups that do it."""
-        named = {role.name: 1 if role.one_thread else len(role.warps) // WARPS_PER_GROUP for role in self.roles}
-        named.pop("scheduler", None)
+        waves = self.target.matrix_waves
+        named = {r.name: 1 if r.one_thread else len(r.warps) // waves for r in self.roles if r.name in _TIMED}
         return named | {"epilogue": named.get("epilogue", named["mma"])}
 
     @property
     def threads(self) -> int:
         """Threads of a CTA."""
-        return 32 * max(role.warps.stop for role in self.roles)
+        return self.target.lanes * max(role.warps.stop for role in self.roles)
 
-    def launch_registers(self, registers: int) -> int:
-        """Registers a thread is launched with, of the `registers` of a multiprocessor."""
-        return _launch_registers(self.threads // 128, registers)
+    @property
+    def launch_registers(self) -> int:
+        """Registers a thread is launched with."""
+        return _launch_registers(self.target, self.threads // self.target.matrix_threads)
 
     @classmethod
+    def of(cls, target: Target, entries: Sequence[RoleEntry], *, first: Sequence[str] = ()) -> WarpPlan:
+        """Lay roles out one behind the other: those named `first` in that order, then the others in theirs.
+
+        They are traced in the order of `entries`.
+        """
+        named = {entry.name: entry for entry in entries}
+        order = [named[name] for name in first if name in named]
+        order += [entry for entry in entries if entry.name not in first]
+        roles, warp = {}, 0
+        for entry in order:
+            roles[entry.name] = entry.on(warp)
+            warp += entry.warps
+        return cls(target, tuple(roles[entry.name] for entry in entries))
+
+    def with_role(self, entry: RoleEntry, *, beside: str | None = None) -> WarpPlan:
+        """The plan with another role, on warps behind all others, or on the last ones of a role of a single thread.
+
+        There it has the registers of the role beside it: a warpgroup changes them together.
+
+        Raises
+        ------
+        TraceError
+            ``TK-ROLE-002`` for a name that is taken, ``TK-ROLE-003`` beside a role that has no warp to give.
+        """
+        if beside is None:
+            return WarpPlan(self.target, (*self.roles, entry.on(self.threads // self.target.lanes)))
+        host = self[beside]
+        left = range(host.warps.start, host.warps.stop - entry.warps)
+        if not host.one_thread or not left:
+            raise TraceError(
+                f"role {beside!r} has no {entry.warps} of its {len(host.warps)} warps to give to role {entry.name!r}: "
+                f"{'it needs one' if host.one_thread else 'all of its threads work'}; nearest: beside=None, for warps "
+                f"of its own",
+                code="TK-ROLE-003",
+            )
+        role = replace(entry, registers=host.registers, raised=host.raised).on(left.stop)
+        roles = tuple(replace(host, warps=left) if other is host else other for other in self.roles)
+        return WarpPlan(self.target, (*roles, role))
+
+    @classmethod
+    @cache
     def register_accumulators(
         cls,
+        target: Target,
         *,
         consumers: int,
         accumulators: int,
-        registers: int,
         in_turn: bool = False,
         epilogue_loads: bool = False,
         copies: bool = False,
     ) -> WarpPlan:
-        """Plan for `consumers` warpgroups holding `accumulators` a thread, on a chip of so many `registers`.
+        """Plan for `consumers` warpgroups holding `accumulators` a thread.
 
         The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
         hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
@@ -86,60 +190,41 @@ class WarpPlan:
         of them do, and keep `COPYING_REGISTERS`.
         """
         groups = 1 + consumers
-        launch = _launch_registers(groups, registers)
+        launch = _launch_registers(target, groups)
         load_share: int | None = None
         mma_share: int | None = None
-        if launch < MAX_THREAD_REGISTERS // 8 * 8:
+        if launch < target.thread_registers // 8 * 8:
             load_share = COPYING_REGISTERS if copies else 24 if accumulators >= 208 or consumers == 3 else 40
             mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
-        last = WARPS_PER_GROUP - epilogue_loads
-        return cls(
-            load=Role("load", range(last), _COPIES if copies else _LOADS, load_share, one_thread=not copies),
-            mma=Role(
-                "mma",
-                range(WARPS_PER_GROUP, WARPS_PER_GROUP * groups),
-                frozenset({"mma", "sync", "wait", "store", "memory"}),
-                mma_share,
-                raised=mma_share is not None,
-                turns=consumers if in_turn else 1,
-            ),
-            epilogue_load=Role("epilogue_load", range(last, WARPS_PER_GROUP), _LOADS, load_share, one_thread=True)
-            if epilogue_loads
-            else None,
+        waves = target.matrix_waves
+        load = RoleEntry("load", waves, _COPIES if copies else _LOADS, load_share, one_thread=not copies)
+        mma = RoleEntry(
+            "mma",
+            waves * consumers,
+            frozenset({"mma", "sync", "wait", "store", "memory"}),
+            mma_share,
+            raised=mma_share is not None,
+            turns=consumers if in_turn else 1,
         )
+        plan = cls.of(target, (load, mma))
+        return plan.with_role(EPILOGUE_LOAD, beside="load") if epilogue_loads else plan
 
     @classmethod
-    def tensor_memory(cls, *, scheduler: bool, epilogue_loads: bool = False) -> WarpPlan:
+    @cache
+    def tensor_memory(cls, target: Target, *, scheduler: bool, epilogue_loads: bool = False) -> WarpPlan:
         """Plan for accumulators in tensor memory: an epilogue warpgroup, and a warp for everything else.
 
         The epilogue's warps come first, because a warp reads the quarter of the lanes that its index modulo 4 names
-        (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so nobody gives any up.
+        (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so no role gives any up.
         """
-        warp = WARPS_PER_GROUP
-        asks = None
-        if scheduler:
-            asks = Role("scheduler", range(warp, warp + 1), frozenset({"sync", "wait"}), one_thread=True)
-            warp += 1
-        return cls(
-            load=Role("load", range(warp, warp + 1), _LOADS, one_thread=True),
-            mma=Role(
-                "mma",
-                range(warp + 1, warp + 2),
-                frozenset({"mma", "tmem", "sync", "wait", "memory"}),
-                one_thread=True,
-                leaders_only=True,
-            ),
-            epilogue=Role(
-                "epilogue",
-                range(WARPS_PER_GROUP),
-                frozenset({"tmem", "sync", "wait", "store", "memory"}),
-            ),
-            scheduler=asks,
-            epilogue_load=Role("epilogue_load", range(warp + 2, warp + 3), _LOADS, one_thread=True)
-            if epilogue_loads
-            else None,
-        )
+        load = RoleEntry("load", 1, _LOADS, one_thread=True)
+        may = frozenset({"mma", "tmem", "sync", "wait", "memory"})
+        mma = RoleEntry("mma", 1, may, one_thread=True, leaders_only=True)
+        epilogue = RoleEntry("epilogue", target.matrix_waves, frozenset({"tmem", "sync", "wait", "store", "memory"}))
+        entries = (load, mma, epilogue, *([SCHEDULER] if scheduler else []))
+        plan = cls.of(target, entries, first=("epilogue", "scheduler"))
+        return plan.with_role(EPILOGUE_LOAD) if epilogue_loads else plan
 
 
-def _launch_registers(groups: int, registers: int) -> int:
-    return min(MAX_THREAD_REGISTERS, registers // (groups * 128) // 8 * 8)
+def _launch_registers(target: Target, groups: int) -> int:
+    return min(target.thread_registers, target.registers // (groups * target.matrix_threads) // 8 * 8)

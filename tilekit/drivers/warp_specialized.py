@@ -8,16 +8,17 @@ two; on sm_100a the accumulators are in tensor memory, and mma and epilogue are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
+from tilekit.drivers.fit import check_components
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
-from tilekit.drivers.roles import one_thread, trace_roles, working_threads
+from tilekit.drivers.roles import Body, match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.payload_loader import TileCopies
@@ -177,6 +178,13 @@ class WarpSpecialized:
         What is brought into L2 while the kernel ahead ends.
     consumers
         How the mma role's warpgroups divide the tiles.
+    bodies
+        What further roles of the plan do, by name.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` for a component that does not offer what its protocol asks for.
     """
 
     warps: WarpPlan
@@ -196,20 +204,23 @@ class WarpSpecialized:
     profiler: TileProfiler | None = None
     ahead: Ahead | None = None
     consumers: ConsumerSchedule = field(default_factory=Cooperative)
+    bodies: Mapping[str, Body] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_components(self)
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
         warp = w.warp()
         self._set_up(w, warp)
-        plan = self.warps
-        bodies = (
-            (plan.load, self._load),
-            (plan.mma, self._multiply),
-            (plan.epilogue, self._store),
-            (plan.scheduler, self._ask),
-            (plan.epilogue_load, self._load_for_epilogue),
-        )
-        trace_roles(w, warp, [(role, body) for role, body in bodies if role is not None])
+        bodies: dict[str, Body] = {
+            "load": self._load,
+            "mma": self._multiply,
+            "epilogue": self._store,
+            "scheduler": self._ask,
+            "epilogue_load": self._load_for_epilogue,
+        }
+        trace_roles(w, warp, match_bodies(self.warps.roles, bodies, self.bodies))
         self._tear_down(w, warp)
 
     # -- roles --------------------------------------------------------------------------------------------------------
@@ -233,7 +244,7 @@ class WarpSpecialized:
             producer.finish()
 
     def _multiply(self, w: Writer, warp: Value, role: Role) -> None:
-        stores = self.warps.epilogue is None
+        stores = self.warps.get("epilogue") is None
         group = Warpgroup.of(w, warp, role) if stores else None
         accumulators = self.accumulators.producer(w, role)
         with working_threads(w, warp, role, self.cluster):
@@ -302,7 +313,7 @@ class WarpSpecialized:
         # and the next one's may run while this one does. What follows the wait may read and write global memory.
         if self.scheduler.yields_early:
             w.launch_dependents()
-        with one_thread(w, warp, self.warps.load):
+        with one_thread(w, warp, self.warps["load"]):
             self.loader.prefetch(w)
             self.epilogue.prefetch(w)
             self.epilogue.initialise(w)
@@ -318,7 +329,7 @@ class WarpSpecialized:
         self.cluster.meet(w, self.warps.threads)
         w.wait_for_prerequisites()
         if self.starts is not None:
-            with one_thread(w, warp, self.warps.load):
+            with one_thread(w, warp, self.warps["load"]):
                 self.starts.take(w)
             self.cluster.meet(w, self.warps.threads)
 

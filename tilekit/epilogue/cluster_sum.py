@@ -18,10 +18,8 @@ from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
-
-THREADS = 32 * WARPS_PER_GROUP
 
 QUAD = 16
 """Bytes of four f32: what a thread holds of 8 columns and sends at once."""
@@ -47,7 +45,7 @@ class ClusterSum:
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
-        self.warpgroups = len(role.warps) // WARPS_PER_GROUP
+        self.warpgroups = len(role.warps) // layout.waves
         self.cluster = cluster
         self.adders = self.adders_of(layout, cluster.k)
         self.layout = self.part_of(layout, cluster.k)
@@ -56,7 +54,7 @@ class ClusterSum:
         self.parts = w.shared.place(parts)
         role_only = {"arrive": (role.name,), "wait": (role.name,)}
         self.full = w.shared.place(full, **role_only, arrivals=1)
-        self.empty = w.shared.place(empty, **role_only, arrivals=WARPS_PER_GROUP * self.adders)
+        self.empty = w.shared.place(empty, **role_only, arrivals=layout.waves * self.adders)
 
     @staticmethod
     def adders_of(layout: AccumulatorLayout, ctas: int) -> int:
@@ -72,7 +70,7 @@ class ClusterSum:
     def declared(cls, layout: AccumulatorLayout, *, ctas: int, warpgroups: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the buffers and barriers; `layout` is that of the accumulators."""
         part = cls.part_of(layout, ctas)
-        slot = part.blocks * part.columns // 8 * THREADS * QUAD
+        slot = part.blocks * part.columns // 8 * part.threads * QUAD
         return SharedDeclaration("sum.part", ctas * slot, warpgroups), *mbarriers("sum", ("full", "empty"), warpgroups)
 
     def initialise(self, w: Writer) -> None:
@@ -104,7 +102,7 @@ class BoundClusterSum:
         lane = w.lane()
         self._releases = lane < total.cluster.k
         rank = w.minimum(lane, total.cluster.k - 1)
-        self._released: Value = w.ptx.cluster.map_address(address=self._empty, rank=rank)
+        self._released: Value = w.cluster_address(self._empty, rank)
 
     def add(
         self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
@@ -132,8 +130,8 @@ class BoundClusterSum:
         """Send the CTA of `rank` its part of this share."""
         s = self._s
         mine = self._slots + s.cluster.layer * s.slot_bytes
-        slot = w.ptx.cluster.map_address(address=mine, rank=rank)
-        full = w.ptx.cluster.map_address(address=self._full, rank=rank)
+        slot = w.cluster_address(mine, rank)
+        full = w.cluster_address(self._full, rank)
         for block, left, offset in _quads(s.layout):
             (fragment,) = accumulators.read(w, block, rank * s.layout.columns + left, 8)
             w.isa.memory.store_async_f32x4(address=slot + offset, values=fragment, bar=full)
@@ -186,4 +184,4 @@ class _Sum:
 def _quads(layout: AccumulatorLayout) -> list[tuple[int, int, int]]:
     """Block and first column of a thread's quads of a part, and where in a slot it keeps each (bytes)."""
     places = [(block, left) for block in range(layout.blocks) for left in range(0, layout.columns, 8)]
-    return [(block, left, index * THREADS * QUAD) for index, (block, left) in enumerate(places)]
+    return [(block, left, index * layout.threads * QUAD) for index, (block, left) in enumerate(places)]

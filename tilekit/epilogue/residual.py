@@ -12,7 +12,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.slabs import SLAB_ALIGNMENT, SlabAccess, SlabPlan
 from tilekit.tile_io.tma import TmaBoxLoader
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import Tile
 
@@ -53,7 +53,7 @@ class ResidualRing:
     ) -> None:
         self.plan = plan = SlabPlan(layout, dtype, transposed)
         self.stages = stages
-        self.warpgroups = len(reads.warps) // WARPS_PER_GROUP
+        self.warpgroups = len(reads.warps) // layout.waves
         self.turns = reads.turns
         self.batch_step = None
         if batched:
@@ -61,7 +61,7 @@ class ResidualRing:
         slabs, full, empty = self.declared(plan, warpgroups=self.warpgroups, stages=stages)
         self.slabs = w.shared.place(slabs)
         self.full = w.shared.place(full, arrive=(loads.name,), wait=(reads.name,), arrivals=loads.arrivals)
-        self.empty = w.shared.place(empty, arrive=(reads.name,), wait=(loads.name,), arrivals=WARPS_PER_GROUP)
+        self.empty = w.shared.place(empty, arrive=(reads.name,), wait=(loads.name,), arrivals=layout.waves)
         self.loaders: dict[int, TmaBoxLoader] = {}
         for width in plan.widths:
             columns, rows = plan.extents(width)

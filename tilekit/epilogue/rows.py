@@ -11,8 +11,6 @@ from tilekit.epilogue.slabs import SLAB_BYTES
 CHUNK = 16
 """Bytes that a thread copies at once, and the unit of the swizzle."""
 
-THREADS = 128
-
 
 class RowStores:
     """Copies the rows of a slab, up to the tile's last, from shared to global memory.
@@ -34,15 +32,25 @@ class RowStores:
         self._row_pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
 
     def store(
-        self, w: Writer, slab: Value, *, thread: Value, rows: int, row: Value, end: Value, column: Value, columns: int
+        self,
+        w: Writer,
+        slab: Value,
+        *,
+        thread: Value,
+        threads: int,
+        rows: int,
+        row: Value,
+        end: Value,
+        column: Value,
+        columns: int,
     ) -> None:
-        """Copy rows `row` to `end` (at most `rows`) of the slab; by the whole warpgroup.
+        """Copy rows `row` to `end` (at most `rows`) of the slab; by the whole warpgroup of so many `threads`.
 
         16-bit and wider outputs whose rows are whole chunks: what the copy engine stores, too.
         """
         chunks = columns * self._out.bytes // CHUNK
-        for step in range(-(-rows * chunks // THREADS)):
-            place = thread + step * THREADS
+        for step in range(-(-rows * chunks // threads)):
+            place = thread + step * threads
             below = place // chunks
             chunk = place - below * chunks
             here = column + chunk * (CHUNK // self._out.bytes)

@@ -13,7 +13,13 @@ from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.slabs import SLAB_ALIGNMENT, SlabPlan
 from tilekit.tile_io.tma import TmaStorer
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulators import (
+    FRAGMENT_ROWS,
+    WARPGROUP_OF_EPILOGUE,
+    AccumulatorLayout,
+    AccumulatorTile,
+    Warpgroup,
+)
 from tilekit.tile_schedule.raster import Tile
 
 
@@ -66,7 +72,9 @@ class StagedEpilogue:
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
-        (slabs,) = self.declared(plan, warpgroups=len(role.warps) // WARPS_PER_GROUP, buffers=buffers)
+        groups = len(role.warps) // layout.waves
+        w.barriers.claim(first_barrier, groups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
+        (slabs,) = self.declared(plan, warpgroups=groups, buffers=buffers)
         self._slabs = w.shared.place(slabs)
         # A last piece that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
         # all the same.
@@ -142,7 +150,7 @@ class BoundStagedEpilogue:
                 index += 1
                 if index == self._pieces_per_tile:
                     accumulators.done(w)
-                w.barrier(id=self._barrier, threads=128)
+                w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
                 old = self._residual.acquire(w) if self._residual is not None else None
                 for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
@@ -152,7 +160,7 @@ class BoundStagedEpilogue:
                 if self._residual is not None:
                     self._residual.release(w)
                 w.ptx.tma.fence_shared()
-                w.barrier(id=self._barrier, threads=128)
+                w.barrier(id=self._barrier, threads=layout.threads)
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
@@ -182,6 +190,7 @@ class BoundStagedEpilogue:
                     w,
                     slab,
                     thread=self._thread,
+                    threads=e._plan.layout.threads,
                     rows=rows,
                     row=first,
                     end=tile.row_end,

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, Warpgroup
 
-THREADS = 32 * WARPS_PER_GROUP
 COLUMNS_AT_ONCE = 64
 """Columns that are read or written together."""
 
@@ -38,6 +37,7 @@ class Workspace:
         self.layout = layout
         self.warpgroups = warpgroups
         self.first_barrier = first_barrier
+        w.barriers.claim(first_barrier, warpgroups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
         self.address = w.parameter(
             "workspace", GMEM, lambda call: call.allocate("workspace", 4 * call.schedule.slots * self.floats)
         )
@@ -75,7 +75,7 @@ class BoundWorkspace:
 
     def meet(self, w: Writer) -> None:
         """Wait for the warpgroup."""
-        w.barrier(id=self._barrier, threads=THREADS)
+        w.barrier(id=self._barrier, threads=self._workspace.layout.threads)
 
     def pieces(self) -> list[tuple[int, int, int]]:
         """Block, first column and number of columns of all that a thread holds, a piece at a time."""
@@ -124,6 +124,6 @@ class Slot:
         layout = self.layout
         before = ((block * layout.fragments + fragment) * layout.columns + left) // 8
         return [
-            ((self.start + (before + four) * THREADS * 16).retyped(GMEM), registers[4 * four : 4 * four + 4])
+            ((self.start + (before + four) * layout.threads * 16).retyped(GMEM), registers[4 * four : 4 * four + 4])
             for four in range(len(registers) // 4)
         ]

@@ -136,7 +136,7 @@ class CompiledKernel(ABC):
             block=(self.text.threads, 1, 1),
             cluster=(self.text.cluster, 1, 1),
             shared_bytes=self.launch_bytes,
-            pdl=True,
+            pdl=self.target.has("dependent_launch"),
         )
 
     @takes(BindKeywords)

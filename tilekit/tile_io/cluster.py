@@ -160,8 +160,7 @@ class ClusterPosition:
 
     def map(self, w: Writer, array: SharedArray, rank: int) -> Value:
         """Address of the first element of `array` in the CTA of `rank`."""
-        remote: Value = w.ptx.cluster.map_address(address=w.shared_base + array.offset, rank=rank)
-        return remote
+        return w.cluster_address(w.shared_base + array.offset, rank)
 
     def _pair(self, place: Value) -> Operand:
         """Row or rank of the first CTA of this pair (this CTA's own without pairs)."""

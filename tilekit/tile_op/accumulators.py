@@ -11,7 +11,9 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_pipeline.payload import Promote
 
-WARPS_PER_GROUP = 4
+WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
+"""The meeting for which components on the way of the accumulators out share named barriers."""
+
 FRAGMENT_ROWS = 16
 """Rows of a fragment: what a warp holds of an m64 wgmma, and what one 16x256b load from tensor memory brings."""
 
@@ -28,7 +30,7 @@ class Warpgroup:
         Which part of a tile the warpgroup has, of those that share one: its index, or the number 0 where they take
         turns and each has whole tiles.
     warp, thread
-        The warp and the thread in its warpgroup, 0 to 3 and 0 to 127.
+        The warp and the thread in its warpgroup: 0 to 3 and 0 to 127 where a matrix instruction is four warps'.
     """
 
     index: Value | int
@@ -39,13 +41,14 @@ class Warpgroup:
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
-        thread = w.thread() & (32 * WARPS_PER_GROUP - 1)
+        waves = w.target.matrix_waves
+        thread = w.thread() & (w.target.matrix_threads - 1)
         place = warp - role.warps.start
-        if len(role.warps) == WARPS_PER_GROUP:
+        if len(role.warps) == waves:
             return cls(index=0, part=0, warp=place, thread=thread)
-        index = place >> 2
+        index = place // waves
         part = index if role.turns == 1 else 0
-        return cls(index=index, part=part, warp=place & (WARPS_PER_GROUP - 1), thread=thread)
+        return cls(index=index, part=part, warp=place & (waves - 1), thread=thread)
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,26 @@ class AccumulatorLayout:
         Extents; `rows` is 64 or 128.
     parts
         Which rows and columns of the CTA's tile the rows of a block are.
+    waves, lanes
+        Warps of a warpgroup, and threads of a warp.
     """
 
     blocks: int
     rows: int
     columns: int
     parts: tuple[Part, ...]
+    waves: int
+    lanes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a warpgroup."""
+        return self.waves * self.lanes
 
     @property
     def fragments(self) -> int:
         """Fragments of a warp's rows in a block."""
-        return self.rows // (WARPS_PER_GROUP * FRAGMENT_ROWS)
+        return self.rows // (self.waves * FRAGMENT_ROWS)
 
     @property
     def tile_rows(self) -> int:
@@ -91,7 +103,7 @@ class AccumulatorLayout:
 
     def first_row(self, thread: Value) -> Value:
         """First row of a block that this thread's warp holds."""
-        return (thread >> 5) * (FRAGMENT_ROWS * self.fragments)
+        return (thread // self.lanes) * (FRAGMENT_ROWS * self.fragments)
 
     def place(self, w: Writer, thread: Value) -> tuple[Value, Value | int]:
         """Row and column of the tile that the block's row `first_row` and column 0 are."""
@@ -99,7 +111,7 @@ class AccumulatorLayout:
         if len(self.parts) == 1:
             return row, column
         upper = self.parts[1]
-        above = (thread >> 5) * (FRAGMENT_ROWS * self.fragments) >= upper.first
+        above = (thread // self.lanes) * (FRAGMENT_ROWS * self.fragments) >= upper.first
         return (
             w.select(above, row - (upper.first - upper.row), row),
             w.select(above, upper.column, 0, U32),

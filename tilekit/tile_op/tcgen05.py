@@ -63,12 +63,12 @@ class Tcgen05:
         64 rows of a CTA lie in the lower 16 lanes of each warp's 32; 64 rows of each CTA of a pair fill all lanes,
         the upper ones with the second half of the columns.
         """
-        if self.a.rows == LANES:
-            return AccumulatorLayout(1, LANES, self.n, (Part(0, LANES, 0, 0),))
-        if self.group == 1:
-            return AccumulatorLayout(1, self.a.rows, self.n, (Part(0, self.a.rows, 0, 0),))
-        half = self.n // 2
-        return AccumulatorLayout(1, LANES, half, (Part(0, LANES // 2, 0, 0), Part(LANES // 2, LANES // 2, 0, half)))
+        rows, columns = self.a.rows, self.n
+        parts: tuple[Part, ...] = (Part(0, rows, 0, 0),)
+        if self.a.rows != LANES and self.group > 1:
+            rows, columns = LANES, self.n // 2
+            parts = (Part(0, LANES // 2, 0, 0), Part(LANES // 2, LANES // 2, 0, columns))
+        return AccumulatorLayout(1, rows, columns, parts, waves=4, lanes=32)
 
     @property
     def data_path(self) -> str:

@@ -72,6 +72,8 @@ class TensorMemory:
         self._mma = mma
         self._epilogue = epilogue
         self._barrier = barrier
+        self._threads = w.lanes * (len(mma.warps) + len(epilogue.warps))
+        w.barriers.claim(barrier, meeting="the hand-over of tensor memory", threads=self._threads)
         address, full, empty = self.declared(stages)
         self._address = w.shared.place(address)
         self._full = w.shared.place(full, arrive=(mma.name,), wait=(epilogue.name,), arrivals=1)
@@ -117,7 +119,7 @@ class TensorMemory:
 
     def _meet(self, w: Writer) -> Value:
         w.ptx.tcgen05.fence_before()
-        w.barrier(id=self._barrier, threads=32 * (len(self._mma.warps) + len(self._epilogue.warps)))
+        w.barrier(id=self._barrier, threads=self._threads)
         w.ptx.tcgen05.fence_after()
         address: Value = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
         return address

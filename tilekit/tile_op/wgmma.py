@@ -28,7 +28,8 @@ def atom_layout(rows: int, columns: int) -> AccumulatorLayout:
 
     Fewer than 64 rows are the first ones of an instruction.
     """
-    return AccumulatorLayout(-(-rows // ATOM_ROWS), ATOM_ROWS, columns, (Part(0, min(rows, ATOM_ROWS), 0, 0),))
+    parts = (Part(0, min(rows, ATOM_ROWS), 0, 0),)
+    return AccumulatorLayout(-(-rows // ATOM_ROWS), ATOM_ROWS, columns, parts, waves=4, lanes=32)
 
 
 class Wgmma:

@@ -218,7 +218,7 @@ class CopyFiller(MbarrierFiller):
         super().__init__(sync)
         self._speaks = w.lane() == 0
         if sync.stage_bytes:
-            self.leader = w.thread() == 32 * sync.first_warp
+            self.leader = w.thread() == w.lanes * sync.first_warp
 
     def acquire(self, w: Writer, stage: Value, phase: Value) -> Value:
         """Wait until `stage` has been released, then expect what the copy engine brings."""

@@ -91,7 +91,13 @@ def trace(spec: GemvSpec, config: GemvConfig, target: Target) -> GemvText:
         Listing every rule the config violates.
     """
     config.check(target, spec)
-    w = Writer(spec.name, target=target.name, threads=config.threads, cluster=config.cluster)
+    w = Writer(
+        spec.name,
+        target=target,
+        threads=config.threads,
+        cluster=config.cluster,
+        resident=config.resident(spec, target),
+    )
     shape = shape_of(spec)
     slots = Slots(config.depth, config.warps * shape.k_block)
     division = Division(columns=config.columns(spec), k_parts=config.cluster, k_block=shape.k_block)
@@ -124,12 +130,10 @@ def trace(spec: GemvSpec, config: GemvConfig, target: Target) -> GemvText:
         overlap=config.overlap,
     ).trace(w)
     w.shared.check(config.declared(spec), spec.name)
-    # The writer's head promises ptxas one CTA an SM, and so 255 registers a thread.
-    ptx = w.text().replace(".minnctapersm 1", f".minnctapersm {config.resident(spec, target)}")
     return GemvText(
         name=spec.name,
         target=target,
-        ptx=ptx,
+        ptx=w.text(),
         parameters=tuple(w.parameters),
         threads=config.threads,
         cluster=config.cluster,

@@ -64,7 +64,7 @@ class WarpSums:
         self._spec = spec
         self._weights = weights
         self._functions = functions
-        self._threads = 32 * warps
+        self._threads = w.lanes * warps
         self._units = warps * cluster
         self._cluster = cluster
         self._m = m
@@ -144,7 +144,7 @@ class WarpSums:
         unit = self._place.unit * self._unit_bytes
         address = w.shared_base + self._array.offset + self._buffer + unit + lane
         if not local:
-            address = w.ptx.cluster.map_address(address=address, rank=0)
+            address = w.cluster_address(address, 0)
         for registers, columns in zip(sums, self._weights.sum_columns(), strict=True):
             for column, (low, high) in zip(columns, (registers[:2], registers[2:]), strict=True):
                 where = {"address": address, "offset": column * self._spec.tokens * 4}

@@ -69,8 +69,8 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     output = config.output(spec).build(
         w,
         columns=declare_columns(w),
-        stores=plan.epilogue or plan.mma,
-        loads=plan.epilogue_load,
+        stores=plan.get("epilogue") or plan["mma"],
+        loads=plan.get("epilogue_load"),
         shares=Fixup if config.stream_k else Turnstile if config.split_k > 1 else None,
         cluster=cluster,
     )
@@ -79,14 +79,14 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         RING,
         stages=stages,
         stage_bytes=config.engine_bytes(spec),
-        producers=(plan.load,),
-        consumers=(plan.mma,),
+        producers=(plan["load"],),
+        consumers=(plan["mma"],),
         cluster=cluster,
     )
     accumulators = chip.accumulators(w, op, spec, config, plan, cluster)
     order = None
-    if config.load_order and plan.epilogue_load is not None:
-        order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan.load, waits=plan.epilogue_load)
+    if config.load_order:
+        order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
     starts = StartOrder(w, cluster) if config.numbers_starts else None
     if scheduler is None:
         scheduler = _scheduler(w, spec, config, plan, cluster=cluster, depth=depth, starts=starts)
@@ -96,7 +96,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     ahead = None
     if config.prefetch and isinstance(scheduler, StaticScheduler):
         ahead = FirstBlocks(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
-    turns = PingPong(plan.mma, first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
+    turns = PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
     return WarpSpecialized(
         warps=plan,
         cluster=cluster,
@@ -155,14 +155,14 @@ def _scheduler(
         order=config.raster_order,
         group=config.raster_group,
     )
-    if plan.scheduler is not None:
+    if plan.get("scheduler") is not None:
         return ClcScheduler(
             w,
             raster,
             cluster=cluster,
             stages=config.clc_stages,
-            scheduler=plan.scheduler,
-            load=plan.load,
+            scheduler=plan["scheduler"],
+            load=plan["load"],
             readers=plan.roles,
         )
     return StreamKScheduler(w, raster, most=config.stream_k) if config.stream_k else StaticScheduler(raster, starts)

@@ -29,7 +29,7 @@ def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
 
 def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
     chip = text.target
-    launch = config.warps(chip, spec).launch_registers(chip.registers)
+    launch = config.warps(chip, spec).launch_registers
     width = max(len(role.name) for role in text.roles) + 2
     lines = [f"{'role':<{max(width, 8)}}{'warps':<8}{'threads':<9}{'registers':<11}may"]
     for role in text.roles:
@@ -104,7 +104,7 @@ def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
         out = f"one warpgroup's in its turn, {out}"
     if spec.store == "tma":
         rows = "transposed" if config.swap_ab else f"{min(tile_m, config.output(spec).layout.rows)}-row"
-        each = " a warpgroup" if config.warps(text.target, spec).epilogue is None else ""
+        each = " a warpgroup" if config.warps(text.target, spec).get("epilogue") is None else ""
         where = f"in {rows} slabs through {config.output_buffers} buffers{each}"
     else:
         where = "stored from registers"

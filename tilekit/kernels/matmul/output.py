@@ -20,7 +20,7 @@ from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
+from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import fits
 
 FIRST_NAMED_BARRIER = 1
@@ -144,7 +144,7 @@ class OutputPlan:
             )
         reduction: Turnstile | Fixup | ClusterSum | None = None
         if shares is not None:
-            groups = stores.warps_at_once // WARPS_PER_GROUP
+            groups = stores.warps_at_once // layout.waves
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif self.cluster_k > 1:
             reduction = ClusterSum(w, self.layout, role=stores, cluster=cluster)

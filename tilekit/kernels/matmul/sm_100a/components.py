@@ -49,13 +49,12 @@ def accumulators(
     w: Writer, op: Tcgen05, spec: MatmulSpec, config: BlackwellConfig, plan: WarpPlan, cluster: ClusterPosition
 ) -> Accumulators:
     """Tensor memory, between the role that multiplies and the one that stores."""
-    assert plan.epilogue is not None, "tensor memory is read by an epilogue role"
     return TensorMemory(
         w,
         op,
         stages=config.accumulator_stages,
-        mma=plan.mma,
-        epilogue=plan.epilogue,
+        mma=plan["mma"],
+        epilogue=plan["epilogue"],
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )

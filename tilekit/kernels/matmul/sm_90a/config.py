@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 from tilekit.drivers.warp_plan import WarpPlan
@@ -19,10 +18,6 @@ from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma, atom_layout
 from tilekit.tile_schedule.raster import Walk
 
 Schedule = Literal["cooperative", "pingpong"]
-
-
-_warps = cache(WarpPlan.register_accumulators)
-"""Of thousands of candidates few have plans of their own."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +166,10 @@ class MatmulConfig(KernelConfig):
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
-        return _warps(
+        return WarpPlan.register_accumulators(
+            target,
             consumers=self.consumers,
             accumulators=self.sum_registers(spec),
-            registers=target.registers,
             in_turn=self.pingpong,
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,

@@ -215,8 +215,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
 def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
     plan = config.warps(chip, spec)
-    launch = plan.launch_registers(chip.registers)
-    share = plan.mma.registers or launch
+    launch = plan.launch_registers
+    share = plan["mma"].registers or launch
     turns = TURN_HEADROOM if config.pingpong else 0
     limit = share - _headroom(config, spec) - turns
     if spec.groups is not None:

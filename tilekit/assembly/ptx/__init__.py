@@ -1,0 +1,1 @@
+"""PTX: how a trace is spelled for NVIDIA's assembler."""
