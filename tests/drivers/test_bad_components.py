@@ -19,7 +19,7 @@ from tilekit.drivers.warp_plan import RoleEntry
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.dtypes import BF16
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.kernels.matmul import blackwell, hopper
+from tilekit.kernels.matmul.compose import compose
 from tilekit.targets import SM_90A, SM_100A
 
 SPEC = MatmulSpec(functions=ElementwiseSpec(residual=BF16))
@@ -28,10 +28,10 @@ SPEC = MatmulSpec(functions=ElementwiseSpec(residual=BF16))
 def composed(config: Any = None) -> tuple[Writer, WarpSpecialized]:
     """A kernel of either chip before it is traced."""
     config = config or MatmulConfig(tile=(128, 128))
-    chip, compose = (SM_90A, hopper.compose) if isinstance(config, MatmulConfig) else (SM_100A, blackwell.compose)
+    chip = SM_90A if isinstance(config, MatmulConfig) else SM_100A
     threads = config.warps(chip, SPEC).threads
     w = Writer("k", target=chip, threads=threads, cluster=config.cluster_size)
-    return w, compose(w, SPEC, config, chip)  # type: ignore[operator]
+    return w, compose(w, SPEC, config, chip)
 
 
 # -- where a protocol does not fit -------------------------------------------------------------------------------------

@@ -24,9 +24,8 @@ TABLES = ("targets/", "emulator/", *(f"kernels/matmul/{name}/" for name in TARGE
 
 REMAINING = {
     "__init__.py": "the public names of the chips' configs",
-    "api.py": "the chip that arrays in host memory are emulated on, where none is named",
-    "assembly/fragment.py": "how the head of a fragment must read",
-    "assembly/writer.py": "the first PTX version of each architecture",
+    "api.py": "the default of compile(target=)",
+    "assembly/ptx/module.py": "the first PTX version of each architecture",
     "bench/roofline.py": "measured ceilings of a product",
     "cli/app.py": "examples of commands",
     "cli/common.py": "help of options",
@@ -34,8 +33,8 @@ REMAINING = {
     "cli/emulate.py": "the default of --target",
     "cli/run.py": "the default of --target",
     "cli/trace.py": "the default of --target",
-    "kernels/gemv/picker.py": "the chip whose SMs the gemv's model was measured on",
-    "kernels/matmul/place.py": "the chip that arrays in host memory are emulated on, where none is named",
+    "kernels/gemv/family.py": "the chip that the gemv was measured on, and is built for",
+    "kernels/resolve.py": "the chip that arrays in host memory are emulated on, where none is named",
     "runtime/assembler.py": "an example in an error",
     "runtime/driver.py": "the driver that loads the oldest architecture's images",
 }
