@@ -47,7 +47,7 @@ from tilekit.kernels.matmul.hopper_model import candidates, spares
 from tilekit.kernels.matmul.picker import estimate, pick, ranked
 from tilekit.kernels.matmul.spec import Precision
 from tilekit.targets import SM_90A
-from tilekit.tile_io.operand import Major
+from tilekit.tiles.operand import Major
 
 SHAPES = tuple(
     f"{m}x{weights}"

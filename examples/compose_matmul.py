@@ -27,8 +27,6 @@ from tilekit.runtime import parameters as runtime
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.launch import CudaModule
 from tilekit.runtime.prepared import LaunchConfig
-from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.accumulators import Warpgroup
@@ -39,6 +37,8 @@ from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tiles.call import Call, Matrix
+from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.operand import OperandTile
 
 Array = np.ndarray[Any, Any]
 

@@ -25,7 +25,7 @@ VENDOR = {
     "kernels/gemv/chunk.py",
     "kernels/gemv/sums.py",
     "kernels/gemv/weights.py",
-    "tile_io/cluster.py",
+    "tiles/cluster.py",
     "tile_io/cp_async.py",
     "tile_io/tma.py",
     "tile_op/tcgen05.py",

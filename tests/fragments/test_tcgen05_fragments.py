@@ -13,8 +13,8 @@ from tilekit.dtypes import BF16 as BF16_TYPE
 from tilekit.dtypes import E4M3 as E4M3_TYPE
 from tilekit.dtypes import F32 as F32_TYPE
 from tilekit.emulator import EmulatorError
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_op.descriptors import MatrixDescriptor, tcgen05_mode
+from tilekit.tiles.operand import OperandTile
 
 F16, TF32 = np.dtype(np.float16), np.dtype(np.float32)
 FORMATS = {F16: 0, BF16: 1, TF32: 2, E4M3: 0, E5M2: 1}

@@ -10,9 +10,9 @@ from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import as_dtype
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_op.descriptors import WGMMA_MODE, MatrixDescriptor
 from tilekit.tiles.call import Major
+from tilekit.tiles.operand import OperandTile
 
 F16 = np.dtype(np.float16)
 

@@ -19,11 +19,11 @@ from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
 from tilekit.tile_io.tma import BoundTmaLoader, TmaLoader, TmaTile
 from tilekit.tile_pipeline.payload import Payload, StandardPayload
 from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.operand import OperandTile
 
 CONFIG = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stages=3)
 

@@ -14,9 +14,9 @@ from small_kernels import SmallKernel
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import Raster, RasterOrder, Walk
 from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tiles.cluster import ClusterPosition
 
 PROBLEMS = st.fixed_dictionaries(
     {

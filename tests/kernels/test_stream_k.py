@@ -13,9 +13,9 @@ from small_kernels import SmallKernel
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import Raster, RasterOrder
 from tilekit.tile_schedule.stream_k import StreamKScheduler, StreamPlan, StreamShare
+from tilekit.tiles.cluster import ClusterPosition
 
 TILES, K_BLOCKS, RESIDENT, MOST = st.integers(1, 400), st.integers(0, 60), st.integers(1, 132), st.integers(1, 9)
 

@@ -24,8 +24,8 @@ from tilekit.epilogue.cluster_sum import BoundClusterSum, ClusterSum
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.picker import ranked
 from tilekit.targets import SM_90A
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import AccumulatorTile
+from tilekit.tiles.cluster import ClusterPosition
 
 Array = NDArray[Any]
 

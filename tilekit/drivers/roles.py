@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tiles.cluster import ClusterPosition
 
 Body = Callable[[Writer, Value, Role], None]
 """Traces a role's work, given the writer, the warp's index and the role; entered by all threads of the role."""

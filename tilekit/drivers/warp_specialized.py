@@ -19,7 +19,6 @@ from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_pipeline.payload import Stage
@@ -27,6 +26,7 @@ from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
 from tilekit.tile_schedule.raster import Tile
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import ClusterPosition
 
 
 class BoundEpilogue(Protocol):

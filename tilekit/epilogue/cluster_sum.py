@@ -16,9 +16,9 @@ from dataclasses import replace
 from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.cluster import ClusterPosition
 
 THREADS = 32 * WARPS_PER_GROUP
 

@@ -12,12 +12,12 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition, Multicast
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_pipeline.payload import Stage
 from tilekit.tile_pipeline.ring import AsyncWriter
 from tilekit.tile_schedule.raster import Tile
 from tilekit.tiles.call import Call
+from tilekit.tiles.cluster import ClusterPosition, Multicast
+from tilekit.tiles.operand import OperandTile
 
 
 class TileCopies(Protocol):

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from tilekit.assembly.types import DSMEM, F32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_pipeline.payload import Promote
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_pipeline.sync import LEADER_MASK
+from tilekit.tiles.cluster import ClusterPosition
 
 LANE = 1 << 16
 """What one lane adds to an address in tensor memory."""

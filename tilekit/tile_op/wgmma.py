@@ -9,10 +9,10 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODE, MatrixDescriptor
 from tilekit.tile_pipeline.payload import HeldStage, Promote, Stage
+from tilekit.tiles.operand import SPAN, OperandTile
 
 ATOM_ROWS = 64
 """Rows of M that one instruction computes."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from tilekit.assembly.shared import SharedArray, SharedMemory
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.operand import OperandTile
+from tilekit.tiles.operand import OperandTile
 
 TILE_ALIGNMENT = 1024
 """Bytes of the swizzle atom: 8 rows of 128."""

@@ -8,7 +8,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import DSMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tiles.cluster import ClusterPosition
 
 
 class Releaser(Protocol):

@@ -15,10 +15,10 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import RasterOrder, Tile
 from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import ClusterPosition
 
 RESPONSE_BYTES = 16
 

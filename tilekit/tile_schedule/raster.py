@@ -9,8 +9,8 @@ from typing import Literal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tiles.call import Call, Schedule, fits
+from tilekit.tiles.cluster import ClusterPosition
 
 MAX_GROUP = 16
 """Rows walked together beyond which none are tried."""

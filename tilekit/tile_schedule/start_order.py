@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilekit.assembly.types import DSMEM, GMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tiles.cluster import ClusterPosition
 
 
 class StartOrder:

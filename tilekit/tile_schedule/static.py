@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import RasterOrder, Tile
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import ClusterPosition
 
 
 class StaticScheduler:

@@ -18,7 +18,6 @@ from tilekit.kernels.matmul.parts import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.tensor_memory import TensorMemory
@@ -27,6 +26,7 @@ from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CommitSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.start_order import StartOrder
+from tilekit.tiles.cluster import ClusterPosition
 
 
 def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> WarpSpecialized:

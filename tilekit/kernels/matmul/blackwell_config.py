@@ -13,12 +13,12 @@ from tilekit.kernels.matmul.config import KernelConfig, counted
 from tilekit.kernels.matmul.parts import Output
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import Walk
 from tilekit.tile_schedule.start_order import StartOrder
+from tilekit.tiles.operand import OperandTile
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tilekit.kernels.matmul.blackwell_config import BlackwellConfig
 from tilekit.kernels.matmul.estimates import Array, Configs, Estimate, Estimates, Grid, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.operand import SPAN
+from tilekit.tiles.operand import SPAN
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves. It bounds small instructions: m128n64 of one CTA takes the 48 clocks of reading

@@ -18,16 +18,16 @@ from tilekit.kernels.matmul.parts import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.ahead import FirstBlocks
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.payload_loader import StandardLoader
+from tilekit.tile_io.prefetch import FirstBlocks
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
 from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tiles.cluster import ClusterPosition
 
 
 def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> WarpSpecialized:

@@ -19,7 +19,6 @@ from tilekit.epilogue.slabs import SlabPlan
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
 from tilekit.tile_schedule.grouped import GroupedScheduler
 from tilekit.tile_schedule.raster import RasterOrder
@@ -27,6 +26,7 @@ from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.call import fits
+from tilekit.tiles.cluster import ClusterPosition
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import KernelConfig
