@@ -37,7 +37,7 @@ from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tiles.call import Call, Matrix
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.operand import OperandTile
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ MMA = Role("mma", warps=range(4, 12), may=frozenset({"mma", "sync", "wait", "sto
 def compose() -> tuple[Writer, StaticScheduler]:
     """Trace the kernel. Everything this function says happens in order, once; what it traces runs on the device."""
     w = Writer("composed_matmul", target="sm_90a", threads=32 * 12, cluster=CLUSTER)
-    cluster = ClusterPosition.read(w, CLUSTER, 1)
+    cluster = Cluster.read(w, CLUSTER, 1)
 
     # What a stage holds, and who moves it.
     a, b = OperandTile("a", BF16, TILE, "k"), OperandTile("b", BF16, TILE, "k")
@@ -84,7 +84,7 @@ def compose() -> tuple[Writer, StaticScheduler]:
     with one_thread(w, warp, LOAD):
         loader.prefetch(w)
         inputs.initialise(w)
-    cluster.meet(w, w.threads)  # nobody waits on a barrier, here or in the peer, before it is initialised
+    cluster.sync(w, w.threads)  # nobody waits on a barrier, here or in the peer, before it is initialised
 
     with w.role(LOAD, warp), one_thread(w, warp, LOAD):
         producer, operands = inputs.producer(w), loader.bind(w)
@@ -108,7 +108,7 @@ def compose() -> tuple[Writer, StaticScheduler]:
             storer.store(w, accumulators, tile)
         storer.finish(w)
 
-    cluster.meet(w, w.threads)  # the peer still multicasts into this CTA: nobody leaves before everybody is done
+    cluster.sync(w, w.threads)  # the peer still multicasts into this CTA: nobody leaves before everybody is done
     return w, scheduler
 
 

@@ -22,8 +22,8 @@ from tilekit.targets import SM_90A
 from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
 from tilekit.tile_io.tma import BoundTmaLoader, TmaLoader, TmaTile
 from tilekit.tile_pipeline.payload import Payload, StandardPayload
-from tilekit.tile_schedule.raster import Tile
 from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.tile import Tile
 
 CONFIG = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stages=3)
 

@@ -16,7 +16,7 @@ from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators
-from tilekit.tile_pipeline.payload import HeldStage, Promote
+from tilekit.tiles.stage import HeldStage, Promote
 
 SPEC = MatmulSpec(E4M3, E4M3, BF16, accumulation="promoted")
 CONFIG = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, in_flight=0, stages=2)

@@ -16,7 +16,7 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role
 from tilekit.tile_schedule.raster import Raster, RasterOrder, Walk
 from tilekit.tile_schedule.static import StaticScheduler
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 PROBLEMS = st.fixed_dictionaries(
     {
@@ -144,7 +144,7 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, Any], cluster: tu
     cluster_m, cluster_n = cluster
     k = SmallKernel(pointers=1, cluster=cluster_m * cluster_n)
     w = k.w
-    position = ClusterPosition.read(w, cluster_m, cluster_n)
+    position = Cluster.read(w, cluster_m, cluster_n)
     scheduler = StaticScheduler(
         RasterOrder(
             w,

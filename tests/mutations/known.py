@@ -74,13 +74,13 @@ UNNOTICED = (
         "from the writes to the copy (PTX ISA, proxy-preserved base causality order)",
     ),
     Unnoticed(
-        r".*meet: barrier\.cluster\.arrive\.release: relaxed",
+        r".*Cluster\.sync: barrier\.cluster\.arrive\.release: relaxed",
         (CLUSTER, DIRECT, LAYERED),
         True,
         "`fence.mbarrier_init` before it publishes all that must be published there",
     ),
     Unnoticed(
-        r".*meet: barrier\.cluster\.arrive\.release #2: relaxed",
+        r".*Cluster\.sync: barrier\.cluster\.arrive\.release #2: relaxed",
         (CLUSTER, DIRECT, LAYERED),
         True,
         "the last cluster barrier keeps CTAs alive while peers reach them; no data passes through it",

@@ -21,12 +21,12 @@ from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgroup
-from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tiles.call import Call, Schedule
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.stage import AsyncReader, AsyncWriter, Stage
+from tilekit.tiles.tile import Tile
 
 
 class BoundEpilogue(Protocol):
@@ -98,10 +98,10 @@ class StageLoader(Protocol):
         """Prepare addresses; once a role."""
 
 
-class Ahead(Protocol):
+class Prefetch(Protocol):
     """What a kernel does with global memory before the kernel ahead of it is complete: nothing that can be seen."""
 
-    def bring(self, w: Writer) -> None:
+    def issue(self, w: Writer) -> None:
         """Start it; one thread."""
 
 
@@ -173,14 +173,14 @@ class WarpSpecialized:
         Numbers the clusters as they start.
     profiler
         Notes when each role works on each tile.
-    ahead
+    prefetch
         What is brought into L2 while the kernel ahead ends.
     consumers
         How the mma role's warpgroups divide the tiles.
     """
 
     warps: WarpPlan
-    cluster: ClusterPosition
+    cluster: Cluster
     inputs: TilePipeline
     loader: StageLoader
     op: TileOp
@@ -194,7 +194,7 @@ class WarpSpecialized:
     order: LoadOrder | None = None
     starts: StartOrder | None = None
     profiler: TileProfiler | None = None
-    ahead: Ahead | None = None
+    prefetch: Prefetch | None = None
     consumers: ConsumerSchedule = field(default_factory=Cooperative)
 
     def trace(self, w: Writer) -> None:
@@ -313,20 +313,20 @@ class WarpSpecialized:
             if self.order is not None:
                 self.order.initialise(w)
             self.inputs.initialise(w)
-            if self.ahead is not None:
-                self.ahead.bring(w)
-        self.cluster.meet(w, self.warps.threads)
+            if self.prefetch is not None:
+                self.prefetch.issue(w)
+        self.cluster.sync(w, self.warps.threads)
         w.wait_for_prerequisites()
         if self.starts is not None:
             with one_thread(w, warp, self.warps.load):
                 self.starts.take(w)
-            self.cluster.meet(w, self.warps.threads)
+            self.cluster.sync(w, self.warps.threads)
 
     def _tear_down(self, w: Writer, warp: Value) -> None:
         # Peers multicast into this CTA's shared memory, send shares of sums there and arrive on its barriers: nobody
         # leaves before everybody is done. Nor is tensor memory freed before.
         if self.cluster.size > 1 or self.accumulators.allocated:
-            self.cluster.meet(w, self.warps.threads)
+            self.cluster.sync(w, self.warps.threads)
         self.accumulators.free(w, warp)
 
 

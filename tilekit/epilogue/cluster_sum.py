@@ -17,8 +17,8 @@ from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Tile
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.tile import Tile
 
 THREADS = 32 * WARPS_PER_GROUP
 
@@ -45,7 +45,7 @@ class ClusterSum:
         This CTA's place in its cluster.
     """
 
-    def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: Cluster) -> None:
         self.warpgroups = len(role.warps) // WARPS_PER_GROUP
         self.cluster = cluster
         self.adders = self.adders_of(layout, cluster.k)

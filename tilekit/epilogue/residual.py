@@ -12,8 +12,8 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.slabs import SlabAccess, SlabPlan
 from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
-from tilekit.tile_pipeline.ring import RingPosition
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tile_pipeline.position import RingPosition
+from tilekit.tiles.tile import Tile
 
 SLAB_ALIGNMENT = 1024
 """Bytes of the swizzle's atom."""

@@ -13,7 +13,7 @@ from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.slabs import SlabPlan
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.tile import Tile
 
 
 class StagedEpilogue:

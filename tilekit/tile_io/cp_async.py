@@ -20,10 +20,10 @@ from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
-from tilekit.tile_pipeline.payload import Stage
 from tilekit.tiles.call import Matrix, fits
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import SPAN, OperandTile
+from tilekit.tiles.stage import Stage
 
 WIDTHS = (8, 4, 2, 1)
 """Bytes of which an operand's address and pitches may be multiples, where TMA wants 16."""

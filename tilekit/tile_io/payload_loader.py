@@ -12,12 +12,11 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_pipeline.ring import AsyncWriter
-from tilekit.tile_schedule.raster import Tile
 from tilekit.tiles.call import Call
-from tilekit.tiles.cluster import ClusterPosition, Multicast
+from tilekit.tiles.cluster import Cluster, Multicast
 from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.stage import AsyncWriter, Stage
+from tilekit.tiles.tile import Tile
 
 
 class TileCopies(Protocol):
@@ -197,7 +196,7 @@ class StandardLoader(PayloadLoader):
     """
 
     def __init__(
-        self, w: Writer, a: OperandLoader, b: OperandLoader, tiles: dict[str, SharedArray], cluster: ClusterPosition
+        self, w: Writer, a: OperandLoader, b: OperandLoader, tiles: dict[str, SharedArray], cluster: Cluster
     ) -> None:
         shares = cluster.share_a(w), cluster.share_b(w)
         step_a, step_b = (

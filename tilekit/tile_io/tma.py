@@ -14,10 +14,10 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
-from tilekit.tile_pipeline.payload import Stage
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_32B, SPAN, OperandTile
+from tilekit.tiles.stage import Stage
 
 TMA_ALIGNMENT = 16
 """Bytes that a tensor's address and every pitch must be a multiple of (cuTensorMapEncodeTiled)."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_pipeline.payload import Promote
+from tilekit.tiles.stage import Promote
 
 WARPS_PER_GROUP = 4
 FRAGMENT_ROWS = 16

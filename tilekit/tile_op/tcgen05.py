@@ -11,8 +11,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, MatrixDescriptor, tcgen05_mode
-from tilekit.tile_pipeline.payload import Stage
 from tilekit.tiles.operand import SPAN, OperandTile
+from tilekit.tiles.stage import Stage
 
 LANES = 128
 """Lanes of tensor memory."""

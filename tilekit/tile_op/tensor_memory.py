@@ -10,10 +10,10 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
 from tilekit.tile_op.tcgen05 import Tcgen05
-from tilekit.tile_pipeline.payload import Promote
-from tilekit.tile_pipeline.ring import RingPosition
+from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tile_pipeline.sync import LEADER_MASK
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.stage import Promote
 
 LANE = 1 << 16
 """What one lane adds to an address in tensor memory."""
@@ -61,7 +61,7 @@ class TensorMemory:
         stages: int,
         mma: Role,
         epilogue: Role,
-        cluster: ClusterPosition,
+        cluster: Cluster,
         barrier: int,
     ) -> None:
         self.layout: AccumulatorLayout = op.layout

@@ -11,8 +11,8 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODE, MatrixDescriptor
-from tilekit.tile_pipeline.payload import HeldStage, Promote, Stage
 from tilekit.tiles.operand import SPAN, OperandTile
+from tilekit.tiles.stage import HeldStage, Promote, Stage
 
 ATOM_ROWS = 64
 """Rows of M that one instruction computes."""

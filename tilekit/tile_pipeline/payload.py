@@ -2,63 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from tilekit.assembly.shared import SharedArray, SharedMemory
-from tilekit.assembly.values import Value
-from tilekit.assembly.writer import Writer
 from tilekit.tiles.operand import OperandTile
 
 TILE_ALIGNMENT = 1024
 """Bytes of the swizzle atom: 8 rows of 128."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage in the hands of a role.
-
-    Attributes
-    ----------
-    index
-        Its number in the ring, u32.
-    full
-        Address of the barrier that the stage's bytes count on.
-    leader
-        In a role of many threads: the one that starts what one thread does for all, a predicate.
-    """
-
-    index: Value
-    full: Value
-    leader: Value | None = None
-
-
-@dataclass
-class HeldStage:
-    """A stage whose asynchronous reads are done, until it is given back.
-
-    Attributes
-    ----------
-    index
-        Its number in the ring, u32.
-    full
-        Address of the barrier that the stage's bytes counted on.
-    """
-
-    index: Value
-    full: Value
-    _give_back: Callable[[], None] | None
-
-    def release(self) -> None:
-        """Give the stage back; what its holder does not give back earlier goes when the k-block ends."""
-        if self._give_back is not None:
-            self._give_back()
-            self._give_back = None
-
-
-Promote = Callable[[Writer, HeldStage], None]
-"""What accumulators do with a k-block whose reads are done, while its stage is held."""
 
 
 class StageTile(Protocol):

@@ -8,44 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
-from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_pipeline.payload import HeldStage, Payload, Promote, Stage
+from tilekit.tile_pipeline.payload import Payload
+from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tile_pipeline.sync import CopyFiller, MbarrierReleaser, Releaser, SyncStrategy
-
-
-class AsyncReader(Protocol):
-    """Something that reads stages asynchronously: a matrix unit.
-
-    Where the sync strategy's release itself waits for the reads (`CommitSync`), both methods do nothing.
-    """
-
-    def commit(self, w: Writer) -> None:
-        """Close the group of reads issued since the last commit."""
-
-    def wait(self, w: Writer, pending: int) -> None:
-        """Wait until at most `pending` groups still read."""
-
-
-class AsyncWriter(Protocol):
-    """Something that writes stages asynchronously, by the producer role's own threads."""
-
-    def joined(self, other: Any) -> AsyncWriter:
-        """The writes of both, which are of one kind: a thread has one group of them open."""
-
-    def commit(self, w: Writer) -> None:
-        """Close the group of writes started since the last commit."""
-
-    def wait(self, w: Writer, pending: int) -> None:
-        """Wait until at most `pending` groups are still landing."""
-
-    def settle(self, w: Writer, stage: Value) -> None:
-        """Finish a stage whose writes have landed."""
+from tilekit.tiles.stage import AsyncReader, AsyncWriter, HeldStage, Promote, Stage
 
 
 class TilePipeline:
@@ -80,47 +51,6 @@ class TilePipeline:
     def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int) -> Consumer:
         """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running."""
         return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)
-
-
-class RingPosition:
-    """Stage and parity of a role going round a ring of `stages`.
-
-    A role waits for `phase` on the barrier that says its stage is ready for it. Stages start empty: one that `fills`
-    them begins with parity 1, for which a barrier that has completed no phase lets it pass.
-    """
-
-    def __init__(self, w: Writer, stages: int, *, fills: bool = False) -> None:
-        self._w = w
-        self._stages = stages
-        self.stage = w.variable(U32, 0, "stage")
-        self.phase = w.variable(U32, int(fills), "phase")
-
-    def advance(self) -> None:
-        """Go on to the next stage."""
-        w = self._w
-        self.stage.assign(self.stage + 1)
-        wrapped = self.stage == self._stages
-        self.phase.assign(w.select(wrapped, self.phase ^ 1, self.phase))
-        self.stage.assign(w.select(wrapped, 0, self.stage))
-
-    def exchange(self, other: RingPosition) -> None:
-        """Take the place of `other`, a position in a ring of as many stages, and give it this one's."""
-        w = self._w
-        for mine, theirs in ((self.stage, other.stage), (self.phase, other.phase)):
-            before = w.constant(U32, mine)
-            mine.assign(theirs)
-            theirs.assign(before)
-
-    def skip(self, count: Value) -> None:
-        """Go on by `count` stages, which are somebody else's.
-
-        A barrier tells a lap from the one before it, but not from the one before that: whoever skips must not wait
-        again until all that is skipped has been waited for.
-        """
-        place = self.stage + count
-        laps = place // self._stages
-        self.stage.assign(place - laps * self._stages)
-        self.phase.assign(self.phase ^ (laps & 1))
 
 
 class Producer(RingPosition):

@@ -8,7 +8,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import DSMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 
 class Releaser(Protocol):
@@ -89,7 +89,7 @@ class MbarrierSync:
         stage_bytes: int,
         producers: tuple[Role, ...],
         consumers: tuple[Role, ...],
-        cluster: ClusterPosition,
+        cluster: Cluster,
     ) -> None:
         self.stage_bytes = stage_bytes
         self.stages = stages
@@ -159,7 +159,7 @@ class CommitSync(MbarrierSync):
 
     def filler(self, w: Writer) -> Filler:
         """One arrival on `full`: with CTA pairs the leader's, which expects the bytes of both."""
-        return MbarrierFiller(self) if self.cluster.leads is None else PairFiller(w, self, self.cluster.leads)
+        return MbarrierFiller(self) if self.cluster.is_leader is None else PairFiller(w, self, self.cluster.is_leader)
 
     def releaser(self, w: Writer) -> Releaser:
         """The commits of the one thread that issues matrix instructions."""
@@ -256,7 +256,7 @@ class CopyFiller(MbarrierFiller):
 class CommitReleaser:
     """Commits of matrix instructions to `empty`: each arrives when the instructions before it have read their stage."""
 
-    def __init__(self, w: Writer, empty: SharedArray, cluster: ClusterPosition) -> None:
+    def __init__(self, w: Writer, empty: SharedArray, cluster: Cluster) -> None:
         self._empty = empty
         self._group = cluster.group
         self._mask = cluster.senders_mask(w) if cluster.size > 1 else None
@@ -273,7 +273,7 @@ class CommitReleaser:
 class MbarrierReleaser:
     """Arrivals on `empty`, prepared once a role: which lanes arrive, and where."""
 
-    def __init__(self, w: Writer, empty: SharedArray, cluster: ClusterPosition) -> None:
+    def __init__(self, w: Writer, empty: SharedArray, cluster: Cluster) -> None:
         lane = w.lane()
         local = w.shared_base + empty.offset
         self._stride = empty.stride

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_schedule.raster import Tile
 from tilekit.tiles.call import Call, Schedule
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.tile import Tile
 
 
 class GroupedScheduler:
@@ -47,7 +47,7 @@ class GroupedScheduler:
         *,
         tile_m: int,
         tile_n: int,
-        cluster: ClusterPosition,
+        cluster: Cluster,
         depth: Value,
         rows: Value,
         counted: bool,

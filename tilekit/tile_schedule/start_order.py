@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilekit.assembly.types import DSMEM, GMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 
 class StartOrder:
@@ -27,7 +27,7 @@ class StartOrder:
     SHARED_BYTES = 4
     """Shared memory that it takes."""
 
-    def __init__(self, w: Writer, cluster: ClusterPosition) -> None:
+    def __init__(self, w: Writer, cluster: Cluster) -> None:
         self._cluster = cluster
         self._counter = w.parameter("starts", GMEM, lambda call: call.allocate("starts", 4))
         self._number = w.shared.allocate("start.number", size=self.SHARED_BYTES, alignment=4)

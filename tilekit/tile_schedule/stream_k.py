@@ -15,9 +15,10 @@ from math import gcd
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_schedule.raster import BoundRasterOrder, RasterOrder, Share, Tile
+from tilekit.tile_schedule.raster import BoundRasterOrder, RasterOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tiles.call import Call, Schedule, fits
+from tilekit.tiles.tile import Share, Tile
 
 
 @dataclass(frozen=True)

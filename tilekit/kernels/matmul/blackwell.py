@@ -26,7 +26,7 @@ from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CommitSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.start_order import StartOrder
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 
 def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target) -> WarpSpecialized:
@@ -34,7 +34,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     plan = config.warps(target, spec)
     assert plan.epilogue is not None
     stages = config.resolved_stages(target, spec)
-    cluster = ClusterPosition.read(w, *config.cluster, group=config.cta_group)
+    cluster = Cluster.read(w, *config.cluster, group=config.cta_group)
 
     a, b = config.operands(spec)
     payload = StandardPayload(a, b)

@@ -20,21 +20,21 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.payload_loader import StandardLoader
-from tilekit.tile_io.prefetch import FirstBlocks
+from tilekit.tile_io.prefetch import L2Prefetch
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
 from tilekit.tile_schedule.static import StaticScheduler
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 
 def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -> WarpSpecialized:
     """Declare the kernel's parameters and shared memory, and return its components."""
     plan = config.warps(target, spec)
     stages = config.resolved_stages(target, spec)
-    cluster = ClusterPosition.read(w, *config.cluster, k=config.cluster_k)
+    cluster = Cluster.read(w, *config.cluster, k=config.cluster_k)
 
     a, b = config.operands(spec)
     payload = StandardPayload(a, b, adjacent=config.short)
@@ -90,7 +90,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         profiler=TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
         if config.profile_tiles
         else None,
-        ahead=FirstBlocks(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
+        prefetch=L2Prefetch(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
         if config.prefetch and isinstance(scheduler, StaticScheduler)
         else None,
         consumers=PingPong(plan.mma, first_barrier=FIRST_NAMED_BARRIER + config.consumers)

@@ -26,7 +26,7 @@ from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.call import fits
-from tilekit.tiles.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import KernelConfig
@@ -85,7 +85,7 @@ class Output:
         buffers: int,
         shares: type[Turnstile | Fixup] | None,
         transposed: bool,
-        cluster: ClusterPosition | None = None,
+        cluster: Cluster | None = None,
     ) -> Output:
         """Declare parameters and shared memory.
 
@@ -167,7 +167,7 @@ def static_schedule(
     w: Writer,
     spec: MatmulSpec,
     *,
-    cluster: ClusterPosition,
+    cluster: Cluster,
     depth: Value,
     config: KernelConfig,
     starts: StartOrder | None = None,
@@ -191,9 +191,7 @@ def static_schedule(
     return StreamKScheduler(w, raster, most=config.streamed) if config.streamed else StaticScheduler(raster, starts)
 
 
-def raster_order(
-    w: Writer, spec: MatmulSpec, *, cluster: ClusterPosition, depth: Value, config: KernelConfig
-) -> RasterOrder:
+def raster_order(w: Writer, spec: MatmulSpec, *, cluster: Cluster, depth: Value, config: KernelConfig) -> RasterOrder:
     """Declare the raster."""
     tile_m, tile_n = config.tile
     return RasterOrder(
