@@ -26,7 +26,7 @@ class Holding(PromotedAccumulators):
     """Holds the stage until the sums are added."""
 
     def _add(self, w: Writer, stage: HeldStage) -> None:
-        super()._add(w, HeldStage(stage.index, stage.full, None))
+        super()._add(w, HeldStage(stage.index, None))
 
 
 @pytest.mark.parametrize("accumulators", [PromotedAccumulators, Holding])
@@ -41,7 +41,7 @@ def test_a_stage_goes_back_once(accumulators: type, monkeypatch: pytest.MonkeyPa
     assert (launch() == expected).all()
     assert launch.report.clean
     behind = kernel.ptx[kernel.ptx.index("wgmma.wait_group") :]
-    early = behind.index("MbarrierReleaser.signal") < behind.index("add.f32 ")
+    early = behind.index("ArriveConsumer.consumer_release") < behind.index("add.f32 ")
     assert early == (accumulators is PromotedAccumulators)
 
 

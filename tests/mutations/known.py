@@ -128,13 +128,13 @@ UNNOTICED = (
         "where ranges are longer than a tile, none has more than one other share, and the loop runs once",
     ),
     Unnoticed(
-        r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard dropped",
+        r"mma ArriveConsumer\.consumer_release: mbarrier\.arrive #2: guard dropped",
         (CLUSTER, DIRECT),
         True,
         "a stage is always owed at the end of a tile unless K = 0",
     ),
     Unnoticed(
-        r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard inverted",
+        r"mma ArriveConsumer\.consumer_release: mbarrier\.arrive #2: guard inverted",
         (IN_TURN, LAYERED),
         True,
         "31 lanes of each of four warps complete 31 phases of a barrier of four: an odd number, so that it looks as "

@@ -216,7 +216,7 @@ class BoundCpAsyncLoader:
             self._first_shift.assign(_shift(w, tile.address(w, self.first)))
         return tile
 
-    def settle(self, w: Writer, stage: Value) -> None:
+    def complete(self, w: Writer, stage: Value) -> None:
         """Shift this warp's lines, whose copies have landed, to their places; in the tile they were copied for."""
         pitch = self.loader.pitch * self.plan.tile.dtype.bytes
         for index in w.range(self.plan.classes, name="class"):
@@ -386,13 +386,13 @@ class CopyWriter:
         """Wait until at most `pending` groups are still landing."""
         w.ptx.cp_async.wait(pending=pending)
 
-    def settle(self, w: Writer, stage: Value) -> None:
-        """Finish a stage whose copies have landed."""
+    def complete(self, w: Writer, stage: Value) -> None:
+        """Shift the lines of a stage whose copies have landed, where that is due."""
         shifting = [loader for loader in self._loaders if loader.plan.shifts]
         if shifting:
             w.warp_sync()  # a lane shifts what its neighbours have copied
         for loader in shifting:
-            loader.settle(w, stage)
+            loader.complete(w, stage)
 
 
 def _swizzled(byte: Value, line: Value) -> Value:

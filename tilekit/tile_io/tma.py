@@ -192,7 +192,7 @@ class BoundTmaLoader:
         loader, tile = self._loader, self._loader.tile
         target = self._base + stage.index * self._stride
         fragment = "load_3d" if loader.batched else "load_2d"
-        operands: dict[str, Operand] = {"map": loader.map, "full": stage.full}
+        operands: dict[str, Operand] = {"map": loader.map, "full": stage.counting(f"the TmaLoader of {tile.name!r}")}
         if loader.batched:
             operands["z"] = batch
         if self._multicast is not None:

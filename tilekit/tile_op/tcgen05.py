@@ -113,7 +113,7 @@ class BoundTcgen05:
             )
 
     def commit(self, w: Writer) -> None:
-        """Nothing: giving a stage back is a commit (`CommitSync`)."""
+        """Nothing: giving a stage back is a commit."""
 
     def wait(self, w: Writer, pending: int) -> None:
         """Nothing: the commit waits."""

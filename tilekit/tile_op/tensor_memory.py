@@ -10,8 +10,8 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
 from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_pipeline.mbarrier_sync import LEADER_MASK
 from tilekit.tile_pipeline.position import RingPosition
-from tilekit.tile_pipeline.sync import LEADER_MASK
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.stage import Promote
 

@@ -15,7 +15,7 @@ from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.writer import Writer
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.position import RingPosition
-from tilekit.tile_pipeline.sync import CopyFiller, MbarrierReleaser, Releaser, SyncStrategy
+from tilekit.tile_pipeline.sync import SyncStrategy
 from tilekit.tiles.stage import AsyncReader, AsyncWriter, HeldStage, Promote, Stage
 
 
@@ -45,7 +45,7 @@ class TilePipeline:
         self.sync.initialise(w)
 
     def producer(self, w: Writer, writer: AsyncWriter | None = None) -> Producer:
-        """Handle for a role that fills stages: by `writer`, or by what completes them without the role."""
+        """Handle for a role that fills stages: by copies of its threads that `writer` groups, or in some other way."""
         return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
     def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int) -> Consumer:
@@ -58,37 +58,41 @@ class Producer(RingPosition):
 
     def __init__(self, w: Writer, ring: TilePipeline) -> None:
         super().__init__(w, ring.stages, fills=True)
-        self._filler = ring.sync.filler(w)
-        self._drains = ring.sync.releases_late
+        self._sync = ring.sync.producer(w)
+        self._sync_name = type(ring.sync).__name__
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be free; on exit go on to the one after it."""
-        full = self._filler.acquire(self._w, self.stage, self.phase)
-        yield Stage(self.stage, full, self._filler.leader)
+        """Wait for the next stage to be free; on exit hand it over, and go on to the one after it."""
+        w, sync = self._w, self._sync
+        full = sync.producer_acquire(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name, sync.leader)
+        sync.producer_commit(w, self.stage)
         self.advance()
 
     def finish(self) -> None:
         """Wait until every stage has been given back, where that may come late: a CTA must not end before."""
-        if self._drains:
-            for _ in self._w.range(self._stages, name="drain"):
-                self._filler.wait(self._w, self.stage, self.phase)
-                self.advance()
+        self._sync.tail(self._w, self)
 
     def flush(self) -> None:
-        """Hand over every stage of a tile: here they complete on their own."""
+        """Hand over every stage of a tile: each has been when it was left."""
 
 
 class CopyingProducer(Producer):
-    """A producer whose own threads write the stages: each is handed over when its writes have landed.
+    """A producer whose own threads copy to the stages: each is handed over when its copies have landed.
 
     Meanwhile younger ones are started, up to half of the ring, so that the other half is the consumers'.
     """
 
     def __init__(self, w: Writer, ring: TilePipeline, writer: AsyncWriter) -> None:
         super().__init__(w, ring)
-        assert isinstance(self._filler, CopyFiller), "what the role's threads write, they hand over"
-        self._handing = self._filler
+        if not self._sync.commits:
+            raise TraceError(
+                f"{type(writer).__name__} has this role's threads write stages, which they must hand over, but this "
+                f"{type(ring.sync).__name__} counts only what the copy engine brings; make it with "
+                "filled_by='threads', or load by TMA",
+                code="TK-TRACE-013",
+            )
         self._writer = writer
         self._landing = RingPosition(w, ring.stages)
         self._behind = (ring.stages - 1) // 2
@@ -96,10 +100,10 @@ class CopyingProducer(Producer):
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be free; on exit close its writes, and hand over the oldest once it has landed."""
-        w = self._w
-        full = self._handing.acquire(w, self.stage, self.phase)
-        yield Stage(self.stage, full, self._handing.leader)
+        """Wait for the next stage to be free; on exit close its copies, and hand over the oldest once it has landed."""
+        w, sync = self._w, self._sync
+        full = sync.producer_acquire(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name, sync.leader)
         self._writer.commit(w)
         self.advance()
         if self._behind == 0:
@@ -110,17 +114,17 @@ class CopyingProducer(Producer):
         self._started.assign(w.minimum(self._started + 1, self._behind))
 
     def flush(self) -> None:
-        """Wait for all writes and hand over every stage."""
+        """Wait for all copies and hand over every stage."""
         for _ in self._w.range(self._started, name="last"):
             self._hand_over(0)
         self._started.assign(0)
 
     def _hand_over(self, pending: int) -> None:
-        """Hand over the oldest stage, when all writes but those of `pending` younger ones have landed."""
+        """Hand over the oldest stage, when all copies but those of `pending` younger ones have landed."""
         w, stage = self._w, self._landing.stage
         self._writer.wait(w, pending)
-        self._writer.settle(w, stage)
-        self._handing.hand_over(w, stage)
+        self._writer.complete(w, stage)
+        self._sync.producer_commit(w, stage)
         self._landing.advance()
 
 
@@ -129,9 +133,9 @@ class Consumer(RingPosition):
 
     def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
         super().__init__(w, ring.stages)
-        self._ring = ring
         self._reader = reader
-        self._releaser: Releaser = ring.sync.releaser(w)
+        self._sync = ring.sync.consumer(w)
+        self._sync_name = type(ring.sync).__name__
 
     @contextmanager
     def acquire(self, promote: Promote | None = None) -> Iterator[Stage]:
@@ -139,12 +143,12 @@ class Consumer(RingPosition):
 
         Between the two `promote`, which may read what else the stage holds, and give it back earlier.
         """
-        w = self._w
-        full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
-        yield Stage(self.stage, full)
+        w, sync = self._w, self._sync
+        full = sync.consumer_wait(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name)
         self._reader.commit(w)
         self._reader.wait(w, 0)
-        held = HeldStage(self.stage, full, lambda: self._releaser.release(w, self.stage))
+        held = HeldStage(self.stage, lambda: sync.consumer_release(w, sync.ticket(self.stage)))
         if promote is not None:
             promote(w, held)
         held.release()
@@ -164,10 +168,8 @@ class HoldingConsumer(Consumer):
 
     def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
         super().__init__(w, ring, reader)
-        assert isinstance(self._releaser, MbarrierReleaser), "a tensor core's commit needs no stage held back"
-        self._signal = self._releaser
-        self._held = w.variable(self._signal.address(self.stage).type, 0, "held")
-        self._owing = w.new(PRED, "owing", uniform=False)
+        self._held = w.variable(self._sync.ticket(self.stage).type, 0, "held")
+        self._owing = w.new(PRED, "owing", uniform=self._sync.active is None)
         self._owing.assign(False)
 
     @contextmanager
@@ -185,19 +187,19 @@ class HoldingConsumer(Consumer):
                 "for, but the ring's consumer keeps one group of reads in flight; take in_flight=0",
                 code="TK-TRACE-010",
             )
-        w, releaser = self._w, self._signal
-        full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
-        yield Stage(self.stage, full)
+        w, sync = self._w, self._sync
+        full = sync.consumer_wait(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name)
         self._reader.commit(w)
         self._reader.wait(w, 1)
-        address = releaser.address(self.stage)
-        releaser.signal(w, self._held, self._owing)
-        self._held.assign(address)
-        self._owing.assign(releaser.active)
+        ticket = sync.ticket(self.stage)
+        sync.consumer_release(w, self._held, self._owing)
+        self._held.assign(ticket)
+        self._owing.assign(True if sync.active is None else sync.active)
         self.advance()
 
     def finish(self) -> None:
         """Wait for all reads and release the stage still held, if any: the accumulators are then complete."""
         super().finish()
-        self._signal.signal(self._w, self._held, self._owing)
+        self._sync.consumer_release(self._w, self._held, self._owing)
         self._owing.assign(False)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 
@@ -18,15 +19,39 @@ class Stage:
     ----------
     index
         Its number in the ring, u32.
-    full
-        Address of the barrier that the stage's bytes count on.
+    barrier
+        Address of the barrier that the stage's bytes count on; None where the ring's synchronisation counts no bytes.
+    sync
+        What the ring's synchronisation is called.
     leader
         In a role of many threads: the one that starts what one thread does for all, a predicate.
     """
 
     index: Value
-    full: Value
+    barrier: Value | None
+    sync: str
     leader: Value | None = None
+
+    @property
+    def full(self) -> Value:
+        """The barrier that the stage's bytes count on."""
+        return self.counting("a copy")
+
+    def counting(self, copy: str) -> Value:
+        """The barrier that the bytes of `copy`, as an error calls it, count on.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-014`` where the ring has none.
+        """
+        if self.barrier is None:
+            raise TraceError(
+                f"{copy} counts its bytes on the stage's barrier, but the ring's {self.sync} has none that "
+                "counts bytes; take MbarrierSync, or a loader whose threads write the stage",
+                code="TK-TRACE-014",
+            )
+        return self.barrier
 
 
 @dataclass
@@ -37,12 +62,9 @@ class HeldStage:
     ----------
     index
         Its number in the ring, u32.
-    full
-        Address of the barrier that the stage's bytes counted on.
     """
 
     index: Value
-    full: Value
     _give_back: Callable[[], None] | None
 
     def release(self) -> None:
@@ -59,7 +81,7 @@ Promote = Callable[[Writer, HeldStage], None]
 class AsyncReader(Protocol):
     """Something that reads stages asynchronously: a matrix unit.
 
-    Where the sync strategy's release itself waits for the reads (`CommitSync`), both methods do nothing.
+    Where the sync strategy's release itself waits for the reads (a commit of the tensor core), both methods do nothing.
     """
 
     def commit(self, w: Writer) -> None:
@@ -81,5 +103,5 @@ class AsyncWriter(Protocol):
     def wait(self, w: Writer, pending: int) -> None:
         """Wait until at most `pending` groups are still landing."""
 
-    def settle(self, w: Writer, stage: Value) -> None:
-        """Finish a stage whose writes have landed."""
+    def complete(self, w: Writer, stage: Value) -> None:
+        """Do what is left with a stage whose writes have landed."""

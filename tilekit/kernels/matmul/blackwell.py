@@ -21,9 +21,9 @@ from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.tensor_memory import TensorMemory
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_pipeline.sync import CommitSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tiles.cluster import Cluster
@@ -59,7 +59,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         shares=Turnstile if config.split_k > 1 else None,
         transposed=config.swap_ab,
     )
-    sync = CommitSync(
+    sync = MbarrierSync(
         w,
         "inputs",
         stages=stages,
@@ -67,6 +67,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         producers=(plan.load,),
         consumers=(plan.mma,),
         cluster=cluster,
+        released_by="commit",
     )
     accumulators = TensorMemory(
         w,

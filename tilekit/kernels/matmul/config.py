@@ -20,8 +20,8 @@ from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 from tilekit.tile_op.wgmma import ATOM_ROWS, atom_layout
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
-from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import Walk
 from tilekit.tiles.operand import SPAN, OperandTile
 

@@ -23,9 +23,9 @@ from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.prefetch import L2Prefetch
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tiles.cluster import Cluster
 
@@ -65,7 +65,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         transposed=config.swap_ab,
         cluster=cluster,
     )
-    sync = (CopySync if spec.copies else MbarrierSync)(
+    sync = MbarrierSync(
         w,
         "inputs",
         stages=stages,
@@ -73,6 +73,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         producers=(plan.load,),
         consumers=(plan.mma,),
         cluster=cluster,
+        filled_by="threads" if spec.copies else "engine",
     )
     return WarpSpecialized(
         warps=plan,
