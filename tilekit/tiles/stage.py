@@ -88,7 +88,7 @@ class AsyncReader(Protocol):
         """Close the group of reads issued since the last commit."""
 
     def wait(self, w: Writer, pending: int) -> None:
-        """Wait until at most `pending` groups still read."""
+        """Wait until at most `pending` groups of any lane of the warp still read."""
 
 
 class AsyncWriter(Protocol):
