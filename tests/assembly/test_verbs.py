@@ -29,6 +29,7 @@ VENDOR = {
     "tile_io/cp_async.py",
     "tile_io/tma.py",
     "tile_op/tcgen05.py",
+    "tile_op/tensor_accumulators.py",
     "tile_op/tensor_memory.py",
     "tile_op/wgmma.py",
     "tile_pipeline/mbarrier_sync.py",

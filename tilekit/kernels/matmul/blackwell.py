@@ -20,6 +20,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
@@ -69,14 +70,16 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         cluster=cluster,
         released_by="commit",
     )
-    accumulators = TensorMemory(
+    memory = TensorMemory(
         w,
-        op,
-        stages=config.accumulator_stages,
-        mma=plan.mma,
-        epilogue=plan.epilogue,
+        capacity=target.tensor_columns,
+        allocates=plan.mma,
+        others=(plan.epilogue,),
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
+    )
+    accumulators = TensorAccumulators(
+        w, memory, op, stages=config.accumulator_stages, mma=plan.mma, epilogue=plan.epilogue
     )
     order = None
     if config.load_order:

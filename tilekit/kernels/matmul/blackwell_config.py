@@ -14,6 +14,7 @@ from tilekit.kernels.matmul.parts import Output
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import Walk
@@ -128,7 +129,7 @@ class BlackwellConfig(KernelConfig):
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""
-        accumulators = TensorMemory.shared_bytes(self.accumulator_stages)
+        accumulators = TensorMemory.SHARED_BYTES + TensorAccumulators.shared_bytes(self.accumulator_stages)
         order = LoadOrder.SHARED_BYTES if self.load_order else 0
         starts = StartOrder.SHARED_BYTES if self.split_k > 1 else 0
         claims = ClcScheduler.shared_bytes(self.clc_stages) if self.claims_tiles else 0
