@@ -70,7 +70,7 @@ CASES = [pytest.param(make, target, id=f"{make.__name__}-{target}") for make, on
 class Words:
     """A tile of a word for each thread that writes."""
 
-    name, bytes = "words", 4 * VALUES
+    name, bytes, alignment = "words", 4 * VALUES, 16
 
 
 class Reads:

@@ -9,9 +9,6 @@ from typing import Protocol
 from tilekit.assembly.shared import SharedArray, SharedMemory
 from tilekit.tiles.operand import OperandTile
 
-TILE_ALIGNMENT = 1024
-"""Bytes of the swizzle atom: 8 rows of 128."""
-
 
 class StageTile(Protocol):
     """The image of one tile in a stage."""
@@ -23,6 +20,10 @@ class StageTile(Protocol):
     @property
     def bytes(self) -> int:
         """Of the image."""
+
+    @property
+    def alignment(self) -> int:
+        """What the image's address is a multiple of."""
 
 
 class Payload:
@@ -46,10 +47,10 @@ class Payload:
         return sum(tile.bytes for tile in self.tiles)
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
-        """Reserve `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
+        """Reserve `stages` copies of every tile at what its image's address is a multiple of."""
         return {
             tile.name: shared.allocate(
-                f"{name}.{tile.name}", size=tile.bytes, count=stages, alignment=TILE_ALIGNMENT, kind="tile"
+                f"{name}.{tile.name}", size=tile.bytes, count=stages, alignment=tile.alignment, kind="tile"
             )
             for tile in self.tiles
         }
@@ -77,7 +78,8 @@ class StandardPayload(Payload):
         """Reserve `stages` copies of both tiles."""
         if not self.adjacent:
             return super().allocate(shared, name, stages)
-        both = shared.allocate(name, size=self.stage_bytes, count=stages, alignment=TILE_ALIGNMENT, kind="tile")
+        alignment = max(tile.alignment for tile in self.tiles)
+        both = shared.allocate(name, size=self.stage_bytes, count=stages, alignment=alignment, kind="tile")
         return {
             tile.name: replace(both, name=f"{name}.{tile.name}", offset=both.offset + before)
             for tile, before in ((self.a, 0), (self.b, self.a.bytes))

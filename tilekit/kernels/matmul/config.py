@@ -23,7 +23,7 @@ from tilekit.tile_op.wgmma import ATOM_ROWS, atom_layout
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk
-from tilekit.tiles.operand import SPAN, OperandTile
+from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
 
 Schedule = Literal["cooperative", "pingpong"]
 
@@ -124,7 +124,7 @@ class KernelConfig(ABC):
 
     def k_block(self, dtype: DType) -> int:
         """Elements of K in a stage."""
-        return self.k_group * SPAN // dtype.bytes
+        return self.k_group * SWIZZLE_BYTES // dtype.bytes
 
     def stage_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of one input stage."""
