@@ -172,5 +172,6 @@ class OperandTile:
         if not swizzle.bits:
             return byte
         rows_alike = (1 << (swizzle.base + swizzle.shift)) // self.row_bytes
+        atom = byte & (self.row_bytes - swizzle.atom)
         turn = (row // rows_alike if rows_alike > 1 else row) % (1 << swizzle.bits)
-        return ((byte & (self.row_bytes - swizzle.atom)) ^ (turn * swizzle.atom)) | byte % swizzle.atom
+        return (atom ^ (turn * swizzle.atom)) | byte % swizzle.atom
