@@ -73,9 +73,9 @@ def compose() -> tuple[Writer, StaticScheduler]:
 
     # What is computed, which tile is next, and where it goes.
     op = Wgmma(a, b, warpgroups=2)
-    depth = w.parameter("depth", U32, lambda call: call.k)  # where a parameter is declared, it says what it will be
+    k_end = w.parameter("k", U32, lambda call: call.k)  # where a parameter is declared, it says what it will be
     columns = w.parameter("columns", U32, lambda call: call.n)
-    raster = RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=depth, k_block=payload.k)
+    raster = RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, k=k_end, k_block=payload.k)
     scheduler = StaticScheduler(raster)
     functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
     epilogue = StagedEpilogue(w, op.layout, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
@@ -90,7 +90,7 @@ def compose() -> tuple[Writer, StaticScheduler]:
         producer, operands = inputs.producer(w), loader.bind(w)
         for tile in scheduler.tiles(w, LOAD):
             copies = operands.at(w, tile)
-            for k in w.range(depth, step=payload.k, name="k"):
+            for k in w.range(k_end, step=payload.k, name="k"):
                 with producer.acquire() as stage:  # waits until it is free; what is loaded completes it
                     copies.load(w, stage, k)
 
@@ -101,7 +101,7 @@ def compose() -> tuple[Writer, StaticScheduler]:
         storer = epilogue.bind(w, group)
         accumulators = RegisterAccumulators(op).producer(w, MMA)
         for tile in scheduler.tiles(w, MMA):
-            for k in w.range(depth, step=payload.k, name="k"):
+            for k in w.range(k_end, step=payload.k, name="k"):
                 with consumer.acquire() as stage:  # waits until it is full; released when its reads are done
                     multiplier.multiply(w, accumulators, stage, accumulate=k != 0)
             consumer.finish()

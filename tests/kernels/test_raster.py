@@ -151,7 +151,7 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, Any], cluster: tu
             tile_m=64,
             tile_n=32,
             cluster=position,
-            depth=w.constant(U32, 64),
+            k=w.constant(U32, 64),
             k_block=64,
             batched=batched,
             order=problem["order"],

@@ -116,7 +116,7 @@ def test_the_traced_scheduler_does_the_same(
     k = SmallKernel(pointers=1, cluster=cluster_m)
     w = k.w
     position = Cluster.read(w, cluster_m, 1)
-    order = RasterOrder(w, tile_m=64, tile_n=32, cluster=position, depth=w.constant(U32, depth), k_block=64)
+    order = RasterOrder(w, tile_m=64, tile_n=32, cluster=position, k=w.constant(U32, depth), k_block=64)
     scheduler = StreamKScheduler(w, order, most=most)
     expected = ways(plan, k_blocks)
     most_pieces = max(map(len, expected)) + 1

@@ -153,7 +153,7 @@ UNNOTICED = (
         "a K-major operand whose rows are one swizzle span has no leading byte offset (PTX ISA, wgmma, strides)",
     ),
     Unnoticed(
-        r"host: depth: one more",
+        r"host: k: one more",
         EVERYWHERE,
         True,
         "the copy engine fills what lies beyond K with zeros",

@@ -159,7 +159,7 @@ class WarpSpecialized:
         The role plan and this CTA's place in its cluster.
     inputs, loader, op, accumulators, scheduler, epilogue
         The components.
-    depth
+    k
         K of the problem, u32.
     in_flight
         Groups of matrix instructions kept running while the next stage is awaited.
@@ -187,7 +187,7 @@ class WarpSpecialized:
     accumulators: Accumulators
     scheduler: TileScheduler
     epilogue: Epilogue
-    depth: Value
+    k: Value
     in_flight: int
     reduction: Reduction | None = None
     source: TileSource | None = None
@@ -271,7 +271,7 @@ class WarpSpecialized:
     def _storing(self, w: Writer, group: Warpgroup) -> _Storing:
         epilogue = self.epilogue.bind(w, group)
         reduction = self.reduction.bind(w, group) if self.reduction is not None else None
-        return _Storing(w, epilogue, reduction, self.depth, self._clock(w, "epilogue", group))
+        return _Storing(w, epilogue, reduction, self.k, self._clock(w, "epilogue", group))
 
     def _clock(self, w: Writer, activity: str, group: Warpgroup | None = None) -> TileClock | None:
         if self.profiler is None:
@@ -337,7 +337,7 @@ class _Storing:
     w: Writer
     epilogue: BoundEpilogue
     reduction: BoundReduction | None
-    depth: Value
+    k: Value
     clock: TileClock | None
 
     def tile(self, finished: AccumulatorTile, tile: Tile) -> None:
@@ -350,7 +350,7 @@ class _Storing:
         # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
         # wgmma (C7515).
         layered = isinstance(tile.k_first, Value) and tile.share is None
-        with w.when(tile.k_end <= tile.k_first if layered else self.depth == 0):
+        with w.when(tile.k_end <= tile.k_first if layered else self.k == 0):
             finished.clear(w)
         if self.reduction is None:
             self.epilogue.store(w, finished, tile)

@@ -105,17 +105,17 @@ class RasterOrder:
         The CTA tile.
     cluster
         This CTA's place in its cluster.
-    depth
+    k
         K of the problem, u32.
     k_block
         Elements of K in a k-block: shares of a sum are whole ones.
     batched
         Whether tiles have a batch index.
     shares
-        Ranges of K that a tile's sum is split into; ``share_tiles`` and ``share_depth`` become parameters. The shares
+        Ranges of K that a tile's sum is split into; ``share_tiles`` and ``share_k`` become parameters. The shares
         of one range of K come one behind the other, those of the next range behind all of them: a CTA that waits for
         its turn waits for one with a lower number, which never waits for a higher one. Where the CTAs of a cluster
-        share a sum, ``share_depth`` is the length of their ranges of K, of which the last may be empty.
+        share a sum, ``share_k`` is the length of their ranges of K, of which the last may be empty.
     order
         The dimension walked along first.
     group
@@ -129,7 +129,7 @@ class RasterOrder:
         tile_m: int,
         tile_n: int,
         cluster: Cluster,
-        depth: Value,
+        k: Value,
         k_block: int,
         batched: bool = False,
         shares: int = 1,
@@ -144,16 +144,16 @@ class RasterOrder:
         self.tile_m, self.tile_n = tile_m, tile_n
         self.cluster = cluster
         self.batched = batched
-        self.depth = depth
+        self.k = k
         self.k_block = k_block
         self._split = shares
         self._group = group
-        self.shares = self.layer_depth = None
+        self.shares = self.layer_k = None
         if shares > 1:
             tiles = w.parameter("share_tiles", U32, lambda call: self.plan(call).whole_tiles)
-            self.shares = tiles, w.parameter("share_depth", U32, self._share_depth)
+            self.shares = tiles, w.parameter("share_k", U32, self._share_k)
         if cluster.k > 1:
-            self.layer_depth = w.parameter("share_depth", U32, self._share_depth)
+            self.layer_k = w.parameter("share_k", U32, self._share_k)
 
     def plan(self, call: Call) -> Raster:
         """The raster of a call."""
@@ -186,7 +186,7 @@ class RasterOrder:
     def _share_blocks(self, call: Call) -> int:
         return max(1, -(-self.k_blocks(call) // (self._split * self.cluster.k)))
 
-    def _share_depth(self, call: Call) -> int:
+    def _share_k(self, call: Call) -> int:
         return fits("a share of K", self._share_blocks(call) * self.k_block)
 
     def _number(self, name: str, call: Call) -> int:
@@ -211,7 +211,7 @@ class BoundRasterOrder:
         """Return this CTA's part of cluster tile `index`."""
         o = self._order
         k_first: Operand = 0
-        k_end = o.depth
+        k_end = o.k
         share = None
         if o.shares is not None:
             tiles, length = o.shares
@@ -221,9 +221,9 @@ class BoundRasterOrder:
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
             share = TurnShare(slot=index * o.cluster.size + o.cluster.rank, stores=last, turn=turn)
-        if o.layer_depth is not None:
-            k_first = o.cluster.layer * o.layer_depth
-            k_end = w.minimum(k_first + o.layer_depth, k_end)
+        if o.layer_k is not None:
+            k_first = o.cluster.layer * o.layer_k
+            k_end = w.minimum(k_first + o.layer_k, k_end)
         batch: Operand = 0
         within = index
         if self._matrix_tiles is not None:

@@ -2,7 +2,7 @@
 
 A component that declares a kernel parameter says here how its value follows from the call, so that it is said once::
 
-    w.parameter("depth", U32, lambda call: call.k)
+    w.parameter("k", U32, lambda call: call.k)
     w.parameter("bias", GMEM, lambda call: call.address("bias"))
 """
 

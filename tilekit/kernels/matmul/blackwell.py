@@ -12,7 +12,7 @@ from tilekit.kernels.matmul.parts import (
     FIRST_NAMED_BARRIER,
     Output,
     declare_columns,
-    declare_depth,
+    declare_k,
     raster_order,
     static_schedule,
 )
@@ -46,7 +46,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         for tile, count in ((a, cluster.share_a_count), (b, cluster.share_b_count))
     )
     tiles = payload.allocate(w.shared, "inputs", stages)
-    depth = declare_depth(w)
+    k = declare_k(w)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = declare_columns(w)
     output = Output.of(
@@ -89,11 +89,11 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
     # Who waits for its turn waits for shares that have started, in whatever order clusters do.
     starts = StartOrder(w, cluster) if config.split_k > 1 else None
     if plan.scheduler is None:
-        scheduler = static_schedule(w, spec, cluster=cluster, depth=depth, config=config, starts=starts)
+        scheduler = static_schedule(w, spec, cluster=cluster, k=k, config=config, starts=starts)
     else:
         scheduler = ClcScheduler(
             w,
-            raster_order(w, spec, cluster=cluster, depth=depth, config=config),
+            raster_order(w, spec, cluster=cluster, k=k, config=config),
             cluster=cluster,
             stages=config.clc_stages,
             scheduler=plan.scheduler,
@@ -109,7 +109,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         accumulators=accumulators,
         scheduler=scheduler,
         epilogue=output.epilogue,
-        depth=depth,
+        k=k,
         in_flight=0,
         reduction=output.reduction,
         source=output.residual,

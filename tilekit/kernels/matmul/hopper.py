@@ -13,7 +13,7 @@ from tilekit.kernels.matmul.parts import (
     FIRST_NAMED_BARRIER,
     Output,
     declare_columns,
-    declare_depth,
+    declare_k,
     static_schedule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -49,8 +49,8 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
             (a, b), config.copy_plans(spec), sharers, config.l2_policies, strict=True
         )
     )
-    depth = declare_depth(w)
-    scheduler = static_schedule(w, spec, cluster=cluster, depth=depth, config=config)
+    k = declare_k(w)
+    scheduler = static_schedule(w, spec, cluster=cluster, k=k, config=config)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     columns = declare_columns(w)
     output = Output.of(
@@ -84,7 +84,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         accumulators=PromotedAccumulators(op) if spec.promoted else RegisterAccumulators(op),
         scheduler=scheduler,
         epilogue=output.epilogue,
-        depth=depth,
+        k=k,
         in_flight=config.in_flight,
         reduction=output.reduction,
         source=output.residual,

@@ -168,7 +168,7 @@ def static_schedule(
     spec: MatmulSpec,
     *,
     cluster: Cluster,
-    depth: Value,
+    k: Value,
     config: KernelConfig,
     starts: StartOrder | None = None,
 ) -> StaticScheduler | GroupedScheduler:
@@ -183,15 +183,15 @@ def static_schedule(
             tile_m=config.tile[0],
             tile_n=config.tile[1],
             cluster=cluster,
-            depth=depth,
+            k=k,
             rows=rows,
             counted=spec.groups == "counts",
         )
-    raster = raster_order(w, spec, cluster=cluster, depth=depth, config=config)
+    raster = raster_order(w, spec, cluster=cluster, k=k, config=config)
     return StreamKScheduler(w, raster, most=config.streamed) if config.streamed else StaticScheduler(raster, starts)
 
 
-def raster_order(w: Writer, spec: MatmulSpec, *, cluster: Cluster, depth: Value, config: KernelConfig) -> RasterOrder:
+def raster_order(w: Writer, spec: MatmulSpec, *, cluster: Cluster, k: Value, config: KernelConfig) -> RasterOrder:
     """Declare the raster."""
     tile_m, tile_n = config.tile
     return RasterOrder(
@@ -199,7 +199,7 @@ def raster_order(w: Writer, spec: MatmulSpec, *, cluster: Cluster, depth: Value,
         tile_m=tile_m,
         tile_n=tile_n,
         cluster=cluster,
-        depth=depth,
+        k=k,
         k_block=config.k_block(spec.a_dtype),
         batched=spec.batched,
         shares=config.split_k,
@@ -208,9 +208,9 @@ def raster_order(w: Writer, spec: MatmulSpec, *, cluster: Cluster, depth: Value,
     )
 
 
-def declare_depth(w: Writer) -> Value:
+def declare_k(w: Writer) -> Value:
     """Declare K."""
-    return w.parameter("depth", U32, lambda call: fits("K", call.k))
+    return w.parameter("k", U32, lambda call: fits("K", call.k))
 
 
 def declare_columns(w: Writer) -> Value:
