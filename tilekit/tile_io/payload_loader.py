@@ -203,30 +203,44 @@ class StandardLoader(PayloadLoader):
             w.parameter(f"{name}_batch_step", U32, partial(_batch_step, name)) if a.batched else None
             for name in ("a", "b")
         )
-        rows = _Rows(a, shares[0], step_a)
-        super().__init__((rows, _Columns(b, shares[1], step_b, cluster.half)), tiles)
+        rows = AlongRows(a, shares[0], step_a)
+        super().__init__((rows, AlongColumns(b, shares[1], step_b, cluster.half)), tiles)
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """A by the rows of the output tile."""
+class AlongRows:
+    """A `TileLoader` of an operand that goes along with the rows of the output tile, as A does.
+
+    Attributes
+    ----------
+    loader
+        Loads the operand's tiles.
+    multicast
+        How the CTAs of a cluster share them.
+    batch_step
+        What a batch index is multiplied by, u32; None where all batches share the operand.
+    """
 
     loader: OperandLoader
-    multicast: Multicast | None
-    batch_step: Value | None
+    multicast: Multicast | None = None
+    batch_step: Value | None = None
 
     @property
     def name(self) -> str:
+        """Of the tile."""
         return self.loader.tile.name
 
     @property
     def prefetches(self) -> bool:
+        """Whether its copies can bring a tile into L2 alone."""
         return self.loader.prefetches
 
     def prefetch(self, w: Writer) -> None:
+        """Bring descriptors close."""
         self.loader.prefetch(w)
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
+        """Prepare addresses of the tile's images in `stages`; once a role."""
         return _BoundAlong(self, self.loader.bind(w, stages, self.multicast), 0)
 
     def first(self, tile: Tile, offset: Operand) -> Value:
@@ -235,12 +249,19 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Columns(_Rows):
-    """B by the columns of the output tile, of which the CTAs of a pair have a half each."""
+class AlongColumns(AlongRows):
+    """The same along the columns of the output tile, as B, of which the CTAs of a pair have a half each.
 
-    half: Value | None
+    Attributes
+    ----------
+    half
+        Which half this CTA has, u32; None without pairs.
+    """
+
+    half: Value | None = None
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
+        """Prepare addresses of the tile's images in `stages`; once a role."""
         bound = self.loader.bind(w, stages, self.multicast)
         return _BoundAlong(self, bound, self.half * self.loader.tile.rows if self.half is not None else 0)
 
@@ -253,7 +274,7 @@ class _Columns(_Rows):
 class _BoundAlong:
     """Rows or columns in a role."""
 
-    side: _Rows
+    side: AlongRows
     loader: BoundOperandLoader
     offset: Operand
 
