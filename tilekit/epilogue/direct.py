@@ -91,7 +91,7 @@ class BoundDirectEpilogue:
         epilogue._functions.bind(w)
         layout, thread = epilogue._layout, group.thread
         first = group.part * layout.tile_rows
-        row, column = layout.place(w, thread)
+        row, column = layout.corner(w, thread)
         self._row = first + row + ((thread >> 2) & 7)
         self._column = (thread & 3) * 2 + column
 

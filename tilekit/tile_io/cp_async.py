@@ -311,7 +311,7 @@ class CpAsyncTile:
         """Position of the end of a line that begins at `address`, or whole pieces behind that."""
         return self._length + _shift(w, address) if self._bound.plan.shifts else self._length
 
-    def place(self, w: Writer, k: Value) -> tuple[Value, Value, Value]:
+    def corner(self, w: Writer, k: Value) -> tuple[Value, Value, Value]:
         """Where the k-block at `k` begins: its position along a line, its distance, and the index of its first line."""
         pitch = self._bound.loader.pitch
         if self._bound.plan.tile.major == "k":
@@ -322,7 +322,7 @@ class CpAsyncTile:
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start this thread's copies to `stage` from element `k` on; they are in its open group."""
         loader, plan = self._bound.loader, self._bound.plan
-        position, _, first = self.place(w, k)
+        position, _, first = self.corner(w, k)
         reach = plan.blocks * plan.tile.row_bytes + (PIECE if plan.shifts else 0)
         inside = (position + reach <= self._length) & (first + plan.block_lines <= loader.outer)
         # Of a copy whose size is not known when it is assembled, ptxas makes eight instructions.
@@ -335,7 +335,7 @@ class CpAsyncTile:
         """Copy; what may lie beyond the operand's end, piece by piece as far as it goes."""
         bound, plan, loader = self._bound, self._bound.plan, self._bound.loader
         row_bytes = plan.tile.row_bytes
-        position, distance, first = self.place(w, k)
+        position, distance, first = self.corner(w, k)
         image = bound.image(w, stage.index)
         step = w.widen_multiply(loader.pitch, plan.unit * self._size)
         copy = getattr(w.ptx.cp_async, f"copy_{plan.copied}")
@@ -353,9 +353,13 @@ class CpAsyncTile:
                 if turn > 0:
                     source = source + step
                 for block, size in enumerate(sizes):
-                    place = target + (block * plan.block_lines + turn * plan.unit) * row_bytes
+                    address_of_piece = target + (block * plan.block_lines + turn * plan.unit) * row_bytes
                     piece = (source + block * row_bytes).retyped(GMEM)
-                    copy(dst=place, src=piece, bytes=size if inside else w.select(room > turn * plan.unit, size, 0))
+                    copy(
+                        dst=address_of_piece,
+                        src=piece,
+                        bytes=size if inside else w.select(room > turn * plan.unit, size, 0),
+                    )
         for tails in self._tails:
             tails.load(w, stage, k, inside=inside)
 
@@ -386,7 +390,7 @@ class _Tails:
                 self._copy(w, stage, k, inside)
 
     def _copy(self, w: Writer, stage: Stage, k: Value, inside: bool) -> None:
-        position, distance, first = self._tile.place(w, k)
+        position, distance, first = self._tile.corner(w, k)
         size: Operand = PIECE
         if not inside:
             exists = first + self._line < self._bound.loader.outer

@@ -257,7 +257,7 @@ class TmaTile:
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000
-"""L2 policy of data that nobody reads again soon, as ``createpolicy`` makes it (CUTLASS, TMA::CacheHintSm90)."""
+"""L2 policy of data that is not read again soon, as ``createpolicy`` makes it (CUTLASS, TMA::CacheHintSm90)."""
 
 EVICT_LAST = 0x14F0_0000_0000_0000
 """The same of data that others will read again."""

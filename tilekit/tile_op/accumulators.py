@@ -40,12 +40,12 @@ class Warpgroup:
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
         thread = w.thread() & (32 * WARPS_PER_GROUP - 1)
-        place = warp - role.warps.start
+        member = warp - role.warps.start
         if len(role.warps) == WARPS_PER_GROUP:
-            return cls(index=0, part=0, warp=place, thread=thread)
-        index = place >> 2
+            return cls(index=0, part=0, warp=member, thread=thread)
+        index = member >> 2
         part = index if role.turns == 1 else 0
-        return cls(index=index, part=part, warp=place & (WARPS_PER_GROUP - 1), thread=thread)
+        return cls(index=index, part=part, warp=member & (WARPS_PER_GROUP - 1), thread=thread)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class AccumulatorLayout:
         """First row of a block that this thread's warp holds."""
         return (thread >> 5) * (FRAGMENT_ROWS * self.fragments)
 
-    def place(self, w: Writer, thread: Value) -> tuple[Value, Value | int]:
+    def corner(self, w: Writer, thread: Value) -> tuple[Value, Value | int]:
         """Row and column of the tile that the block's row `first_row` and column 0 are."""
         row, column = self.first_row(thread), 0
         if len(self.parts) == 1:

@@ -39,7 +39,7 @@ class Wgmma:
 
     The warpgroups that share a tile split it along M: part g is rows ``g * rows … (g + 1) * rows - 1``, in instructions
     of 64 rows each. A tile of fewer rows is one warpgroup's, whose instruction reads on behind A: what it finds there
-    must be complete (`StandardPayload`, ``adjacent``), and what it makes of it nobody stores, since a row of the result
+    must be complete (`StandardPayload`, ``adjacent``), and what it makes of it is not stored, since a row of the result
     depends on that row of A alone.
 
     Parameters

@@ -3,7 +3,7 @@
 The grid has one cluster for every tile. A scheduler warp asks the hardware, tile by tile, to cancel a cluster that has
 not started and to let this one do its work (PTX ISA, clusterlaunchcontrol); the answer goes round a small ring that all
 roles read. A throttle keeps the scheduler from claiming a tile before the load role has begun the one before it, so
-that tiles go to whoever needs them first.
+that tiles go to the clusters that need them first.
 """
 
 from __future__ import annotations

@@ -163,11 +163,11 @@ class Cluster:
         remote: Value = w.ptx.cluster.map_address(address=w.shared_base + array.offset, rank=rank)
         return remote
 
-    def _pair(self, place: Value) -> Operand:
+    def _pair(self, own: Value) -> Operand:
         """Row or rank of the first CTA of this pair (this CTA's own without pairs)."""
         if self.half is None:
-            return place
-        return 0 if self.size == self.group else place - self.half
+            return own
+        return 0 if self.size == self.group else own - self.half
 
     def _mask(self, w: Writer, ranks: int, shift: Operand) -> Value:
         mask = w.constant(U32, ranks) << shift

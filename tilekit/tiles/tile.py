@@ -49,7 +49,7 @@ class Tile:
     share
         Where the sum is shared.
     row_end
-        Where the rows below the tile's are somebody else's: the first of them.
+        Where the rows below the tile's belong to another group: the first of them.
     """
 
     row: Value
