@@ -353,10 +353,10 @@ class CpAsyncTile:
                 if turn > 0:
                     source = source + step
                 for block, size in enumerate(sizes):
-                    address_of_piece = target + (block * plan.block_lines + turn * plan.unit) * row_bytes
+                    to = target + (block * plan.block_lines + turn * plan.unit) * row_bytes
                     piece = (source + block * row_bytes).retyped(GMEM)
                     copy(
-                        dst=address_of_piece,
+                        dst=target_piece,
                         src=piece,
                         bytes=size if inside else w.select(room > turn * plan.unit, size, 0),
                     )

@@ -164,7 +164,7 @@ class OperandTile:
         return Swizzle.tma(self.swizzle_bytes or None)
 
     def swizzled(self, byte: Value, row: Value) -> Value:
-        """Place of a byte of the image's row in that row: what ``ldmatrix`` reads and threads write.
+        """Where a byte of the image's row lies in that row: what ``ldmatrix`` reads and threads write.
 
         Atoms trade places by the row's number.
         """
