@@ -12,7 +12,7 @@ from tilekit.arrays.staging import EmulatedStaging
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role, Writer
-from tilekit.drivers.roles import one_thread
+from tilekit.drivers.roles import elected, one_thread
 from tilekit.dtypes import BF16, F32, as_dtype
 from tilekit.emulator import Device
 from tilekit.epilogue.direct import DirectEpilogue
@@ -23,6 +23,9 @@ from tilekit.runtime.prepared import LaunchConfig
 from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
+from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.mbarrier_sync import FilledBy, MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
@@ -47,7 +50,49 @@ def by_tma(w: Writer, a: OperandTile, b: OperandTile, tiles: dict[str, SharedArr
     return StandardLoader(w, TmaLoader(w, a), TmaLoader(w, b), tiles, cluster)
 
 
-class Composed:
+class Launched:
+    """A composed kernel: how it is run."""
+
+    w: Writer
+    scheduler: StaticScheduler
+
+    def _load(self, w: Writer, loader: PayloadLoader, inputs: TilePipeline, role: Role, k_end: Any, step: int) -> None:
+        bound = loader.bind(w)
+        producer = inputs.producer(w, bound.writer)
+        for tile in self.scheduler.tiles(w, role):
+            copies = bound.at(w, tile)
+            for k in w.range(k_end, step=step, name="k"):
+                with producer.acquire() as stage:
+                    copies.load(w, stage, k)
+            producer.flush()
+        producer.finish()
+
+    def run(
+        self, a: Array, b: Array, m: int, n: int, k: int, *, seed: int = 0, others: Mapping[str, Array] | None = None
+    ) -> tuple[Array, Any]:
+        """Launch with the arrays as they lie in memory (the contiguous dimension last); return D and the report."""
+        device = Device(self.w.target, seed=seed)
+        memory = EmulatedStaging(device)
+        d = np.full((m, n), np.nan, np.float32)
+        arrays = {"a": a, "b": b, "d": d, **(others or {})}
+        matrices = {
+            name: Matrix(name, as_dtype(array.dtype), (array.shape[1], array.shape[0]), array.strides[0])
+            for name, array in arrays.items()
+            if name in ("a", "b", "d")
+        }
+        addresses = {name: memory.upload(view_of(array)) for name, array in arrays.items()}
+        call = Call(m=m, n=n, k=k, matrices=matrices, addresses=addresses, resident=2)
+        launch = bind_parameters(self.w.parameters, self.scheduler.schedule, call)
+        shape = LaunchConfig(
+            grid=(launch.grid, 1, 1), block=(self.w.threads, 1, 1), cluster=(1, 1, 1), shared_bytes=self.w.shared.size
+        )
+        prepared = EmulatedModule(device, self.w.text()).kernel(self.w.name).prepare(shape, launch.parameters)
+        prepared()
+        memory.download(view_of(d))
+        return d, prepared.report
+
+
+class Composed(Launched):
     """D = A B^T in f32: one role loads, one to three warpgroups multiply and store.
 
     Parameters
@@ -125,39 +170,79 @@ class Composed:
                 storer.store(w, accumulators, tile)
             storer.finish(w)
 
-    def _load(self, w: Writer, loader: PayloadLoader, inputs: TilePipeline, role: Role, k_end: Any, step: int) -> None:
-        bound = loader.bind(w)
-        producer = inputs.producer(w, bound.writer)
-        for tile in self.scheduler.tiles(w, role):
-            copies = bound.at(w, tile)
-            for k in w.range(k_end, step=step, name="k"):
-                with producer.acquire() as stage:
-                    copies.load(w, stage, k)
-            producer.flush()
 
-    def run(
-        self, a: Array, b: Array, m: int, n: int, k: int, *, seed: int = 0, others: Mapping[str, Array] | None = None
-    ) -> tuple[Array, Any]:
-        """Launch with the arrays as they lie in memory (the contiguous dimension last); return D and the report."""
-        device = Device("sm_90a", seed=seed)
-        memory = EmulatedStaging(device)
-        d = np.full((m, n), np.nan, np.float32)
-        arrays = {"a": a, "b": b, "d": d, **(others or {})}
-        matrices = {
-            name: Matrix(name, as_dtype(array.dtype), (array.shape[1], array.shape[0]), array.strides[0])
-            for name, array in arrays.items()
-            if name in ("a", "b", "d")
-        }
-        addresses = {name: memory.upload(view_of(array)) for name, array in arrays.items()}
-        call = Call(m=m, n=n, k=k, matrices=matrices, addresses=addresses, resident=2)
-        launch = bind_parameters(self.w.parameters, self.scheduler.schedule, call)
-        shape = LaunchConfig(
-            grid=(launch.grid, 1, 1), block=(self.w.threads, 1, 1), cluster=(1, 1, 1), shared_bytes=self.w.shared.size
+class ComposedBlackwell(Launched):
+    """The same by tcgen05: a warp loads, one multiplies into a region of tensor memory, a warpgroup stores.
+
+    Parameters
+    ----------
+    a, b
+        The tiles.
+    claims
+        Columns of tensor memory that others claim before the accumulators.
+    """
+
+    def __init__(self, a: OperandTile, b: OperandTile, *, claims: int = 0) -> None:
+        self.w = w = Writer("composed", target="sm_100a", threads=32 * 6)
+        store = Role("store", warps=range(4), may=frozenset({"tmem", "sync", "wait", "store", "memory"}))
+        load = Role("load", warps=range(4, 5), may=frozenset({"load", "sync", "wait"}), one_thread=True)
+        may = frozenset({"mma", "tmem", "sync", "wait", "memory"})
+        mma = Role("mma", warps=range(5, 6), may=may, one_thread=True)
+        cluster = Cluster.read(w, 1, 1)
+        payload = StandardPayload(a, b)
+        tiles = payload.allocate(w.shared, "inputs", STAGES)
+        loader = by_tma(w, a, b, tiles, cluster)
+        sync = MbarrierSync(
+            w,
+            "inputs",
+            stages=STAGES,
+            stage_bytes=payload.stage_bytes,
+            producers=(load,),
+            consumers=(mma,),
+            cluster=cluster,
+            released_by="commit",
         )
-        prepared = EmulatedModule(device, self.w.text()).kernel(self.w.name).prepare(shape, launch.parameters)
-        prepared()
-        memory.download(view_of(d))
-        return d, prepared.report
+        inputs = TilePipeline(payload, tiles, stages=STAGES, sync=sync)
+        op = Tcgen05(a, b, group=1)
+        memory = TensorMemory(w, capacity=512, allocates=mma, others=(store,), cluster=cluster, barrier=1)
+        if claims:
+            memory.claim("others", columns=claims, claimant="test")
+        accumulators = TensorAccumulators(w, memory, op, stages=2, mma=mma, epilogue=store)
+        k_end = w.parameter("k", U32, lambda call: call.k)
+        rows = w.parameter("rows", U32, lambda call: call.m)
+        columns = w.parameter("columns", U32, lambda call: call.n)
+        raster = RasterOrder(w, tile_m=a.rows, tile_n=b.rows, cluster=cluster, k=k_end, k_block=payload.k)
+        self.scheduler = scheduler = StaticScheduler(raster)
+        functions = Elementwise(w, ElementwiseSpec(), columns=columns, precise=True)
+        epilogue = DirectEpilogue(w, op.layout, functions, out=F32, rows=rows, columns=columns, batched=False)
+        warp = w.warp()
+        with one_thread(w, warp, load):
+            loader.prefetch(w)
+            accumulators.initialise(w)
+            inputs.initialise(w)
+        cluster.sync(w, w.threads)
+        with w.role(load, warp), elected(w):
+            self._load(w, loader, inputs, load, k_end, payload.k)
+        with w.role(mma, warp):
+            producer = accumulators.producer(w, mma)
+            with elected(w):
+                multiplier = op.bind(w, tiles)
+                consumer = inputs.consumer(w, multiplier, in_flight=0)
+                for _ in scheduler.tiles(w, mma):
+                    with producer.acquire() as target:
+                        for k in w.range(k_end, step=payload.k, name="k"):
+                            with consumer.acquire() as stage:
+                                multiplier.multiply(w, target, stage, accumulate=k != 0)
+        with w.role(store, warp):
+            group = Warpgroup.of(w, warp, store)
+            finished = accumulators.consumer(w, group)
+            storer = epilogue.bind(w, group)
+            for tile in scheduler.tiles(w, store):
+                with finished.acquire() as sums:
+                    storer.store(w, sums, tile)
+            storer.finish(w)
+        cluster.sync(w, w.threads)
+        accumulators.free(w, warp)
 
 
 def integers(rows: int, columns: int, seed: int, dtype: np.dtype[Any] = BF16.numpy) -> Array:

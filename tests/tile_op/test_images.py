@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.composed import Array, Composed, integers
+from tests.composed import Array, Composed, ComposedBlackwell, integers
 from tilekit.assembly.errors import TraceError
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.tile_op.tcgen05 import Tcgen05
@@ -54,6 +54,19 @@ def test_wgmma_reads_every_type(dtype: DType, swizzle: SwizzleBytes) -> None:
     d, report = kernel.run(left, right, m, n, k)
     np.testing.assert_array_equal(d, left.astype(np.float32) @ right.astype(np.float32).T)
     assert report.clean
+
+
+@pytest.mark.parametrize("majors", [("k", "k"), ("mn", "mn")], ids="-".join)
+@pytest.mark.parametrize("swizzles", [(0, 32), (32, 64), (64, 0), (128, 64)], ids=lambda pair: "-".join(map(str, pair)))
+def test_tcgen05_reads_every_swizzle(swizzles: tuple[SwizzleBytes, SwizzleBytes], majors: tuple[Major, Major]) -> None:
+    """Its descriptors follow from the tile too, and its accumulators lie behind what others have claimed."""
+    a, b = (tile(*what) for what in zip("ab", (128, 64), majors, swizzles, strict=True))
+    kernel = ComposedBlackwell(a, b, claims=sum(swizzles) // 4)
+    m, n, k = 136, 72, 136
+    left, right = integers(m, k, 1), integers(n, k, 2)
+    d, report = kernel.run(as_laid(left, majors[0]), as_laid(right, majors[1]), m, n, k, seed=sum(swizzles))
+    np.testing.assert_array_equal(d, left.astype(np.float32) @ right.astype(np.float32).T)
+    assert report.clean, str(report)
 
 
 REFUSED: dict[str, tuple[OperandTile, OperandTile, str]] = {

@@ -355,11 +355,7 @@ class CpAsyncTile:
                 for block, size in enumerate(sizes):
                     to = target + (block * plan.block_lines + turn * plan.unit) * row_bytes
                     piece = (source + block * row_bytes).retyped(GMEM)
-                    copy(
-                        dst=target_piece,
-                        src=piece,
-                        bytes=size if inside else w.select(room > turn * plan.unit, size, 0),
-                    )
+                    copy(dst=to, src=piece, bytes=size if inside else w.select(room > turn * plan.unit, size, 0))
         for tails in self._tails:
             tails.load(w, stage, k, inside=inside)
 
