@@ -24,7 +24,7 @@ from tilekit.tile_pipeline.sync import SyncStrategy
 from tilekit.tiles.cluster import Cluster
 
 STAGES, BLOCKS = 3, 11
-WRITE = Role("write", warps=range(2), may=frozenset({"memory", "store", "sync", "wait"}))
+WRITE = Role("write", warps=range(2), may=frozenset({"load", "memory", "store", "sync", "wait"}))
 READ = Role("read", warps=range(2, 5), may=frozenset({"memory", "store", "sync", "wait"}))
 ALONE = Role("alone", warps=range(1), may=frozenset({"load", "sync", "wait"}), one_thread=True)
 VALUES = 32 * len(WRITE.warps)
@@ -84,7 +84,28 @@ class Reads:
         w.warp_sync()
 
 
-def kernel(make: Make, target: str, *, stages: int = STAGES, in_flight: int = 0) -> Writer:
+class Copies:
+    """`cp.async` of a role's threads, which land some stages later."""
+
+    def joined(self, other: Any) -> Copies:
+        """A thread has one group open."""
+        return self
+
+    def commit(self, w: Writer) -> None:
+        """Close the group."""
+        w.ptx.cp_async.commit()
+
+    def wait(self, w: Writer, pending: int) -> None:
+        """Wait for all but the youngest groups."""
+        w.ptx.cp_async.wait(pending=pending)
+
+    def complete(self, w: Writer, stage: Value) -> None:
+        """Nothing is left to do."""
+
+
+def kernel(
+    make: Make, target: str, *, stages: int = STAGES, in_flight: int = 0, copies: Copies | None = None
+) -> Writer:
     """Each block of words goes through a stage; every reading warp adds it up, each word by another lane's."""
     w = Writer("words", target=target, threads=32 * 5)
     source, sums = w.parameter("source", GMEM), w.parameter("sums", GMEM)
@@ -97,12 +118,17 @@ def kernel(make: Make, target: str, *, stages: int = STAGES, in_flight: int = 0)
         ring.initialise(w)
     w.barrier(id=0, threads=w.threads)
     with w.role(WRITE, warp):
-        producer = ring.producer(w)
+        producer = ring.producer(w, copies)
         for block in w.range(blocks, name="block"):
             with producer.acquire() as stage:
-                value = w.isa.memory.load_global_scalar(address=element(w, source, block * VALUES + thread))
+                word = element(w, source, block * VALUES + thread)
                 address = tiles["words"].at(w, stage.index) + thread * 4
-                w.isa.memory.store_shared_f32(address=address, value=value)
+                if copies is None:
+                    value = w.isa.memory.load_global_scalar(address=word)
+                    w.isa.memory.store_shared_f32(address=address, value=value)
+                else:
+                    w.ptx.cp_async.copy_4(dst=address, src=word, bytes=4)
+        producer.flush()
         producer.finish()
     with w.role(READ, warp):
         consumer = ring.consumer(w, Reads(), in_flight=in_flight)
@@ -150,6 +176,15 @@ def test_one_kernel_over_every_strategy(make: Make, target: str, in_flight: int)
     w = kernel(make, target, in_flight=in_flight)
     for seed in range(20):
         assert launch(w, seed, blocks=seed % (3 * STAGES)).clean
+
+
+@pytest.mark.parametrize("stages", [1, 3, 6])
+@pytest.mark.parametrize(("make", "target"), CASES)
+def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
+    """Stages that a role's threads copy asynchronously are handed over in their order, by every strategy."""
+    w = kernel(make, target, stages=stages, copies=Copies())
+    for seed in range(5):
+        assert launch(w, seed, blocks=4 + 3 * seed).clean
 
 
 @pytest.mark.parametrize("make", [named_barriers, counters])
@@ -215,23 +250,6 @@ def test_bytes_need_a_barrier_that_counts_them() -> None:
                 stage.counting("the TmaLoader of 'a'")
             with pytest.raises(TraceError, match="TK-TRACE-014"):
                 _ = stage.full
-
-
-class Copies:
-    """Copies of a role's threads."""
-
-    def joined(self, other: Any) -> Copies:
-        """Itself."""
-        return self
-
-    def commit(self, w: Writer) -> None:
-        """Nothing."""
-
-    def wait(self, w: Writer, pending: int) -> None:
-        """Nothing."""
-
-    def complete(self, w: Writer, stage: Value) -> None:
-        """Nothing."""
 
 
 def test_what_threads_write_they_hand_over() -> None:

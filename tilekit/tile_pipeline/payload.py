@@ -43,7 +43,7 @@ class Payload:
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of one stage, which are also the bytes its full barrier expects."""
+        """Bytes of the images of one stage."""
         return sum(tile.bytes for tile in self.tiles)
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
@@ -73,6 +73,11 @@ class StandardPayload(Payload):
         self.a = a
         self.b = b
         self.adjacent = adjacent
+
+    @property
+    def transfer_bytes(self) -> int:
+        """Bytes of one stage that count on its barrier where the copy engine loads both tiles."""
+        return self.a.transfer_bytes + self.b.transfer_bytes
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
         """Reserve `stages` copies of both tiles."""

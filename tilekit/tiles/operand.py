@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Protocol
 
 from tilekit.assembly.errors import TraceError
@@ -28,6 +27,9 @@ ATOM_ROWS = 8
 
 ATOM_32B = Swizzle(2, 5, 2)
 """The 128-byte swizzle that keeps 32 bytes together: they trade places by the row's low two bits."""
+
+
+_SHARED_BITS = {name: 8 * element.shared_bytes // element.atom for name, element in ELEMENT_TYPES.items()}
 
 
 class ElementType(Protocol):
@@ -89,11 +91,10 @@ class OperandTile:
                 code="TK-TRACE-017",
             )
 
-    @cached_property
+    @property
     def bits(self) -> int:
         """Of an element in shared memory: the copy engine pads some types of 4 and 6 bits to bytes."""
-        element = ELEMENT_TYPES[self.dtype.tensor_map]
-        return 8 * element.shared_bytes // element.atom
+        return _SHARED_BITS[self.dtype.tensor_map]
 
     @property
     def row_bytes(self) -> int:

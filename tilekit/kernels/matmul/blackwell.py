@@ -64,7 +64,7 @@ def compose(w: Writer, spec: MatmulSpec, config: BlackwellConfig, target: Target
         w,
         "inputs",
         stages=stages,
-        stage_bytes=payload.stage_bytes,
+        stage_bytes=payload.transfer_bytes,
         producers=(plan.load,),
         consumers=(plan.mma,),
         cluster=cluster,
