@@ -180,9 +180,11 @@ class ComposedBlackwell(Launched):
         The tiles.
     claims
         Columns of tensor memory that others claim before the accumulators.
+    in_flight
+        Stages given back a k-block later.
     """
 
-    def __init__(self, a: OperandTile, b: OperandTile, *, claims: int = 0) -> None:
+    def __init__(self, a: OperandTile, b: OperandTile, *, claims: int = 0, in_flight: int = 0) -> None:
         self.w = w = Writer("composed", target="sm_100a", threads=32 * 6)
         store = Role("store", warps=range(4), may=frozenset({"tmem", "sync", "wait", "store", "memory"}))
         load = Role("load", warps=range(4, 5), may=frozenset({"load", "sync", "wait"}), one_thread=True)
@@ -227,12 +229,13 @@ class ComposedBlackwell(Launched):
             producer = accumulators.producer(w, mma)
             with elected(w):
                 multiplier = op.bind(w, tiles)
-                consumer = inputs.consumer(w, multiplier, in_flight=0)
+                consumer = inputs.consumer(w, multiplier, in_flight=in_flight)
                 for _ in scheduler.tiles(w, mma):
                     with producer.acquire() as target:
                         for k in w.range(k_end, step=payload.k, name="k"):
                             with consumer.acquire() as stage:
                                 multiplier.multiply(w, target, stage, accumulate=k != 0)
+                        consumer.finish()
         with w.role(store, warp):
             group = Warpgroup.of(w, warp, store)
             finished = accumulators.consumer(w, group)

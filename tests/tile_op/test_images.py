@@ -59,9 +59,12 @@ def test_wgmma_reads_every_type(dtype: DType, swizzle: SwizzleBytes) -> None:
 @pytest.mark.parametrize("majors", [("k", "k"), ("mn", "mn")], ids="-".join)
 @pytest.mark.parametrize("swizzles", [(0, 32), (32, 64), (64, 0), (128, 64)], ids=lambda pair: "-".join(map(str, pair)))
 def test_tcgen05_reads_every_swizzle(swizzles: tuple[SwizzleBytes, SwizzleBytes], majors: tuple[Major, Major]) -> None:
-    """Its descriptors follow from the tile too, and its accumulators lie behind what others have claimed."""
+    """Its descriptors follow from the tile too, its accumulators lie behind what others have claimed.
+
+    And a commit may give a stage back one k-block later.
+    """
     a, b = (tile(*what) for what in zip("ab", (128, 64), majors, swizzles, strict=True))
-    kernel = ComposedBlackwell(a, b, claims=sum(swizzles) // 4)
+    kernel = ComposedBlackwell(a, b, claims=sum(swizzles) // 4, in_flight=int(majors[0] == "mn"))
     m, n, k = 136, 72, 136
     left, right = integers(m, k, 1), integers(n, k, 2)
     d, report = kernel.run(as_laid(left, majors[0]), as_laid(right, majors[1]), m, n, k, seed=sum(swizzles))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial, reduce
 from typing import Protocol, cast
 
@@ -71,11 +72,27 @@ class PayloadLoader:
         One for each tile, in the order in which their copies are started.
     tiles
         Where the ring's tiles lie, by name.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-018`` for a loader of a tile that a stage does not hold, and for two loaders of one tile.
     """
 
     def __init__(self, loaders: Sequence[TileLoader], tiles: dict[str, SharedArray]) -> None:
         self._loaders = tuple(loaders)
         self._tiles = tiles
+        loaded: dict[str, TileLoader] = {}
+        for loader in self._loaders:
+            if loader.name not in tiles:
+                raise _unknown(type(loader).__name__, loader.name, tiles)
+            if loader.name in loaded:
+                raise TraceError(
+                    f"tile {loader.name!r} of a stage is loaded by {type(loaded[loader.name]).__name__} and by "
+                    f"{type(loader).__name__}; load each tile once",
+                    code="TK-TRACE-018",
+                )
+            loaded[loader.name] = loader
 
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
@@ -110,9 +127,11 @@ class PayloadLoader:
         Raises
         ------
         TraceError
-            ``TK-TRACE-012`` for a tile whose loader cannot.
+            ``TK-TRACE-012`` for a tile whose loader cannot, ``TK-TRACE-018`` for one that is not loaded here.
         """
-        loader = next(loader for loader in self._loaders if loader.name == name)
+        loader = next((loader for loader in self._loaders if loader.name == name), None)
+        if loader is None:
+            raise _unknown("a prefetch", name, (loader.name for loader in self._loaders))
         if not loader.prefetches:
             raise TraceError(
                 f"{name} is copied by threads, which bring nothing into L2 ahead of time; take prefetch=0",
@@ -286,6 +305,15 @@ class _BoundAlong:
         step = self.side.batch_step
         batch = tile.batch * step if isinstance(tile.batch, Value) and step is not None else 0
         return self.loader.at(w, self.side.first(tile, self.offset), batch)
+
+
+def _unknown(component: str, name: str, tiles: Iterable[str]) -> TraceError:
+    known = list(tiles)
+    nearest = "".join(f"; nearest: {found!r}" for found in get_close_matches(name, known, 1, 0.0))
+    return TraceError(
+        f"{component} is for tile {name!r}, but the tiles of a stage are {', '.join(map(repr, known)) or 'none'}{nearest}",
+        code="TK-TRACE-018",
+    )
 
 
 def _batch_step(name: str, call: Call) -> int:
