@@ -311,7 +311,8 @@ def _unknown(component: str, name: str, tiles: Iterable[str]) -> TraceError:
     known = list(tiles)
     nearest = "".join(f"; nearest: {found!r}" for found in get_close_matches(name, known, 1, 0.0))
     return TraceError(
-        f"{component} is for tile {name!r}, but the tiles of a stage are {', '.join(map(repr, known)) or 'none'}{nearest}",
+        f"{component} is for tile {name!r}, but the tiles of a stage are "
+        f"{', '.join(map(repr, known)) or 'none'}{nearest}",
         code="TK-TRACE-018",
     )
 
