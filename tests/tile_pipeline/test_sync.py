@@ -278,3 +278,12 @@ def test_threads_do_not_fill_the_stages_of_pairs() -> None:
             cluster=cluster,
             filled_by="threads",
         )
+
+
+@pytest.mark.parametrize(("stages", "in_flight", "nearest"), [(1, 1, 0), (4, 2, 1), (2, -1, 0)])
+def test_a_reader_does_not_wait_for_what_it_keeps(stages: int, in_flight: int, nearest: int) -> None:
+    """A ring of one stage whose reader keeps one would hang: refused by name, with the nearest that goes on."""
+    with pytest.raises(
+        TraceError, match=rf"in_flight={in_flight}.*{stages} stages.*Reads.*nearest: {nearest}.*TK-TRACE-019"
+    ):
+        kernel(counters, "sm_80", stages=stages, in_flight=in_flight)

@@ -18,6 +18,9 @@ from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tile_pipeline.sync import SyncStrategy
 from tilekit.tiles.stage import AsyncReader, AsyncWriter, HeldStage, Promote, Stage
 
+MAX_IN_FLIGHT = 1
+"""Groups of reads that a consumer keeps running while it waits for the next stage."""
+
 
 class TilePipeline:
     """A ring of `stages` payloads over a sync strategy.
@@ -49,7 +52,20 @@ class TilePipeline:
         return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
     def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int) -> Consumer:
-        """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running."""
+        """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-019`` where stages are not to be had: a role that keeps one waits for another.
+        """
+        most = min(MAX_IN_FLIGHT, self.stages - 1)
+        if not 0 <= in_flight <= most:
+            raise TraceError(
+                f"in_flight={in_flight} with a ring of {self.stages} stages: {type(reader).__name__} would wait for one "
+                f"more than there are; legal: 0 to {most}; nearest: {max(0, min(in_flight, most))}",
+                code="TK-TRACE-019",
+            )
         return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)
 
 
