@@ -282,7 +282,7 @@ def test_parts_in_the_wrong_place_are_seen(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(
         ClusterSum,
         "part",
-        lambda self, tile: replace(tile, column=tile.column + self.cluster.layer * (factor * self.layout.columns)),
+        lambda self, tile: replace(tile, column=tile.column + self.cluster.k_rank * (factor * self.layout.columns)),
     )
     with pytest.raises(EmulatorError, match=r"race: [\s\S]*TMA store"):
         MatmulKernel(SPEC, LAYERS, SM_90A).bind(a, b)()

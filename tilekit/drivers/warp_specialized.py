@@ -349,8 +349,8 @@ class _Storing:
         w = self.w
         # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
         # wgmma (C7515).
-        layered = isinstance(tile.k_first, Value) and tile.share is None
-        with w.when(tile.k_end <= tile.k_first if layered else self.k == 0):
+        in_cluster = isinstance(tile.k_first, Value) and tile.share is None
+        with w.when(tile.k_end <= tile.k_first if in_cluster else self.k == 0):
             finished.clear(w)
         if self.reduction is None:
             self.epilogue.store(w, finished, tile)

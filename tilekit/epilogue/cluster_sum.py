@@ -90,7 +90,7 @@ class ClusterSum:
 
     def part(self, tile: Tile) -> Tile:
         """What this CTA stores of a tile."""
-        return replace(tile, column=tile.column + self.cluster.layer * self.layout.columns)
+        return replace(tile, column=tile.column + self.cluster.k_rank * self.layout.columns)
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundClusterSum:
         """Prepare a thread's addresses; once a role."""
@@ -119,7 +119,7 @@ class BoundClusterSum:
         """Send every CTA its part of this share, await the shares of this CTA's part, and `store` their sum."""
         s = self._s
         self._await_readers(w)
-        adds = s.cluster.layer < s.adders if s.adders < s.cluster.k else None
+        adds = s.cluster.k_rank < s.adders if s.adders < s.cluster.k else None
         with w.when(self._first if adds is None else self._first & adds):
             w.ptx.mbarrier.arrive_expect(bar=self._full, bytes=s.cluster.k * s.slot_bytes)
         for rank in range(s.adders):
@@ -138,7 +138,7 @@ class BoundClusterSum:
     def _send(self, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
         """Send the CTA of `rank` its part of this share."""
         s = self._s
-        mine = self._slots + s.cluster.layer * s.slot_bytes
+        mine = self._slots + s.cluster.k_rank * s.slot_bytes
         slot = w.ptx.cluster.map_address(address=mine, rank=rank)
         full = w.ptx.cluster.map_address(address=self._full, rank=rank)
         for block, left, offset in _quads(s.layout):

@@ -62,8 +62,8 @@ class TilePipeline:
         most = min(MAX_IN_FLIGHT, self.stages - 1)
         if not 0 <= in_flight <= most:
             raise TraceError(
-                f"in_flight={in_flight} with a ring of {self.stages} stages: {type(reader).__name__} would wait for one "
-                f"more than there are; legal: 0 to {most}; nearest: {max(0, min(in_flight, most))}",
+                f"in_flight={in_flight} with a ring of {self.stages} stages: {type(reader).__name__} would wait for "
+                f"one more than there are; legal: 0 to {most}; nearest: {max(0, min(in_flight, most))}",
                 code="TK-TRACE-019",
             )
         return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)

@@ -148,12 +148,12 @@ class RasterOrder:
         self.k_block = k_block
         self._split = shares
         self._group = group
-        self.shares = self.layer_k = None
+        self.shares = self.cluster_share = None
         if shares > 1:
             tiles = w.parameter("share_tiles", U32, lambda call: self.plan(call).whole_tiles)
             self.shares = tiles, w.parameter("share_k", U32, self._share_k)
         if cluster.k > 1:
-            self.layer_k = w.parameter("share_k", U32, self._share_k)
+            self.cluster_share = w.parameter("share_k", U32, self._share_k)
 
     def plan(self, call: Call) -> Raster:
         """The raster of a call."""
@@ -221,9 +221,9 @@ class BoundRasterOrder:
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
             share = TurnShare(slot=index * o.cluster.size + o.cluster.rank, stores=last, turn=turn)
-        if o.layer_k is not None:
-            k_first = o.cluster.layer * o.layer_k
-            k_end = w.minimum(k_first + o.layer_k, k_end)
+        if o.cluster_share is not None:
+            k_first = o.cluster.k_rank * o.cluster_share
+            k_end = w.minimum(k_first + o.cluster_share, k_end)
         batch: Operand = 0
         within = index
         if self._matrix_tiles is not None:

@@ -33,7 +33,7 @@ class Multicast:
 class Cluster:
     """Where this CTA stands in its cluster of `m` by `n` output tiles; rank = row + m * column.
 
-    Or in one of `k` CTAs that share the sum of one output tile: then `m` and `n` are 1, and the rank is the `layer`.
+    Or in one of `k` CTAs that share the sum of one output tile: then `m` and `n` are 1, and the rank is the `k_rank`.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Cluster:
         return self.m * self.n * self.k
 
     @property
-    def layer(self) -> Value:
+    def k_rank(self) -> Value:
         """Which range of K this CTA has, of those that share a sum."""
         assert self.m * self.n == 1, "CTAs share sums, or operands"
         return self.rank
