@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +11,12 @@ import pytest
 from tests.composed import Array, Composed, integers
 from tilekit.assembly.fragment import Fragment, parse_fragments
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import GMEM
-from tilekit.assembly.values import Value
+from tilekit.assembly.types import GMEM, SMEM, U32
+from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
-from tilekit.tile_io.payload_loader import AlongColumns, PayloadLoader
+from tilekit.tile_io.payload_loader import AlongColumns, AlongRows, PayloadLoader
 from tilekit.tile_io.tma import TmaBox, TmaLoader
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Cluster
@@ -238,3 +238,85 @@ def test_a_convolution_is_a_loader(images: Images, tmp_path: Path) -> None:
     matrix = unfolded(shaped, images.taps).astype(np.float32)
     np.testing.assert_array_equal(d, matrix @ filters.astype(np.float32).T)
     assert report.clean
+
+
+class NarrowingLoader:
+    """Loads rows of f32 by threads, which write them to the image as bf16."""
+
+    prefetches = False
+    name = B.name
+
+    def __init__(self, w: Writer) -> None:
+        self.values = w.parameter("values", GMEM, lambda call: call.address("values"))
+        self.k = w.parameter("values_k", U32, lambda call: call.k)
+
+    def prefetch(self, w: Writer) -> None:
+        """There is no tensor map."""
+
+    def bind(self, w: Writer, stages: SharedArray) -> BoundNarrowing:
+        """Which pieces of 8 elements a thread has: two of a row, half a row apart."""
+        thread = w.thread() % 128
+        return BoundNarrowing(self, stages, thread // 4, thread % 4)
+
+
+@dataclass(frozen=True)
+class BoundNarrowing:
+    """A `NarrowingLoader` in a role of four warps; what its threads write is written when they go on."""
+
+    loader: NarrowingLoader
+    stages: SharedArray
+    row: Value
+    piece: Value
+    writer: None = None
+
+    def at(self, w: Writer, tile: Tile) -> NarrowedRows:
+        """Turn to a tile's columns, which are rows of B."""
+        line = w.widen_multiply(tile.column + self.row, self.loader.k) * 4
+        return NarrowedRows(self, self.loader.values + line)
+
+
+@dataclass(frozen=True)
+class NarrowedRows:
+    """The row of a thread."""
+
+    bound: BoundNarrowing
+    line: Value
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Load, round and store both pieces."""
+        image = self.bound.stages.at(w, stage.index) + self.bound.row * B.row_bytes
+        for half in range(2):
+            piece = self.bound.piece + 4 * half
+            source = self.line + w.widen_multiply(k + piece * 8, 4)
+            values = [
+                value
+                for part in range(2)
+                for value in w.isa.memory.load_global_f32x4(address=(source + 16 * part).retyped(GMEM))
+            ]
+            packed = [
+                w.isa.convert.pack_bf16(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)
+            ]
+            byte = piece * 16
+            part = byte // B.row_bytes
+            target = image + part * B.slice_bytes + B.swizzled(byte - part * B.row_bytes, self.bound.row)
+            w.isa.memory.store_shared_b32x4(address=target.retyped(SMEM), values=RegisterTile(packed))
+
+
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+def test_what_threads_convert_beside_the_copy_engine(swizzle: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A by the copy engine and B by the same role's threads, which round it on its way into any image."""
+    image = replace(B, swizzle_bytes=swizzle, slices=128 // swizzle)
+    monkeypatch.setitem(globals(), "B", image)
+
+    def loading(
+        w: Writer, a: OperandTile, b: OperandTile, tiles: dict[str, SharedArray], cluster: Cluster
+    ) -> PayloadLoader:
+        return PayloadLoader([AlongRows(TmaLoader(w, a)), NarrowingLoader(w)], tiles)
+
+    kernel = Composed(A, image, loading=loading, filled_by="threads", engine_bytes=A.transfer_bytes)
+    m, n, k = 130, 56, 320
+    a, b = integers(m, k, 8), integers(64, k, 9)
+    for seed in range(3):
+        d, report = kernel.run(a, b, m, n, k, seed=seed, others={"values": b.astype(np.float32)})
+        np.testing.assert_array_equal(d, a.astype(np.float32) @ b[:n].astype(np.float32).T)
+        assert report.clean, str(report)
