@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,12 @@ def test_a_role_of_one_thread_has_no_named_barriers() -> None:
     """A named barrier counts whole warps: the role and the strategy are named, and what takes it."""
     with pytest.raises(TraceError, match=r"role 'alone'.*NamedBarrierSync.*MbarrierSync or CounterSync.*TK-TRACE-013"):
         NamedBarrierSync(stages=2, producers=(ALONE,), consumers=(READ,), first_barrier=1)
+
+
+def test_turns_skip_stages_that_a_named_barrier_counts() -> None:
+    """Warps that take turns do not come to every stage: the role and the strategy are named."""
+    with pytest.raises(TraceError, match=r"role 'read' take 3 turns.*NamedBarrierSync.*CounterSync.*TK-TRACE-013"):
+        NamedBarrierSync(stages=2, producers=(WRITE,), consumers=(replace(READ, turns=3),), first_barrier=1)
 
 
 def test_one_side_arrives_in_one_way() -> None:

@@ -34,7 +34,7 @@ class NamedBarrierSync:
     Raises
     ------
     TraceError
-        ``TK-TRACE-013`` for a role of one thread, ``TK-TRACE-015`` where the barriers do not suffice.
+        ``TK-TRACE-013`` for a role of one thread or of turns, ``TK-TRACE-015`` where the barriers do not suffice.
     """
 
     def __init__(
@@ -47,6 +47,12 @@ class NamedBarrierSync:
                     "MbarrierSync or CounterSync, or let all of the role's threads work",
                     code="TK-TRACE-013",
                 )
+            if role.turns > 1:
+                raise TraceError(
+                    f"the warps of role {role.name!r} take {role.turns} turns and skip stages, but NamedBarrierSync "
+                    "has every role come to every stage; take MbarrierSync or CounterSync, or turns=1",
+                    code="TK-TRACE-013",
+                )
         if first_barrier < 1 or first_barrier + 2 * stages > NAMED_BARRIERS:
             most = (NAMED_BARRIERS - max(1, first_barrier)) // 2
             raise TraceError(
@@ -56,7 +62,7 @@ class NamedBarrierSync:
                 code="TK-TRACE-015",
             )
         self.stages = stages
-        self.threads = 32 * sum(role.warps_at_once for role in (*producers, *consumers))
+        self.threads = 32 * sum(len(role.warps) for role in (*producers, *consumers))
         self.full, self.empty = first_barrier, first_barrier + stages
 
     def initialise(self, w: Writer) -> None:
