@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -294,3 +296,11 @@ def test_a_reader_does_not_wait_for_what_it_keeps(stages: int, in_flight: int, n
         TraceError, match=rf"in_flight={in_flight}.*{stages} stages.*Reads.*nearest: {nearest}.*TK-TRACE-019"
     ):
         kernel(counters, "sm_80", stages=stages, in_flight=in_flight)
+
+
+def test_a_ring_knows_no_barrier() -> None:
+    """The ring and the protocol name no implementation and ask no handle for its class."""
+    folder = Path(named_barrier_sync.__file__).parent
+    for name in ("ring.py", "sync.py", "position.py"):
+        text = (folder / name).read_text("utf-8")
+        assert not re.search(r"isinstance|w\.ptx|w\.isa|import \w*(Mbarrier|NamedBarrier|Counter)", text), name
