@@ -49,7 +49,7 @@ from tilekit.kernels.matmul.sm_90a.model import candidates, tuning_candidates
 from tilekit.kernels.matmul.spec import Precision
 from tilekit.kernels.registry import families
 from tilekit.targets import SM_90A
-from tilekit.tile_io.operand import Major
+from tilekit.tiles.operand import Major
 
 SHAPES = tuple(
     f"{m}x{weights}"

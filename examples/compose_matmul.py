@@ -27,18 +27,18 @@ from tilekit.runtime import parameters as runtime
 from tilekit.runtime.emulated import EmulatedModule
 from tilekit.runtime.launch import CudaModule
 from tilekit.runtime.prepared import LaunchConfig
-from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_pipeline.sync import MbarrierSync
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tiles.call import Call, Matrix
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.operand import OperandTile
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +50,7 @@ MMA = Role("mma", warps=range(4, 12), may=frozenset({"mma", "sync", "wait", "sto
 def compose() -> tuple[Writer, StaticScheduler]:
     """Trace the kernel. Everything this function says happens in order, once; what it traces runs on the device."""
     w = Writer("composed_matmul", target="sm_90a", threads=32 * 12, cluster=CLUSTER)
-    cluster = ClusterPosition.read(w, CLUSTER, 1)
+    cluster = Cluster.read(w, CLUSTER, 1)
 
     # What a stage holds, and who moves it.
     a, b = OperandTile("a", BF16, TILE, "k"), OperandTile("b", BF16, TILE, "k")
@@ -73,9 +73,9 @@ def compose() -> tuple[Writer, StaticScheduler]:
 
     # What is computed, which tile is next, and where it goes.
     op = Wgmma(a, b, warpgroups=2)
-    depth = w.parameter("depth", U32, lambda call: call.k)  # where a parameter is declared, it says what it will be
+    k_end = w.parameter("k", U32, lambda call: call.k)  # where a parameter is declared, it says what it will be
     columns = w.parameter("columns", U32, lambda call: call.n)
-    raster = RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=depth, k_block=payload.k)
+    raster = RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, k=k_end, k_block=payload.k)
     scheduler = StaticScheduler(raster)
     functions = Elementwise(w, ElementwiseSpec(activation="relu"), columns=columns, precise=False)
     epilogue = StagedEpilogue(w, op.layout, functions, out=BF16, role=MMA, buffers=2, first_barrier=1)
@@ -84,13 +84,13 @@ def compose() -> tuple[Writer, StaticScheduler]:
     with one_thread(w, warp, LOAD):
         loader.prefetch(w)
         inputs.initialise(w)
-    cluster.meet(w, w.threads)  # nobody waits on a barrier, here or in the peer, before it is initialised
+    cluster.sync(w, w.threads)  # nobody waits on a barrier, here or in the peer, before it is initialised
 
     with w.role(LOAD, warp), one_thread(w, warp, LOAD):
         producer, operands = inputs.producer(w), loader.bind(w)
         for tile in scheduler.tiles(w, LOAD):
             copies = operands.at(w, tile)
-            for k in w.range(depth, step=payload.k, name="k"):
+            for k in w.range(k_end, step=payload.k, name="k"):
                 with producer.acquire() as stage:  # waits until it is free; what is loaded completes it
                     copies.load(w, stage, k)
 
@@ -101,14 +101,14 @@ def compose() -> tuple[Writer, StaticScheduler]:
         storer = epilogue.bind(w, group)
         accumulators = RegisterAccumulators(op).producer(w, MMA)
         for tile in scheduler.tiles(w, MMA):
-            for k in w.range(depth, step=payload.k, name="k"):
+            for k in w.range(k_end, step=payload.k, name="k"):
                 with consumer.acquire() as stage:  # waits until it is full; released when its reads are done
                     multiplier.multiply(w, accumulators, stage, accumulate=k != 0)
             consumer.finish()
             storer.store(w, accumulators, tile)
         storer.finish(w)
 
-    cluster.meet(w, w.threads)  # the peer still multicasts into this CTA: nobody leaves before everybody is done
+    cluster.sync(w, w.threads)  # the peer still multicasts into this CTA: nobody leaves before everybody is done
     return w, scheduler
 
 

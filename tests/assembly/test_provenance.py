@@ -70,7 +70,7 @@ def test_origins_are_components(kernel: list[str]) -> None:
     """The assembly layer never names itself: an origin is its caller."""
     files = {match["file"] for match in map(NOTE.fullmatch, kernel) if match}
     assert not [file for file in files if file.startswith("assembly/")]
-    assert {"tile_io/tma.py", "tile_pipeline/sync.py", "tile_op/wgmma.py", "tile_schedule/static.py"} <= files
+    assert {"tile_io/tma.py", "tile_pipeline/mbarrier_sync.py", "tile_op/wgmma.py", "tile_schedule/static.py"} <= files
 
 
 def test_roles_of_lines(kernel: list[str]) -> None:

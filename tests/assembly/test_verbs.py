@@ -34,9 +34,10 @@ VENDOR = {
     "tile_io/cp_async.py",
     "tile_io/tma.py",
     "tile_op/tcgen05.py",
+    "tile_op/tensor_accumulators.py",
     "tile_op/tensor_memory.py",
     "tile_op/wgmma.py",
-    "tile_pipeline/sync.py",
+    "tile_pipeline/mbarrier_sync.py",
     "tile_schedule/clc.py",
     "tile_schedule/start_order.py",
 }

@@ -122,7 +122,7 @@ BUGS_TENSOR: tuple[Broken, ...] = (
         "one CTA",
         removed("epilogue", "bar.sync"),
         "deadlock",
-        "race: accumulators.address",
+        "race: tensor_memory.address",
         "role mma .* waits for bar 2: 32 of 160 threads",
     ),
     Broken(

@@ -13,8 +13,8 @@ from tilekit.dtypes import BF16 as BF16_TYPE
 from tilekit.dtypes import E4M3 as E4M3_TYPE
 from tilekit.dtypes import F32 as F32_TYPE
 from tilekit.emulator import EmulatorError
-from tilekit.tile_io.operand import OperandTile
-from tilekit.tile_op.descriptors import MatrixDescriptor, tcgen05_mode
+from tilekit.tile_op.descriptors import TCGEN05_MODES, MatrixDescriptor
+from tilekit.tiles.operand import OperandTile
 
 F16, TF32 = np.dtype(np.float16), np.dtype(np.float32)
 FORMATS = {F16: 0, BF16: 1, TF32: 2, E4M3: 0, E5M2: 1}
@@ -138,7 +138,7 @@ def test_descriptors_of_what_lies_along_m_or_n() -> None:
     """
     for dtype, k, rows, code in ((BF16_TYPE, 64, 8, 2), (F32_TYPE, 32, 4, 1), (E4M3_TYPE, 128, 8, 2)):
         tile = OperandTile("a", dtype, 256, "mn")
-        fields = MatrixDescriptor.of(tile.tensor, major="mn", mode=tcgen05_mode(tile.tensor))
+        fields = MatrixDescriptor.of(tile, TCGEN05_MODES)
         assert (fields.leading, fields.stride) == (k * 128, rows * 128)
         assert fields.step == 32 // dtype.bytes * 128
         assert fields.high == rows * 8 | 1 << 14 | code << 29

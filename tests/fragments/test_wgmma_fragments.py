@@ -10,9 +10,9 @@ from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import as_dtype
-from tilekit.tile_io.operand import OperandTile
-from tilekit.tile_op.descriptors import WGMMA_MODE, MatrixDescriptor
+from tilekit.tile_op.descriptors import WGMMA_MODES, MatrixDescriptor
 from tilekit.tiles.call import Major
+from tilekit.tiles.operand import OperandTile
 
 F16 = np.dtype(np.float16)
 
@@ -65,7 +65,7 @@ def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), ac
 
 def descriptor(w: Writer, tile: OperandTile, address: Value) -> Value:
     """The matrix descriptor of the tile's first k-slice."""
-    fields = MatrixDescriptor.of(tile.tensor, major=tile.major, mode=WGMMA_MODE)
+    fields = MatrixDescriptor.of(tile, WGMMA_MODES)
     result: Value = w.ptx.wgmma.descriptor(low=(address >> 4) | fields.low, high=fields.high)
     return result
 

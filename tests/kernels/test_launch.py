@@ -29,7 +29,7 @@ def writer() -> Writer:
 def test_values_follow_from_the_call() -> None:
     """Each parameter is asked in its order, once the schedule is known; the grid is whole clusters."""
     w = writer()
-    w.parameter("depth", U32, lambda call: call.k)
+    w.parameter("k", U32, lambda call: call.k)
     w.parameter("d", GMEM, lambda call: call.address("d"))
     w.parameter("beta", F32, lambda call: call.number("beta"))
     w.parameter("pitch", U32, lambda call: call.matrix("d").row_pitch)
@@ -60,7 +60,7 @@ def test_values_follow_from_the_call() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "'depth' does not say how its value follows"),
+        (None, "'k' does not say how its value follows"),
         (lambda call: call.address("bias"), "the address 'bias', which this call does not have; it has d"),
         (lambda call: call.matrix("c"), "the matrix 'c'"),
         (lambda call: call.number("beta"), "the number 'beta', which this call does not have; it has none"),
@@ -70,7 +70,7 @@ def test_values_follow_from_the_call() -> None:
 def test_what_a_call_does_not_have_is_named(value: Any, words: str) -> None:
     """A parameter without a value, or one that follows from something missing, is an error that says which."""
     w = writer()
-    w.parameter("depth", U32, value)
+    w.parameter("k", U32, value)
     with pytest.raises(ArgumentError, match="TK-PAR-003") as caught:
         bind_parameters(w.parameters, lambda call: Schedule(1, 1), call())
     assert words in str(caught.value)

@@ -82,7 +82,7 @@ def test_numbers_of_a_problem() -> None:
     """K and edges are in elements, pitches of the output too, pointers are as given."""
     spec = MatmulSpec(store="direct", batched=True, functions=ElementwiseSpec("value", BF16))
     _, _, values = launch(spec, MatmulConfig(tile=(128, 128)), problem_of(300, 520, 200, 3))
-    assert values["depth"] == runtime.U32(200)
+    assert values["k"] == runtime.U32(200)
     assert (values["rows"], values["columns"]) == (runtime.U32(300), runtime.U32(520))
     assert (values["row_pitch"], values["batch_pitch"]) == (runtime.U32(520), runtime.U32(300 * 520))
     assert (values["d"], values["bias"]) == (runtime.Pointer(0x30000), runtime.Pointer(0x40004))
@@ -143,7 +143,7 @@ def test_an_empty_sum_reads_nothing() -> None:
     """With K = 0 there are no k-blocks, and the operands' maps point somewhere legal although there may be no array."""
     nowhere = Addresses(a=0, b=0, out=0x30002)
     _, _, values = launch(MatmulSpec(store="direct"), MatmulConfig(), problem_of(64, 64, 0), nowhere)
-    assert values["depth"] == runtime.U32(0)
+    assert values["k"] == runtime.U32(0)
     assert values["a_map"].address == values["b_map"].address == 0x30000  # type: ignore[union-attr]
 
 

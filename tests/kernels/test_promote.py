@@ -17,7 +17,7 @@ from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators
-from tilekit.tile_pipeline.payload import HeldStage, Promote
+from tilekit.tiles.stage import HeldStage, Promote
 
 SPEC = MatmulSpec(E4M3, E4M3, BF16, accumulation="promoted")
 CONFIG = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, in_flight=0, stages=2)
@@ -27,7 +27,7 @@ class Holding(PromotedAccumulators):
     """Holds the stage until the sums are added."""
 
     def _add(self, w: Writer, stage: HeldStage) -> None:
-        super()._add(w, HeldStage(stage.index, stage.full, None))
+        super()._add(w, HeldStage(stage.index, None))
 
 
 @pytest.mark.parametrize("accumulators", [PromotedAccumulators, Holding])
@@ -42,7 +42,7 @@ def test_a_stage_goes_back_once(accumulators: type, monkeypatch: pytest.MonkeyPa
     assert (launch() == expected).all()
     assert launch.report.clean
     behind = kernel.ptx[kernel.ptx.index("wgmma.wait_group") :]
-    early = behind.index("MbarrierReleaser.signal") < behind.index("add.f32 ")
+    early = behind.index("ArriveConsumer.consumer_release") < behind.index("add.f32 ")
     assert early == (accumulators is PromotedAccumulators)
 
 

@@ -2,6 +2,7 @@
 
     python -m tests.kernels.texts --against main      # the working tree and a commit
     python -m tests.kernels.texts --write texts.json  # the working tree's, by spec and config
+    python -m tests.kernels.texts --against main --renamed  # the same, but for names of registers and parameters
 
 Some thousand kernels of both chips: every spec of the tests with the configs that the picker may choose and those
 chosen by hand, both going round, and the kernels of other families. Comments, which name Python lines, do not count.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,26 +57,55 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield f"{gemv.name}: {shape}", trace_gemv(gemv, shape, SM_90A).ptx
 
 
-def digests() -> dict[str, str]:
-    """A digest of each text without comments and trailing blanks."""
+_DECLARED = re.compile(r"^\s*(?:\.reg \.\w+ (?P<registers>[^;]+);|(?P<label>\w+):)|\b(?P<parameter>\w+_param)\b", re.M)
+_WORD = re.compile(r"(?<![\w.%$])[A-Za-z_]\w*(?![\w.])")
+
+
+def digests(*, renamed: bool = False) -> dict[str, str]:
+    """A digest of each text without comments and trailing blanks; if `renamed`, whatever its names are."""
     found: dict[str, str] = {}
     for name, text in texts():
         bare = "\n".join(line.split("//")[0].rstrip() for line in text.splitlines())
-        found[name] = hashlib.sha256(bare.encode()).hexdigest()
+        found[name] = hashlib.sha256((unnamed(bare) if renamed else bare).encode()).hexdigest()
     return found
 
 
-def digests_at(revision: str) -> dict[str, str]:
-    """The digests of another commit, made by its own code; by this file where the commit has none."""
+def unnamed(text: str) -> str:
+    """The text with what it declares, registers, labels and parameters, numbered in the order of its appearance.
+
+    Declarations are left out: registers are declared in an order and in ranges that follow from their names.
+    """
+    declared: set[str] = set()
+    for match in _DECLARED.finditer(text):
+        if match["registers"] is None:
+            declared.add(match["label"] or match["parameter"])
+            continue
+        for name in match["registers"].split(","):
+            prefix, _, count = name.strip().rstrip(">").partition("<")
+            declared |= {f"{prefix}{index}" for index in range(int(count))} if count else {prefix}
+    numbers: dict[str, str] = {}
+    body = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(".reg "))
+    return _WORD.sub(lambda m: numbers.setdefault(m[0], f"n{len(numbers)}") if m[0] in declared else m[0], body)
+
+
+def digests_at(revision: str, *, renamed: bool) -> dict[str, str]:
+    """The digests of another commit, made by its own code; by this file where names do not count or it has none."""
     with tempfile.TemporaryDirectory() as folder:
         tree, out = Path(folder) / "tree", Path(folder) / "texts.json"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), revision], check=True)
         try:
             script = tree / "tests/kernels/texts.py"
-            if not script.exists():
+            if renamed or not script.exists():
                 script.write_text(Path(__file__).read_text("utf-8"), "utf-8")
             environment = {**os.environ, "PYTHONPATH": str(tree)}
-            command = [sys.executable, "-m", "tests.kernels.texts", "--write", str(out)]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.kernels.texts",
+                "--write",
+                str(out),
+                *(["--renamed"] if renamed else []),
+            ]
             subprocess.run(command, check=True, cwd=tree, env=environment)
             kept: dict[str, str] = json.loads(out.read_text("utf-8"))
             return kept
@@ -85,15 +116,16 @@ def digests_at(revision: str) -> dict[str, str]:
 def main(
     against: Annotated[str | None, typer.Option(help="A commit to compare the working tree with.")] = None,
     write: Annotated[Path | None, typer.Option(help="Where to write the working tree's digests.")] = None,
+    renamed: Annotated[bool, typer.Option(help="Let names of registers, labels and parameters differ.")] = False,
 ) -> None:
     """Write the texts' digests, or compare them with another commit's; exits 1 where a text differs."""
-    own = digests()
+    own = digests(renamed=renamed)
     if write is not None:
         write.write_text(json.dumps(own), "utf-8")
     if against is None:
         print(f"{len(own)} texts")
         return
-    other = digests_at(against)
+    other = digests_at(against, renamed=renamed)
     both = own.keys() & other.keys()
     different = sorted(name for name in both if own[name] != other[name])
     print(f"{len(both)} texts in both, {len(different)} differ; {len(own) - len(both)} only here, "

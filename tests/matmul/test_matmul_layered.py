@@ -24,8 +24,8 @@ from tilekit.epilogue.cluster_sum import BoundClusterSum, ClusterSum
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.picker import ranked
 from tilekit.targets import SM_90A
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import AccumulatorTile
+from tilekit.tiles.cluster import Cluster
 
 Array = NDArray[Any]
 
@@ -217,12 +217,12 @@ def released_here_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BoundClusterSum, "release", release)
 
 
-def nobody_meets_at_the_end(patch: pytest.MonkeyPatch) -> None:
+def no_wait_at_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WarpSpecialized, "_tear_down", lambda self, w, warp: None)
 
 
-def ctas_meet_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ClusterPosition, "meet", lambda self, w, threads: w.barrier(id=0, threads=threads))
+def ctas_wait_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cluster, "sync", lambda self, w, threads: w.barrier(id=0, threads=threads))
 
 
 def everybody_sends_to_one_slot(patch: pytest.MonkeyPatch) -> None:
@@ -241,8 +241,8 @@ PLANTED: tuple[tuple[Plant, str], ...] = (
     (one_cta_is_not_sent_to, r"deadlock: .*role mma .*waits for sum\.full"),
     (released_without_the_warp, r"race|bar\.warp\.sync|lanes"),
     (released_here_only, r"deadlock: .*role mma .*waits for sum\.empty"),
-    (nobody_meets_at_the_end, r"exited|has ended|sum\.(empty|full)"),
-    (ctas_meet_alone, r"initialis|exited|has ended"),
+    (no_wait_at_the_end, r"exited|has ended|sum\.(empty|full)"),
+    (ctas_wait_alone, r"initialis|exited|has ended"),
     (everybody_sends_to_one_slot, r"race: sum\.part"),
 )
 """Each with what the emulator's report says."""
@@ -282,7 +282,7 @@ def test_parts_in_the_wrong_place_are_seen(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(
         ClusterSum,
         "part",
-        lambda self, tile: replace(tile, column=tile.column + self.cluster.layer * (factor * self.layout.columns)),
+        lambda self, tile: replace(tile, column=tile.column + self.cluster.k_rank * (factor * self.layout.columns)),
     )
     with pytest.raises(EmulatorError, match=r"race: [\s\S]*TMA store"):
         MatmulKernel(SPEC, LAYERS, SM_90A).bind(a, b)()

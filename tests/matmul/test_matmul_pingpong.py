@@ -25,7 +25,7 @@ from tilekit.emulator.ptx.chips import CHIPS
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.targets import SM_90A
 from tilekit.tile_op.accumulators import Warpgroup
-from tilekit.tile_pipeline.ring import RingPosition
+from tilekit.tile_pipeline.position import RingPosition
 
 Array = NDArray[Any]
 

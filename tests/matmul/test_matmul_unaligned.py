@@ -26,7 +26,7 @@ from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.targets import SM_90A
 from tilekit.tile_io import cp_async
 from tilekit.tile_io.cp_async import CopyWriter
-from tilekit.tile_pipeline.sync import CopyFiller
+from tilekit.tile_pipeline.mbarrier_sync import ThreadProducer
 
 SMALL = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1)
 WIDE = MatmulConfig(tile=(128, 128), cluster=(1, 1), consumers=2)
@@ -287,13 +287,15 @@ def test_an_element_too_many_is_a_fault(monkeypatch: pytest.MonkeyPatch, majors:
 def test_each_step_of_handing_over_is_needed(monkeypatch: pytest.MonkeyPatch, broken: str | None) -> None:
     """Without the fence, the wait for copies, the lanes' meeting or the arrivals, the emulator ends with an error."""
     if broken == "fence":
-        monkeypatch.setattr(CopyFiller, "hand_over", _hand_over_unfenced)
+        monkeypatch.setattr(ThreadProducer, "producer_commit", _hand_over_unfenced)
     elif broken == "groups":
         monkeypatch.setattr(CopyWriter, "wait", lambda self, w, pending: w.ptx.cp_async.wait(pending=pending + 2))
     elif broken == "lanes":
-        monkeypatch.setattr(CopyWriter, "settle", lambda self, w, stage: [x.settle(w, stage) for x in self._loaders])
+        monkeypatch.setattr(
+            CopyWriter, "complete", lambda self, w, stage: [x.complete(w, stage) for x in self._loaders]
+        )
     elif broken == "handing over":
-        monkeypatch.setattr(CopyFiller, "hand_over", lambda self, w, stage: None)
+        monkeypatch.setattr(ThreadProducer, "producer_commit", lambda self, w, stage: None)
     spec = MatmulSpec(out_dtype=F32, b_major="mn", a_load=2, b_load=2)
     kernel = MatmulKernel(spec, MatmulConfig((64, 64), (1, 1), 1, stages=6), SM_90A)  # `compile` would remember it
     case = Unaligned(Kernel(majors="kn", out="f32"), 64, 64, 321, leads=(3, 1, 0))
@@ -306,9 +308,9 @@ def test_each_step_of_handing_over_is_needed(monkeypatch: pytest.MonkeyPatch, br
             plan()
 
 
-def _hand_over_unfenced(filler: CopyFiller, w: Writer, stage: Value) -> None:
+def _hand_over_unfenced(producer: ThreadProducer, w: Writer, stage: Value) -> None:
     w.warp_sync()
-    w.ptx.mbarrier.arrive(bar=filler._sync.full.at(w, stage), active=filler._speaks)
+    w.ptx.mbarrier.arrive(bar=producer._sync.full.at(w, stage), active=producer._first_lane)
 
 
 def _edge(values: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:

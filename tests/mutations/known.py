@@ -74,13 +74,13 @@ UNNOTICED = (
         "from the writes to the copy (PTX ISA, proxy-preserved base causality order)",
     ),
     Unnoticed(
-        r".*meet: barrier\.cluster\.arrive\.release: relaxed",
+        r".*Cluster\.sync: barrier\.cluster\.arrive\.release: relaxed",
         (CLUSTER, DIRECT, LAYERED),
         True,
         "`fence.mbarrier_init` before it publishes all that must be published there",
     ),
     Unnoticed(
-        r".*meet: barrier\.cluster\.arrive\.release #2: relaxed",
+        r".*Cluster\.sync: barrier\.cluster\.arrive\.release #2: relaxed",
         (CLUSTER, DIRECT, LAYERED),
         True,
         "the last cluster barrier keeps CTAs alive while peers reach them; no data passes through it",
@@ -128,13 +128,13 @@ UNNOTICED = (
         "where ranges are longer than a tile, none has more than one other share, and the loop runs once",
     ),
     Unnoticed(
-        r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard dropped",
+        r"mma ArriveConsumer\.consumer_release: mbarrier\.arrive #2: guard dropped",
         (CLUSTER, DIRECT),
         True,
         "a stage is always owed at the end of a tile unless K = 0",
     ),
     Unnoticed(
-        r"mma MbarrierReleaser\.signal: mbarrier\.arrive #2: guard inverted",
+        r"mma ArriveConsumer\.consumer_release: mbarrier\.arrive #2: guard inverted",
         (IN_TURN, LAYERED),
         True,
         "31 lanes of each of four warps complete 31 phases of a barrier of four: an odd number, so that it looks as "
@@ -153,7 +153,7 @@ UNNOTICED = (
         "a K-major operand whose rows are one swizzle span has no leading byte offset (PTX ISA, wgmma, strides)",
     ),
     Unnoticed(
-        r"host: depth: one more",
+        r"host: k: one more",
         EVERYWHERE,
         True,
         "the copy engine fills what lies beyond K with zeros",

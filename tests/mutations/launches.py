@@ -165,6 +165,6 @@ def argument_mutations(case: Case) -> Iterator[tuple[Mutation, Callable[[Argumen
         for change, values in fields:
             yield Mutation("tensor map", name, "host", change), setting(name, **values)
     yield Mutation("tensor map", "a_map, b_map", "host", "swapped"), swapping("a_map", "b_map")
-    for name, unit in (("depth", case.kernel.k_block), ("tile_count", 1)):
+    for name, unit in (("k", case.kernel.k_block), ("tile_count", 1)):
         for change, amount in (("one fewer", -unit), ("one more", unit)):
             yield Mutation("count", name, "host", change), counting(name, amount)

@@ -92,7 +92,7 @@ EXTRAS = (
         {"LDS": 1, ARITHMETIC: 1},
         "`TensorMemory.free` reads the address again; by hand the warp that multiplied has kept it",
     ),
-    Extra(ONCE, {ARITHMETIC: 1}, "`ClusterPosition.index` is worked out in each role"),
+    Extra(ONCE, {ARITHMETIC: 1}, "`Cluster.index` is worked out in each role"),
     Extra(
         ONCE, {ARITHMETIC: 1}, "`Warpgroup.of` masks the thread's index, though the role's warps are the CTA's first"
     ),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilekit.targets import Target
 
 NEUTRAL = frozenset(
-    {"barrier", "convert", "elementwise", "groups", "memory", "profile", "special", "turnstile", "warp"}
+    {"barrier", "convert", "counter", "elementwise", "groups", "memory", "profile", "special", "turnstile", "warp"}
 )
 """Fragment files whose names and operands are the same for every instruction set."""
 

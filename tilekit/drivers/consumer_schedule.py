@@ -11,7 +11,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_pipeline.ring import Consumer
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.tile import Tile
 
 
 class ConsumerSchedule(Protocol):

@@ -14,8 +14,8 @@ from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.payload_loader import TileCopies
-from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.stage import Stage
+from tilekit.tiles.tile import Tile
 
 if TYPE_CHECKING:
     from tilekit.drivers.warp_specialized import BoundLoader, BoundSource

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tilekit.assembly.types import GMEM, PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.tile import Tile
 
 RECORD_BYTES = 32
 """Begin and end (u64, ns), row, column, SM, and 1 + the tile's number within its CTA (u32); zeros where none is."""

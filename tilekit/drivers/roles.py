@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 Body = Callable[[Writer, Value, Role], None]
 """Traces a role's work, given the writer, the warp's index and the role; entered by all threads of the role."""
@@ -64,14 +64,14 @@ def trace_roles(w: Writer, warp: Value, bodies: Sequence[tuple[Role, Body]]) -> 
 
 
 @contextmanager
-def working_threads(w: Writer, warp: Value, role: Role, cluster: ClusterPosition) -> Iterator[None]:
+def working_threads(w: Writer, warp: Value, role: Role, cluster: Cluster) -> Iterator[None]:
     """Enter with the threads that do the role's work: all of them, or one, perhaps of a CTA pair's leader alone."""
     if not role.one_thread:
         yield
         return
     with elected(w) if len(role.warps) == 1 else one_thread(w, warp, role):
-        if role.leaders_only and cluster.leads is not None:
-            with w.when(cluster.leads):
+        if role.leaders_only and cluster.is_leader is not None:
+            with w.when(cluster.is_leader):
                 yield
         else:
             yield

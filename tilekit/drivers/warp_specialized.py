@@ -20,14 +20,14 @@ from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.drivers.roles import Body, match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.payload_loader import TileCopies
 from tilekit.tile_op.accumulators import Accumulators, AccumulatorTile, Warpgroup
-from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_pipeline.ring import AsyncReader, AsyncWriter, TilePipeline
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.stage import AsyncReader, AsyncWriter, Stage
+from tilekit.tiles.tile import Tile
 
 
 class BoundEpilogue(Protocol):
@@ -99,10 +99,10 @@ class StageLoader(Protocol):
         """Prepare addresses; once a role."""
 
 
-class Ahead(Protocol):
+class Prefetch(Protocol):
     """What a kernel does with global memory before the kernel ahead of it is complete: nothing that can be seen."""
 
-    def bring(self, w: Writer) -> None:
+    def issue(self, w: Writer) -> None:
         """Start it; one thread."""
 
 
@@ -160,7 +160,7 @@ class WarpSpecialized:
         The role plan and this CTA's place in its cluster.
     inputs, loader, op, accumulators, scheduler, epilogue
         The components.
-    depth
+    k
         K of the problem, u32.
     in_flight
         Groups of matrix instructions kept running while the next stage is awaited.
@@ -174,7 +174,7 @@ class WarpSpecialized:
         Numbers the clusters as they start.
     profiler
         Notes when each role works on each tile.
-    ahead
+    prefetch
         What is brought into L2 while the kernel ahead ends.
     consumers
         How the mma role's warpgroups divide the tiles.
@@ -188,21 +188,21 @@ class WarpSpecialized:
     """
 
     warps: WarpPlan
-    cluster: ClusterPosition
+    cluster: Cluster
     inputs: TilePipeline
     loader: StageLoader
     op: TileOp
     accumulators: Accumulators
     scheduler: TileScheduler
     epilogue: Epilogue
-    depth: Value
+    k: Value
     in_flight: int
     reduction: Reduction | None = None
     source: TileSource | None = None
     order: LoadOrder | None = None
     starts: StartOrder | None = None
     profiler: TileProfiler | None = None
-    ahead: Ahead | None = None
+    prefetch: Prefetch | None = None
     consumers: ConsumerSchedule = field(default_factory=Cooperative)
     bodies: Mapping[str, Body] = field(default_factory=dict)
 
@@ -282,7 +282,7 @@ class WarpSpecialized:
     def _storing(self, w: Writer, group: Warpgroup) -> _Storing:
         epilogue = self.epilogue.bind(w, group)
         reduction = self.reduction.bind(w, group) if self.reduction is not None else None
-        return _Storing(w, epilogue, reduction, self.depth, self._clock(w, "epilogue", group))
+        return _Storing(w, epilogue, reduction, self.k, self._clock(w, "epilogue", group))
 
     def _clock(self, w: Writer, activity: str, group: Warpgroup | None = None) -> TileClock | None:
         if self.profiler is None:
@@ -324,20 +324,20 @@ class WarpSpecialized:
             if self.order is not None:
                 self.order.initialise(w)
             self.inputs.initialise(w)
-            if self.ahead is not None:
-                self.ahead.bring(w)
-        self.cluster.meet(w, self.warps.threads)
+            if self.prefetch is not None:
+                self.prefetch.issue(w)
+        self.cluster.sync(w, self.warps.threads)
         w.wait_for_prerequisites()
         if self.starts is not None:
             with one_thread(w, warp, self.warps["load"]):
                 self.starts.take(w)
-            self.cluster.meet(w, self.warps.threads)
+            self.cluster.sync(w, self.warps.threads)
 
     def _tear_down(self, w: Writer, warp: Value) -> None:
         # Peers multicast into this CTA's shared memory, send shares of sums there and arrive on its barriers: nobody
         # leaves before everybody is done. Nor is tensor memory freed before.
         if self.cluster.size > 1 or self.accumulators.allocated:
-            self.cluster.meet(w, self.warps.threads)
+            self.cluster.sync(w, self.warps.threads)
         self.accumulators.free(w, warp)
 
 
@@ -348,7 +348,7 @@ class _Storing:
     w: Writer
     epilogue: BoundEpilogue
     reduction: BoundReduction | None
-    depth: Value
+    k: Value
     clock: TileClock | None
 
     def tile(self, finished: AccumulatorTile, tile: Tile) -> None:
@@ -360,8 +360,8 @@ class _Storing:
         w = self.w
         # An empty sum is zero. Here, after the last wait, ptxas does not mind; before the loop it serialises every
         # wgmma (C7515).
-        layered = isinstance(tile.k_first, Value) and tile.share is None
-        with w.when(tile.k_end <= tile.k_first if layered else self.depth == 0):
+        in_cluster = isinstance(tile.k_first, Value) and tile.share is None
+        with w.when(tile.k_end <= tile.k_first if in_cluster else self.k == 0):
             finished.clear(w)
         if self.reduction is None:
             self.epilogue.store(w, finished, tile)

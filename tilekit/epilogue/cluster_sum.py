@@ -17,9 +17,9 @@ from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.tile import Tile
 
 QUAD = 16
 """Bytes of four f32: what a thread holds of 8 columns and sends at once."""
@@ -44,7 +44,7 @@ class ClusterSum:
         This CTA's place in its cluster.
     """
 
-    def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: ClusterPosition) -> None:
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: Cluster) -> None:
         self.warpgroups = len(role.warps) // layout.waves
         self.cluster = cluster
         self.adders = self.adders_of(layout, cluster.k)
@@ -81,7 +81,7 @@ class ClusterSum:
 
     def part(self, tile: Tile) -> Tile:
         """What this CTA stores of a tile."""
-        return replace(tile, column=tile.column + self.cluster.layer * self.layout.columns)
+        return replace(tile, column=tile.column + self.cluster.k_rank * self.layout.columns)
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundClusterSum:
         """Prepare a thread's addresses; once a role."""
@@ -110,7 +110,7 @@ class BoundClusterSum:
         """Send every CTA its part of this share, await the shares of this CTA's part, and `store` their sum."""
         s = self._s
         self._await_readers(w)
-        adds = s.cluster.layer < s.adders if s.adders < s.cluster.k else None
+        adds = s.cluster.k_rank < s.adders if s.adders < s.cluster.k else None
         with w.when(self._first if adds is None else self._first & adds):
             w.ptx.mbarrier.arrive_expect(bar=self._full, bytes=s.cluster.k * s.slot_bytes)
         for rank in range(s.adders):
@@ -129,7 +129,7 @@ class BoundClusterSum:
     def _send(self, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
         """Send the CTA of `rank` its part of this share."""
         s = self._s
-        mine = self._slots + s.cluster.layer * s.slot_bytes
+        mine = self._slots + s.cluster.k_rank * s.slot_bytes
         slot = w.cluster_address(mine, rank)
         full = w.cluster_address(self._full, rank)
         for block, left, offset in _quads(s.layout):

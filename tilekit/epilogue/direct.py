@@ -11,7 +11,7 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.tile import Tile
 
 COLUMNS_AT_ONCE = 64
 """Columns read from the accumulators together, where they are not in registers already."""
@@ -91,7 +91,7 @@ class BoundDirectEpilogue:
         epilogue._functions.bind(w)
         layout, thread = epilogue._layout, group.thread
         first = group.part * layout.tile_rows
-        row, column = layout.place(w, thread)
+        row, column = layout.corner(w, thread)
         self._row = first + row + ((thread >> 2) & 7)
         self._column = (thread & 3) * 2 + column
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.workspace import Workspace
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Tile
 from tilekit.tile_schedule.stream_k import StreamShare
+from tilekit.tiles.tile import Tile
 
 KEPT = 1
 """What a counter says while a share is in its slot: 0 before and after."""

@@ -13,8 +13,8 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.slabs import SLAB_ALIGNMENT, SlabAccess, SlabPlan
 from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
-from tilekit.tile_pipeline.ring import RingPosition
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tile_pipeline.position import RingPosition
+from tilekit.tiles.tile import Tile
 
 
 class ResidualRing:

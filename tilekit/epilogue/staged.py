@@ -20,7 +20,7 @@ from tilekit.tile_op.accumulators import (
     AccumulatorTile,
     Warpgroup,
 )
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.tile import Tile
 
 
 class StagedEpilogue:
@@ -123,11 +123,11 @@ class BoundStagedEpilogue:
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
         scales_rows = epilogue._functions.scales_rows
         if plan.transposed or scales_rows:
-            self._lane_row = layout.place(w, thread)[0] + ((thread >> 2) & 7)
+            self._lane_row = layout.corner(w, thread)[0] + ((thread >> 2) & 7)
         if not plan.transposed or scales_rows:
             self._lane_column = (thread & 3) * 2
             if len(layout.parts) > 1:
-                self._lane_column = self._lane_column + layout.place(w, thread)[1]
+                self._lane_column = self._lane_column + layout.corner(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
         self._access = plan.access(thread=thread, slabs=slabs)
         self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None

@@ -11,7 +11,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.workspace import Slot, Workspace
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Tile, TurnShare
+from tilekit.tiles.tile import Tile, TurnShare
 
 
 class Turnstile:

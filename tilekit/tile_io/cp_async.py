@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
-from tilekit.tile_io.cluster import Multicast
-from tilekit.tile_io.operand import SPAN, OperandTile
-from tilekit.tile_pipeline.payload import Stage
 from tilekit.tiles.call import Matrix, fits
+from tilekit.tiles.cluster import Multicast
+from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.stage import Stage
 
 WIDTHS = (8, 4, 2, 1)
 """Bytes of which an operand's address and pitches may be multiples, where TMA wants 16."""
@@ -39,6 +40,8 @@ SWIZZLE_LINES = 8
 WARPS = 4
 """Warps that copy."""
 
+TAIL_ALIGNMENT = 128
+
 LONGEST_LINE = (1 << 32) - 1024
 """Bytes along a line of the operand: threads count in 32 bits, to the end of a tile beyond it."""
 
@@ -48,7 +51,7 @@ TURNS_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """Which thread copies what of an image, a sequence of lines of 128 bytes.
+    """Which thread copies what of an image, a sequence of lines of `row_bytes` of the tile.
 
     Lines that are as far apart as swizzle and shift take to repeat are of one class, and a warp has whole classes: what
     a thread knows of its first line of a class holds for all of them. A warp copies several lines of a class at once,
@@ -88,12 +91,12 @@ class CopyPlan:
     @property
     def unit(self) -> int:
         """Lines that all warps copy at once, each in one class."""
-        return self.period * (32 * self.copied // SPAN)
+        return self.period * (32 * self.copied // self.tile.row_bytes)
 
     @property
     def lines(self) -> int:
         """Lines of the image."""
-        return self.tile.bytes // SPAN
+        return self.tile.bytes // self.tile.row_bytes
 
     @property
     def block_lines(self) -> int:
@@ -105,6 +108,29 @@ class CopyPlan:
         """Blocks of so many lines."""
         return self.lines // self.block_lines
 
+    def check(self) -> None:
+        """Refuse a tile that the threads cannot divide.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-017``, with the nearest tile.
+        """
+        tile = self.tile
+        if tile.dtype.bits % 8:
+            raise TraceError(
+                f"CpAsyncLoader copies whole bytes, and tile {tile.name!r} has elements of {tile.dtype.bits} bits; "
+                "load it by TMA",
+                code="TK-TRACE-017",
+            )
+        if self.block_lines % self.unit:
+            nearest = -(-self.block_lines // self.unit) * self.unit
+            raise TraceError(
+                f"CpAsyncLoader copies {self.unit} rows of {tile.row_bytes} bytes at once, in pieces of {self.copied}, "
+                f"and tile {tile.name!r} has {self.block_lines}; nearest: {nearest} rows, or a wider swizzle",
+                code="TK-TRACE-017",
+            )
+
     @property
     def tail_bytes(self) -> int:
         """Shared memory of a stage's ninth pieces."""
@@ -114,7 +140,7 @@ class CopyPlan:
         """Shared memory that it takes beside the image, in the ring called `name`."""
         if not self.shifts:
             return ()
-        return (SharedDeclaration(f"{name}.{self.tile.name}_tails", self.tail_bytes, stages, SPAN, "tile"),)
+        return (SharedDeclaration(f"{name}.{self.tile.name}_tails", self.tail_bytes, stages, TAIL_ALIGNMENT, "tile"),)
 
 
 class CpAsyncLoader:
@@ -135,6 +161,7 @@ class CpAsyncLoader:
     """
 
     def __init__(self, w: Writer, plan: CopyPlan, *, stages: int, batched: bool = False) -> None:
+        plan.check()
         self.plan = plan
         self.tile = plan.tile
         self.batched = batched
@@ -197,7 +224,7 @@ class BoundCpAsyncLoader:
         self.plan = plan = loader.plan
         self._stages = stages
         self.lane = w.lane()
-        copies = SPAN // plan.copied
+        copies = plan.tile.row_bytes // plan.copied
         self.offset = (self.lane % copies) * plan.copied
         self.first = (w.warp() % WARPS) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
@@ -220,9 +247,9 @@ class BoundCpAsyncLoader:
             self._first_shift.assign(_shift(w, tile.address(w, self.first)))
         return tile
 
-    def settle(self, w: Writer, stage: Value) -> None:
+    def complete(self, w: Writer, stage: Value) -> None:
         """Shift this warp's lines, whose copies have landed, to their places; in the tile they were copied for."""
-        pitch = self.loader.pitch * self.plan.tile.dtype.bytes
+        pitch = self.loader.pitch * (self.plan.tile.bits // 8)
         for index in w.range(self.plan.classes, name="class"):
             shift = (self._first_shift + index * pitch) % PIECE
             for words in range(PIECE // WORD):
@@ -232,16 +259,19 @@ class BoundCpAsyncLoader:
 
     def _shift(self, w: Writer, stage: Value, line: Value, words: int, bits: Value) -> None:
         """Shift the lines of a class by so many words and bits: a piece becomes the end of it and what follows."""
-        plan, image = self.plan, self.image(w, stage) + line * SPAN
-        last = self.offset == SPAN - PIECE
-        behind = w.select(last, self.tails(w, stage) + line * PIECE, image + _swizzled(self.offset + PIECE, line), SMEM)
+        plan, row_bytes = self.plan, self.plan.tile.row_bytes
+        image = self.image(w, stage) + line * row_bytes
+        last = self.offset == row_bytes - PIECE
+        behind = w.select(
+            last, self.tails(w, stage) + line * PIECE, image + plan.tile.swizzled(self.offset + PIECE, line), SMEM
+        )
         follower = w.variable(SMEM, behind, "follower")
-        stride = w.select(last, plan.unit * PIECE, plan.unit * SPAN)
-        own = w.variable(SMEM, image + _swizzled(self.offset, line), "own")
+        stride = w.select(last, plan.unit * PIECE, plan.unit * row_bytes)
+        own = w.variable(SMEM, image + plan.tile.swizzled(self.offset, line), "own")
         turns = plan.lines // plan.unit
         at_once = next(count for count in range(TURNS_AT_ONCE, 0, -1) if turns % count == 0)
         for _ in w.range(turns // at_once, name="lines"):
-            places = [own + turn * plan.unit * SPAN for turn in range(at_once)]
+            places = [own + turn * plan.unit * row_bytes for turn in range(at_once)]
             pieces = []
             for place in places:
                 here = w.isa.memory.load_shared_b32x4(address=place)
@@ -252,7 +282,7 @@ class BoundCpAsyncLoader:
                 pairs = list(pairwise(piece))[words : words + PIECE // WORD]
                 moved = [w.ptx.shift.across(low=low, high=high, bits=bits) for low, high in pairs]
                 w.isa.memory.store_shared_b32x4(address=place, values=RegisterTile(moved))
-            own.assign(own + at_once * plan.unit * SPAN)
+            own.assign(own + at_once * plan.unit * row_bytes)
 
 
 class CpAsyncTile:
@@ -266,7 +296,7 @@ class CpAsyncTile:
         loader, plan = bound.loader, bound.plan
         self._bound = bound
         self._row = row
-        self._size = plan.tile.dtype.bytes
+        self._size = plan.tile.bits // 8
         self._matrix = loader.address
         if loader.batch_pitch is not None and isinstance(batch, Value):
             self._matrix = loader.address + w.widen_multiply(batch, loader.batch_pitch) * self._size
@@ -285,7 +315,7 @@ class CpAsyncTile:
         """Position of the end of a line that begins at `address`, or whole pieces behind that."""
         return self._length + _shift(w, address) if self._bound.plan.shifts else self._length
 
-    def place(self, w: Writer, k: Value) -> tuple[Value, Value, Value]:
+    def corner(self, w: Writer, k: Value) -> tuple[Value, Value, Value]:
         """Where the k-block at `k` begins: its position along a line, its distance, and the index of its first line."""
         pitch = self._bound.loader.pitch
         if self._bound.plan.tile.major == "k":
@@ -296,8 +326,8 @@ class CpAsyncTile:
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start this thread's copies to `stage` from element `k` on; they are in its open group."""
         loader, plan = self._bound.loader, self._bound.plan
-        position, _, first = self.place(w, k)
-        reach = plan.blocks * SPAN + (PIECE if plan.shifts else 0)
+        position, _, first = self.corner(w, k)
+        reach = plan.blocks * plan.tile.row_bytes + (PIECE if plan.shifts else 0)
         inside = (position + reach <= self._length) & (first + plan.block_lines <= loader.outer)
         # Of a copy whose size is not known when it is assembled, ptxas makes eight instructions.
         with w.when(inside):
@@ -308,27 +338,28 @@ class CpAsyncTile:
     def _copy(self, w: Writer, stage: Stage, k: Value, *, inside: bool) -> None:
         """Copy; what may lie beyond the operand's end, piece by piece as far as it goes."""
         bound, plan, loader = self._bound, self._bound.plan, self._bound.loader
-        position, distance, first = self.place(w, k)
+        row_bytes = plan.tile.row_bytes
+        position, distance, first = self.corner(w, k)
         image = bound.image(w, stage.index)
         step = w.widen_multiply(loader.pitch, plan.unit * self._size)
         copy = getattr(w.ptx.cp_async, f"copy_{plan.copied}")
         start = self._start + distance
         for index in range(plan.classes):
             line, address = bound.line + index, start + w.widen_multiply(loader.pitch, index * self._size)
-            target = image + line * SPAN + _swizzled(bound.offset, line)
+            target = image + line * row_bytes + plan.tile.swizzled(bound.offset, line)
             sizes: list[Operand] = [plan.copied] * plan.blocks
             if not inside:
                 at, end = position + bound.offset, self.end(w, address)
-                sizes = [_left(w, at + block * SPAN, end, plan.copied) for block in range(plan.blocks)]
+                sizes = [_left(w, at + block * row_bytes, end, plan.copied) for block in range(plan.blocks)]
                 room = _left(w, first + line, loader.outer)
             source = _first_piece(address) if plan.shifts else address
             for turn in range(plan.block_lines // plan.unit):
                 if turn > 0:
                     source = source + step
                 for block, size in enumerate(sizes):
-                    place = target + (block * plan.block_lines + turn * plan.unit) * SPAN
-                    piece = (source + block * SPAN).retyped(GMEM)
-                    copy(dst=place, src=piece, bytes=size if inside else w.select(room > turn * plan.unit, size, 0))
+                    to = target + (block * plan.block_lines + turn * plan.unit) * row_bytes
+                    piece = (source + block * row_bytes).retyped(GMEM)
+                    copy(dst=to, src=piece, bytes=size if inside else w.select(room > turn * plan.unit, size, 0))
         for tails in self._tails:
             tails.load(w, stage, k, inside=inside)
 
@@ -345,7 +376,9 @@ class _Tails:
         line = (index // plan.classes) * plan.period + index % plan.classes + bound.first
         self._target = line * PIECE
         self._line = line % plan.block_lines if plan.blocks > 1 else line
-        self._along = (line // plan.block_lines) * SPAN + SPAN if plan.blocks > 1 else w.constant(U32, SPAN)
+        row_bytes = plan.tile.row_bytes
+        along = (line // plan.block_lines) * row_bytes + row_bytes if plan.blocks > 1 else w.constant(U32, row_bytes)
+        self._along = along
         self._start = tile.address(w, self._line) + w.widen_multiply(self._along, 1)
 
     def load(self, w: Writer, stage: Stage, k: Value, *, inside: bool) -> None:
@@ -357,7 +390,7 @@ class _Tails:
                 self._copy(w, stage, k, inside)
 
     def _copy(self, w: Writer, stage: Stage, k: Value, inside: bool) -> None:
-        position, distance, first = self._tile.place(w, k)
+        position, distance, first = self._tile.corner(w, k)
         size: Operand = PIECE
         if not inside:
             exists = first + self._line < self._bound.loader.outer
@@ -390,18 +423,13 @@ class CopyWriter:
         """Wait until at most `pending` groups are still landing."""
         w.ptx.cp_async.wait(pending=pending)
 
-    def settle(self, w: Writer, stage: Value) -> None:
-        """Finish a stage whose copies have landed."""
+    def complete(self, w: Writer, stage: Value) -> None:
+        """Shift the lines of a stage whose copies have landed, where that is due."""
         shifting = [loader for loader in self._loaders if loader.plan.shifts]
         if shifting:
             w.warp_sync()  # a lane shifts what its neighbours have copied
         for loader in shifting:
-            loader.settle(w, stage)
-
-
-def _swizzled(byte: Value, line: Value) -> Value:
-    """Place of a byte in its line: pieces trade places by the line's number."""
-    return ((byte & (SPAN - PIECE)) ^ ((line % SWIZZLE_LINES) * PIECE)) | byte % PIECE
+            loader.complete(w, stage)
 
 
 def _shift(w: Writer, address: Value) -> Value:

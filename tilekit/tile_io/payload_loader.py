@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial, reduce
 from typing import Protocol, cast
 
@@ -12,12 +13,11 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition, Multicast
-from tilekit.tile_io.operand import OperandTile
-from tilekit.tile_pipeline.payload import Stage
-from tilekit.tile_pipeline.ring import AsyncWriter
-from tilekit.tile_schedule.raster import Tile
 from tilekit.tiles.call import Call
+from tilekit.tiles.cluster import Cluster, Multicast
+from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.stage import AsyncWriter, Stage
+from tilekit.tiles.tile import Tile
 
 
 class TileCopies(Protocol):
@@ -72,11 +72,27 @@ class PayloadLoader:
         One for each tile, in the order in which their copies are started.
     tiles
         Where the ring's tiles lie, by name.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-018`` for a loader of a tile that a stage does not hold, and for two loaders of one tile.
     """
 
     def __init__(self, loaders: Sequence[TileLoader], tiles: dict[str, SharedArray]) -> None:
         self._loaders = tuple(loaders)
         self._tiles = tiles
+        loaded: dict[str, TileLoader] = {}
+        for loader in self._loaders:
+            if loader.name not in tiles:
+                raise _unknown(type(loader).__name__, loader.name, tiles)
+            if loader.name in loaded:
+                raise TraceError(
+                    f"tile {loader.name!r} of a stage is loaded by {type(loaded[loader.name]).__name__} and by "
+                    f"{type(loader).__name__}; load each tile once",
+                    code="TK-TRACE-018",
+                )
+            loaded[loader.name] = loader
 
     def prefetch(self, w: Writer) -> None:
         """Bring descriptors close."""
@@ -111,9 +127,11 @@ class PayloadLoader:
         Raises
         ------
         TraceError
-            ``TK-TRACE-012`` for a tile whose loader cannot.
+            ``TK-TRACE-012`` for a tile whose loader cannot, ``TK-TRACE-018`` for one that is not loaded here.
         """
-        loader = next(loader for loader in self._loaders if loader.name == name)
+        loader = next((loader for loader in self._loaders if loader.name == name), None)
+        if loader is None:
+            raise _unknown("a prefetch", name, (loader.name for loader in self._loaders))
         if not loader.prefetches:
             raise TraceError(
                 f"{name} is copied by threads, which bring nothing into L2 ahead of time; take prefetch=0",
@@ -197,37 +215,51 @@ class StandardLoader(PayloadLoader):
     """
 
     def __init__(
-        self, w: Writer, a: OperandLoader, b: OperandLoader, tiles: dict[str, SharedArray], cluster: ClusterPosition
+        self, w: Writer, a: OperandLoader, b: OperandLoader, tiles: dict[str, SharedArray], cluster: Cluster
     ) -> None:
         shares = cluster.share_a(w), cluster.share_b(w)
         step_a, step_b = (
             w.parameter(f"{name}_batch_step", U32, partial(_batch_step, name)) if a.batched else None
             for name in ("a", "b")
         )
-        rows = _Rows(a, shares[0], step_a)
-        super().__init__((rows, _Columns(b, shares[1], step_b, cluster.half)), tiles)
+        rows = AlongRows(a, shares[0], step_a)
+        super().__init__((rows, AlongColumns(b, shares[1], step_b, cluster.half)), tiles)
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """A by the rows of the output tile."""
+class AlongRows:
+    """A `TileLoader` of an operand that goes along with the rows of the output tile, as A does.
+
+    Attributes
+    ----------
+    loader
+        Loads the operand's tiles.
+    multicast
+        How the CTAs of a cluster share them.
+    batch_step
+        What a batch index is multiplied by, u32; None where all batches share the operand.
+    """
 
     loader: OperandLoader
-    multicast: Multicast | None
-    batch_step: Value | None
+    multicast: Multicast | None = None
+    batch_step: Value | None = None
 
     @property
     def name(self) -> str:
+        """Of the tile."""
         return self.loader.tile.name
 
     @property
     def prefetches(self) -> bool:
+        """Whether its copies can bring a tile into L2 alone."""
         return self.loader.prefetches
 
     def prefetch(self, w: Writer) -> None:
+        """Bring descriptors close."""
         self.loader.prefetch(w)
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
+        """Prepare addresses of the tile's images in `stages`; once a role."""
         return _BoundAlong(self, self.loader.bind(w, stages, self.multicast), 0)
 
     def first(self, tile: Tile, offset: Operand) -> Value:
@@ -236,12 +268,19 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Columns(_Rows):
-    """B by the columns of the output tile, of which the CTAs of a pair have a half each."""
+class AlongColumns(AlongRows):
+    """The same along the columns of the output tile, as B, of which the CTAs of a pair have a half each.
 
-    half: Value | None
+    Attributes
+    ----------
+    half
+        Which half this CTA has, u32; None without pairs.
+    """
+
+    half: Value | None = None
 
     def bind(self, w: Writer, stages: SharedArray) -> _BoundAlong:
+        """Prepare addresses of the tile's images in `stages`; once a role."""
         bound = self.loader.bind(w, stages, self.multicast)
         return _BoundAlong(self, bound, self.half * self.loader.tile.rows if self.half is not None else 0)
 
@@ -254,7 +293,7 @@ class _Columns(_Rows):
 class _BoundAlong:
     """Rows or columns in a role."""
 
-    side: _Rows
+    side: AlongRows
     loader: BoundOperandLoader
     offset: Operand
 
@@ -266,6 +305,16 @@ class _BoundAlong:
         step = self.side.batch_step
         batch = tile.batch * step if isinstance(tile.batch, Value) and step is not None else 0
         return self.loader.at(w, self.side.first(tile, self.offset), batch)
+
+
+def _unknown(component: str, name: str, tiles: Iterable[str]) -> TraceError:
+    known = list(tiles)
+    nearest = "".join(f"; nearest: {found!r}" for found in get_close_matches(name, known, 1, 0.0))
+    return TraceError(
+        f"{component} is for tile {name!r}, but the tiles of a stage are "
+        f"{', '.join(map(repr, known)) or 'none'}{nearest}",
+        code="TK-TRACE-018",
+    )
 
 
 def _batch_step(name: str, call: Call) -> int:

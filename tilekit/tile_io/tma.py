@@ -14,16 +14,25 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
-from tilekit.tile_io.cluster import Multicast
-from tilekit.tile_io.operand import ATOM_32B, SPAN, OperandTile
-from tilekit.tile_pipeline.payload import Stage
 from tilekit.tiles.call import Call
+from tilekit.tiles.cluster import Multicast
+from tilekit.tiles.operand import ATOM_32B, OperandTile
+from tilekit.tiles.stage import Stage
 
 TMA_ALIGNMENT = 16
 """Bytes that a tensor's address and every pitch must be a multiple of (cuTensorMapEncodeTiled)."""
 
 MAX_BOX = 256
 """Largest extent of a box in one dimension (cuTensorMapEncodeTiled)."""
+
+
+MapSwizzle = Literal["32B", "64B", "128B", "128B_atom_32B"]
+"""Swizzles of operands, as tensor maps call them."""
+
+_MAP_SWIZZLES: dict[int, MapSwizzle | None] = {0: None, 32: "32B", 64: "64B", 128: "128B"}
+
+SHARED_ALIGNMENT = 128
+"""Bytes that a copy's place in shared memory is a multiple of (PTX ISA, cp.async.bulk.tensor)."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class TmaBox:
     """
 
     extents: tuple[int, ...]
-    swizzle: Literal["128B", "128B_atom_32B"] = "128B"
+    swizzle: MapSwizzle | None = "128B"
 
     def describe(self, call: Call, name: str, *, l2_promotion: L2Promotion | None = None) -> TensorMap:
         """The tensor map of the call's matrix `name`, which copies move in such boxes.
@@ -123,7 +132,7 @@ class TmaLoader:
         """What one copy moves."""
         k = self.tile.slice_k
         extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, self.k_per_copy)}[self.tile.major]
-        swizzle: Literal["128B", "128B_atom_32B"] = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else "128B"
+        swizzle = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else _MAP_SWIZZLES[self.tile.swizzle_bytes]
         return TmaBox((*extents, 1) if self.batched else extents, swizzle)
 
     prefetches = True
@@ -159,7 +168,11 @@ class TmaLoader:
             return self.tile.chunk
         # As few copies as MAX_BOX allows, all of one size. The copy engine swizzles by the address, so a copy may
         # begin at any row of the swizzle's 8-row groups.
-        return next(rows for rows in range(MAX_BOX, 0, -1) if self.extent % rows == 0)
+        return next(
+            rows
+            for rows in range(MAX_BOX, 0, -1)
+            if self.extent % rows == 0 and rows * self.tile.row_bytes % SHARED_ALIGNMENT == 0
+        )
 
 
 class BoundTmaLoader:
@@ -177,10 +190,10 @@ class BoundTmaLoader:
         self._first_k: Operand | None = None
         self._policy = w.constant(U64, loader.policy) if loader.policy is not None else None
         if multicast is not None and loader.divides_chunks:
-            self._base = self._base + multicast.slice * (loader.k_per_copy * SPAN)
+            self._base = self._base + multicast.slice * (loader.k_per_copy * loader.tile.row_bytes)
             self._first_k = multicast.slice * loader.k_per_copy
         elif multicast is not None:
-            self._base = self._base + multicast.slice * (loader.extent * SPAN)
+            self._base = self._base + multicast.slice * loader.tile.offset_of(loader.extent)
             self._first_row = multicast.slice * loader.extent
 
     def at(self, w: Writer, row: Value, batch: Operand) -> TmaTile:
@@ -192,7 +205,7 @@ class BoundTmaLoader:
         loader, tile = self._loader, self._loader.tile
         target = self._base + stage.index * self._stride
         fragment = "load_3d" if loader.batched else "load_2d"
-        operands: dict[str, Operand] = {"map": loader.map, "full": stage.full}
+        operands: dict[str, Operand] = {"map": loader.map, "full": stage.counting(f"the TmaLoader of {tile.name!r}")}
         if loader.batched:
             operands["z"] = batch
         if self._multicast is not None:
@@ -203,7 +216,7 @@ class BoundTmaLoader:
             operands["policy"] = self._policy
         load = getattr(w.ptx.tma, fragment + "_pair" if loader.paired else fragment)
         for part, first, corner in self._boxes(row, k):
-            load(dst=target + (part * tile.slice_bytes + first * SPAN), **corner, **operands)
+            load(dst=target + (part * tile.slice_bytes + tile.offset_of(first)), **corner, **operands)
 
     def prefetch(self, w: Writer, *, row: Value, k: Operand, batch: Operand) -> None:
         """Bring what :meth:`load` would load into L2."""
@@ -218,7 +231,7 @@ class BoundTmaLoader:
         """The slice, the first row and the corner of each box of this CTA's part."""
         loader, tile = self._loader, self._loader.tile
         k = k if self._first_k is None else self._first_k + k
-        for part in range(tile.depth):
+        for part in range(tile.slices):
             here = k + part * tile.slice_k
             for first in range(0, loader.extent, loader.rows_per_copy):
                 x, y = {"k": (here, row + first), "mn": (row + first, here)}[tile.major]
@@ -244,7 +257,7 @@ class TmaTile:
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000
-"""L2 policy of data that nobody reads again soon, as ``createpolicy`` makes it (CUTLASS, TMA::CacheHintSm90)."""
+"""L2 policy of data that is not read again soon, as ``createpolicy`` makes it (CUTLASS, TMA::CacheHintSm90)."""
 
 EVICT_LAST = 0x14F0_0000_0000_0000
 """The same of data that others will read again."""

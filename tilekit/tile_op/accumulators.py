@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_pipeline.payload import Promote
+from tilekit.tiles.stage import Promote
 
 WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
 """The meeting for which components on the way of the accumulators out share named barriers."""
@@ -43,12 +43,12 @@ class Warpgroup:
         """Work it out once."""
         waves = w.target.matrix_waves
         thread = w.thread() & (w.target.matrix_threads - 1)
-        place = warp - role.warps.start
+        member = warp - role.warps.start
         if len(role.warps) == waves:
-            return cls(index=0, part=0, warp=place, thread=thread)
-        index = place // waves
+            return cls(index=0, part=0, warp=member, thread=thread)
+        index = member // waves
         part = index if role.turns == 1 else 0
-        return cls(index=index, part=part, warp=place & (waves - 1), thread=thread)
+        return cls(index=index, part=part, warp=member & (waves - 1), thread=thread)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class AccumulatorLayout:
         """First row of a block that this thread's warp holds."""
         return (thread // self.lanes) * (FRAGMENT_ROWS * self.fragments)
 
-    def place(self, w: Writer, thread: Value) -> tuple[Value, Value | int]:
+    def corner(self, w: Writer, thread: Value) -> tuple[Value, Value | int]:
         """Row and column of the tile that the block's row `first_row` and column 0 are."""
         row, column = self.first_row(thread), 0
         if len(self.parts) == 1:

@@ -1,10 +1,12 @@
-"""Shared-memory matrix descriptors: where a matrix instruction finds its operand, read off the operand's layout."""
+"""Shared-memory matrix descriptors: where a matrix instruction finds its operand, read off the operand's image."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilekit.tensor.tile_tensor import TileTensor
+from tilekit.tensor.swizzle import Swizzle
+from tilekit.tiles.operand import ATOM_32B, ATOM_ROWS, PLAIN_BYTES, OperandTile
 
 ADDRESS_MASK = 0x3FFFF
 """The part of a shared address that a matrix descriptor encodes.
@@ -16,16 +18,22 @@ them would fall into the leading offset (seen on an H200: wrong chunks of MN-maj
 K_BYTES = 32
 """Bytes along K that one matrix instruction reads: k8 of tf32, k16 of 16-bit types, k32 of 8-bit ones."""
 
-WGMMA_MODE = 1 << 30
-"""High word of a wgmma descriptor: swizzle over 128 bytes (PTX ISA, wgmma, Matrix Descriptor Format)."""
+WGMMA_MODES = {
+    Swizzle.identity(): 0,
+    Swizzle.tma(32): 3 << 30,
+    Swizzle.tma(64): 2 << 30,
+    Swizzle.tma(128): 1 << 30,
+}
+"""High words of wgmma descriptors, by the image's swizzle (PTX ISA, wgmma, Matrix Descriptor Format)."""
 
-_TCGEN05_SWIZZLES = {16: 2, 32: 1}
-"""The swizzles over 128 bytes, by the bytes they keep together."""
-
-
-def tcgen05_mode(tile: TileTensor) -> int:
-    """High word of a tcgen05 descriptor: version 1, the swizzle (PTX ISA, tcgen05, Shared memory descriptor)."""
-    return 1 << 14 | _TCGEN05_SWIZZLES[tile.swizzle.atom] << 29
+TCGEN05_MODES = {
+    Swizzle.identity(): 1 << 14,
+    ATOM_32B: 1 << 14 | 1 << 29,
+    Swizzle.tma(128): 1 << 14 | 2 << 29,
+    Swizzle.tma(64): 1 << 14 | 4 << 29,
+    Swizzle.tma(32): 1 << 14 | 6 << 29,
+}
+"""High words of tcgen05 descriptors: version 1 and the swizzle (PTX ISA, tcgen05, Shared memory descriptor)."""
 
 
 @dataclass(frozen=True)
@@ -37,32 +45,54 @@ class MatrixDescriptor:
     leading, stride
         Byte offsets LBO and SBO.
     step
-        Bytes from one instruction's k-slice to the next.
+        Bytes from one instruction's k-slice to the next, in a slice of the tile.
+    steps
+        Instructions that a slice of the tile feeds; without a swizzle, K-major, two slices feed one.
+    slice_bytes
+        Bytes from what so many instructions read to what the next ones do.
     mode
-        The high word's bits beside SBO: `WGMMA_MODE`, or those of `tcgen05_mode`.
+        The high word's bits beside SBO.
     """
 
     leading: int
     stride: int
     step: int
+    steps: int
+    slice_bytes: int
     mode: int
 
     @classmethod
-    def of(cls, tile: TileTensor, *, major: str, mode: int) -> MatrixDescriptor:
-        """Read the offsets off a tile's layout (row, k), swizzled over 128 bytes.
+    def of(cls, tile: OperandTile, modes: Mapping[Swizzle, int]) -> MatrixDescriptor:
+        """Read the offsets off a tile's image, for an instruction set that writes swizzles by `modes`.
 
-        K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of as many
-        k-rows as the swizzle has atoms in a row (8 of 16 bytes, or 4 of 32), LBO that of neighbouring 128-byte chunks
-        of M or N.
+        K-major: SBO is the distance of 8 rows; LBO that of core matrices along K, where there is no swizzle, else
+        unused (1 by convention). MN-major: SBO is the distance of as many k-rows as an atom has (8, or 4 where 32 bytes
+        stay together), LBO that of neighbouring chunks of M or N; without a swizzle the two change places.
         """
-        size = tile.dtype.bits // 8
-        if major == "k":
-            return cls(leading=16, stride=8 * tile.layout(1, 0) * size, step=K_BYTES, mode=mode)
-        k_row = tile.layout(0, 1) * size
-        chunk = k_row // size
-        leading = tile.layout(chunk, 0) * size if tile.layout[0].size > chunk else 16
-        rows = tile.swizzle.span // tile.swizzle.atom
-        return cls(leading=leading, stride=rows * k_row, step=(K_BYTES // size) * k_row, mode=mode)
+        mode = modes[tile.swizzle]
+        if tile.major == "k":
+            stride = ATOM_ROWS * tile.row_bytes
+            if not tile.swizzle_bytes:
+                return cls(tile.slice_bytes, stride, step=0, steps=1, slice_bytes=2 * tile.slice_bytes, mode=mode)
+            steps = tile.row_bytes // K_BYTES
+            return cls(16, stride, step=K_BYTES, steps=steps, slice_bytes=tile.slice_bytes, mode=mode)
+        k = 8 * K_BYTES // tile.bits
+        chunks = tile.offset_of(tile.chunk) if tile.image_rows > tile.chunk else PLAIN_BYTES
+        k_rows = (ATOM_ROWS // 2 if tile.swizzle == ATOM_32B else ATOM_ROWS) * tile.row_bytes
+        leading, stride = (chunks, k_rows) if tile.swizzle_bytes else (k_rows, chunks)
+        return cls(
+            leading,
+            stride,
+            step=k * tile.row_bytes,
+            steps=tile.slice_k // k,
+            slice_bytes=tile.slice_bytes,
+            mode=mode,
+        )
+
+    def offset(self, instruction: int) -> int:
+        """Bytes from the image to what the k-block's instruction of that number reads."""
+        part, within = divmod(instruction, self.steps)
+        return part * self.slice_bytes + within * self.step
 
     @property
     def low(self) -> int:

@@ -8,25 +8,27 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
-from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part
-from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, MatrixDescriptor, tcgen05_mode
-from tilekit.tile_pipeline.payload import Stage
+from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, TCGEN05_MODES, MatrixDescriptor
+from tilekit.tile_op.images import check_images
+from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.stage import Stage
 
 LANES = 128
 """Lanes of tensor memory."""
 
-_KINDS: dict[DType, str] = {F16: "f16", BF16: "f16", F32: "tf32", E4M3: "f8f6f4", E5M2: "f8f6f4"}
-_FORMATS: dict[DType, int] = {F16: 0, BF16: 1, F32: 2, E4M3: 0, E5M2: 1}
+_KINDS = {"f16": "f16", "bf16": "f16", "f32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4"}
+_FORMATS = {"f16": 0, "bf16": 1, "f32": 2, "e4m3": 0, "e5m2": 1}
+KINDS = (("bf16",), ("f16",), ("f32",), ("e4m3", "e5m2"))
+"""Element types, those that one instruction takes together; f32 is read as tf32."""
 
 
 def instruction_descriptor(a: OperandTile, b: OperandTile, *, m: int, n: int) -> int:
     """Encode shape, types and majors (PTX ISA, tcgen05.mma, Instruction descriptor); accumulators are f32."""
     return (
         1 << 4
-        | _FORMATS[a.dtype] << 7
-        | _FORMATS[b.dtype] << 10
+        | _FORMATS[a.dtype.name] << 7
+        | _FORMATS[b.dtype.name] << 10
         | int(a.major == "mn") << 15
         | int(b.major == "mn") << 16
         | (n >> 3) << 17
@@ -43,18 +45,24 @@ class Tcgen05:
         The operand tiles as one CTA holds them: its rows of A, and all of B's rows or, with pairs, its half of them.
     group
         CTAs that an instruction spans, 1 or 2.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-017`` for tiles whose images the instruction cannot read.
     """
 
     def __init__(self, a: OperandTile, b: OperandTile, *, group: int) -> None:
+        check_images("tcgen05.mma", a, b, KINDS)
         self.a = a
         self.b = b
         self.group = group
         self.m = a.rows * group
         self.n = b.rows * group
-        self.kind = _KINDS[a.dtype]
+        self.kind = _KINDS[a.dtype.name]
         self.descriptor = instruction_descriptor(a, b, m=self.m, n=self.n)
-        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=tcgen05_mode(a.tensor))
-        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=tcgen05_mode(b.tensor))
+        self._a_descriptor = MatrixDescriptor.of(a, TCGEN05_MODES)
+        self._b_descriptor = MatrixDescriptor.of(b, TCGEN05_MODES)
 
     @property
     def layout(self) -> AccumulatorLayout:
@@ -98,11 +106,8 @@ class BoundTcgen05:
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride
         w.ptx.tcgen05.fence_after()
-        slices = SPAN // K_BYTES
-        for index in range(op.a.depth * slices):
-            part, within = divmod(index, slices)
-            a_offset = part * op.a.slice_bytes + within * op._a_descriptor.step
-            b_offset = part * op.b.slice_bytes + within * op._b_descriptor.step
+        for index in range(op.a.k * op.a.bits // (8 * K_BYTES)):
+            a_offset, b_offset = op._a_descriptor.offset(index), op._b_descriptor.offset(index)
             self._issue(
                 d=accumulators,
                 a=w.ptx.tcgen05.descriptor(low=a_low + (a_offset >> 4), high=op._a_descriptor.high),
@@ -113,7 +118,7 @@ class BoundTcgen05:
             )
 
     def commit(self, w: Writer) -> None:
-        """Nothing: giving a stage back is a commit (`CommitSync`)."""
+        """Nothing: giving a stage back is a commit."""
 
     def wait(self, w: Writer, pending: int) -> None:
         """Nothing: the commit waits."""

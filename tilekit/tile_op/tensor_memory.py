@@ -1,26 +1,16 @@
-"""Accumulators in tensor memory: a ring of stages between the mma role, which allocates them, and the epilogue."""
+"""Tensor memory: named regions of its columns, which components claim, in one allocation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 
-from tilekit.assembly.shared import SharedDeclaration, mbarriers
-from tilekit.assembly.types import DSMEM, F32, TMEM
-from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.shared import SharedDeclaration
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
-from tilekit.tile_op.tcgen05 import Tcgen05
-from tilekit.tile_pipeline.payload import Promote
-from tilekit.tile_pipeline.ring import RingPosition
-from tilekit.tile_pipeline.sync import LEADER_MASK
-
-LANE = 1 << 16
-"""What one lane adds to an address in tensor memory."""
+from tilekit.tiles.cluster import Cluster
 
 MIN_COLUMNS = 32
-ADDRESS_BYTES = 16
 
 
 def allocated_columns(columns: int) -> int:
@@ -28,194 +18,159 @@ def allocated_columns(columns: int) -> int:
     return max(MIN_COLUMNS, 1 << max(columns - 1, 0).bit_length())
 
 
-class TensorMemory:
-    """`stages` accumulators in tensor memory.
+@dataclass(frozen=True)
+class TensorRegion:
+    """Columns of tensor memory that one component has claimed.
 
-    The mma role allocates, and hands the address to the epilogue role through shared memory. A stage is full when the
-    matrix instructions issued into it are complete (a commit; with pairs the leader's, in both CTAs) and empty again
-    when every warp of the epilogue (with pairs: of both CTAs) has read its last column, which is before the tile is
-    stored.
+    Attributes
+    ----------
+    name, claimant
+        What it holds, and the component that claimed it.
+    first, columns
+        The first column of the allocation that it has, and how many.
+    """
+
+    name: str
+    claimant: str
+    first: int
+    columns: int
+
+    @property
+    def end(self) -> int:
+        """The first column behind it."""
+        return self.first + self.columns
+
+    def at(self, base: Value) -> Value:
+        """Address of its first column in an allocation at `base`."""
+        return base + self.first
+
+
+class TensorMemory:
+    """The tensor memory of a CTA, as its components have claimed it.
+
+    Components claim regions when they are made: accumulators, scales, operands that an instruction reads from there.
+    The columns of the one allocation follow from the claims. A role of one warp allocates, and hands the address to the
+    others through shared memory.
 
     Parameters
     ----------
     w
-        The writer; barriers and the address are allocated in its shared memory.
-    op
-        The instruction.
-    stages
-        Accumulators in flight.
-    mma, epilogue
-        The roles on either side.
+        The writer; the address is kept in its shared memory.
+    capacity
+        Columns of the chip's tensor memory.
+    allocates
+        The role that allocates and frees, of one warp.
+    others
+        The other roles that learn the address.
     cluster
         This CTA's place in its cluster.
     barrier
         A named barrier for the hand-over of the address.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-013`` where more than one warp would allocate.
     """
 
-    allocated = True
-
     def __init__(
-        self,
-        w: Writer,
-        op: Tcgen05,
-        *,
-        stages: int,
-        mma: Role,
-        epilogue: Role,
-        cluster: ClusterPosition,
-        barrier: int,
+        self, w: Writer, *, capacity: int, allocates: Role, others: tuple[Role, ...], cluster: Cluster, barrier: int
     ) -> None:
-        self.layout: AccumulatorLayout = op.layout
-        self.stages = stages
-        self.columns = allocated_columns(self.columns_declared(op.layout, stages))
-        self._cluster = cluster
-        self._mma = mma
-        self._epilogue = epilogue
+        if len(allocates.warps) != 1:
+            raise TraceError(
+                f"role {allocates.name!r} has {len(allocates.warps)} warps, but one warp allocates tensor memory; "
+                "nearest: a role of one warp",
+                code="TK-TRACE-013",
+            )
+        self.capacity = capacity
+        self.cluster = cluster
+        self.regions: list[TensorRegion] = []
+        self._allocates = allocates
+        self._roles = (allocates, *others)
         self._barrier = barrier
-        self._threads = w.lanes * (len(mma.warps) + len(epilogue.warps))
+        self._threads = w.lanes * sum(len(role.warps) for role in self._roles)
         w.barriers.claim(barrier, meeting="the hand-over of tensor memory", threads=self._threads)
-        address, full, empty = self.declared(stages)
+        (address,) = self.declared()
         self._address = w.shared.place(address)
-        self._full = w.shared.place(full, arrive=(mma.name,), wait=(epilogue.name,), arrivals=1)
-        read = epilogue.arrivals * cluster.group
-        self._empty = w.shared.place(empty, arrive=(epilogue.name,), wait=(mma.name,), arrivals=read)
+        self._bases: dict[str, Value] = {}
 
     @staticmethod
-    def declared(stages: int) -> tuple[SharedDeclaration, ...]:
-        """Shared memory for so many stages: the address, and two mbarriers each.
+    def declared() -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the address. A word would do; a whole 16 bytes keep what follows aligned."""
+        return (SharedDeclaration("tensor_memory.address", 16),)
 
-        A word would do for the address; a whole 16 bytes keep what follows aligned.
+    @property
+    def columns(self) -> int:
+        """Columns of the allocation."""
+        return allocated_columns(max((region.end for region in self.regions), default=0))
+
+    def claim(self, name: str, *, columns: int, claimant: str, alignment: int = 1) -> TensorRegion:
+        """Reserve columns behind those claimed before.
+
+        Parameters
+        ----------
+        name
+            What they hold; no two regions have one name.
+        columns
+            How many.
+        claimant
+            The component, for errors and reports.
+        alignment
+            What the first column is a multiple of.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-016`` for a second claim of a name, for more columns than there are, and for a claim that comes
+            after the allocation; all claimants concerned are named.
         """
-        address = SharedDeclaration("accumulators.address", ADDRESS_BYTES)
-        return address, *mbarriers("accumulators", ("full", "empty"), stages)
+        known = next((region for region in self.regions if region.name == name), None)
+        if known is not None:
+            raise TraceError(
+                f"tensor memory {name!r} is claimed by {claimant} and by {known.claimant}; give one of them another "
+                "name",
+                code="TK-TRACE-016",
+            )
+        used = max((region.end for region in self.regions), default=0)
+        region = TensorRegion(name, claimant, -(-used // alignment) * alignment, columns)
+        if self._bases:
+            raise TraceError(
+                f"{claimant} claims {columns} columns of tensor memory as {name!r}, but role "
+                f"{next(iter(self._bases))!r} has them allocated already; claim before roles are traced, when the "
+                "component is made",
+                code="TK-TRACE-016",
+            )
+        if region.end > self.capacity:
+            claims = ", ".join(f"{r.name!r} of {r.claimant} {r.columns}" for r in [*self.regions, region])
+            over = region.end - self.capacity
+            raise TraceError(
+                f"tensor memory has {self.capacity} columns, and the claims end at {region.end}, {over} over: "
+                f"{claims}; nearest for {name!r}: {max(0, self.capacity - region.first)}",
+                code="TK-TRACE-016",
+            )
+        self.regions.append(region)
+        return region
 
-    @staticmethod
-    def columns_declared(layout: AccumulatorLayout, stages: int) -> int:
-        """Columns of tensor memory for so many stages."""
-        return stages * layout.columns
-
-    def initialise(self, w: Writer) -> None:
-        """Initialise the barriers; one thread of each CTA."""
-        for array in (self._full, self._empty):
-            for stage in range(self.stages):
-                w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
-
-    def producer(self, w: Writer, role: Role) -> TensorMemoryProducer:
-        """Allocate, and tell the epilogue where; by the mma role's whole warp (in both CTAs of a pair)."""
-        group = self._cluster.group
-        w.ptx.tcgen05.alloc(dst=w.shared_base + self._address.offset, columns=self.columns, group=group)
-        w.ptx.tcgen05.relinquish(group=group)
-        return TensorMemoryProducer(w, self, self._meet(w))
-
-    def consumer(self, w: Writer, group: Warpgroup) -> TensorMemoryConsumer:
-        """Learn the address; by all of the epilogue role's threads."""
-        return TensorMemoryConsumer(w, self, self._meet(w), group)
+    def bind(self, w: Writer, role: Role) -> Value:
+        """Allocate, or learn the address: once a role, by whole warps of all the roles; later only look it up."""
+        if role.name not in self._bases:
+            if role is self._allocates:
+                group = self.cluster.group
+                address = w.shared_base + self._address.offset
+                w.ptx.tcgen05.alloc(dst=address, columns=self.columns, group=group)
+                w.ptx.tcgen05.relinquish(group=group)
+            self._bases[role.name] = self._hand_over(w)
+        return self._bases[role.name]
 
     def free(self, w: Writer, warp: Value) -> None:
-        """Deallocate; by the warp that allocated, after everybody is done (a barrier of the CTA, or of the cluster)."""
-        with w.when(warp == self._mma.warps.start):
+        """Deallocate; by the warp that allocated, after all roles are done (a barrier of the CTA or the cluster)."""
+        with w.when(warp == self._allocates.warps.start):
             address = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
-            w.ptx.tcgen05.dealloc(address=address, columns=self.columns, group=self._cluster.group)
+            w.ptx.tcgen05.dealloc(address=address, columns=self.columns, group=self.cluster.group)
 
-    def _meet(self, w: Writer) -> Value:
+    def _hand_over(self, w: Writer) -> Value:
         w.ptx.tcgen05.fence_before()
         w.barrier(id=self._barrier, threads=self._threads)
         w.ptx.tcgen05.fence_after()
         address: Value = w.ptx.tcgen05.load_address(src=w.shared_base + self._address.offset)
         return address
-
-
-class TensorMemoryProducer:
-    """What the mma role may do with the accumulators: fill the next stage."""
-
-    def __init__(self, w: Writer, memory: TensorMemory, address: Value) -> None:
-        self._w = w
-        self._memory = memory
-        self._address = address
-        self._position = RingPosition(w, memory.stages, fills=True)
-        self._pair = memory._cluster.pair_mask(w) if memory._cluster.group > 1 else None
-
-    @contextmanager
-    def acquire(self) -> Iterator[Value]:
-        """Wait until the epilogue has read the next stage; enter with its address, and on exit commit to it."""
-        w, memory, position = self._w, self._memory, self._position
-        w.ptx.mbarrier.wait_parity(bar=memory._empty.at(w, position.stage), parity=position.phase)
-        w.ptx.tcgen05.fence_after()
-        yield self._address + position.stage * memory.layout.columns
-        full = memory._full.at(w, position.stage)
-        if self._pair is None:
-            w.ptx.tcgen05.commit(bar=full, group=1)
-        else:
-            w.ptx.tcgen05.commit_multicast(bar=full, mask=self._pair, group=2)
-        position.advance()
-
-    @property
-    def promote(self) -> Promote | None:
-        """Nothing is left to do with a k-block: the instructions add to tensor memory."""
-        return None
-
-
-class TensorMemoryConsumer:
-    """What the epilogue role may do with the accumulators: read the next complete stage, and give it back."""
-
-    def __init__(self, w: Writer, memory: TensorMemory, address: Value, group: Warpgroup) -> None:
-        self._w = w
-        self._memory = memory
-        self.layout = memory.layout
-        # Warp w of the epilogue may touch lanes 32 w to 32 w + 31 (PTX ISA, tcgen05.ld, access restrictions).
-        self._lanes = address + (group.warp << 21)
-        self._first_lane = w.lane() == 0
-        self._leader = (w.shared_base & LEADER_MASK).retyped(DSMEM) if memory._cluster.group > 1 else None
-        self._position = RingPosition(w, memory.stages)
-        self._columns = self._lanes
-
-    @contextmanager
-    def acquire(self) -> Iterator[TensorMemoryConsumer]:
-        """Wait until the next stage is complete."""
-        w, position = self._w, self._position
-        w.ptx.mbarrier.wait_parity(bar=self._memory._full.at(w, position.stage), parity=position.phase)
-        w.ptx.tcgen05.fence_after()
-        self._columns = self._lanes + position.stage * self.layout.columns
-        yield self
-        position.advance()
-
-    def clear(self, w: Writer) -> None:
-        """Zero the warp's lanes of the stage."""
-        for left, width in _powers(self.layout.columns, 32):
-            zeros = RegisterTile([w.constant(F32, 0.0)] * width)
-            w.ptx.tcgen05.store_32x32b(address=(self._columns + left).retyped(TMEM), values=zeros, x=width)
-        w.ptx.tcgen05.wait_store()
-
-    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
-        """Load `columns` columns from `left` on, a fragment for each 16 lanes."""
-        fragments = []
-        for part in range(self.layout.fragments):
-            registers = w.tile(F32, columns // 2, "acc")
-            for first, width in _powers(columns // 8, 32):
-                w.ptx.tcgen05.load_16x256b(
-                    values=registers[4 * first : 4 * (first + width)],
-                    address=(self._columns + (part * FRAGMENT_ROWS * LANE + left + 8 * first)).retyped(TMEM),
-                    x=width,
-                )
-            fragments.append(registers)
-        w.ptx.tcgen05.wait_load()
-        return fragments
-
-    def done(self, w: Writer) -> None:
-        """Let the mma role overwrite the stage: one arrival a warp, with pairs on the leader's barrier."""
-        w.ptx.tcgen05.fence_before()
-        w.warp_sync()
-        empty = self._memory._empty.at(w, self._position.stage, base=self._leader)
-        if self._leader is None:
-            w.ptx.mbarrier.arrive(bar=empty, active=self._first_lane)
-        else:
-            w.ptx.mbarrier.arrive_remote(bar=empty, active=self._first_lane)
-
-
-def _powers(count: int, largest: int) -> Iterator[tuple[int, int]]:
-    """Split ``0 … count - 1`` into runs whose lengths are powers of two up to `largest`: (first, length)."""
-    first = 0
-    while first < count:
-        width = min(largest, 1 << (count - first).bit_length() - 1)
-        yield first, width
-        first += width

@@ -6,20 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
-from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODE, MatrixDescriptor
-from tilekit.tile_pipeline.payload import HeldStage, Promote, Stage
+from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODES, MatrixDescriptor
+from tilekit.tile_op.images import check_images
+from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.stage import HeldStage, Promote, Stage
 
 ATOM_ROWS = 64
 """Rows of M that one instruction computes."""
 
 MAX_N = 256
 """Columns of N that one instruction computes at most."""
+
+KINDS = (("bf16",), ("f16",), ("f32",), ("e4m3", "e5m2"))
+"""Element types, those that one instruction takes together; f32 is read as tf32."""
 
 
 @cache
@@ -37,7 +42,7 @@ class Wgmma:
 
     The warpgroups that share a tile split it along M: part g is rows ``g * rows … (g + 1) * rows - 1``, in instructions
     of 64 rows each. A tile of fewer rows is one warpgroup's, whose instruction reads on behind A: what it finds there
-    must be complete (`StandardPayload`, ``adjacent``), and what it makes of it nobody stores, since a row of the result
+    must be complete (`StandardPayload`, ``adjacent``), and what it makes of it is not stored, since a row of the result
     depends on that row of A alone.
 
     Parameters
@@ -47,6 +52,11 @@ class Wgmma:
     warpgroups
         Warpgroups that share the tile.
 
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-017`` for tiles whose images the instruction cannot read.
+
     Attributes
     ----------
     rows
@@ -54,11 +64,19 @@ class Wgmma:
     """
 
     def __init__(self, a: OperandTile, b: OperandTile, *, warpgroups: int) -> None:
+        check_images("wgmma", a, b, KINDS)
+        for tile in (a, b):
+            if tile.major == "mn" and tile.bits != 16:
+                raise TraceError(
+                    f"wgmma cannot read tile {tile.name!r}: M or N is contiguous and its elements have {tile.bits} "
+                    "bits; it reads those of 16 bits alone; nearest: major='k'",
+                    code="TK-TRACE-017",
+                )
         self.a = a
         self.b = b
         self.rows = a.rows // warpgroups
-        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=WGMMA_MODE)
-        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=WGMMA_MODE)
+        self._a_descriptor = MatrixDescriptor.of(a, WGMMA_MODES)
+        self._b_descriptor = MatrixDescriptor.of(b, WGMMA_MODES)
 
     @property
     def columns(self) -> int:
@@ -191,7 +209,7 @@ class BoundWgmma:
         self._op = op
         a, b = tiles[op.a.name], tiles[op.b.name]
         self._a_stride, self._b_stride = a.stride >> 4, b.stride >> 4
-        first_a = w.shared_base.retyped(U32) + a.offset + part * (op.rows * SPAN)
+        first_a = w.shared_base.retyped(U32) + a.offset + part * op.a.offset_of(op.rows)
         first_b = w.shared_base.retyped(U32) + b.offset
         self._a_low = ((first_a & ADDRESS_MASK) >> 4) | op._a_descriptor.low
         self._b_low = ((first_b & ADDRESS_MASK) >> 4) | op._b_descriptor.low
@@ -203,13 +221,11 @@ class BoundWgmma:
         b_low = self._b_low + stage.index * self._b_stride
         carried = accumulators.carried(accumulate)
         w.ptx.wgmma.fence()
-        slices = SPAN // K_BYTES
-        for index in range(op.a.depth * slices):
-            part, within = divmod(index, slices)
-            b_offset = part * op.b.slice_bytes + within * op._b_descriptor.step
+        for index in range(op.a.k * op.a.bits // (8 * K_BYTES)):
+            b_offset = op._b_descriptor.offset(index)
             b = w.ptx.wgmma.descriptor(low=b_low + (b_offset >> 4), high=op._b_descriptor.high)
             for atom, tile in enumerate(accumulators):
-                offset = part * op.a.slice_bytes + atom * ATOM_ROWS * SPAN + within * op._a_descriptor.step
+                offset = op._a_descriptor.offset(index) + op.a.offset_of(atom * ATOM_ROWS)
                 a = w.ptx.wgmma.descriptor(low=a_low + (offset >> 4), high=op._a_descriptor.high)
                 self._issue(w, tile, a, b, carried if index == 0 else True)
 
@@ -224,9 +240,9 @@ class BoundWgmma:
     def _issue(self, w: Writer, acc: RegisterTile, a: Value, b: Value, accumulate: Value | bool) -> None:
         op = self._op
         common = {"acc": acc, "a": a, "b": b, "accumulate": accumulate, "n": op.columns}
-        if op.a.dtype.bytes == 1:
+        if op.a.bits == 8:
             w.ptx.wgmma.mma_8bit(**common, a_type=op.a.dtype.name, b_type=op.b.dtype.name)
-        elif op.a.dtype.bytes == 4:
+        elif op.a.bits == 32:
             w.ptx.wgmma.mma_tf32(**common)
         else:
             w.ptx.wgmma.mma_16bit(

@@ -2,63 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, SharedMemory
-from tilekit.assembly.values import Value
-from tilekit.assembly.writer import Writer
-from tilekit.tile_io.operand import OperandTile
-
-TILE_ALIGNMENT = 1024
-"""Bytes of the swizzle atom: 8 rows of 128."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage in the hands of a role.
-
-    Attributes
-    ----------
-    index
-        Its number in the ring, u32.
-    full
-        Address of the barrier that the stage's bytes count on.
-    leader
-        In a role of many threads: the one that starts what one thread does for all, a predicate.
-    """
-
-    index: Value
-    full: Value
-    leader: Value | None = None
-
-
-@dataclass
-class HeldStage:
-    """A stage whose asynchronous reads are done, until it is given back.
-
-    Attributes
-    ----------
-    index
-        Its number in the ring, u32.
-    full
-        Address of the barrier that the stage's bytes counted on.
-    """
-
-    index: Value
-    full: Value
-    _give_back: Callable[[], None] | None
-
-    def release(self) -> None:
-        """Give the stage back; what its holder does not give back earlier goes when the k-block ends."""
-        if self._give_back is not None:
-            self._give_back()
-            self._give_back = None
-
-
-Promote = Callable[[Writer, HeldStage], None]
-"""What accumulators do with a k-block whose reads are done, while its stage is held."""
+from tilekit.tiles.operand import OperandTile
 
 
 class StageTile(Protocol):
@@ -71,6 +20,10 @@ class StageTile(Protocol):
     @property
     def bytes(self) -> int:
         """Of the image."""
+
+    @property
+    def alignment(self) -> int:
+        """What the image's address is a multiple of."""
 
 
 class Payload:
@@ -90,13 +43,13 @@ class Payload:
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of one stage, which are also the bytes its full barrier expects."""
+        """Bytes of the images of one stage."""
         return sum(tile.bytes for tile in self.tiles)
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
-        """Shared memory of `stages` copies of every tile; the swizzle atom of 1024 bytes sets the alignment."""
+        """Shared memory of `stages` copies of every tile, at what its image's address is a multiple of."""
         return tuple(
-            SharedDeclaration(f"{name}.{tile.name}", tile.bytes, stages, TILE_ALIGNMENT, "tile") for tile in self.tiles
+            SharedDeclaration(f"{name}.{tile.name}", tile.bytes, stages, tile.alignment, "tile") for tile in self.tiles
         )
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
@@ -123,11 +76,17 @@ class StandardPayload(Payload):
         self.b = b
         self.adjacent = adjacent
 
+    @property
+    def transfer_bytes(self) -> int:
+        """Bytes of one stage that count on its barrier where the copy engine loads both tiles."""
+        return self.a.transfer_bytes + self.b.transfer_bytes
+
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Shared memory of `stages` copies of both tiles; adjacent ones are one object."""
         if not self.adjacent:
             return super().declared(name, stages)
-        return (SharedDeclaration(name, self.stage_bytes, stages, TILE_ALIGNMENT, "tile"),)
+        alignment = max(tile.alignment for tile in self.tiles)
+        return (SharedDeclaration(name, self.stage_bytes, stages, alignment, "tile"),)
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
         """Reserve `stages` copies of both tiles."""

@@ -8,44 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
-from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_pipeline.payload import HeldStage, Payload, Promote, Stage
-from tilekit.tile_pipeline.sync import CopyFiller, MbarrierReleaser, Releaser, SyncStrategy
+from tilekit.tile_pipeline.payload import Payload
+from tilekit.tile_pipeline.position import RingPosition
+from tilekit.tile_pipeline.sync import SyncStrategy
+from tilekit.tiles.stage import AsyncReader, AsyncWriter, HeldStage, Promote, Stage
 
-
-class AsyncReader(Protocol):
-    """Something that reads stages asynchronously: a matrix unit.
-
-    Where the sync strategy's release itself waits for the reads (`CommitSync`), both methods do nothing.
-    """
-
-    def commit(self, w: Writer) -> None:
-        """Close the group of reads issued since the last commit."""
-
-    def wait(self, w: Writer, pending: int) -> None:
-        """Wait until at most `pending` groups still read."""
-
-
-class AsyncWriter(Protocol):
-    """Something that writes stages asynchronously, by the producer role's own threads."""
-
-    def joined(self, other: Any) -> AsyncWriter:
-        """The writes of both, which are of one kind: a thread has one group of them open."""
-
-    def commit(self, w: Writer) -> None:
-        """Close the group of writes started since the last commit."""
-
-    def wait(self, w: Writer, pending: int) -> None:
-        """Wait until at most `pending` groups are still landing."""
-
-    def settle(self, w: Writer, stage: Value) -> None:
-        """Finish a stage whose writes have landed."""
+MAX_IN_FLIGHT = 1
+"""Groups of reads that a consumer keeps running while it waits for the next stage."""
 
 
 class TilePipeline:
@@ -74,53 +48,25 @@ class TilePipeline:
         self.sync.initialise(w)
 
     def producer(self, w: Writer, writer: AsyncWriter | None = None) -> Producer:
-        """Handle for a role that fills stages: by `writer`, or by what completes them without the role."""
+        """Handle for a role that fills stages: by copies of its threads that `writer` groups, or in some other way."""
         return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
     def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int) -> Consumer:
-        """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running."""
-        return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)
+        """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running.
 
-
-class RingPosition:
-    """Stage and parity of a role going round a ring of `stages`.
-
-    A role waits for `phase` on the barrier that says its stage is ready for it. Stages start empty: one that `fills`
-    them begins with parity 1, for which a barrier that has completed no phase lets it pass.
-    """
-
-    def __init__(self, w: Writer, stages: int, *, fills: bool = False) -> None:
-        self._w = w
-        self._stages = stages
-        self.stage = w.variable(U32, 0, "stage")
-        self.phase = w.variable(U32, int(fills), "phase")
-
-    def advance(self) -> None:
-        """Go on to the next stage."""
-        w = self._w
-        self.stage.assign(self.stage + 1)
-        wrapped = self.stage == self._stages
-        self.phase.assign(w.select(wrapped, self.phase ^ 1, self.phase))
-        self.stage.assign(w.select(wrapped, 0, self.stage))
-
-    def exchange(self, other: RingPosition) -> None:
-        """Take the place of `other`, a position in a ring of as many stages, and give it this one's."""
-        w = self._w
-        for mine, theirs in ((self.stage, other.stage), (self.phase, other.phase)):
-            before = w.constant(U32, mine)
-            mine.assign(theirs)
-            theirs.assign(before)
-
-    def skip(self, count: Value) -> None:
-        """Go on by `count` stages, which are somebody else's.
-
-        A barrier tells a lap from the one before it, but not from the one before that: whoever skips must not wait
-        again until all that is skipped has been waited for.
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-019`` where stages are not to be had: a role that keeps one waits for another.
         """
-        place = self.stage + count
-        laps = place // self._stages
-        self.stage.assign(place - laps * self._stages)
-        self.phase.assign(self.phase ^ (laps & 1))
+        most = min(MAX_IN_FLIGHT, self.stages - 1)
+        if not 0 <= in_flight <= most:
+            raise TraceError(
+                f"in_flight={in_flight} with a ring of {self.stages} stages: {type(reader).__name__} would wait for "
+                f"one more than there are; legal: 0 to {most}; nearest: {max(0, min(in_flight, most))}",
+                code="TK-TRACE-019",
+            )
+        return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)
 
 
 class Producer(RingPosition):
@@ -128,37 +74,41 @@ class Producer(RingPosition):
 
     def __init__(self, w: Writer, ring: TilePipeline) -> None:
         super().__init__(w, ring.stages, fills=True)
-        self._filler = ring.sync.filler(w)
-        self._drains = ring.sync.releases_late
+        self._sync = ring.sync.producer(w)
+        self._sync_name = type(ring.sync).__name__
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be free; on exit go on to the one after it."""
-        full = self._filler.acquire(self._w, self.stage, self.phase)
-        yield Stage(self.stage, full, self._filler.leader)
+        """Wait for the next stage to be free; on exit hand it over, and go on to the one after it."""
+        w, sync = self._w, self._sync
+        full = sync.producer_acquire(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name, sync.leader)
+        sync.producer_commit(w, self.stage)
         self.advance()
 
     def finish(self) -> None:
         """Wait until every stage has been given back, where that may come late: a CTA must not end before."""
-        if self._drains:
-            for _ in self._w.range(self._stages, name="drain"):
-                self._filler.wait(self._w, self.stage, self.phase)
-                self.advance()
+        self._sync.tail(self._w, self)
 
     def flush(self) -> None:
-        """Hand over every stage of a tile: here they complete on their own."""
+        """Hand over every stage of a tile: each has been when it was left."""
 
 
 class CopyingProducer(Producer):
-    """A producer whose own threads write the stages: each is handed over when its writes have landed.
+    """A producer whose own threads copy to the stages: each is handed over when its copies have landed.
 
     Meanwhile younger ones are started, up to half of the ring, so that the other half is the consumers'.
     """
 
     def __init__(self, w: Writer, ring: TilePipeline, writer: AsyncWriter) -> None:
         super().__init__(w, ring)
-        assert isinstance(self._filler, CopyFiller), "what the role's threads write, they hand over"
-        self._handing = self._filler
+        if not self._sync.commits:
+            raise TraceError(
+                f"{type(writer).__name__} has this role's threads write stages, which they must hand over, but this "
+                f"{type(ring.sync).__name__} counts only what the copy engine brings; make it with "
+                "filled_by='threads', or load by TMA",
+                code="TK-TRACE-013",
+            )
         self._writer = writer
         self._landing = RingPosition(w, ring.stages)
         self._behind = (ring.stages - 1) // 2
@@ -166,10 +116,10 @@ class CopyingProducer(Producer):
 
     @contextmanager
     def acquire(self) -> Iterator[Stage]:
-        """Wait for the next stage to be free; on exit close its writes, and hand over the oldest once it has landed."""
-        w = self._w
-        full = self._handing.acquire(w, self.stage, self.phase)
-        yield Stage(self.stage, full, self._handing.leader)
+        """Wait for the next stage to be free; on exit close its copies, and hand over the oldest once it has landed."""
+        w, sync = self._w, self._sync
+        full = sync.producer_acquire(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name, sync.leader)
         self._writer.commit(w)
         self.advance()
         if self._behind == 0:
@@ -180,17 +130,17 @@ class CopyingProducer(Producer):
         self._started.assign(w.minimum(self._started + 1, self._behind))
 
     def flush(self) -> None:
-        """Wait for all writes and hand over every stage."""
+        """Wait for all copies and hand over every stage."""
         for _ in self._w.range(self._started, name="last"):
             self._hand_over(0)
         self._started.assign(0)
 
     def _hand_over(self, pending: int) -> None:
-        """Hand over the oldest stage, when all writes but those of `pending` younger ones have landed."""
+        """Hand over the oldest stage, when all copies but those of `pending` younger ones have landed."""
         w, stage = self._w, self._landing.stage
         self._writer.wait(w, pending)
-        self._writer.settle(w, stage)
-        self._handing.hand_over(w, stage)
+        self._writer.complete(w, stage)
+        self._sync.producer_commit(w, stage)
         self._landing.advance()
 
 
@@ -199,9 +149,9 @@ class Consumer(RingPosition):
 
     def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
         super().__init__(w, ring.stages)
-        self._ring = ring
         self._reader = reader
-        self._releaser: Releaser = ring.sync.releaser(w)
+        self._sync = ring.sync.consumer(w)
+        self._sync_name = type(ring.sync).__name__
 
     @contextmanager
     def acquire(self, promote: Promote | None = None) -> Iterator[Stage]:
@@ -209,12 +159,12 @@ class Consumer(RingPosition):
 
         Between the two `promote`, which may read what else the stage holds, and give it back earlier.
         """
-        w = self._w
-        full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
-        yield Stage(self.stage, full)
+        w, sync = self._w, self._sync
+        full = sync.consumer_wait(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name)
         self._reader.commit(w)
         self._reader.wait(w, 0)
-        held = HeldStage(self.stage, full, lambda: self._releaser.release(w, self.stage))
+        held = HeldStage(self.stage, lambda: sync.consumer_release(w, sync.ticket(self.stage)))
         if promote is not None:
             promote(w, held)
         held.release()
@@ -234,10 +184,8 @@ class HoldingConsumer(Consumer):
 
     def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
         super().__init__(w, ring, reader)
-        assert isinstance(self._releaser, MbarrierReleaser), "a tensor core's commit needs no stage held back"
-        self._signal = self._releaser
-        self._held = w.variable(self._signal.address(self.stage).type, 0, "held")
-        self._owing = w.new(PRED, "owing", uniform=False)
+        self._held = w.variable(self._sync.ticket(self.stage).type, 0, "held")
+        self._owing = w.new(PRED, "owing", uniform=self._sync.active is None)
         self._owing.assign(False)
 
     @contextmanager
@@ -255,19 +203,19 @@ class HoldingConsumer(Consumer):
                 "for, but the ring's consumer keeps one group of reads in flight; take in_flight=0",
                 code="TK-TRACE-010",
             )
-        w, releaser = self._w, self._signal
-        full = self._ring.sync.consumer_acquire(w, self.stage, self.phase)
-        yield Stage(self.stage, full)
+        w, sync = self._w, self._sync
+        full = sync.consumer_wait(w, self.stage, self.phase)
+        yield Stage(self.stage, full, self._sync_name)
         self._reader.commit(w)
         self._reader.wait(w, 1)
-        address = releaser.address(self.stage)
-        releaser.signal(w, self._held, self._owing)
-        self._held.assign(address)
-        self._owing.assign(releaser.active)
+        ticket = sync.ticket(self.stage)
+        sync.consumer_release(w, self._held, self._owing)
+        self._held.assign(ticket)
+        self._owing.assign(True if sync.active is None else sync.active)
         self.advance()
 
     def finish(self) -> None:
         """Wait for all reads and release the stage still held, if any: the accumulators are then complete."""
         super().finish()
-        self._signal.signal(self._w, self._held, self._owing)
+        self._sync.consumer_release(self._w, self._held, self._owing)
         self._owing.assign(False)

@@ -3,7 +3,7 @@
 The grid has one cluster for every tile. A scheduler warp asks the hardware, tile by tile, to cancel a cluster that has
 not started and to let this one do its work (PTX ISA, clusterlaunchcontrol); the answer goes round a small ring that all
 roles read. A throttle keeps the scheduler from claiming a tile before the load role has begun the one before it, so
-that tiles go to whoever needs them first.
+that tiles go to the clusters that need them first.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_pipeline.ring import RingPosition
-from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tile_pipeline.position import RingPosition
+from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.tile import Tile
 
 RESPONSE_BYTES = 16
 
@@ -50,7 +51,7 @@ class ClcScheduler:
         w: Writer,
         order: RasterOrder,
         *,
-        cluster: ClusterPosition,
+        cluster: Cluster,
         stages: int,
         scheduler: Role,
         load: Role,
@@ -151,7 +152,7 @@ class ClcScheduler:
 class _Reader:
     """A role that reads responses: how it gives them back to the first CTA of `cluster`; None where it works there."""
 
-    def __init__(self, w: Writer, role: Role, empty: SharedArray, cluster: ClusterPosition | None) -> None:
+    def __init__(self, w: Writer, role: Role, empty: SharedArray, cluster: Cluster | None) -> None:
         self._remote = cluster is not None
         self._first = w.shared_base + empty.offset if cluster is None else cluster.map(w, empty, 0)
         self._stride = empty.stride

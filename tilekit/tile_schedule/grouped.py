@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_schedule.raster import Tile
 from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.tile import Tile
 
 
 class GroupedScheduler:
@@ -32,7 +32,7 @@ class GroupedScheduler:
         The CTA tile.
     cluster
         This CTA's place in its cluster.
-    depth
+    k
         K of the problem, u32.
     counted
         Whether the bounds count the rows of groups that begin every ``group_rows`` rows; else they are the ends of
@@ -47,14 +47,14 @@ class GroupedScheduler:
         *,
         tile_m: int,
         tile_n: int,
-        cluster: ClusterPosition,
-        depth: Value,
+        cluster: Cluster,
+        k: Value,
         rows: Value,
         counted: bool,
     ) -> None:
         self._tile_m, self._tile_n = tile_m, tile_n
         self._cluster = cluster
-        self._depth = depth
+        self._k = k
         self._rows = rows
         self._counted = counted
         self._bounds = w.parameter("group_bounds", GMEM, lambda call: call.address("groups"))
@@ -100,7 +100,7 @@ class GroupedScheduler:
                     column=(column * cluster.n + cluster.column) * self._tile_n,
                     batch=group,
                     k_first=0,
-                    k_end=self._depth,
+                    k_end=self._k,
                     row_end=end,
                 )
             index.assign(index + stride)

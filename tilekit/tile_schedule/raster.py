@@ -9,72 +9,15 @@ from typing import Literal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tiles.call import Call, Schedule, fits
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.tile import Tile, TurnShare
 
 MAX_GROUP = 16
 """Rows walked together beyond which none are tried."""
 
 Walk = Literal["m", "n"]
 """The dimension that tiles are walked along first: down M, or along N."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """What a piece of work knows where several share a tile's sum.
-
-    Attributes
-    ----------
-    slot
-        A place in the workspace, u32.
-    stores
-        Whether this one comes last and stores the tile, a predicate.
-    """
-
-    slot: Value
-    stores: Value
-
-
-@dataclass(frozen=True)
-class TurnShare(Share):
-    """One of the shares that are added in turn, all of them at the tile's slot.
-
-    Attributes
-    ----------
-    turn
-        Shares that are added before this one, u32.
-    """
-
-    turn: Value
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One output tile of this CTA, or a share of one.
-
-    Attributes
-    ----------
-    row, column, batch
-        Its first row and column in elements, and its batch index.
-    k_first, k_end
-        Its elements of K; `k_end` need not be a whole number of k-blocks away.
-    share
-        Where the sum is shared.
-    row_end
-        Where the rows below the tile's are somebody else's: the first of them.
-    """
-
-    row: Value
-    column: Value
-    batch: Operand
-    k_first: Operand
-    k_end: Value
-    share: Share | None = None
-    row_end: Value | None = None
-
-    def k_blocks(self, k: int) -> Value:
-        """Blocks of `k` elements in its range of K."""
-        return (self.k_end - self.k_first + (k - 1)) // k
 
 
 @dataclass(frozen=True)
@@ -162,17 +105,17 @@ class RasterOrder:
         The CTA tile.
     cluster
         This CTA's place in its cluster.
-    depth
+    k
         K of the problem, u32.
     k_block
         Elements of K in a k-block: shares of a sum are whole ones.
     batched
         Whether tiles have a batch index.
     shares
-        Ranges of K that a tile's sum is split into; ``share_tiles`` and ``share_depth`` become parameters. The shares
+        Ranges of K that a tile's sum is split into; ``share_tiles`` and ``share_k`` become parameters. The shares
         of one range of K come one behind the other, those of the next range behind all of them: a CTA that waits for
         its turn waits for one with a lower number, which never waits for a higher one. Where the CTAs of a cluster
-        share a sum, ``share_depth`` is the length of their ranges of K, of which the last may be empty.
+        share a sum, ``share_k`` is the length of their ranges of K, of which the last may be empty.
     order
         The dimension walked along first.
     group
@@ -185,8 +128,8 @@ class RasterOrder:
         *,
         tile_m: int,
         tile_n: int,
-        cluster: ClusterPosition,
-        depth: Value,
+        cluster: Cluster,
+        k: Value,
         k_block: int,
         batched: bool = False,
         shares: int = 1,
@@ -201,16 +144,16 @@ class RasterOrder:
         self.tile_m, self.tile_n = tile_m, tile_n
         self.cluster = cluster
         self.batched = batched
-        self.depth = depth
+        self.k = k
         self.k_block = k_block
         self._split = shares
         self._group = group
-        self.shares = self.layer_depth = None
+        self.shares = self.cluster_share = None
         if shares > 1:
             tiles = w.parameter("share_tiles", U32, lambda call: self.plan(call).whole_tiles)
-            self.shares = tiles, w.parameter("share_depth", U32, self._share_depth)
+            self.shares = tiles, w.parameter("share_k", U32, self._share_k)
         if cluster.k > 1:
-            self.layer_depth = w.parameter("share_depth", U32, self._share_depth)
+            self.cluster_share = w.parameter("share_k", U32, self._share_k)
 
     def plan(self, call: Call) -> Raster:
         """The raster of a call."""
@@ -243,7 +186,7 @@ class RasterOrder:
     def _share_blocks(self, call: Call) -> int:
         return max(1, -(-self.k_blocks(call) // (self._split * self.cluster.k)))
 
-    def _share_depth(self, call: Call) -> int:
+    def _share_k(self, call: Call) -> int:
         return fits("a share of K", self._share_blocks(call) * self.k_block)
 
     def _number(self, name: str, call: Call) -> int:
@@ -268,7 +211,7 @@ class BoundRasterOrder:
         """Return this CTA's part of cluster tile `index`."""
         o = self._order
         k_first: Operand = 0
-        k_end = o.depth
+        k_end = o.k
         share = None
         if o.shares is not None:
             tiles, length = o.shares
@@ -278,9 +221,9 @@ class BoundRasterOrder:
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
             share = TurnShare(slot=index * o.cluster.size + o.cluster.rank, stores=last, turn=turn)
-        if o.layer_depth is not None:
-            k_first = o.cluster.layer * o.layer_depth
-            k_end = w.minimum(k_first + o.layer_depth, k_end)
+        if o.cluster_share is not None:
+            k_first = o.cluster.k_rank * o.cluster_share
+            k_end = w.minimum(k_first + o.cluster_share, k_end)
         batch: Operand = 0
         within = index
         if self._matrix_tiles is not None:

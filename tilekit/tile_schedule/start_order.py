@@ -10,7 +10,7 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import DSMEM, GMEM
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tiles.cluster import Cluster
 
 
 class StartOrder:
@@ -25,7 +25,7 @@ class StartOrder:
         This CTA's place in its cluster.
     """
 
-    def __init__(self, w: Writer, cluster: ClusterPosition) -> None:
+    def __init__(self, w: Writer, cluster: Cluster) -> None:
         self._cluster = cluster
         self._counter = w.parameter("starts", GMEM, lambda call: call.allocate("starts", 4))
         (number,) = self.declared()

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_io.cluster import ClusterPosition
-from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.tile import Tile
 
 
 class StaticScheduler:
@@ -28,7 +29,7 @@ class StaticScheduler:
 
     def __init__(self, order: RasterOrder, starts: StartOrder | None = None) -> None:
         self.order = order
-        self.numbers: ClusterPosition | StartOrder = order.cluster if starts is None else starts
+        self.numbers: Cluster | StartOrder = order.cluster if starts is None else starts
 
     def schedule(self, call: Call) -> Schedule:
         """How a launch covers the output: where clusters are numbered as they start, one for every tile and share."""

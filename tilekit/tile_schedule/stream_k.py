@@ -15,14 +15,15 @@ from math import gcd
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_schedule.raster import BoundRasterOrder, RasterOrder, Share, Tile
+from tilekit.tile_schedule.raster import BoundRasterOrder, RasterOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tiles.call import Call, Schedule, fits
+from tilekit.tiles.tile import Share, Tile
 
 
 @dataclass(frozen=True)
 class StreamShare(Share):
-    """What a range has of a tile: the head, whose CTA stores the tile, or something that goes to whoever has the head.
+    """What a range has of a tile: the head, whose CTA stores the tile, or a share for the CTA of the head.
 
     Attributes
     ----------
@@ -101,7 +102,7 @@ class StreamKScheduler(StaticScheduler):
     A tile's head, the share with its first k-block, is the last piece of a range, and all its other shares are first
     pieces of theirs: when a CTA has computed the head, the rest has been ready for as long as the ranges are equal. So
     it waits, and who computes the rest does not. Ranges go to the clusters in the opposite order, the first one to the
-    last cluster: a CTA waits for CTAs with lower numbers only, which start first, and wait for nobody. That is what
+    last cluster: a CTA waits for CTAs with lower numbers only, which start first and wait for none. That is what
     keeps it going where another kernel holds a part of the chip; a grid is never larger than what runs at once.
 
     Parameters
@@ -186,12 +187,12 @@ class _Way:
         """Return the tile or share at `at`, and where the way goes on."""
         s = self._s
         whole = at < s.whole
-        place = at - s.whole
-        number = place // s.blocks
+        block = at - s.whole
+        number = block // s.blocks
         start = number * s.blocks
         stop = w.minimum(start + s.blocks, self.end - s.whole)
         tile = self._order.tile(w, w.select(whole, at, s.whole + number))
-        k_first = w.select(whole, 0, (place - start) * s.k_block)
+        k_first = w.select(whole, 0, (block - start) * s.k_block)
         share = StreamShare(
             slot=w.cta(),
             stores=k_first == 0,

@@ -2,7 +2,7 @@
 
 A component that declares a kernel parameter says here how its value follows from the call, so that it is said once::
 
-    w.parameter("depth", U32, lambda call: call.k)
+    w.parameter("k", U32, lambda call: call.k)
     w.parameter("bias", GMEM, lambda call: call.address("bias"))
 """
 
@@ -64,12 +64,12 @@ class Matrix:
     @property
     def row_pitch(self) -> int:
         """Elements from row to row."""
-        return fits(f"{self.name}'s row pitch", self.pitch // self.dtype.bytes)
+        return fits(f"{self.name}'s row pitch", self.pitch * 8 // self.dtype.bits)
 
     @property
     def matrix_pitch(self) -> int:
         """Elements from matrix to matrix."""
-        return fits(f"{self.name}'s batch pitch", self.batch_pitch // self.dtype.bytes)
+        return fits(f"{self.name}'s batch pitch", self.batch_pitch * 8 // self.dtype.bits)
 
     @property
     def batch_step(self) -> int:

@@ -13,15 +13,15 @@ from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.memory import RING
-from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER, declare_columns, declare_depth, declare_rows
+from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER, declare_columns, declare_k, declare_rows
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.ahead import FirstBlocks
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.payload_loader import StandardLoader
+from tilekit.tile_io.prefetch import L2Prefetch
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.grouped import GroupedScheduler
@@ -29,6 +29,7 @@ from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
+from tilekit.tiles.cluster import Cluster
 
 
 def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -> WarpSpecialized:
@@ -39,7 +40,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     chip = platform(target).components
     plan = config.warps(target, spec)
     stages = config.resolved_stages(target, spec)
-    cluster = ClusterPosition.read(w, *config.cluster, group=config.cta_group, k=config.cluster_k)
+    cluster = Cluster.read(w, *config.cluster, group=config.cta_group, k=config.cluster_k)
 
     payload = config.payload(spec)
     op = config.instruction(spec)
@@ -61,10 +62,10 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
             config.operands(spec), config.copy_plans(spec), counts, config.l2_policies, strict=True
         )
     )
-    depth = declare_depth(w)
+    k = declare_k(w)
     scheduler = None
     if chip.SCHEDULES_FIRST:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, depth=depth, starts=None)
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=None)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     output = config.output(spec).build(
         w,
@@ -74,7 +75,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         shares=Fixup if config.stream_k else Turnstile if config.split_k > 1 else None,
         cluster=cluster,
     )
-    sync = chip.sync(spec)(
+    sync = MbarrierSync(
         w,
         RING,
         stages=stages,
@@ -82,6 +83,8 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         producers=(plan["load"],),
         consumers=(plan["mma"],),
         cluster=cluster,
+        filled_by="threads" if spec.copies else "engine",
+        released_by=chip.RELEASED_BY,
     )
     accumulators = chip.accumulators(w, op, spec, config, plan, cluster)
     order = None
@@ -89,13 +92,13 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
     starts = StartOrder(w, cluster) if config.numbers_starts else None
     if scheduler is None:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, depth=depth, starts=starts)
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=starts)
     profiler = None
     if config.profile_tiles:
         profiler = TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
-    ahead = None
+    prefetch = None
     if config.prefetch and isinstance(scheduler, StaticScheduler):
-        ahead = FirstBlocks(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
+        prefetch = L2Prefetch(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
     turns = PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
     return WarpSpecialized(
         warps=plan,
@@ -106,14 +109,14 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         accumulators=accumulators,
         scheduler=scheduler,
         epilogue=output.epilogue,
-        depth=depth,
+        k=k,
         in_flight=config.in_flight,
         reduction=output.reduction,
         source=output.residual,
         order=order,
         starts=starts,
         profiler=profiler,
-        ahead=ahead,
+        prefetch=prefetch,
         consumers=turns or Cooperative(),
     )
 
@@ -124,8 +127,8 @@ def _scheduler(
     config: KernelConfig,
     plan: WarpPlan,
     *,
-    cluster: ClusterPosition,
-    depth: Value,
+    cluster: Cluster,
+    k: Value,
     starts: StartOrder | None,
 ) -> TileScheduler:
     """Declare the schedule: groups of rows, or a raster: its tiles are claimed, streamed, or given from the start.
@@ -139,7 +142,7 @@ def _scheduler(
             tile_m=tile_m,
             tile_n=tile_n,
             cluster=cluster,
-            depth=depth,
+            k=k,
             rows=declare_rows(w),
             counted=spec.groups == "counts",
         )
@@ -148,7 +151,7 @@ def _scheduler(
         tile_m=tile_m,
         tile_n=tile_n,
         cluster=cluster,
-        depth=depth,
+        k=k,
         k_block=config.k_block(spec.a_dtype),
         batched=spec.batched,
         shares=config.split_k,

@@ -20,9 +20,9 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
-from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk
+from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
 
 
 def plural(count: int, noun: str) -> str:
@@ -164,7 +164,7 @@ class KernelConfig(ABC):
 
     def k_block(self, dtype: DType) -> int:
         """Elements of K in a stage."""
-        return self.k_group * SPAN // dtype.bytes
+        return self.k_group * SWIZZLE_BYTES // dtype.bytes
 
     def memory(self, spec: MatmulSpec) -> KernelMemory:
         """The shared memory that the components declare."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tilekit.assembly.shared import SharedDeclaration, size_of
 from tilekit.drivers.load_order import LoadOrder
-from tilekit.tile_pipeline.sync import MbarrierSync
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.start_order import StartOrder
 

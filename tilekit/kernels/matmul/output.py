@@ -19,9 +19,9 @@ from tilekit.epilogue.slabs import SlabPlan
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import fits
+from tilekit.tiles.cluster import Cluster
 
 FIRST_NAMED_BARRIER = 1
 """Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
@@ -80,7 +80,7 @@ class OutputPlan:
         stores: Role,
         loads: Role | None,
         shares: type[Turnstile | Fixup] | None,
-        cluster: ClusterPosition,
+        cluster: Cluster,
     ) -> Output:
         """Make the components: parameters and shared memory.
 
@@ -166,9 +166,9 @@ class Output:
     reduction: Turnstile | Fixup | ClusterSum | None
 
 
-def declare_depth(w: Writer) -> Value:
+def declare_k(w: Writer) -> Value:
     """Declare K."""
-    return w.parameter("depth", U32, lambda call: fits("K", call.k))
+    return w.parameter("k", U32, lambda call: fits("K", call.k))
 
 
 def declare_columns(w: Writer) -> Value:

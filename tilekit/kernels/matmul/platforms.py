@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.estimates import Configs, Grids
     from tilekit.kernels.matmul.spec import MatmulSpec
-    from tilekit.tile_io.cluster import ClusterPosition
     from tilekit.tile_op.accumulators import Accumulators
-    from tilekit.tile_pipeline.sync import MbarrierSync
+    from tilekit.tile_pipeline.mbarrier_sync import ReleasedBy
+    from tilekit.tiles.cluster import Cluster
 
 
 class Components(Protocol):
@@ -30,14 +30,14 @@ class Components(Protocol):
     SCHEDULES_FIRST: bool
     """Whether the scheduler is declared before the output, whose parameters then follow its own."""
 
+    RELEASED_BY: ReleasedBy
+    """What gives the stages of the ring of operands back."""
+
     def check(self, spec: MatmulSpec, target: Target) -> None:
         """Raise `ArgumentError` for a spec that no components of this chip compute."""
 
-    def sync(self, spec: MatmulSpec) -> type[MbarrierSync]:
-        """How the roles meet at the ring of operands."""
-
     def accumulators(
-        self, w: Writer, op: Any, spec: MatmulSpec, config: Any, plan: WarpPlan, cluster: ClusterPosition
+        self, w: Writer, op: Any, spec: MatmulSpec, config: Any, plan: WarpPlan, cluster: Cluster
     ) -> Accumulators:
         """Where the instruction `op` leaves its results."""
 

@@ -11,15 +11,19 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_op.accumulators import Accumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
-from tilekit.tile_pipeline.sync import CommitSync, MbarrierSync
+from tilekit.tile_pipeline.mbarrier_sync import ReleasedBy
 
 if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
-    from tilekit.tile_io.cluster import ClusterPosition
+    from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = False
+
+RELEASED_BY: ReleasedBy = "commit"
+"""The tensor core gives stages back."""
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
@@ -40,21 +44,17 @@ def check(spec: MatmulSpec, target: Target) -> None:
             )
 
 
-def sync(spec: MatmulSpec) -> type[MbarrierSync]:
-    """The tensor core gives stages back."""
-    return CommitSync
-
-
 def accumulators(
-    w: Writer, op: Tcgen05, spec: MatmulSpec, config: BlackwellConfig, plan: WarpPlan, cluster: ClusterPosition
+    w: Writer, op: Tcgen05, spec: MatmulSpec, config: BlackwellConfig, plan: WarpPlan, cluster: Cluster
 ) -> Accumulators:
     """Tensor memory, between the role that multiplies and the one that stores."""
-    return TensorMemory(
+    mma, epilogue = plan["mma"], plan["epilogue"]
+    memory = TensorMemory(
         w,
-        op,
-        stages=config.accumulator_stages,
-        mma=plan["mma"],
-        epilogue=plan["epilogue"],
+        capacity=w.target.tensor_columns,
+        allocates=mma,
+        others=(epilogue,),
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )
+    return TensorAccumulators(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)

@@ -13,6 +13,7 @@ from tilekit.kernels.matmul.sm_100a import rules
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_schedule.raster import Walk
 
@@ -111,7 +112,7 @@ class BlackwellConfig(KernelConfig):
 
     def accumulator_memory(self) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the accumulators: where they are, and the barriers between the roles."""
-        return TensorMemory.declared(self.accumulator_stages)
+        return *TensorMemory.declared(), *TensorAccumulators.declared(self.accumulator_stages)
 
     def narrow_boxes(self, spec: MatmulSpec) -> bool:
         """Whether the output is stored in boxes narrower than 128 bytes, which rests on what an H200 does."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_op.tcgen05 import LANES
-from tilekit.tile_op.tensor_memory import TensorMemory, allocated_columns
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
+from tilekit.tile_op.tensor_memory import allocated_columns
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
@@ -22,7 +23,7 @@ def tensor_memory(spec: MatmulSpec, config: BlackwellConfig, chip: Target) -> li
     """Which lanes and columns hold which rows and columns of a tile."""
     op = config.instruction(spec)
     layout, stages = op.layout, config.accumulator_stages
-    taken = allocated_columns(TensorMemory.columns_declared(layout, stages))
+    taken = allocated_columns(TensorAccumulators.columns_declared(layout, stages))
     lines = [
         f"tensor memory {taken} of {chip.tensor_columns} columns, layout {op.data_path}",
         f"{' columns':<10}{'lanes':>8}  object",

@@ -24,7 +24,7 @@ from tilekit.kernels.matmul.rules import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_op.tensor_memory import TensorMemory
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
@@ -82,7 +82,7 @@ def _load_order(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iter
 
 def _tensor_memory(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     layout, stages = config.instruction(spec).layout, config.accumulator_stages
-    columns = TensorMemory.columns_declared(layout, stages)
+    columns = TensorAccumulators.columns_declared(layout, stages)
     if columns > chip.tensor_columns:
         yield Violation(
             "tensor memory",

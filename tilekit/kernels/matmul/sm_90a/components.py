@@ -9,27 +9,25 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_op.accumulators import Accumulators
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
-from tilekit.tile_pipeline.sync import CopySync, MbarrierSync
+from tilekit.tile_pipeline.mbarrier_sync import ReleasedBy
 
 if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-    from tilekit.tile_io.cluster import ClusterPosition
+    from tilekit.tiles.cluster import Cluster
 
 SCHEDULES_FIRST = True
+
+RELEASED_BY: ReleasedBy = "threads"
+"""Consumers release what they have read."""
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
     """Every spec whose operands the instruction reads."""
 
 
-def sync(spec: MatmulSpec) -> type[MbarrierSync]:
-    """Consumers release what they have read; threads that copy arrive beside the copy engine."""
-    return CopySync if spec.copies else MbarrierSync
-
-
 def accumulators(
-    w: Writer, op: Wgmma, spec: MatmulSpec, config: MatmulConfig, plan: WarpPlan, cluster: ClusterPosition
+    w: Writer, op: Wgmma, spec: MatmulSpec, config: MatmulConfig, plan: WarpPlan, cluster: Cluster
 ) -> Accumulators:
     """Registers, twice where the sums of k-blocks are added to others."""
     return PromotedAccumulators(op) if spec.promoted else RegisterAccumulators(op)

@@ -15,8 +15,8 @@ from tilekit.kernels.matmul.estimates import Configs, Estimate, Grids
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
-from tilekit.tile_io.operand import SPAN
 from tilekit.tile_op.wgmma import ATOM_ROWS
+from tilekit.tiles.operand import SWIZZLE_BYTES
 
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
@@ -375,10 +375,10 @@ class BlockClocks:
         tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
         # whole chunks come.
-        fetched_m = c.tile_m / c.cluster_n * SPAN * c.k_group
-        fetched_n = c.loaded_n / c.cluster_m * SPAN * c.k_group
+        fetched_m = c.tile_m / c.cluster_n * SWIZZLE_BYTES * c.k_group
+        fetched_n = c.loaded_n / c.cluster_m * SWIZZLE_BYTES * c.k_group
         fetched = fetched_m + fetched_n
-        delivered = (c.tile_m + c.loaded_n) * SPAN * c.k_group
+        delivered = (c.tile_m + c.loaded_n) * SWIZZLE_BYTES * c.k_group
         read = issues * (ATOM_ROWS + c.tile_n) * 32
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
         # Of the larger operand each line comes from DRAM while those who need it ask for it.

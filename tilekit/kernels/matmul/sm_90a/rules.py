@@ -144,8 +144,10 @@ def _m_below_atom(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]
     a, b = config.operands(spec)
     if a.major == "mn":
         yield Violation("short rows", "tile", f"{short} are loaded where K is A's contiguous dimension")
-    elif b.depth * b.image_rows < ATOM_ROWS - rows:
-        text = f"{short} are multiplied with the {b.depth * b.image_rows} of B behind them; {ATOM_ROWS - rows} are read"
+    elif b.slices * b.image_rows < ATOM_ROWS - rows:
+        text = (
+            f"{short} are multiplied with the {b.slices * b.image_rows} of B behind them; {ATOM_ROWS - rows} are read"
+        )
         yield Violation("rows behind A", "tile", text)
     if config.swap_ab:
         yield Violation("short and swapped", "swap_ab", f"swap_ab=True with {short}: those of a small M have no need")

@@ -13,9 +13,9 @@ from small_kernels import SmallKernel
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import Raster, RasterOrder
 from tilekit.tile_schedule.stream_k import StreamKScheduler, StreamPlan, StreamShare
+from tilekit.tiles.cluster import Cluster
 
 TILES, K_BLOCKS, RESIDENT, MOST = st.integers(1, 400), st.integers(0, 60), st.integers(1, 132), st.integers(1, 9)
 
@@ -115,8 +115,8 @@ def test_the_traced_scheduler_does_the_same(
     raster = Raster(rows=tiles, columns=1, group=tiles, batches=1)
     k = SmallKernel(pointers=1, cluster=cluster_m)
     w = k.w
-    position = ClusterPosition.read(w, cluster_m, 1)
-    order = RasterOrder(w, tile_m=64, tile_n=32, cluster=position, depth=w.constant(U32, depth), k_block=64)
+    position = Cluster.read(w, cluster_m, 1)
+    order = RasterOrder(w, tile_m=64, tile_n=32, cluster=position, k=w.constant(U32, depth), k_block=64)
     scheduler = StreamKScheduler(w, order, most=most)
     expected = ways(plan, k_blocks)
     most_pieces = max(map(len, expected)) + 1

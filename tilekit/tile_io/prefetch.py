@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from tilekit.assembly.writer import Writer
 from tilekit.tile_io.payload_loader import PayloadLoader
-from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tiles.tile import Tile
+
+
+class FirstTile(Protocol):
+    """A scheduler that knows before the kernel ahead is complete where a CTA begins."""
+
+    def first(self, w: Writer) -> Tile:
+        """Where a CTA begins."""
 
 
 @dataclass(frozen=True)
-class FirstBlocks:
+class L2Prefetch:
     """The first k-blocks of one operand that this CTA will load, brought into L2.
 
     Of weights, which the kernel ahead does not write; of anything else it would be right as well (L2 is where writes of
@@ -28,13 +36,13 @@ class FirstBlocks:
         Elements of K in one.
     """
 
-    scheduler: StaticScheduler
+    scheduler: FirstTile
     loader: PayloadLoader
     operand: str
     blocks: int
     k_block: int
 
-    def bring(self, w: Writer) -> None:
+    def issue(self, w: Writer) -> None:
         """Start the copies; one thread. Blocks behind the end of K are none."""
         tile = self.scheduler.first(w)
         copies = self.loader.tile_at(w, self.operand, tile)

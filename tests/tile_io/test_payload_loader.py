@@ -19,11 +19,11 @@ from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
-from tilekit.tile_io.operand import OperandTile
 from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
 from tilekit.tile_io.tma import BoundTmaLoader, TmaLoader, TmaTile
 from tilekit.tile_pipeline.payload import Payload, StandardPayload
-from tilekit.tile_schedule.raster import Tile
+from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.tile import Tile
 
 CONFIG = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stages=3)
 
@@ -118,3 +118,28 @@ def test_what_threads_copy_is_not_prefetched(monkeypatch: pytest.MonkeyPatch) ->
     spec = MatmulSpec(a_load=2, b_load=2)
     with pytest.raises(TraceError, match="TK-TRACE-012"):
         trace(spec, MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, prefetch=2), SM_90A)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a", "bb"), r"_Loader is for tile 'bb', but the tiles of a stage are 'a', 'b'; nearest: 'b'"),
+        (("a", "a"), r"tile 'a' of a stage is loaded by _Loader and by _Loader"),
+    ],
+)
+def test_each_tile_has_one_loader(names: tuple[str, str], message: str) -> None:
+    """A loader of a tile that a stage does not hold, or that has one already, is refused with both names."""
+    w = Writer("pair", target="sm_90a", threads=32)
+    tiles = StandardPayload(*(OperandTile(name, BF16, 64, "k") for name in "ab")).allocate(w.shared, "inputs", 2)
+    with pytest.raises(TraceError, match=f"{message}.*TK-TRACE-018"):
+        PayloadLoader([_Loader(name, None) for name in names], tiles)  # type: ignore[misc]
+
+
+def test_a_prefetch_is_of_a_tile_that_is_loaded() -> None:
+    """Of another one the message says which there are."""
+    w = Writer("pair", target="sm_90a", threads=32)
+    tiles = StandardPayload(*(OperandTile(name, BF16, 64, "k") for name in "ab")).allocate(w.shared, "inputs", 2)
+    loader = PayloadLoader([_Loader("a", None)], tiles)  # type: ignore[list-item]
+    tile: Any = None
+    with pytest.raises(TraceError, match=r"a prefetch is for tile 'b'.*'a'.*TK-TRACE-018"):
+        loader.tile_at(w, "b", tile)

@@ -30,10 +30,10 @@ class Multicast:
 
 
 @dataclass(frozen=True)
-class ClusterPosition:
+class Cluster:
     """Where this CTA stands in its cluster of `m` by `n` output tiles; rank = row + m * column.
 
-    Or in one of `k` CTAs that share the sum of one output tile: then `m` and `n` are 1, and the rank is the `layer`.
+    Or in one of `k` CTAs that share the sum of one output tile: then `m` and `n` are 1, and the rank is the `k_rank`.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class ClusterPosition:
         This CTA's, u32.
     group
         CTAs that one matrix instruction spans: 2 for CTA pairs, whose ranks differ in bit 0 (so `m` is even).
-    half, leads
+    half, is_leader
         With pairs: which CTA of its pair this one is (u32), and whether it is the one that issues the pair's matrix
         instructions (the first; a predicate).
     """
@@ -55,11 +55,11 @@ class ClusterPosition:
     column: Value
     group: int = 1
     half: Value | None = None
-    leads: Value | None = None
+    is_leader: Value | None = None
     k: int = 1
 
     @classmethod
-    def read(cls, w: Writer, m: int, n: int, *, group: int = 1, k: int = 1) -> ClusterPosition:
+    def read(cls, w: Writer, m: int, n: int, *, group: int = 1, k: int = 1) -> Cluster:
         """Read the special registers once."""
         rank = w.cluster_rank() if m * n * k > 1 else w.constant(U32, 0)
         nought = w.constant(U32, 0)
@@ -121,7 +121,7 @@ class ClusterPosition:
         result: Value = w.isa.convert.narrow_u16(wide=mask)
         return result
 
-    def meet(self, w: Writer, threads: int) -> None:
+    def sync(self, w: Writer, threads: int) -> None:
         """Wait for every thread of the cluster; for the `threads` of the CTA where it is alone."""
         if self.size > 1:
             w.cluster_arrive()
@@ -135,7 +135,7 @@ class ClusterPosition:
         return self.m * self.n * self.k
 
     @property
-    def layer(self) -> Value:
+    def k_rank(self) -> Value:
         """Which range of K this CTA has, of those that share a sum."""
         assert self.m * self.n == 1, "CTAs share sums, or operands"
         return self.rank
@@ -162,11 +162,11 @@ class ClusterPosition:
         """Address of the first element of `array` in the CTA of `rank`."""
         return w.cluster_address(w.shared_base + array.offset, rank)
 
-    def _pair(self, place: Value) -> Operand:
+    def _pair(self, own: Value) -> Operand:
         """Row or rank of the first CTA of this pair (this CTA's own without pairs)."""
         if self.half is None:
-            return place
-        return 0 if self.size == self.group else place - self.half
+            return own
+        return 0 if self.size == self.group else own - self.half
 
     def _mask(self, w: Writer, ranks: int, shift: Operand) -> Value:
         mask = w.constant(U32, ranks) << shift

@@ -14,9 +14,9 @@ from small_kernels import SmallKernel
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Role
-from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_schedule.raster import Raster, RasterOrder, Walk
 from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tiles.cluster import Cluster
 
 PROBLEMS = st.fixed_dictionaries(
     {
@@ -144,14 +144,14 @@ def test_the_traced_scheduler_does_the_same(problem: dict[str, Any], cluster: tu
     cluster_m, cluster_n = cluster
     k = SmallKernel(pointers=1, cluster=cluster_m * cluster_n)
     w = k.w
-    position = ClusterPosition.read(w, cluster_m, cluster_n)
+    position = Cluster.read(w, cluster_m, cluster_n)
     scheduler = StaticScheduler(
         RasterOrder(
             w,
             tile_m=64,
             tile_n=32,
             cluster=position,
-            depth=w.constant(U32, 64),
+            k=w.constant(U32, 64),
             k_block=64,
             batched=batched,
             order=problem["order"],

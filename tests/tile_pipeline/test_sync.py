@@ -1,0 +1,311 @@
+"""One ring, one kernel, three ways to synchronise: by mbarriers, named barriers, counters in shared memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.types import F32, GMEM, U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.roles import one_thread
+from tilekit.emulator import Device, EmulatorError
+from tilekit.tile_pipeline import counter_sync, named_barrier_sync
+from tilekit.tile_pipeline.counter_sync import CounterSync
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
+from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
+from tilekit.tile_pipeline.payload import Payload
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.sync import SyncStrategy
+from tilekit.tiles.cluster import Cluster
+
+STAGES, BLOCKS = 3, 11
+WRITE = Role("write", warps=range(2), may=frozenset({"load", "memory", "store", "sync", "wait"}))
+READ = Role("read", warps=range(2, 5), may=frozenset({"memory", "store", "sync", "wait"}))
+ALONE = Role("alone", warps=range(1), may=frozenset({"load", "sync", "wait"}), one_thread=True)
+VALUES = 32 * len(WRITE.warps)
+
+Make = Callable[[Writer, int], SyncStrategy]
+
+
+def mbarriers(w: Writer, stages: int) -> SyncStrategy:
+    """What Hopper's kernels use."""
+    cluster = Cluster.read(w, 1, 1)
+    return MbarrierSync(
+        w,
+        "ring",
+        stages=stages,
+        stage_bytes=0,
+        producers=(WRITE,),
+        consumers=(READ,),
+        cluster=cluster,
+        filled_by="threads",
+    )
+
+
+def writer() -> Writer:
+    """A kernel with five warps."""
+    return Writer("k", target="sm_90a", threads=32 * 5)
+
+
+def named_barriers(w: Writer, stages: int) -> SyncStrategy:
+    """No memory at all."""
+    return NamedBarrierSync(w, stages=stages, producers=(WRITE,), consumers=(READ,), first_barrier=1)
+
+
+def counters(w: Writer, stages: int) -> SyncStrategy:
+    """No barriers at all."""
+    return CounterSync(w, "ring", stages=stages, producers=(WRITE,), consumers=(READ,))
+
+
+STRATEGIES: dict[Make, tuple[str, ...]] = {
+    mbarriers: ("sm_90a",),
+    named_barriers: ("sm_80", "sm_90a"),
+    counters: ("sm_80", "sm_90a"),
+}
+"""Each with the targets that it is run on."""
+
+CASES = [pytest.param(make, target, id=f"{make.__name__}-{target}") for make, on in STRATEGIES.items() for target in on]
+
+
+class Words:
+    """A tile of a word for each thread that writes."""
+
+    name, bytes, alignment = "words", 4 * VALUES, 16
+
+
+class Reads:
+    """Ordinary loads: each lane's are complete, and the warp's when its lanes have met."""
+
+    def commit(self, w: Writer) -> None:
+        """Nothing is in flight."""
+
+    def wait(self, w: Writer, pending: int) -> None:
+        """Meet the other lanes."""
+        w.warp_sync()
+
+
+class Copies:
+    """`cp.async` of a role's threads, which land some stages later."""
+
+    def joined(self, other: Any) -> Copies:
+        """A thread has one group open."""
+        return self
+
+    def commit(self, w: Writer) -> None:
+        """Close the group."""
+        w.ptx.cp_async.commit()
+
+    def wait(self, w: Writer, pending: int) -> None:
+        """Wait for all but the youngest groups."""
+        w.ptx.cp_async.wait(pending=pending)
+
+    def complete(self, w: Writer, stage: Value) -> None:
+        """Nothing is left to do."""
+
+
+def kernel(
+    make: Make, target: str, *, stages: int = STAGES, in_flight: int = 0, copies: Copies | None = None
+) -> Writer:
+    """Each block of words goes through a stage; every reading warp adds it up, each word by another lane's."""
+    w = Writer("words", target=target, threads=32 * 5)
+    source, sums = w.parameter("source", GMEM), w.parameter("sums", GMEM)
+    blocks = w.parameter("blocks", U32)
+    payload = Payload([Words()], k=1)
+    tiles = payload.allocate(w.shared, "ring", stages)
+    ring = TilePipeline(payload, tiles, stages=stages, sync=make(w, stages))
+    warp, thread, lane = w.warp(), w.thread(), w.lane()
+    with one_thread(w, warp, WRITE):
+        ring.initialise(w)
+    w.barrier(id=0, threads=w.threads)
+    with w.role(WRITE, warp):
+        producer = ring.producer(w, copies)
+        for block in w.range(blocks, name="block"):
+            with producer.acquire() as stage:
+                word = element(w, source, block * VALUES + thread)
+                address = tiles["words"].at(w, stage.index) + thread * 4
+                if copies is None:
+                    value = w.isa.memory.load_global_scalar(address=word)
+                    w.isa.memory.store_shared_f32(address=address, value=value)
+                else:
+                    w.ptx.cp_async.copy_4(dst=address, src=word, bytes=4)
+        producer.flush()
+        producer.finish()
+    with w.role(READ, warp):
+        consumer = ring.consumer(w, Reads(), in_flight=in_flight)
+        total = w.variable(F32, 0.0, "total")
+        for _ in w.range(blocks, name="block"):
+            with consumer.acquire() as stage:
+                for part in range(len(WRITE.warps)):
+                    address = tiles["words"].at(w, stage.index) + ((31 - lane) * 4 + 128 * part)
+                    total.assign(total + w.isa.memory.load_shared_f32(address=address))
+        consumer.finish()
+        index = thread - 32 * READ.warps.start
+        w.isa.memory.store_global_f32(address=element(w, sums, index), value=total, valid=lane >= 0)
+    return w
+
+
+def element(w: Writer, array: Value, index: Value) -> Value:
+    """Address of a word."""
+    return (array + w.widen_multiply(index, 4)).retyped(GMEM)
+
+
+def launch(w: Writer, seed: int, blocks: int = BLOCKS) -> Any:
+    """Run, check the sums, and return the report."""
+    source = np.random.default_rng(seed).integers(-9, 10, (blocks, len(WRITE.warps), 32)).astype(np.float32)
+    sums = np.full((len(READ.warps), 32), np.nan, np.float32)
+    device = Device(w.target, seed=seed)
+    report = device.load(w.text())["words"].launch(
+        grid=1, block=w.threads, shared_bytes=w.shared.size, args=[source, sums, np.uint32(blocks)]
+    )
+    assert (sums == source.sum(axis=(0, 1))[::-1]).all()
+    return report
+
+
+def clean(w: Writer, seed: int) -> bool:
+    """Whether the sums are right and nothing is found."""
+    try:
+        return bool(launch(w, seed).clean)
+    except (EmulatorError, AssertionError):
+        return False
+
+
+@pytest.mark.parametrize("in_flight", [0, 1])
+@pytest.mark.parametrize(("make", "target"), CASES)
+def test_one_kernel_over_every_strategy(make: Make, target: str, in_flight: int) -> None:
+    """By one argument; the sums are exact and nothing is found under twenty seeds, in laps that are not whole."""
+    w = kernel(make, target, in_flight=in_flight)
+    for seed in range(20):
+        assert launch(w, seed, blocks=seed % (3 * STAGES)).clean
+
+
+@pytest.mark.parametrize("stages", [1, 3, 6])
+@pytest.mark.parametrize(("make", "target"), CASES)
+def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
+    """Stages that a role's threads copy asynchronously are handed over in their order, by every strategy."""
+    w = kernel(make, target, stages=stages, copies=Copies())
+    for seed in range(5):
+        assert launch(w, seed, blocks=4 + 3 * seed).clean
+
+
+@pytest.mark.parametrize("make", [named_barriers, counters])
+@pytest.mark.parametrize("verb", ["producer_acquire", "producer_commit", "consumer_wait", "consumer_release"])
+def test_each_verb_is_needed(make: Make, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one of the four does nothing, the emulator ends with an error or the sums are wrong."""
+    module = named_barrier_sync if make is named_barriers else counter_sync
+    sides = [value for name, value in vars(module).items() if name.endswith(verb.split("_")[0].capitalize())]
+    assert len(sides) == 1
+    monkeypatch.setattr(sides[0], verb, lambda *args: None)
+    w = kernel(make, "sm_80")
+    assert not all(clean(w, seed) for seed in range(5))
+
+
+@pytest.mark.parametrize("stages", [1, 2, 7])
+@pytest.mark.parametrize("make", STRATEGIES)
+def test_any_number_of_stages(make: Make, stages: int) -> None:
+    """One stage, two, and as many as there are named barriers for."""
+    assert launch(kernel(make, "sm_90a", stages=stages), seed=stages).clean
+
+
+def test_counts_follow_from_the_roles() -> None:
+    """An mbarrier's, a named barrier's and a counter's arrivals are those of the declared roles."""
+    w = Writer("counts", target="sm_90a", threads=32 * 5)
+    sync = mbarriers(w, 2)
+    assert isinstance(sync, MbarrierSync)
+    assert (sync.full.arrivals, sync.empty.arrivals) == (2, 3)
+    counted = CounterSync(w, "counted", stages=2, producers=(ALONE,), consumers=(WRITE, READ))
+    assert (counted.full.arrivals, counted.empty.arrivals) == (1, 5)
+    assert NamedBarrierSync(w, stages=2, producers=(WRITE,), consumers=(READ,), first_barrier=3).threads == 32 * 5
+
+
+def test_a_role_of_one_thread_has_no_named_barriers() -> None:
+    """A named barrier counts whole warps: the role and the strategy are named, and what takes it."""
+    with pytest.raises(TraceError, match=r"role 'alone'.*NamedBarrierSync.*MbarrierSync or CounterSync.*TK-TRACE-013"):
+        NamedBarrierSync(writer(), stages=2, producers=(ALONE,), consumers=(READ,), first_barrier=1)
+
+
+def test_turns_skip_stages_that_a_named_barrier_counts() -> None:
+    """Warps that take turns do not come to every stage: the role and the strategy are named."""
+    with pytest.raises(TraceError, match=r"role 'read' take 3 turns.*NamedBarrierSync.*CounterSync.*TK-TRACE-013"):
+        NamedBarrierSync(writer(), stages=2, producers=(WRITE,), consumers=(replace(READ, turns=3),), first_barrier=1)
+
+
+def test_one_side_arrives_in_one_way() -> None:
+    """A counter's phase counts threads that work alone or warps, not both."""
+    w = Writer("mixed", target="sm_80", threads=32 * 5)
+    with pytest.raises(TraceError, match=r"alone works with one thread and read with whole warps.*TK-TRACE-013"):
+        CounterSync(w, "mixed", stages=2, producers=(ALONE, READ), consumers=(WRITE,))
+
+
+@pytest.mark.parametrize(("stages", "first", "nearest"), [(8, 1, "stages=7"), (2, 13, "stages=1"), (1, 0, "stages=7")])
+def test_named_barriers_run_out(stages: int, first: int, nearest: str) -> None:
+    """What does not fit is refused with the nearest that does."""
+    with pytest.raises(TraceError, match="TK-TRACE-015") as caught:
+        NamedBarrierSync(writer(), stages=stages, producers=(WRITE,), consumers=(READ,), first_barrier=first)
+    assert nearest in str(caught.value)
+
+
+def test_bytes_need_a_barrier_that_counts_them() -> None:
+    """A copy of the copy engine in a ring of named barriers: both are named when the kernel is traced."""
+    w = Writer("bytes", target="sm_90a", threads=32 * 5)
+    payload = Payload([Words()], k=1)
+    ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=named_barriers(w, 2))
+    with w.role(WRITE, w.warp()):
+        producer = ring.producer(w)
+        with producer.acquire() as stage:
+            with pytest.raises(TraceError, match=r"the TmaLoader of 'a'.*NamedBarrierSync.*TK-TRACE-014"):
+                stage.counting("the TmaLoader of 'a'")
+            with pytest.raises(TraceError, match="TK-TRACE-014"):
+                _ = stage.full
+
+
+def test_what_threads_write_they_hand_over() -> None:
+    """A ring that counts only the copy engine's bytes refuses copies of threads, and names both."""
+    w = Writer("threads", target="sm_90a", threads=32 * 5)
+    payload = Payload([Words()], k=1)
+    cluster = Cluster.read(w, 1, 1)
+    sync = MbarrierSync(w, "r", stages=2, stage_bytes=4, producers=(WRITE,), consumers=(READ,), cluster=cluster)
+    ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=sync)
+    with pytest.raises(TraceError, match=r"Copies.*MbarrierSync.*filled_by='threads'.*TK-TRACE-013"):
+        ring.producer(w, Copies())
+
+
+def test_threads_do_not_fill_the_stages_of_pairs() -> None:
+    """Whose bytes count on another CTA's barrier: refused when the ring is declared."""
+    w = Writer("pairs", target="sm_100a", threads=32 * 5, cluster=2)
+    cluster = Cluster.read(w, 2, 1, group=2)
+    with pytest.raises(TraceError, match=r"threads of write.*CTA pair.*TK-TRACE-013"):
+        MbarrierSync(
+            w,
+            "pairs",
+            stages=2,
+            stage_bytes=4,
+            producers=(WRITE,),
+            consumers=(READ,),
+            cluster=cluster,
+            filled_by="threads",
+        )
+
+
+@pytest.mark.parametrize(("stages", "in_flight", "nearest"), [(1, 1, 0), (4, 2, 1), (2, -1, 0)])
+def test_a_reader_does_not_wait_for_what_it_keeps(stages: int, in_flight: int, nearest: int) -> None:
+    """A ring of one stage whose reader keeps one would hang: refused by name, with the nearest that goes on."""
+    with pytest.raises(
+        TraceError, match=rf"in_flight={in_flight}.*{stages} stages.*Reads.*nearest: {nearest}.*TK-TRACE-019"
+    ):
+        kernel(counters, "sm_80", stages=stages, in_flight=in_flight)
+
+
+def test_a_ring_knows_no_barrier() -> None:
+    """The ring and the protocol name no implementation and ask no handle for its class."""
+    folder = Path(named_barrier_sync.__file__).parent
+    for name in ("ring.py", "sync.py", "position.py"):
+        text = (folder / name).read_text("utf-8")
+        assert not re.search(r"isinstance|w\.ptx|w\.isa|import \w*(Mbarrier|NamedBarrier|Counter)", text), name

@@ -1,0 +1,65 @@
+"""One output tile, or a share of one: what a scheduler hands to every role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.values import Operand, Value
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a piece of work knows where several share a tile's sum.
+
+    Attributes
+    ----------
+    slot
+        A place in the workspace, u32.
+    stores
+        Whether this one comes last and stores the tile, a predicate.
+    """
+
+    slot: Value
+    stores: Value
+
+
+@dataclass(frozen=True)
+class TurnShare(Share):
+    """One of the shares that are added in turn, all of them at the tile's slot.
+
+    Attributes
+    ----------
+    turn
+        Shares that are added before this one, u32.
+    """
+
+    turn: Value
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One output tile of this CTA, or a share of one.
+
+    Attributes
+    ----------
+    row, column, batch
+        Its first row and column in elements, and its batch index.
+    k_first, k_end
+        Its elements of K; `k_end` need not be a whole number of k-blocks away.
+    share
+        Where the sum is shared.
+    row_end
+        Where the rows below the tile's belong to another group: the first of them.
+    """
+
+    row: Value
+    column: Value
+    batch: Operand
+    k_first: Operand
+    k_end: Value
+    share: Share | None = None
+    row_end: Value | None = None
+
+    def k_blocks(self, k: int) -> Value:
+        """Blocks of `k` elements in its range of K."""
+        return (self.k_end - self.k_first + (k - 1)) // k
