@@ -71,7 +71,7 @@ class Launched:
         self, a: Array, b: Array, m: int, n: int, k: int, *, seed: int = 0, others: Mapping[str, Array] | None = None
     ) -> tuple[Array, Any]:
         """Launch with the arrays as they lie in memory (the contiguous dimension last); return D and the report."""
-        device = Device(self.w.target, seed=seed)
+        device = Device(self.w.target.name, seed=seed)
         memory = EmulatedStaging(device)
         d = np.full((m, n), np.nan, np.float32)
         arrays = {"a": a, "b": b, "d": d, **(others or {})}

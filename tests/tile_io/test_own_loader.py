@@ -10,6 +10,7 @@ import pytest
 
 from tests.composed import Array, Composed, integers
 from tilekit.assembly.fragment import Fragment, parse_fragments
+from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
@@ -222,7 +223,7 @@ def test_a_convolution_is_a_loader(images: Images, tmp_path: Path) -> None:
     """An im2col map, five coordinates and a fragment of one's own make a convolution of the matmul's other parts."""
     file = tmp_path / "im2col.ptx"
     file.write_text(IM2COL, "utf-8")
-    (fragment,) = parse_fragments(file)
+    (fragment,) = parse_fragments(file, PTX)
 
     def loading(
         w: Writer, a: OperandTile, b: OperandTile, tiles: dict[str, SharedArray], cluster: Cluster

@@ -161,7 +161,7 @@ def launch(w: Writer, seed: int, blocks: int = BLOCKS) -> Any:
     """Run, check the sums, and return the report."""
     source = np.random.default_rng(seed).integers(-9, 10, (blocks, len(WRITE.warps), 32)).astype(np.float32)
     sums = np.full((len(READ.warps), 32), np.nan, np.float32)
-    device = Device(w.target, seed=seed)
+    device = Device(w.target.name, seed=seed)
     report = device.load(w.text())["words"].launch(
         grid=1, block=w.threads, shared_bytes=w.shared.size, args=[source, sums, np.uint32(blocks)]
     )

@@ -54,7 +54,7 @@ def load_image(w: Writer, tile: OperandTile) -> Value:
 
 def launch(w: Writer, tile: OperandTile, matrix: Array, extents: tuple[int, int], found: Array) -> None:
     """Run one warp on a matrix of such elements; what it finds comes back in the array."""
-    device = Device(w.target, seed=1)
+    device = Device(w.target.name, seed=1)
     buffer = device.buffer(matrix)
     operand = Matrix(tile.name, tile.dtype, extents, matrix.strides[0])  # type: ignore[arg-type]
     call = Call(m=1, n=1, k=1, matrices={tile.name: operand}, addresses={tile.name: buffer.address}, resident=1)
