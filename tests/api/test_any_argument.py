@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,8 +29,9 @@ MANY = 100
 
 
 @pytest.fixture(autouse=True)
-def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launch runs: what an argument may be is known before."""
+def nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No launch runs: what an argument may be is known before. What is legal as a file's name is written elsewhere."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(EmulatedPlan, "_run", lambda _: None)
     monkeypatch.setattr(Launch, "run", lambda _: SimpleNamespace(clean=True))
 

@@ -168,10 +168,9 @@ class TmaLoader:
             return self.tile.chunk
         # As few copies as MAX_BOX allows, all of one size. The copy engine swizzles by the address, so a copy may
         # begin at any row of the swizzle's 8-row groups.
+        extent, row_bytes = self.extent, self.tile.row_bytes
         return next(
-            rows
-            for rows in range(MAX_BOX, 0, -1)
-            if self.extent % rows == 0 and rows * self.tile.row_bytes % SHARED_ALIGNMENT == 0
+            rows for rows in range(MAX_BOX, 0, -1) if extent % rows == 0 and rows * row_bytes % SHARED_ALIGNMENT == 0
         )
 
 
