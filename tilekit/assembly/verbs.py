@@ -64,6 +64,12 @@ class Verbs:
         value: Value = self.isa.warp.elect()
         return value
 
+    def broadcast(self, value: Value, *, lane: int) -> Value:
+        """The u32 `value` of one lane in all lanes of the warp, and known to be uniform."""
+        result: Value = self.isa.warp.broadcast(value=value, lane=lane)
+        result.uniform = True
+        return result
+
     # -- meeting ------------------------------------------------------------------------------------------------------
 
     def barrier(self, *, id: Value | int, threads: int) -> None:  # noqa: A002  the instruction's name for it

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element
-from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
+from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
 
@@ -27,29 +28,39 @@ class DirectEpilogue:
     layout
         How a warpgroup holds the accumulators.
     functions
-        Elementwise functions to apply.
+        What is done with each element.
     out
         Output type.
     rows, columns
         M and N.
     batched
         Whether tiles have a batch index.
+    source
+        What the call names the matrix that the functions combine elements with, where they do.
     transposed
         Whether the accumulators hold the transpose of the output.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-013`` for functions that do not fit.
     """
 
     def __init__(
         self,
         w: Writer,
         layout: AccumulatorLayout,
-        functions: Elementwise,
+        functions: Fusion,
         *,
         out: DType,
         rows: Value,
         columns: Value,
-        batched: bool,
+        batched: bool = False,
+        source: str = "c",
         transposed: bool = False,
     ) -> None:
+        readable = getattr(functions, "source", None)  # threads read any second matrix themselves
+        require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         self._layout = layout
         self._transposed = transposed
         self._functions = functions
@@ -62,14 +73,14 @@ class DirectEpilogue:
         self._batch_pitch = None
         if batched:
             self._batch_pitch = w.parameter("batch_pitch", U32, lambda call: call.matrix("d").matrix_pitch)
-        self._residual = functions.residual
+        self._residual = functions.source
         if self._residual is not None:
-            self._residual_address = w.parameter("residual", GMEM, lambda call: call.address("c"))
-            self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix("c").row_pitch)
+            self._residual_address = w.parameter("residual", GMEM, lambda call: call.address(source))
+            self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix(source).row_pitch)
             self._residual_batch_pitch = None
             if batched:
                 self._residual_batch_pitch = w.parameter(
-                    "residual_batch_pitch", U32, lambda call: call.matrix("c").matrix_pitch
+                    "residual_batch_pitch", U32, lambda call: call.matrix(source).matrix_pitch
                 )
 
     def prefetch(self, w: Writer) -> None:
@@ -115,6 +126,8 @@ class BoundDirectEpilogue:
                     for eighth in range(columns // 8):
                         column = tile.column + (left + 8 * eighth) + self._column
                         rows.store(w, registers[4 * eighth : 4 * eighth + 4], column)
+            for rows in held:
+                rows.finish(w, tile)
 
     def finish(self, w: Writer) -> None:
         """Nothing in flight: the stores are the threads' own."""
@@ -141,8 +154,8 @@ class _Line:
 class _Known:
     """What two rows and two columns need."""
 
-    rows: RowPair
-    columns: ColumnPair
+    rows: Any
+    columns: Any
 
 
 class _Matrix:
@@ -167,13 +180,17 @@ class _Matrix:
         inside = [row < e._rows for row in rows]
         return [_Line(*line) for line in zip(starts, residuals, inside, strict=True)]
 
-    def row_pair(self, w: Writer, row: Value, *, apart: int) -> RowPair:
+    def row_pair(self, w: Writer, row: Value, *, apart: int) -> Any:
         """What rows `row` and ``row + apart`` need."""
         return self._e._functions.rows(w, row, apart=apart, batch=self._batch)
 
-    def column_pair(self, w: Writer, column: Value, *, apart: int) -> ColumnPair:
+    def column_pair(self, w: Writer, column: Value, *, apart: int) -> Any:
         """What columns `column` and ``column + apart`` need."""
         return self._e._functions.columns(w, column, apart=apart, batch=self._batch)
+
+    def finish_rows(self, w: Writer, pair: Any, tile: Tile) -> None:
+        """All elements of a pair of rows in the tile are stored."""
+        self._e._functions.finish_rows(w, pair, tile)
 
     def store(self, w: Writer, value: Value, known: _Known, which: tuple[int, int], line: _Line, column: Value) -> None:
         """Apply the functions to the accumulator in row and column `which` of the known ones, and store it."""
@@ -204,6 +221,10 @@ class _AsRows:
             half, odd = divmod(index, 2)
             self._matrix.store(w, value, known, (half, odd), self._lines[half], column + odd)
 
+    def finish(self, w: Writer, tile: Tile) -> None:
+        """All columns of the rows are stored."""
+        self._matrix.finish_rows(w, self._pair, tile)
+
 
 class _AsColumns:
     """The same as columns of the output, of which the accumulators hold the transpose."""
@@ -220,6 +241,9 @@ class _AsColumns:
         for index, value in enumerate(four):
             half, odd = divmod(index, 2)
             self._matrix.store(w, value, known, (odd, half), lines[odd], self._columns[half])
+
+    def finish(self, w: Writer, tile: Tile) -> None:
+        """Nothing is left to do with rows of the output, which are spread over the warp."""
 
 
 def _start(w: Writer, address: Value, tile: Tile, batch_pitch: Value | None, dtype: DType) -> Value:

@@ -1,4 +1,4 @@
-"""The residual operand of an epilogue: slabs of C, loaded by a role of their own while the tile is still multiplied."""
+"""The second matrix of an epilogue: slabs of it, loaded by a role of their own while the tile is still multiplied."""
 
 from __future__ import annotations
 
@@ -20,23 +20,27 @@ SLAB_ALIGNMENT = 1024
 
 
 class ResidualRing:
-    """A ring of slabs of C for each warpgroup of the epilogue, in the order in which it stores them.
+    """A ring of slabs of a matrix for each warpgroup of the epilogue, in the order in which it stores them.
 
     Parameters
     ----------
     w
-        The writer; C's tensor map (and one of a narrower last slab) become kernel parameters, slabs and barriers shared
-        memory.
+        The writer; the matrix's tensor map (and one of a narrower last slab) become kernel parameters, slabs and
+        barriers shared memory.
     layout
         How a warpgroup holds the accumulators.
+    name
+        Of the ring, in maps and reports.
+    matrix
+        What the call names the matrix, which has the output's shape.
     dtype
-        Type of C.
+        Its type.
     stages
         Pieces in flight, a warpgroup.
     loads, reads
         The role that fills the ring, and the one that runs the epilogue.
     batched
-        Whether tiles have a batch index; ``residual_batch_step`` (0 or 1) then becomes a parameter.
+        Whether tiles have a batch index; ``<name>_batch_step`` (0 or 1) then becomes a parameter.
     transposed
         Whether the accumulators hold the transpose of the output.
     """
@@ -46,11 +50,13 @@ class ResidualRing:
         w: Writer,
         layout: AccumulatorLayout,
         *,
+        name: str,
+        matrix: str,
         dtype: DType,
         stages: int,
         loads: Role,
         reads: Role,
-        batched: bool,
+        batched: bool = False,
         transposed: bool = False,
     ) -> None:
         self.plan = plan = SlabPlan(layout, dtype, transposed)
@@ -59,9 +65,9 @@ class ResidualRing:
         self.turns = reads.turns
         self.batch_step = None
         if batched:
-            self.batch_step = w.parameter("residual_batch_step", U32, lambda call: call.matrix("c").batch_step)
+            self.batch_step = w.parameter(f"{name}_batch_step", U32, lambda call: call.matrix(matrix).batch_step)
         self.slabs = w.shared.allocate(
-            "residual.slab",
+            f"{name}.slab",
             size=plan.buffer_bytes,
             count=self.warpgroups * stages,
             alignment=SLAB_ALIGNMENT,
@@ -69,7 +75,7 @@ class ResidualRing:
         )
         self.full, self.empty = (
             w.shared.allocate(
-                f"residual.{name}",
+                f"{name}.{side}",
                 size=8,
                 count=self.warpgroups * stages,
                 alignment=8,
@@ -78,7 +84,7 @@ class ResidualRing:
                 wait=(wait.name,),
                 arrivals=count,
             )
-            for name, arrive, wait, count in (
+            for side, arrive, wait, count in (
                 ("full", loads, reads, loads.arrivals),
                 ("empty", reads, loads, WARPS_PER_GROUP),
             )
@@ -86,8 +92,8 @@ class ResidualRing:
         self.loaders: dict[int, TmaBoxLoader] = {}
         for width in plan.widths:
             columns, rows = plan.extents(width)
-            name = "c" if width == plan.columns else "c_tail"
-            self.loaders[width] = TmaBoxLoader(w, matrix="c", name=name, columns=columns, rows=rows, batched=batched)
+            own = matrix if width == plan.columns else f"{matrix}_tail"
+            self.loaders[width] = TmaBoxLoader(w, matrix=matrix, name=own, columns=columns, rows=rows, batched=batched)
 
     @staticmethod
     def shared_bytes(plan: SlabPlan, *, warpgroups: int, stages: int) -> int:
@@ -96,7 +102,7 @@ class ResidualRing:
         return warpgroups * stages * plan.buffer_bytes + barriers
 
     def prefetch(self, w: Writer) -> None:
-        """Bring C's tensor maps close."""
+        """Bring the tensor maps close."""
         for loader in self.loaders.values():
             loader.prefetch(w)
 

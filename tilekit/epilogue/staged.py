@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
+from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.slabs import SlabPlan
@@ -29,7 +30,7 @@ class StagedEpilogue:
     layout
         How a warpgroup holds the accumulators.
     functions
-        Elementwise functions to apply.
+        What is done with each element.
     out
         Output type.
     role
@@ -37,18 +38,23 @@ class StagedEpilogue:
     buffers
         Pieces in flight per warpgroup.
     residual
-        Where the functions add a residual: the ring that brings it.
+        Where the functions combine elements with those of a second matrix: the ring that brings it.
     rows
         Where tiles may end above somebody else's rows: stores the slabs that do.
     transposed
         Whether the accumulators hold the transpose of the output.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-013`` for functions that do not fit.
     """
 
     def __init__(
         self,
         w: Writer,
         layout: AccumulatorLayout,
-        functions: Elementwise,
+        functions: Fusion,
         *,
         out: DType,
         role: Role,
@@ -59,6 +65,8 @@ class StagedEpilogue:
         rows: RowStores | None = None,
         transposed: bool = False,
     ) -> None:
+        source = residual.plan.dtype if residual is not None else None
+        require_fusion(functions, type(self).__name__, transposed=transposed, source=source)
         self._plan = plan = SlabPlan(layout, out, transposed)
         self.residual = residual
         self._rows = rows
@@ -117,10 +125,10 @@ class BoundStagedEpilogue:
         slabs = w.shared_base + group.index * epilogue._slabs.stride + epilogue._slabs.offset
         self._slab = slabs
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
-        scales_rows = epilogue._functions.scales_rows
-        if plan.transposed or scales_rows:
+        uses_rows = epilogue._functions.uses_rows
+        if plan.transposed or uses_rows:
             self._lane_row = layout.place(w, thread)[0] + ((thread >> 2) & 7)
-        if not plan.transposed or scales_rows:
+        if not plan.transposed or uses_rows:
             self._lane_column = (thread & 3) * 2
             if len(layout.parts) > 1:
                 self._lane_column = self._lane_column + layout.place(w, thread)[1]
@@ -167,6 +175,9 @@ class BoundStagedEpilogue:
                     w.ptx.tma.commit_stores()
                     if index < self._pieces_per_tile:
                         self._claim(w, index)
+            if not plan.transposed:
+                for pair in pairs:
+                    e._functions.finish_rows(w, pair, tile)
 
     def _store_rows(
         self, w: Writer, tile: Tile, row: Value, column: Value, start: int, columns: int
@@ -219,15 +230,15 @@ class BoundStagedEpilogue:
         )
         w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
 
-    def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[RowPair | ColumnPair]:
+    def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
         plan, functions = self._e._plan, self._e._functions
         firsts = range(0, plan.layout.fragments * FRAGMENT_ROWS, FRAGMENT_ROWS)
         if plan.transposed:
             return [functions.columns(w, row + self._lane_row + first, apart=8, batch=batch) for first in firsts]
-        if functions.scales_rows:
+        if functions.uses_rows:
             return [functions.rows(w, row + self._lane_row + first, apart=8, batch=batch) for first in firsts]
-        return [RowPair() for _ in firsts]
+        return [None for _ in firsts]
 
     def _write(
         self,
@@ -236,7 +247,7 @@ class BoundStagedEpilogue:
         fragment: int,
         column: Value,
         batch: Operand,
-        pair: RowPair | ColumnPair,
+        pair: Any,
         offset: int,
         residual: Value | None,
     ) -> None:
@@ -260,16 +271,16 @@ class BoundStagedEpilogue:
         four: RegisterTile,
         column: Value,
         batch: Operand,
-        pair: RowPair | ColumnPair,
+        pair: Any,
         residual: list[Value] | None,
     ) -> list[Value]:
         """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
         functions = self._e._functions
-        if isinstance(pair, RowPair):
+        if not self._e._plan.transposed:
             rows, columns = pair, functions.columns(w, column + self._lane_column, batch=batch)
         else:
-            rows, columns = RowPair(), pair
-            if functions.scales_rows:
+            rows, columns = None, pair
+            if functions.uses_rows:
                 rows = functions.rows(w, column + self._lane_column, apart=1, batch=batch)
         values = []
         for index, value in enumerate(four):

@@ -6,22 +6,20 @@ how many CTAs they want and which parameters they take.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilekit.annotations import checked
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place
 from tilekit.errors import ArgumentError
+from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.matmul.extras import Extras
 from tilekit.kernels.matmul.place import chip_of
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
 from tilekit.runtime import driver
-from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.emulated import Work
-from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.targets import Target
 from tilekit.tiles.call import Scratch
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 from tilekit.kernels.matmul.arguments import Addresses
 
 
-class ProductKernel(ABC):
+class ProductKernel(AssembledKernel):
     """A kernel for one spec, config and target.
 
     Attributes
@@ -75,29 +73,9 @@ class ProductKernel(ABC):
         """The module's text, each line with its role and origin."""
         return str(self.text.ptx)
 
-    @cached_property
-    def assembled(self) -> Assembled:
-        """The machine code, from ptxas or the disk cache."""
-        return assemble(self.ptx, self.target.name, kernel_name=self.name)
-
-    @property
-    def resources(self) -> Resources:
-        """Registers, spills, shared memory and barriers, as ptxas reports them."""
-        return self.assembled.resources
-
-    @cached_property
-    def isa(self) -> str:
-        """The machine code, disassembled (SASS)."""
-        return disassemble(self.assembled.cubin)
-
     @abstractmethod
     def explain(self) -> str:
         """Who does what, with which memory, in words and tables."""
-
-    @cached_property
-    def cuda(self) -> CudaKernel:
-        """The kernel in the CUDA driver."""
-        return CudaModule.from_ptx(self.ptx, self.target.name, kernel_name=self.name).kernel(self.name)
 
     def resident_clusters(self, ordinal: int) -> int:
         """Clusters of a full grid on a device.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import Protocol, Self
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
@@ -198,6 +198,7 @@ class BoundCpAsyncLoader:
         self.first = (w.warp() % WARPS) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
         self._first_shift = w.variable(U32, 0, "shift")
+        self.settles = plan.shifts
         self.writer = CopyWriter((self,))
 
     def image(self, w: Writer, stage: Value) -> Value:
@@ -362,6 +363,16 @@ class _Tails:
         w.ptx.cp_async.copy_16(dst=target, src=_first_piece(self._start + distance).retyped(GMEM), bytes=size)
 
 
+class LoaderOfCopies(Protocol):
+    """Whose copies are in a thread's open group."""
+
+    settles: bool
+    """Whether a stage is finished by `settle` once they have landed."""
+
+    def settle(self, w: Writer, stage: Value) -> None:
+        """Finish a stage whose copies have landed; by all lanes of the warp that copied."""
+
+
 class CopyWriter:
     """Groups the copies of a stage, and finishes what has landed.
 
@@ -371,7 +382,7 @@ class CopyWriter:
         Whose copies.
     """
 
-    def __init__(self, loaders: tuple[BoundCpAsyncLoader, ...]) -> None:
+    def __init__(self, loaders: tuple[LoaderOfCopies, ...]) -> None:
         self._loaders = loaders
 
     def joined(self, other: Self) -> CopyWriter:
@@ -388,10 +399,10 @@ class CopyWriter:
 
     def settle(self, w: Writer, stage: Value) -> None:
         """Finish a stage whose copies have landed."""
-        shifting = [loader for loader in self._loaders if loader.plan.shifts]
-        if shifting:
-            w.warp_sync()  # a lane shifts what its neighbours have copied
-        for loader in shifting:
+        settling = [loader for loader in self._loaders if loader.settles]
+        if settling:
+            w.warp_sync()  # a lane may finish what its neighbours have copied
+        for loader in settling:
             loader.settle(w, stage)
 
 

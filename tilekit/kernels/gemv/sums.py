@@ -70,7 +70,7 @@ class WarpSums:
         self._n = n
         self._d = w.parameter("d", GMEM, lambda call: call.address("d"))
         self._pitch = w.parameter("d_pitch", U32, lambda call: _row_pitch(call.matrix("d")))
-        if functions.residual is not None:
+        if functions.source is not None:
             self._residual = w.parameter("residual", GMEM, lambda call: call.address("c"))
             self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: _row_pitch(call.matrix("c")))
         self._pairs = weights.columns // 2 * spec.tokens
@@ -123,10 +123,10 @@ class WarpSums:
         for first in self._turns:
             token, column, _ = self._output(first, tile)
             residual: list[Value] | list[None] = [None, None]
-            if self._functions.residual is not None:
+            if self._functions.source is not None:
                 owned = (self._place.thread < self._pairs - first) & (token < self._m)
                 residual = [self._load_residual(w, token, column + which, owned) for which in range(2)]
-            rows = self._functions.rows(w, token, apart=0) if self._functions.scales_rows else RowPair()
+            rows = self._functions.rows(w, token, apart=0) if self._functions.uses_rows else RowPair()
             fetched.append(Fetched(rows, self._functions.columns(w, column), tuple(residual)))
         return fetched
 

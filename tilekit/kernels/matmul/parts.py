@@ -134,6 +134,8 @@ class Output:
                 residual = ResidualRing(
                     w,
                     layout,
+                    name="residual",
+                    matrix="c",
                     dtype=spec.functions.residual,
                     stages=buffers,
                     loads=loads,

@@ -1,0 +1,114 @@
+"""The public way to compose a kernel: everything that docs/your-own-kernel.md speaks of, from one place.
+
+A kernel is a function that declares components and traces them into a `Writer`; `kernel` makes of it something that is
+called with arrays. Element types stand here under their own names (`BF16`); types of registers, of which kernel
+parameters are, in `registers` (``registers.U32``).
+"""
+
+from tilekit.assembly import types as registers
+from tilekit.assembly.values import Operand as ValueOrNumber
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.compose.kernel import ComposedKernel, kernel
+from tilekit.compose.launch import BoundLaunch
+from tilekit.compose.operands import Input, Output
+from tilekit.drivers.roles import one_thread, trace_roles, working_threads
+from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, DType
+from tilekit.epilogue.cluster_sum import ClusterSum
+from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
+from tilekit.epilogue.fusion import Fused, Fusion
+from tilekit.epilogue.residual import ResidualRing
+from tilekit.epilogue.row_sums import RowSums
+from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.turnstile import Turnstile
+from tilekit.tile_io.cluster import ClusterPosition
+from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
+from tilekit.tile_io.operand import OperandTile
+from tilekit.tile_io.payload_loader import OperandLoader, PayloadLoader, StandardLoader, TileLoader
+from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_io.transform import Transform, TransformLoader
+from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
+from tilekit.tile_pipeline.payload import HeldStage, Payload, Stage, StandardPayload
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.sync import CopySync, MbarrierSync, SyncStrategy
+from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tiles.call import Call, Matrix, Schedule
+
+__all__ = [
+    "BF16",
+    "E4M3",
+    "E5M2",
+    "F16",
+    "F32",
+    "S8",
+    "S32",
+    "AccumulatorLayout",
+    "AccumulatorTile",
+    "Accumulators",
+    "BoundLaunch",
+    "Call",
+    "ClusterPosition",
+    "ClusterSum",
+    "ComposedKernel",
+    "CopyPlan",
+    "CopySync",
+    "CpAsyncLoader",
+    "DType",
+    "DirectEpilogue",
+    "Elementwise",
+    "ElementwiseSpec",
+    "Epilogue",
+    "Fused",
+    "Fusion",
+    "HeldStage",
+    "Input",
+    "Matrix",
+    "MbarrierSync",
+    "OperandLoader",
+    "OperandTile",
+    "Output",
+    "Payload",
+    "PayloadLoader",
+    "PromotedAccumulators",
+    "RasterOrder",
+    "Reduction",
+    "RegisterAccumulators",
+    "RegisterTile",
+    "ResidualRing",
+    "Role",
+    "RowSums",
+    "Schedule",
+    "Stage",
+    "StageLoader",
+    "StagedEpilogue",
+    "StandardLoader",
+    "StandardPayload",
+    "StaticScheduler",
+    "SyncStrategy",
+    "Tile",
+    "TileLoader",
+    "TileOp",
+    "TilePipeline",
+    "TileScheduler",
+    "TmaLoader",
+    "Transform",
+    "TransformLoader",
+    "Turnstile",
+    "Value",
+    "ValueOrNumber",
+    "WarpPlan",
+    "WarpSpecialized",
+    "Warpgroup",
+    "Wgmma",
+    "Writer",
+    "kernel",
+    "one_thread",
+    "registers",
+    "trace_roles",
+    "working_threads",
+]
