@@ -13,7 +13,7 @@ import tilekit.compose as tk
 
 TILE, STAGES = 128, 4
 PLAN = tk.WarpPlan.register_accumulators(consumers=2, accumulators=TILE // 2, registers=65536, epilogue_loads=True)
-LOAD, MMA, LOAD_GATES = PLAN.load, PLAN.mma, PLAN.epilogue_load
+LOAD, MMA, LOAD_GATE = PLAN.load, PLAN.mma, PLAN.epilogue_load
 
 
 def gated(w: tk.Writer, x: tk.Value, gate: tk.Value) -> tk.Value:
@@ -34,37 +34,29 @@ def gated_matmul(w: tk.Writer) -> tk.StaticScheduler:
     """D = (A B^T) * gate, and the sums of D's rows."""
     cluster = tk.ClusterPosition.read(w, 1, 1)
     a, b = tk.OperandTile("a", tk.BF16, TILE, "k"), tk.OperandTile("b", tk.BF16, TILE, "k")
-    payload, op = tk.StandardPayload(a, b), tk.Wgmma(a, b, warpgroups=2)
-    tiles = payload.allocate(w.shared, "inputs", STAGES)
+    stage, op = tk.StandardPayload(a, b), tk.Wgmma(a, b, warpgroups=2)
+    tiles = stage.allocate(w.shared, "inputs", STAGES)
     sync = tk.MbarrierSync(
-        w,
-        "inputs",
-        stages=STAGES,
-        stage_bytes=payload.stage_bytes,
-        producers=(LOAD,),
-        consumers=(MMA,),
-        cluster=cluster,
+        w, "inputs", stages=STAGES, stage_bytes=stage.stage_bytes, producers=(LOAD,), consumers=(MMA,), cluster=cluster
     )
     k = w.parameter("k", tk.registers.U32, lambda call: call.k)
-    raster = tk.RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=k, k_block=payload.k)
+    raster = tk.RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=k, k_block=stage.k)
     scheduler = tk.StaticScheduler(raster)
-    gates = tk.ResidualRing(
-        w, op.layout, name="gates", matrix="gate", dtype=tk.BF16, stages=2, loads=LOAD_GATES, reads=MMA
+    gate = tk.ResidualRing(
+        w, op.layout, name="gate", matrix="gate", dtype=tk.BF16, stages=2, loads=LOAD_GATE, reads=MMA
     )
-    functions = tk.Fused(gated, source=tk.BF16, row_sums=tk.RowSums(w, "sums", layout=op.layout, raster=raster))
-    epilogue = tk.StagedEpilogue(
-        w, op.layout, functions, out=tk.BF16, role=MMA, buffers=2, first_barrier=1, residual=gates
-    )
+    fused = tk.Fused(gated, source=tk.BF16, row_sums=tk.RowSums(w, "sums", layout=op.layout, raster=raster))
+    epilogue = tk.StagedEpilogue(w, op.layout, fused, out=tk.BF16, role=MMA, buffers=2, first_barrier=1, residual=gate)
     tk.WarpSpecialized(
         warps=PLAN,
         cluster=cluster,
-        inputs=tk.TilePipeline(payload, tiles, stages=STAGES, sync=sync),
+        inputs=tk.TilePipeline(stage, tiles, stages=STAGES, sync=sync),
         loader=tk.StandardLoader(w, tk.TmaLoader(w, a), tk.TmaLoader(w, b), tiles, cluster),
         op=op,
         accumulators=tk.RegisterAccumulators(op),
         scheduler=scheduler,
         epilogue=epilogue,
-        source=gates,
+        source=gate,
         depth=k,
         in_flight=1,
     ).trace(w)

@@ -38,8 +38,8 @@ def int8_matmul(w: tk.Writer) -> tk.StaticScheduler:
     """D = (A B^T) * scale_b."""
     cluster = tk.ClusterPosition.read(w, 1, 1)
     a, b = tk.OperandTile("a", tk.BF16, TILE, "k"), tk.OperandTile("b", tk.BF16, TILE, "k")
-    payload, op = tk.StandardPayload(a, b), tk.Wgmma(a, b, warpgroups=2)
-    tiles = payload.allocate(w.shared, "inputs", STAGES)
+    stage, op = tk.StandardPayload(a, b), tk.Wgmma(a, b, warpgroups=2)
+    tiles = stage.allocate(w.shared, "inputs", STAGES)
     load_b = tk.TransformLoader(w, b, source=tk.S8, transform=widened, stages=STAGES, role=LOAD)
     # The copy engine brings A alone; the load role's warps hand a stage over when they have written B.
     sync = tk.CopySync(
@@ -47,14 +47,14 @@ def int8_matmul(w: tk.Writer) -> tk.StaticScheduler:
     )
     k = w.parameter("k", tk.registers.U32, lambda call: call.k)
     n = w.parameter("n", tk.registers.U32, lambda call: call.n)
-    raster = tk.RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=k, k_block=payload.k)
+    raster = tk.RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=k, k_block=stage.k)
     scheduler = tk.StaticScheduler(raster)
     functions = tk.Elementwise(w, tk.ElementwiseSpec(scale_b=True), columns=n, precise=False)
     epilogue = tk.StagedEpilogue(w, op.layout, functions, out=tk.BF16, role=MMA, buffers=2, first_barrier=1)
     tk.WarpSpecialized(
         warps=PLAN,
         cluster=cluster,
-        inputs=tk.TilePipeline(payload, tiles, stages=STAGES, sync=sync),
+        inputs=tk.TilePipeline(stage, tiles, stages=STAGES, sync=sync),
         loader=tk.StandardLoader(w, tk.TmaLoader(w, a), load_b, tiles, cluster),
         op=op,
         accumulators=tk.RegisterAccumulators(op),
