@@ -103,7 +103,7 @@ class ComposedKernel(AssembledKernel):
         Raises
         ------
         TraceError
-            ``TK-TRACE-016`` where it returns no scheduler, and what tracing raises.
+            ``TK-COMP-004`` where it returns no scheduler, and what tracing raises.
         ArgumentError
             ``TK-PAR-003`` for a parameter that does not say how its value follows from a call.
         """
@@ -113,7 +113,7 @@ class ComposedKernel(AssembledKernel):
             raise TraceError(
                 f"{self.name} returned {scheduler!r}; a kernel function returns its scheduler (StaticScheduler, "
                 "StreamKScheduler, ...), which says how many clusters a launch has",
-                code="TK-TRACE-016",
+                code="TK-COMP-004",
             )
         for parameter in w.parameters:
             require_value(parameter)

@@ -152,6 +152,8 @@ class EmulatedLaunch(HostLaunch):
             return Device(self._kernel.target.name, **self._options)
         except LaunchError as error:
             raise ArgumentError(error.message, code="TK-COMP-002") from None
+        except TypeError as error:  # an option that it does not have
+            raise ArgumentError(f"emulator={self._options}: {error}", code="TK-COMP-002") from None
 
     def _run(self) -> None:
         kernel = self._kernel

@@ -68,7 +68,7 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
     Raises
     ------
     TraceError
-        ``TK-TRACE-013`` naming both sides.
+        ``TK-EPI-001`` naming both sides.
     """
     missing = [name for name in vars(Fusion) if not name.startswith("_") and not hasattr(functions, name)]
     kind = type(functions).__name__
@@ -76,19 +76,19 @@ def require_fusion(functions: object, where: str, *, transposed: bool, source: D
         raise TraceError(
             f"{where} was given a {kind} as its functions, which lacks {', '.join(missing)}; pass Elementwise, Fused "
             "or another Fusion",
-            code="TK-TRACE-013",
+            code="TK-EPI-001",
         )
     if functions.reduces_rows and transposed:  # type: ignore[attr-defined]
         raise TraceError(
             f"{kind} combines the elements of a row, but {where} holds the transpose of the output, in which a row is "
             "spread over the warp; compute the output upright",
-            code="TK-TRACE-013",
+            code="TK-EPI-001",
         )
     if functions.source != source:  # type: ignore[attr-defined]
         raise TraceError(
             f"{kind} combines elements with {_matrix(functions.source)}, but {where} reads "  # type: ignore[attr-defined]
             f"{_matrix(source)}; give both the same type",
-            code="TK-TRACE-013",
+            code="TK-EPI-001",
         )
 
 
@@ -113,7 +113,7 @@ class Fused:
     Raises
     ------
     TraceError
-        ``TK-TRACE-014``, as the kernel is traced, where `function` returns no f32 value.
+        ``TK-EPI-002``, as the kernel is traced, where `function` returns no f32 value.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Fused:
             name = getattr(self._function, "__qualname__", repr(self._function))
             raise TraceError(
                 f"{name} returned {result!r} for an element of the output; it must return an f32 value",
-                code="TK-TRACE-014",
+                code="TK-EPI-002",
             )
         if rows is not None and columns is not None:
             rows.add(w, row, result, columns[column])

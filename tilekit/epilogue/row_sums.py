@@ -39,7 +39,7 @@ class RowSums:
     Raises
     ------
     TraceError
-        ``TK-TRACE-013`` for a layout or raster in which no warp has whole rows of a tile to itself.
+        ``TK-EPI-001`` for a layout or raster in which no warp has whole rows of a tile to itself.
     """
 
     def __init__(self, w: Writer, name: str, *, layout: AccumulatorLayout, raster: RasterOrder) -> None:
@@ -71,7 +71,7 @@ class RowSums:
             problem = "tiles have a batch index, and sums are of one matrix's rows"
         if problem is not None:
             raise TraceError(
-                f"row sums {name!r}: {problem}; nearest: RasterOrder of the op's tile", code="TK-TRACE-013"
+                f"row sums {name!r}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001"
             )
 
     def _across(self, call: Call) -> int:

@@ -47,7 +47,7 @@ class StagedEpilogue:
     Raises
     ------
     TraceError
-        ``TK-TRACE-013`` for functions that do not fit.
+        ``TK-EPI-001`` for functions that do not fit.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class TransformLoader:
     Raises
     ------
     TraceError
-        ``TK-TRACE-015`` for a `source` or a `role` whose threads cannot share the tile out in whole pieces.
+        ``TK-LOAD-002`` for a `source` or a `role` whose threads cannot share the tile out in whole pieces.
     """
 
     batched = False
@@ -84,14 +84,14 @@ class TransformLoader:
             raise TraceError(
                 f"{tile.name}: {self.elements} elements of {source} are {self.copied} bytes, which no copy moves; it "
                 f"moves {', '.join(map(str, SIZES))}",
-                code="TK-TRACE-015",
+                code="TK-LOAD-002",
             )
         if role.one_thread or self.threads % (PIECES * SWIZZLE_LINES) or self.block_lines % self.lines_apart:
             raise TraceError(
                 f"{tile.name}: the {'one thread' if role.one_thread else f'{self.threads} threads'} of role "
                 f"{role.name!r} cannot share out {tile.bytes // PIECE} pieces of its tile in equal parts; nearest: a "
                 "role of four warps, one_thread=False",
-                code="TK-TRACE-015",
+                code="TK-LOAD-002",
             )
         name = tile.name
         self.address = w.parameter(name, GMEM, self._address)
@@ -127,13 +127,13 @@ class TransformLoader:
         Raises
         ------
         TraceError
-            ``TK-TRACE-015`` in a cluster whose CTAs share the tile: threads write to their own CTA's shared memory.
+            ``TK-LOAD-002`` in a cluster whose CTAs share the tile: threads write to their own CTA's shared memory.
         """
         if multicast is not None:
             raise TraceError(
                 f"{self.tile.name}: {multicast.sharers} CTAs of the cluster share the tile, but threads write to their "
                 "own CTA's shared memory alone; nearest: a cluster of one CTA along that dimension",
-                code="TK-TRACE-015",
+                code="TK-LOAD-002",
             )
         return BoundTransformLoader(w, self, stages)
 
@@ -201,7 +201,7 @@ class BoundTransformLoader:
             raise TraceError(
                 f"{name} made {words!r} of {loader.elements} elements of {loader.source}; it must return the "
                 f"{PIECE // 4} words (b32) of as many elements of {loader.tile.dtype}",
-                code="TK-TRACE-014",
+                code="TK-LOAD-003",
             )
 
 
