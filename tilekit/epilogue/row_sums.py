@@ -70,9 +70,7 @@ class RowSums:
         elif raster.batched:
             problem = "tiles have a batch index, and sums are of one matrix's rows"
         if problem is not None:
-            raise TraceError(
-                f"row sums {name!r}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001"
-            )
+            raise TraceError(f"row sums {name!r}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001")
 
     def _across(self, call: Call) -> int:
         """CTA tiles along N, with those that only fill a cluster."""
