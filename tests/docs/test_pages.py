@@ -31,7 +31,7 @@ def _needs_gpu(block: Block) -> bool:
 
 def _quotes_a_file(block: Block) -> bool:
     """Whether a block shows a part of the examples or of the sources; other tests compare it with the file."""
-    return block.text.startswith(("def compose", "# tilekit/"))
+    return block.text.startswith(("@tk.kernel", "# tilekit/"))
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
@@ -68,7 +68,7 @@ def test_readme_blocks_for_gpu_arrays_run(library: str):
 
 def test_readme_shows_the_composed_kernel():
     """The kernel in the README is the one in the example, character by character."""
-    (block,) = [b for b in blocks(ROOT / "README.md", "python") if b.text.startswith("def compose")]
+    (block,) = [b for b in blocks(ROOT / "README.md", "python") if b.text.startswith("@tk.kernel")]
     assert block.text in (ROOT / "examples" / "compose_matmul.py").read_text("utf-8")
 
 
