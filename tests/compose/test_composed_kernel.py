@@ -191,7 +191,7 @@ def misaligned(rows: int, columns: int) -> Any:
 def test_what_a_component_cannot_take_is_its_error() -> None:
     """Rows that TMA cannot walk over are refused by the loader, before anything runs."""
     with pytest.raises(ArgumentError, match=r"(?s)a cannot be described to the copy engine.*multiple of 16.*TK-MM-015"):
-        product()(misaligned(20, 16), B)
+        product().bind(misaligned(20, 16), B)
 
 
 def forgetful(w: tk.Writer) -> Any:

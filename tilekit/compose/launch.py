@@ -97,6 +97,11 @@ class DeviceLaunch(BoundLaunch):
 class HostLaunch(BoundLaunch, ABC):
     """Arrays in host memory: each call copies them to a device, launches there, and copies the outputs back."""
 
+    def __init__(self, kernel: ComposedKernel, arrays: Arrays, outputs: Sequence[str]) -> None:
+        super().__init__(kernel, arrays, outputs)
+        # Copies are aligned as the arrays are: what a component cannot take, it says now.
+        self._launch({name: view.address for name, view in arrays.views.items()}, 1, lambda name, size: 0)
+
     def __call__(self, stream: Any = None) -> Any:
         if stream is not None:
             resolve_stream(stream, self._arrays.views[self._outputs[0]])  # raises: there are no streams
