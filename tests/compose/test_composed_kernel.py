@@ -113,7 +113,17 @@ def test_operands_that_cannot_be_together(operands: Any, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("2x", "m"), ("seed", "m"), ("x", ""), ("x", "mm"), ("x", "bmk"), ("x", "m1"), (None, "m"), ("x", ("m", "k"))],
+    [
+        ("2x", "m"),
+        ("seed", "m"),
+        ("emulator", "m"),
+        ("x", ""),
+        ("x", "mm"),
+        ("x", "bmk"),
+        ("x", "m1"),
+        (None, "m"),
+        ("x", ("m", "k")),
+    ],
 )
 def test_an_operand_that_cannot_be(name: Any, shape: Any) -> None:
     """A name is a Python name that means nothing else in a launch, a shape one or two letters."""

@@ -12,12 +12,14 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.launch import BoundLaunch
 from tilekit.compose.operands import Input, Output
+from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, DType
 from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.fusion import Fused, Fusion
 from tilekit.epilogue.residual import ResidualRing
@@ -31,12 +33,17 @@ from tilekit.tile_io.payload_loader import OperandLoader, PayloadLoader, Standar
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
 from tilekit.tile_pipeline.payload import HeldStage, Payload, Stage, StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
-from tilekit.tile_pipeline.sync import CopySync, MbarrierSync, SyncStrategy
+from tilekit.tile_pipeline.sync import CommitSync, CopySync, MbarrierSync, SyncStrategy
+from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import RasterOrder, Tile
+from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.call import Call, Matrix, Schedule
 
 __all__ = [
@@ -52,9 +59,12 @@ __all__ = [
     "Accumulators",
     "BoundLaunch",
     "Call",
+    "ClcScheduler",
     "ClusterPosition",
     "ClusterSum",
+    "CommitSync",
     "ComposedKernel",
+    "Cooperative",
     "CopyPlan",
     "CopySync",
     "CpAsyncLoader",
@@ -63,6 +73,7 @@ __all__ = [
     "Elementwise",
     "ElementwiseSpec",
     "Epilogue",
+    "Fixup",
     "Fused",
     "Fusion",
     "HeldStage",
@@ -74,6 +85,7 @@ __all__ = [
     "Output",
     "Payload",
     "PayloadLoader",
+    "PingPong",
     "PromotedAccumulators",
     "RasterOrder",
     "Reduction",
@@ -88,8 +100,12 @@ __all__ = [
     "StagedEpilogue",
     "StandardLoader",
     "StandardPayload",
+    "StartOrder",
     "StaticScheduler",
+    "StreamKScheduler",
     "SyncStrategy",
+    "Tcgen05",
+    "TensorMemory",
     "Tile",
     "TileLoader",
     "TileOp",
