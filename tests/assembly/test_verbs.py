@@ -28,6 +28,7 @@ VENDOR = {
     "tile_io/cluster.py",
     "tile_io/cp_async.py",
     "tile_io/tma.py",
+    "tile_io/transform.py",
     "tile_op/tcgen05.py",
     "tile_op/tensor_memory.py",
     "tile_op/wgmma.py",
