@@ -18,7 +18,7 @@ PACKAGE = Path(fragments.__file__).parent.parent
 
 VENDOR = {
     "drivers/load_order.py",
-    "epilogue/cluster_sum.py",
+    "epilogue/dsmem_reduction.py",
     "epilogue/residual.py",
     "epilogue/slabs.py",
     "epilogue/staged.py",

@@ -41,7 +41,7 @@ def is_fast(launch: str, mutation: Mutation) -> bool:
     if launch == IN_TURN:
         return mutation.family == "barrier" and "BoundPingPong" in mutation.site
     if launch == LAYERED:
-        return mutation.family in ORDER and "BoundClusterSum" in mutation.site
+        return mutation.family in ORDER and "BoundDsmemReduction" in mutation.site
     if launch == STREAMED:
         here = any(name in mutation.site for name in ("BoundFixup", "BoundWorkspace", "StreamKScheduler"))
         return here and mutation.family in (*ORDER, "loop")

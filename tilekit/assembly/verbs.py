@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tilekit.assembly.values import Value
 
 NEUTRAL = frozenset(
-    {"barrier", "convert", "elementwise", "groups", "memory", "profile", "special", "turnstile", "warp"}
+    {"barrier", "convert", "elementwise", "groups", "memory", "profile", "semaphore", "special", "warp"}
 )
 """Fragment files whose names and operands are the same for every instruction set."""
 

@@ -17,15 +17,15 @@ from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, DType
-from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.fusion import Fused, Fusion
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.row_sums import RowSums
+from tilekit.epilogue.serial_split_k import SerialSplitK
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.turnstile import Turnstile
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
 from tilekit.tile_io.operand import OperandTile
@@ -61,7 +61,6 @@ __all__ = [
     "Call",
     "ClcScheduler",
     "ClusterPosition",
-    "ClusterSum",
     "CommitSync",
     "ComposedKernel",
     "Cooperative",
@@ -70,6 +69,7 @@ __all__ = [
     "CpAsyncLoader",
     "DType",
     "DirectEpilogue",
+    "DsmemReduction",
     "Elementwise",
     "ElementwiseSpec",
     "Epilogue",
@@ -95,6 +95,7 @@ __all__ = [
     "Role",
     "RowSums",
     "Schedule",
+    "SerialSplitK",
     "Stage",
     "StageLoader",
     "StagedEpilogue",
@@ -114,7 +115,6 @@ __all__ = [
     "TmaLoader",
     "Transform",
     "TransformLoader",
-    "Turnstile",
     "Value",
     "ValueOrNumber",
     "WarpPlan",

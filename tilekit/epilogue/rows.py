@@ -1,4 +1,4 @@
-"""Slabs stored row by row: where a tile ends inside the output, and what lies below belongs to somebody else."""
+"""Slabs stored row by row: where a tile ends inside the output, and what lies below belongs to another tile."""
 
 from __future__ import annotations
 

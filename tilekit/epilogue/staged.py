@@ -40,7 +40,7 @@ class StagedEpilogue:
     residual
         Where the functions combine elements with those of a second matrix: the ring that brings it.
     rows
-        Where tiles may end above somebody else's rows: stores the slabs that do.
+        Where tiles may end above rows of another group: stores the slabs that do.
     transposed
         Whether the accumulators hold the transpose of the output.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilekit.epilogue.cluster_sum import ClusterSum
+from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
     L2_PROMOTION,
@@ -117,7 +117,10 @@ def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Viol
     """CTAs that share a sum each store equal parts of whole boxes, unless there are more CTAs than parts."""
     columns = config.tile[1]
     layout = atom_layout(ATOM_ROWS, columns)
-    adders, part = ClusterSum.adders_of(layout, config.cluster_k), ClusterSum.part_of(layout, config.cluster_k).columns
+    adders, part = (
+        DsmemReduction.adders_of(layout, config.cluster_k),
+        DsmemReduction.part_of(layout, config.cluster_k).columns,
+    )
     if part % stored:
         text = f"tile N={columns}: {adders} CTAs of {config.cluster_k} store {part} columns each, in boxes of {stored}"
         yield Violation("parts", "tile", text)

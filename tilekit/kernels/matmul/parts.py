@@ -9,15 +9,15 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import F32
-from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
+from tilekit.epilogue.serial_split_k import SerialSplitK
 from tilekit.epilogue.slabs import SlabPlan
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
@@ -47,7 +47,7 @@ class Output:
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: ResidualRing | None
-    reduction: Turnstile | Fixup | ClusterSum | None
+    reduction: SerialSplitK | Fixup | DsmemReduction | None
 
     @staticmethod
     def shared_bytes(
@@ -62,8 +62,8 @@ class Output:
         """Shared memory of the components; `layers` CTAs of a cluster share a tile's sum."""
         size = 0
         if layers > 1:
-            size += ClusterSum.shared_bytes(layout, ctas=layers, warpgroups=warpgroups)
-            layout = ClusterSum.part_of(layout, layers)
+            size += DsmemReduction.shared_bytes(layout, ctas=layers, warpgroups=warpgroups)
+            layout = DsmemReduction.part_of(layout, layers)
         if spec.store == "direct":
             return size
         plan = SlabPlan(layout, spec.out_dtype, transposed)
@@ -83,7 +83,7 @@ class Output:
         stores: Role,
         loads: Role | None,
         buffers: int,
-        shares: type[Turnstile | Fixup] | None,
+        shares: type[SerialSplitK | Fixup] | None,
         transposed: bool,
         cluster: ClusterPosition | None = None,
     ) -> Output:
@@ -109,7 +109,7 @@ class Output:
         accumulators = layout
         layered = cluster if cluster is not None and cluster.k > 1 else None
         if layered is not None:
-            layout = ClusterSum.part_of(layout, layered.k)
+            layout = DsmemReduction.part_of(layout, layered.k)
         # M is known to whoever needs it; groups of rows have declared it for their schedule.
         direct = spec.store == "direct"
         rows = declare_rows(w) if direct or spec.functions.scale_a else None
@@ -156,12 +156,12 @@ class Output:
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
                 transposed=transposed,
             )
-        reduction: Turnstile | Fixup | ClusterSum | None = None
+        reduction: SerialSplitK | Fixup | DsmemReduction | None = None
         if shares is not None:
             groups = stores.warps_at_once // WARPS_PER_GROUP
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif layered is not None:
-            reduction = ClusterSum(w, accumulators, role=stores, cluster=layered)
+            reduction = DsmemReduction(w, accumulators, role=stores, cluster=layered)
         return cls(epilogue, residual, reduction)
 
 
