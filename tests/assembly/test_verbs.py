@@ -20,7 +20,7 @@ VENDOR = {
     "drivers/load_order.py",
     "epilogue/dsmem_reduction.py",
     "epilogue/residual.py",
-    "epilogue/slabs.py",
+    "epilogue/subtiles.py",
     "epilogue/staged.py",
     "kernels/gemv/chunk.py",
     "kernels/gemv/sums.py",

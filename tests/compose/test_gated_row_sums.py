@@ -73,4 +73,4 @@ def test_it_is_inspected_like_any_kernel() -> None:
     assert KERNEL.resources.spill_store_bytes == 0
     assert "HGMMA" in KERNEL.isa
     assert {role.name for role in KERNEL.traced.roles} == {"load", "mma", "epilogue_load"}
-    assert {array.name for array in KERNEL.traced.shared} >= {"inputs.a", "inputs.b", "gate.slab", "output.slab"}
+    assert {array.name for array in KERNEL.traced.shared} >= {"inputs.a", "inputs.b", "gate.subtile", "output.subtile"}

@@ -1,4 +1,4 @@
-"""The second matrix of an epilogue: slabs of it, loaded by a role of their own while the tile is still multiplied."""
+"""The second matrix of an epilogue: subtiles that a role of their own loads while the tile is still multiplied."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.slabs import SlabAccess, SlabPlan
+from tilekit.epilogue.subtiles import SubtileAccess, SubtilePlan
 from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout, Warpgroup
 from tilekit.tile_pipeline.ring import RingPosition
 from tilekit.tile_schedule.raster import Tile
 
-SLAB_ALIGNMENT = 1024
+SUBTILE_ALIGNMENT = 1024
 """Bytes of the swizzle's atom."""
 
 
 class ResidualRing:
-    """A ring of slabs of a matrix for each warpgroup of the epilogue, in the order in which it stores them.
+    """A ring of subtiles of a matrix for each warpgroup of the epilogue, in the order in which it stores them.
 
     Parameters
     ----------
     w
-        The writer; the matrix's tensor map (and one of a narrower last slab) become kernel parameters, slabs and
+        The writer; the matrix's tensor map (and one of a narrower last subtile) become kernel parameters, subtiles and
         barriers shared memory.
     layout
         How a warpgroup holds the accumulators.
@@ -59,18 +59,18 @@ class ResidualRing:
         batched: bool = False,
         transposed: bool = False,
     ) -> None:
-        self.plan = plan = SlabPlan(layout, dtype, transposed)
+        self.plan = plan = SubtilePlan(layout, dtype, transposed)
         self.stages = stages
         self.warpgroups = len(reads.warps) // WARPS_PER_GROUP
         self.turns = reads.turns
         self.batch_step = None
         if batched:
             self.batch_step = w.parameter(f"{name}_batch_step", U32, lambda call: call.matrix(matrix).batch_step)
-        self.slabs = w.shared.allocate(
-            f"{name}.slab",
+        self.subtiles = w.shared.allocate(
+            f"{name}.subtile",
             size=plan.buffer_bytes,
             count=self.warpgroups * stages,
-            alignment=SLAB_ALIGNMENT,
+            alignment=SUBTILE_ALIGNMENT,
             kind="tile",
         )
         self.full, self.empty = (
@@ -96,9 +96,9 @@ class ResidualRing:
             self.loaders[width] = TmaBoxLoader(w, matrix=matrix, name=own, columns=columns, rows=rows, batched=batched)
 
     @staticmethod
-    def shared_bytes(plan: SlabPlan, *, warpgroups: int, stages: int) -> int:
-        """Shared memory of the slabs, and of the barriers, up to where more slabs may follow."""
-        barriers = -(-16 * warpgroups * stages // SLAB_ALIGNMENT) * SLAB_ALIGNMENT
+    def shared_bytes(plan: SubtilePlan, *, warpgroups: int, stages: int) -> int:
+        """Shared memory of the subtiles, and of the barriers, up to where more subtiles may follow."""
+        barriers = -(-16 * warpgroups * stages // SUBTILE_ALIGNMENT) * SUBTILE_ALIGNMENT
         return warpgroups * stages * plan.buffer_bytes + barriers
 
     def prefetch(self, w: Writer) -> None:
@@ -122,7 +122,7 @@ class ResidualRing:
 
 
 class ResidualProducer:
-    """What the loading role may do: fill the slabs of a tile."""
+    """What the loading role may do: fill the subtiles of a tile."""
 
     def __init__(self, w: Writer, ring: ResidualRing) -> None:
         self._ring = ring
@@ -132,7 +132,7 @@ class ResidualProducer:
         self._turn = w.variable(U32, 0, "turn") if ring.turns > 1 else None
 
     def load(self, w: Writer, tile: Tile) -> None:
-        """Load the tile's slabs; of a share, only where it is the one that stores."""
+        """Load the tile's subtiles; of a share, only where it is the one that stores."""
         if tile.share is None:
             self._load(w, tile)
         else:
@@ -153,11 +153,11 @@ class ResidualProducer:
                 loader = ring.loaders[columns]
                 for part, group in enumerate(groups):
                     place = position.stage + group * ring.stages
-                    full, slab = ring.full.at(w, place), ring.slabs.at(w, place)
+                    full, subtile = ring.full.at(w, place), ring.subtiles.at(w, place)
                     w.ptx.mbarrier.wait_parity(bar=ring.empty.at(w, place), parity=position.phase)
                     w.ptx.mbarrier.arrive_expect(bar=full, bytes=len(boxes) * loader.bytes(plan.dtype))
                     for box in boxes:
-                        target = slab + box.offset
+                        target = subtile + box.offset
                         at = plan.place(
                             column=tile.column + (left + box.column),
                             row=tile.row + (part * layout.tile_rows + block * layout.rows + box.row),
@@ -167,24 +167,24 @@ class ResidualProducer:
 
 
 class ResidualConsumer:
-    """What a warpgroup of the epilogue may do: read the next slab, and give it back."""
+    """What a warpgroup of the epilogue may do: read the next subtile, and give it back."""
 
     def __init__(self, w: Writer, ring: ResidualRing, group: Warpgroup) -> None:
         self._ring = ring
         self._first = group.index * ring.stages
         self._position = RingPosition(w, ring.stages)
         self._signals = w.lane() == 0
-        slabs = w.shared_base + ring.slabs.offset
-        self.access: SlabAccess = ring.plan.access(thread=group.thread, slabs=slabs)
+        subtiles = w.shared_base + ring.subtiles.offset
+        self.access: SubtileAccess = ring.plan.access(thread=group.thread, subtiles=subtiles)
 
     def acquire(self, w: Writer) -> Value:
-        """Wait for the next slab; return its offset from the first, in bytes."""
+        """Wait for the next subtile; return its offset from the first, in bytes."""
         place = self._first + self._position.stage
         w.ptx.mbarrier.wait_parity(bar=self._ring.full.at(w, place), parity=self._position.phase)
         return place * self._ring.plan.buffer_bytes
 
     def release(self, w: Writer) -> None:
-        """Give the slab back; one arrival a warp."""
+        """Give the subtile back; one arrival a warp."""
         w.warp_sync()
         place = self._first + self._position.stage
         w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)

@@ -1,4 +1,4 @@
-"""Slabs stored row by row: where a tile ends inside the output, and what lies below belongs to another tile."""
+"""Subtiles stored row by row: where a tile ends inside the output, and what lies below belongs to another tile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.slabs import SLAB_BYTES
+from tilekit.epilogue.subtiles import SUBTILE_ROW_BYTES
 
 CHUNK = 16
 """Bytes that a thread copies at once, and the unit of the swizzle."""
@@ -15,7 +15,7 @@ THREADS = 128
 
 
 class RowStores:
-    """Copies the rows of a slab, up to the tile's last, from shared to global memory.
+    """Copies the rows of a subtile, up to the tile's last, from shared to global memory.
 
     Parameters
     ----------
@@ -34,9 +34,18 @@ class RowStores:
         self._row_pitch = w.parameter("row_pitch", U32, lambda call: call.matrix("d").row_pitch)
 
     def store(
-        self, w: Writer, slab: Value, *, thread: Value, rows: int, row: Value, end: Value, column: Value, columns: int
+        self,
+        w: Writer,
+        subtile: Value,
+        *,
+        thread: Value,
+        rows: int,
+        row: Value,
+        end: Value,
+        column: Value,
+        columns: int,
     ) -> None:
-        """Copy rows `row` to `end` (at most `rows`) of the slab; by the whole warpgroup.
+        """Copy rows `row` to `end` (at most `rows`) of the subtile; by the whole warpgroup.
 
         16-bit and wider outputs whose rows are whole chunks: what the copy engine stores, too.
         """
@@ -47,7 +56,7 @@ class RowStores:
             chunk = place - below * chunks
             here = column + chunk * (CHUNK // self._out.bytes)
             valid = (below < rows) & (row + below < end) & (here < self._columns)
-            source = slab + below * SLAB_BYTES + (chunk ^ (below & 7)) * CHUNK
+            source = subtile + below * SUBTILE_ROW_BYTES + (chunk ^ (below & 7)) * CHUNK
             target = (
                 self._address
                 + w.widen_multiply(row + below, self._row_pitch) * self._out.bytes

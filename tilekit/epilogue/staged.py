@@ -1,4 +1,4 @@
-"""Epilogue through shared memory: swizzled slabs, and TMA stores that run under the next tile's main loop."""
+"""Epilogue through shared memory: swizzled subtiles, and TMA stores that run under the next tile's main loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
-from tilekit.epilogue.slabs import SlabPlan
+from tilekit.epilogue.subtiles import SubtilePlan
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.raster import Tile
@@ -26,7 +26,7 @@ class StagedEpilogue:
     Parameters
     ----------
     w
-        The writer; the output's tensor map becomes a kernel parameter and the slabs shared memory.
+        The writer; the output's tensor map becomes a kernel parameter and the subtiles shared memory.
     layout
         How a warpgroup holds the accumulators.
     functions
@@ -40,7 +40,7 @@ class StagedEpilogue:
     residual
         Where the functions combine elements with those of a second matrix: the ring that brings it.
     rows
-        Where tiles may end above rows of another group: stores the slabs that do.
+        Where tiles may end above rows of another group: stores the subtiles that do.
     transposed
         Whether the accumulators hold the transpose of the output.
 
@@ -67,14 +67,14 @@ class StagedEpilogue:
     ) -> None:
         source = residual.plan.dtype if residual is not None else None
         require_fusion(functions, type(self).__name__, transposed=transposed, source=source)
-        self._plan = plan = SlabPlan(layout, out, transposed)
+        self._plan = plan = SubtilePlan(layout, out, transposed)
         self.residual = residual
         self._rows = rows
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
-        self._slabs = w.shared.allocate(
-            "output.slab",
+        self._subtiles = w.shared.allocate(
+            "output.subtile",
             size=buffers * plan.buffer_bytes,
             count=len(role.warps) // 4,
             alignment=1024,
@@ -89,7 +89,7 @@ class StagedEpilogue:
             self.storers[width] = TmaStorer(w, matrix="d", name=name, columns=columns, rows=down, batched=batched)
 
     @staticmethod
-    def shared_bytes(plan: SlabPlan, *, warpgroups: int, buffers: int) -> int:
+    def shared_bytes(plan: SubtilePlan, *, warpgroups: int, buffers: int) -> int:
         """Shared memory the epilogue takes."""
         return warpgroups * buffers * plan.buffer_bytes
 
@@ -122,8 +122,8 @@ class BoundStagedEpilogue:
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
         self._stores = thread == 0
-        slabs = w.shared_base + group.index * epilogue._slabs.stride + epilogue._slabs.offset
-        self._slab = slabs
+        subtiles = w.shared_base + group.index * epilogue._subtiles.stride + epilogue._subtiles.offset
+        self._subtile = subtiles
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
         uses_rows = epilogue._functions.uses_rows
         if plan.transposed or uses_rows:
@@ -133,7 +133,7 @@ class BoundStagedEpilogue:
             if len(layout.parts) > 1:
                 self._lane_column = self._lane_column + layout.place(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
-        self._access = plan.access(thread=thread, slabs=slabs)
+        self._access = plan.access(thread=thread, subtiles=subtiles)
         self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
@@ -168,7 +168,7 @@ class BoundStagedEpilogue:
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
-                        source = self._slab + (start + box.offset)
+                        source = self._subtile + (start + box.offset)
                         place = plan.place(column=column + box.column, row=row + box.row)
                         with w.when(whole[box.offset]) if whole is not None else nullcontext():
                             self._storers[columns].store(w, source, batch=tile.batch, **place)
@@ -182,7 +182,7 @@ class BoundStagedEpilogue:
     def _store_rows(
         self, w: Writer, tile: Tile, row: Value, column: Value, start: int, columns: int
     ) -> dict[int, Value] | None:
-        """Store the parts of a slab below which rows are not the tile's; say of each part whether all rows are."""
+        """Store the parts of a subtile below which rows are not the tile's; say of each part whether all rows are."""
         e = self._e
         if e._rows is None or tile.row_end is None:
             return None
@@ -192,10 +192,10 @@ class BoundStagedEpilogue:
             first = row + box.row
             whole[box.offset] = first + rows <= tile.row_end
             with w.when(~whole[box.offset]):
-                slab = self._slab + (start + box.offset)
+                subtile = self._subtile + (start + box.offset)
                 e._rows.store(
                     w,
-                    slab,
+                    subtile,
                     thread=self._thread,
                     rows=rows,
                     row=first,
@@ -251,7 +251,7 @@ class BoundStagedEpilogue:
         offset: int,
         residual: Value | None,
     ) -> None:
-        """Apply the functions to a fragment and store it to the slabs at `offset`; its residual lies at `residual`."""
+        """Apply the functions to a fragment and store it to the subtiles at `offset`; its residual is at `residual`."""
         access = self._access
         count = access.columns // 2
         for unit, first in enumerate(range(0, len(registers), count)):

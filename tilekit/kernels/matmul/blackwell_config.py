@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion
-from tilekit.epilogue.slabs import SlabPlan
+from tilekit.epilogue.subtiles import SubtilePlan
 from tilekit.kernels.matmul import blackwell_rules
 from tilekit.kernels.matmul.config import KernelConfig, counted
 from tilekit.kernels.matmul.parts import Output
@@ -47,7 +47,7 @@ class BlackwellConfig(KernelConfig):
         Claims of further tiles in flight (cluster launch control); 0 for a static schedule. With `split_k` no
         role claims.
     output_buffers
-        Slabs of the CTA's rows by 128 bytes in flight on their way out.
+        Subtiles of the CTA's rows by 128 bytes in flight on their way out.
     load_order
         Whether the warp that loads a residual waits until the operands of its CTA's first tile are on their way.
     split_k
@@ -124,7 +124,7 @@ class BlackwellConfig(KernelConfig):
         """Whether the output is stored in boxes narrower than 128 bytes, which rests on what an H200 does."""
         if spec.store == "direct":
             return False
-        return SlabPlan(self.instruction(spec).layout, spec.out_dtype, self.swap_ab).narrow
+        return SubtilePlan(self.instruction(spec).layout, spec.out_dtype, self.swap_ab).narrow
 
     def fixed_bytes(self, spec: MatmulSpec) -> int:
         """Shared memory of everything but the input stages."""

@@ -197,7 +197,7 @@ class MatmulConfig(KernelConfig):
     stages
         Stages of the input ring; ``None`` takes what shared memory allows.
     output_buffers
-        Slabs of 128 bytes by 64 rows (with `swap_ab` by up to 64) in flight per warpgroup, on their way out.
+        Subtiles of 128 bytes by 64 rows (with `swap_ab` by up to 64) in flight per warpgroup, on their way out.
     in_flight
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k

@@ -121,7 +121,7 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
     (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
     fetched, flops = config.stage_bytes(spec), 2 * tile_m * tile_n * k
     out = f"{tile_m * tile_n * spec.out_dtype.bytes} B of output"
-    slabs = f"through {config.output_buffers} buffers"
+    subtiles = f"through {config.output_buffers} buffers"
     lines = [f"per k-block  {fetched} B into shared memory, {flops / 1e6:.2f} MFLOP, {flops / fetched:.0f} FLOP/B"]
     if isinstance(config, BlackwellConfig):
         op = config.instruction(spec)
@@ -129,9 +129,11 @@ def _costs(spec: MatmulSpec, config: KernelConfig) -> list[str]:
         lines[0] += f", {count} x tcgen05.mma m{op.m}n{op.n}k{k // count} of {config.cta_group} CTA" + (
             "s" if config.cta_group > 1 else ""
         )
-        how = f"in {'transposed' if config.swap_ab else f'{op.layout.rows}-row'} slabs {slabs}"
+        how = f"in {'transposed' if config.swap_ab else f'{op.layout.rows}-row'} subtiles {subtiles}"
     else:
-        how = f"in {'transposed' if config.swap_ab else f'{min(tile_m, ATOM_ROWS)}-row'} slabs {slabs} a warpgroup"
+        how = (
+            f"in {'transposed' if config.swap_ab else f'{min(tile_m, ATOM_ROWS)}-row'} subtiles {subtiles} a warpgroup"
+        )
     if config.layers > 1:
         out = f"{tile_m * tile_n * 4} B of sums to {config.layers} CTAs, each with a part of {out}"
     if isinstance(config, MatmulConfig) and config.in_turn:

@@ -72,10 +72,10 @@ streamed tiles are transposed by direct stores: 112 of 232 spill with a bias.
 """
 
 GROUPED_ACCUMULATORS = 128
-"""What a thread may hold where slabs may also be stored row by row: 136 of 232 spill."""
+"""What a thread may hold where subtiles may also be stored row by row: 136 of 232 spill."""
 
 GROUPED_F32_ACCUMULATORS = {160: 64}, 96
-"""The same of f32 slabs, by a thread's registers: 72 of 160, 112 of 232 and 128 of 255 spill."""
+"""The same of f32 subtiles, by a thread's registers: 72 of 160, 112 of 232 and 128 of 255 spill."""
 
 TURN_HEADROOM = 8
 """Registers more where consumers take turns: beside 200 of 232, 128 of 160, and an instruction's 104 of 128."""

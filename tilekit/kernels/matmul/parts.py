@@ -16,8 +16,8 @@ from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.serial_split_k import SerialSplitK
-from tilekit.epilogue.slabs import SlabPlan
 from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.subtiles import SubtilePlan
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
@@ -66,7 +66,7 @@ class Output:
             layout = DsmemReduction.part_of(layout, layers)
         if spec.store == "direct":
             return size
-        plan = SlabPlan(layout, spec.out_dtype, transposed)
+        plan = SubtilePlan(layout, spec.out_dtype, transposed)
         size += StagedEpilogue.shared_bytes(plan, warpgroups=warpgroups, buffers=buffers)
         if spec.loads_residual:
             size += ResidualRing.shared_bytes(plan, warpgroups=warpgroups, stages=buffers)
@@ -98,7 +98,7 @@ class Output:
         stores, loads
             The role that runs the epilogue, and the one that loads what it reads.
         buffers
-            Slabs in flight, a warpgroup.
+            Subtiles in flight, a warpgroup.
         shares
             What adds the shares of a tile's sum in a workspace, where several CTAs have them.
         transposed

@@ -231,8 +231,9 @@ def shared_memory_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> 
             "shared memory",
             "tile",
             f"shared memory: {least} stage{'s' if least > 1 else ''} of {config.stage_bytes(spec)} B and {output} B of "
-            f"output slabs are {config.shared_bytes(spec, least) - chip.shared_bytes} B over the {chip.shared_bytes} B "
-            f"of a CTA; the {'input stages' if inputs > output else 'output slabs'} are the largest object",
+            f"output subtiles are {config.shared_bytes(spec, least) - chip.shared_bytes} B over the "
+            f"{chip.shared_bytes} B of a CTA; the {'input stages' if inputs > output else 'output subtiles'} are the "
+            "largest object",
         )
     elif config.stages is not None and not least <= config.stages <= budget:
         over = config.shared_bytes(spec, config.stages) - chip.shared_bytes
