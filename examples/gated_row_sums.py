@@ -42,11 +42,9 @@ def gated_matmul(w: tk.Writer) -> tk.StaticScheduler:
     k = w.parameter("k", tk.registers.U32, lambda call: call.k)
     raster = tk.RasterOrder(w, tile_m=TILE, tile_n=TILE, cluster=cluster, depth=k, k_block=stage.k)
     scheduler = tk.StaticScheduler(raster)
-    gate = tk.ResidualRing(
-        w, op.layout, name="gate", matrix="gate", dtype=tk.BF16, stages=2, loads=LOAD_GATE, reads=MMA
-    )
+    gate = tk.SourceRing(w, op.layout, name="gate", matrix="gate", dtype=tk.BF16, stages=2, loads=LOAD_GATE, reads=MMA)
     fused = tk.Fused(gated, source=tk.BF16, row_sums=tk.RowSums(w, "sums", layout=op.layout, raster=raster))
-    epilogue = tk.StagedEpilogue(w, op.layout, fused, out=tk.BF16, role=MMA, buffers=2, first_barrier=1, residual=gate)
+    epilogue = tk.StagedEpilogue(w, op.layout, fused, out=tk.BF16, role=MMA, buffers=2, first_barrier=1, source=gate)
     tk.WarpSpecialized(
         warps=PLAN,
         cluster=cluster,

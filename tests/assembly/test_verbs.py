@@ -19,7 +19,7 @@ PACKAGE = Path(fragments.__file__).parent.parent
 VENDOR = {
     "drivers/load_order.py",
     "epilogue/dsmem_reduction.py",
-    "epilogue/residual.py",
+    "epilogue/source_ring.py",
     "epilogue/subtiles.py",
     "epilogue/staged.py",
     "kernels/gemv/chunk.py",

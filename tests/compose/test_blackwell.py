@@ -48,7 +48,7 @@ def matmul(*, group: int, asks: bool) -> tk.ComposedKernel:
             roles = {"scheduler": plan.scheduler, "load": plan.load, "readers": plan.roles}
             scheduler = tk.ClcScheduler(w, raster, cluster=cluster, stages=2, **roles)
         roles = {"loads": plan.epilogue_load, "reads": plan.epilogue}
-        gate = tk.ResidualRing(w, op.layout, name="gate", matrix="gate", dtype=tk.BF16, stages=2, **roles)
+        gate = tk.SourceRing(w, op.layout, name="gate", matrix="gate", dtype=tk.BF16, stages=2, **roles)
         sums = tk.RowSums(w, "sums", layout=op.layout, raster=raster)
         fused = tk.Fused(gated, source=tk.BF16, row_sums=sums)
         tk.WarpSpecialized(
@@ -60,7 +60,7 @@ def matmul(*, group: int, asks: bool) -> tk.ComposedKernel:
             accumulators=accumulators,
             scheduler=scheduler,
             epilogue=tk.StagedEpilogue(
-                w, op.layout, fused, out=tk.BF16, role=plan.epilogue, buffers=2, first_barrier=1, residual=gate
+                w, op.layout, fused, out=tk.BF16, role=plan.epilogue, buffers=2, first_barrier=1, source=gate
             ),
             source=gate,
             depth=k,

@@ -29,16 +29,16 @@ def summed(w: tk.Writer, made: upright.Made, **options: Any) -> tk.RowSums:
     return tk.RowSums(w, "sums", **{"layout": made.layout, "raster": made.raster} | options)
 
 
-def ring(w: tk.Writer, made: upright.Made) -> tk.ResidualRing:
+def ring(w: tk.Writer, made: upright.Made) -> tk.SourceRing:
     """The gate, loaded by a role of its own."""
     roles = {"loads": upright.PLAN.epilogue_load, "reads": upright.PLAN.mma}
-    return tk.ResidualRing(w, made.layout, name="gate", matrix="gate", dtype=tk.BF16, stages=2, **roles)
+    return tk.SourceRing(w, made.layout, name="gate", matrix="gate", dtype=tk.BF16, stages=2, **roles)
 
 
 def staged_with_gate(w: tk.Writer, made: upright.Made) -> tuple[Any, Any]:
     """Through shared memory."""
     functions, gate = tk.Fused(plus_gate, source=tk.BF16, row_sums=summed(w, made)), ring(w, made)
-    return upright.staged(w, made, functions, residual=gate), gate
+    return upright.staged(w, made, functions, source=gate), gate
 
 
 def direct_with_gate(w: tk.Writer, made: upright.Made) -> tuple[Any, Any]:
@@ -159,7 +159,7 @@ def test_a_second_matrix_needs_one_that_reads_it() -> None:
     assert error.code == "TK-EPI-001"
     assert "a second matrix of bf16, but StagedEpilogue reads no second matrix" in str(error)
     error = refused(
-        GATE, epilogue=lambda w, made: (upright.staged(w, made, tk.Fused(plus_one), residual=ring(w, made)), None)
+        GATE, epilogue=lambda w, made: (upright.staged(w, made, tk.Fused(plus_one), source=ring(w, made)), None)
     )
     assert "no second matrix, but StagedEpilogue reads a second matrix of bf16" in str(error)
 

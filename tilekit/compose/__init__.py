@@ -22,9 +22,9 @@ from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.fusion import Fused, Fusion
-from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.serial_split_k import SerialSplitK
+from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
@@ -91,11 +91,11 @@ __all__ = [
     "Reduction",
     "RegisterAccumulators",
     "RegisterTile",
-    "ResidualRing",
     "Role",
     "RowSums",
     "Schedule",
     "SerialSplitK",
+    "SourceRing",
     "Stage",
     "StageLoader",
     "StagedEpilogue",

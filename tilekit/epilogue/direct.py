@@ -73,13 +73,13 @@ class DirectEpilogue:
         self._batch_pitch = None
         if batched:
             self._batch_pitch = w.parameter("batch_pitch", U32, lambda call: call.matrix("d").matrix_pitch)
-        self._residual = functions.source
-        if self._residual is not None:
-            self._residual_address = w.parameter("residual", GMEM, lambda call: call.address(source))
-            self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix(source).row_pitch)
-            self._residual_batch_pitch = None
+        self._source = functions.source
+        if self._source is not None:
+            self._source_address = w.parameter("residual", GMEM, lambda call: call.address(source))
+            self._source_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix(source).row_pitch)
+            self._source_batch_pitch = None
             if batched:
-                self._residual_batch_pitch = w.parameter(
+                self._source_batch_pitch = w.parameter(
                     "residual_batch_pitch", U32, lambda call: call.matrix(source).matrix_pitch
                 )
 
@@ -139,14 +139,14 @@ class _Line:
 
     Attributes
     ----------
-    start, residual
-        Where it begins, and where the residual's begins.
+    start, source
+        Where it begins, and where that of the second matrix does.
     inside
         Whether the output has it.
     """
 
     start: Value
-    residual: Value | None
+    source: Value | None
     inside: Value
 
 
@@ -159,26 +159,26 @@ class _Known:
 
 
 class _Matrix:
-    """The output's matrix of a tile, and the residual's."""
+    """The output's matrix of a tile, and the second one."""
 
     def __init__(self, w: Writer, epilogue: DirectEpilogue, tile: Tile) -> None:
         self._e = e = epilogue
         self._batch = tile.batch
         self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
-        self._residual = None
-        if e._residual is not None:
-            self._residual = _start(w, e._residual_address, tile, e._residual_batch_pitch, e._residual)
+        self._source = None
+        if e._source is not None:
+            self._source = _start(w, e._source_address, tile, e._source_batch_pitch, e._source)
 
     def lines(self, w: Writer, rows: list[Value]) -> list[_Line]:
         """Find rows of it."""
         e = self._e
         starts = [self._start + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
-        residuals: list[Value | None] = [None for _ in rows]
-        if self._residual is not None and e._residual is not None:
-            size = e._residual.bytes
-            residuals = [self._residual + w.widen_multiply(row, e._residual_pitch) * size for row in rows]
+        sources: list[Value | None] = [None for _ in rows]
+        if self._source is not None and e._source is not None:
+            size = e._source.bytes
+            sources = [self._source + w.widen_multiply(row, e._source_pitch) * size for row in rows]
         inside = [row < e._rows for row in rows]
-        return [_Line(*line) for line in zip(starts, residuals, inside, strict=True)]
+        return [_Line(*line) for line in zip(starts, sources, inside, strict=True)]
 
     def row_pair(self, w: Writer, row: Value, *, apart: int) -> Any:
         """What rows `row` and ``row + apart`` need."""
@@ -198,9 +198,9 @@ class _Matrix:
         address = line.start + w.widen_multiply(column, e._out.bytes)
         valid = line.inside & (column < e._columns)
         old = None
-        if line.residual is not None and e._residual is not None:
-            source = (line.residual + w.widen_multiply(column, e._residual.bytes)).retyped(GMEM)
-            old = load_element(w, e._residual, address=source, valid=valid)
+        if line.source is not None and e._source is not None:
+            beside = (line.source + w.widen_multiply(column, e._source.bytes)).retyped(GMEM)
+            old = load_element(w, e._source, address=beside, valid=valid)
         row, place = which
         value = e._functions.apply(w, value, known.columns, place, known.rows, row, old)
         store_element(w, e._out, address=address.retyped(GMEM), value=value, valid=valid)

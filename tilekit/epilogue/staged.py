@@ -9,8 +9,8 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.fusion import Fusion, require_fusion
-from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
+from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SubtilePlan
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
@@ -37,7 +37,7 @@ class StagedEpilogue:
         The role that runs the epilogue (its warpgroups).
     buffers
         Pieces in flight per warpgroup.
-    residual
+    source
         Where the functions combine elements with those of a second matrix: the ring that brings it.
     rows
         Where tiles may end above rows of another group: stores the subtiles that do.
@@ -61,14 +61,14 @@ class StagedEpilogue:
         batched: bool = False,
         buffers: int,
         first_barrier: int,
-        residual: ResidualRing | None = None,
+        source: SourceRing | None = None,
         rows: RowStores | None = None,
         transposed: bool = False,
     ) -> None:
-        source = residual.plan.dtype if residual is not None else None
-        require_fusion(functions, type(self).__name__, transposed=transposed, source=source)
+        readable = source.plan.dtype if source is not None else None
+        require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         self._plan = plan = SubtilePlan(layout, out, transposed)
-        self.residual = residual
+        self.source = source
         self._rows = rows
         self._functions = functions
         self._buffers = buffers
@@ -97,13 +97,13 @@ class StagedEpilogue:
         """Bring the output's tensor maps close."""
         for storer in self.storers.values():
             storer.prefetch(w)
-        if self.residual is not None:
-            self.residual.prefetch(w)
+        if self.source is not None:
+            self.source.prefetch(w)
 
     def initialise(self, w: Writer) -> None:
         """Prepare barriers; one thread."""
-        if self.residual is not None:
-            self.residual.initialise(w)
+        if self.source is not None:
+            self.source.initialise(w)
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role."""
@@ -134,7 +134,7 @@ class BoundStagedEpilogue:
                 self._lane_column = self._lane_column + layout.place(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
         self._access = plan.access(thread=thread, subtiles=subtiles)
-        self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None
+        self._source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
@@ -156,22 +156,22 @@ class BoundStagedEpilogue:
                     accumulators.done(w)
                 w.barrier(id=self._barrier, threads=128)
                 column = tile.column + left
-                old = self._residual.acquire(w) if self._residual is not None else None
+                old = self._source.acquire(w) if self._source is not None else None
                 for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
                     within = fragment * self._access.fragment_bytes
-                    source = old + within if old is not None else None
-                    self._write(w, registers, fragment, column, tile.batch, pair, start + within, source)
-                if self._residual is not None:
-                    self._residual.release(w)
+                    beside = old + within if old is not None else None
+                    self._write(w, registers, fragment, column, tile.batch, pair, start + within, beside)
+                if self._source is not None:
+                    self._source.release(w)
                 w.ptx.tma.fence_shared()
                 w.barrier(id=self._barrier, threads=128)
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
-                        source = self._subtile + (start + box.offset)
+                        subtile = self._subtile + (start + box.offset)
                         place = plan.place(column=column + box.column, row=row + box.row)
                         with w.when(whole[box.offset]) if whole is not None else nullcontext():
-                            self._storers[columns].store(w, source, batch=tile.batch, **place)
+                            self._storers[columns].store(w, subtile, batch=tile.batch, **place)
                     w.ptx.tma.commit_stores()
                     if index < self._pieces_per_tile:
                         self._claim(w, index)
@@ -249,17 +249,17 @@ class BoundStagedEpilogue:
         batch: Operand,
         pair: Any,
         offset: int,
-        residual: Value | None,
+        source: Value | None,
     ) -> None:
-        """Apply the functions to a fragment and store it to the subtiles at `offset`; its residual is at `residual`."""
+        """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`."""
         access = self._access
         count = access.columns // 2
         for unit, first in enumerate(range(0, len(registers), count)):
             part = registers[first : first + count]
             values = []
             old = None
-            if self._residual is not None and residual is not None:
-                old = self._residual.access.read(w, unit, fragment, residual, len(part))
+            if self._source is not None and source is not None:
+                old = self._source.access.read(w, unit, fragment, source, len(part))
             for four in range(0, len(part), 4):
                 more = old[four : four + 4] if old is not None else None
                 values += self._apply(w, part[four : four + 4], column + 2 * (first + four), batch, pair, more)
@@ -272,7 +272,7 @@ class BoundStagedEpilogue:
         column: Value,
         batch: Operand,
         pair: Any,
-        residual: list[Value] | None,
+        source: list[Value] | None,
     ) -> list[Value]:
         """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
         functions = self._e._functions
@@ -287,5 +287,5 @@ class BoundStagedEpilogue:
             row, odd = divmod(index, 2)
             if self._e._plan.transposed:
                 row, odd = odd, row
-            values.append(functions.apply(w, value, columns, odd, rows, row, residual[index] if residual else None))
+            values.append(functions.apply(w, value, columns, odd, rows, row, source[index] if source else None))
         return values

@@ -13,9 +13,9 @@ from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
-from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.serial_split_k import SerialSplitK
+from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.subtiles import SubtilePlan
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -46,7 +46,7 @@ class Output:
     """
 
     epilogue: StagedEpilogue | DirectEpilogue
-    residual: ResidualRing | None
+    residual: SourceRing | None
     reduction: SerialSplitK | Fixup | DsmemReduction | None
 
     @staticmethod
@@ -69,7 +69,7 @@ class Output:
         plan = SubtilePlan(layout, spec.out_dtype, transposed)
         size += StagedEpilogue.shared_bytes(plan, warpgroups=warpgroups, buffers=buffers)
         if spec.loads_residual:
-            size += ResidualRing.shared_bytes(plan, warpgroups=warpgroups, stages=buffers)
+            size += SourceRing.shared_bytes(plan, warpgroups=warpgroups, stages=buffers)
         return size
 
     @classmethod
@@ -131,7 +131,7 @@ class Output:
             )
         else:
             if spec.functions.residual is not None and loads is not None:
-                residual = ResidualRing(
+                residual = SourceRing(
                     w,
                     layout,
                     name="residual",
@@ -152,7 +152,7 @@ class Output:
                 batched=spec.batched,
                 buffers=buffers,
                 first_barrier=FIRST_NAMED_BARRIER,
-                residual=residual,
+                source=residual,
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
                 transposed=transposed,
             )

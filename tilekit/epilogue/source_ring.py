@@ -19,7 +19,7 @@ SUBTILE_ALIGNMENT = 1024
 """Bytes of the swizzle's atom."""
 
 
-class ResidualRing:
+class SourceRing:
     """A ring of subtiles of a matrix for each warpgroup of the epilogue, in the order in which it stores them.
 
     Parameters
@@ -112,19 +112,19 @@ class ResidualRing:
             for index in range(array.count):
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + index * array.stride), count=array.arrivals)
 
-    def producer(self, w: Writer) -> ResidualProducer:
+    def producer(self, w: Writer) -> SourceProducer:
         """Handle for the role that loads."""
-        return ResidualProducer(w, self)
+        return SourceProducer(w, self)
 
-    def consumer(self, w: Writer, group: Warpgroup) -> ResidualConsumer:
+    def consumer(self, w: Writer, group: Warpgroup) -> SourceConsumer:
         """Handle for a warpgroup of the epilogue."""
-        return ResidualConsumer(w, self, group)
+        return SourceConsumer(w, self, group)
 
 
-class ResidualProducer:
+class SourceProducer:
     """What the loading role may do: fill the subtiles of a tile."""
 
-    def __init__(self, w: Writer, ring: ResidualRing) -> None:
+    def __init__(self, w: Writer, ring: SourceRing) -> None:
         self._ring = ring
         # Warpgroups that share a tile are all at the same place of their rings, and those that take turns each at one
         # of its own: the first is that of whose turn it is.
@@ -166,10 +166,10 @@ class ResidualProducer:
                 position.advance()
 
 
-class ResidualConsumer:
+class SourceConsumer:
     """What a warpgroup of the epilogue may do: read the next subtile, and give it back."""
 
-    def __init__(self, w: Writer, ring: ResidualRing, group: Warpgroup) -> None:
+    def __init__(self, w: Writer, ring: SourceRing, group: Warpgroup) -> None:
         self._ring = ring
         self._first = group.index * ring.stages
         self._position = RingPosition(w, ring.stages)
