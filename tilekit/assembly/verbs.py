@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from tilekit.assembly.library import FragmentLibrary
     from tilekit.assembly.values import Value
 
-NEUTRAL = frozenset(
-    {"barrier", "convert", "elementwise", "groups", "memory", "profile", "semaphore", "special", "warp"}
-)
+NEUTRAL = frozenset({"barrier", "convert", "elementwise", "memory", "profile", "semaphore", "special", "warp"})
 """Fragment files whose names and operands are the same for every instruction set."""
 
 

@@ -62,4 +62,4 @@ class RowStores:
                 + w.widen_multiply(row + below, self._row_pitch) * self._out.bytes
                 + w.widen_multiply(here, self._out.bytes)
             )
-            w.isa.groups.copy_chunk(source=source, target=target.retyped(GMEM), valid=valid)
+            w.isa.memory.copy_16(source=source, target=target.retyped(GMEM), valid=valid)
