@@ -255,6 +255,36 @@ def test_a_kernel_function_returns_its_scheduler(result: Any) -> None:
     assert caught.value.code == "TK-COMP-004"
 
 
+def test_roles_have_their_warps() -> None:
+    """A role whose warps the CTA does not have would wait for ever: it is named, with the nearest number of threads."""
+    role = tk.Role("late", range(2, 5), frozenset())
+
+    def crowded(w: tk.Writer) -> Any:
+        with w.role(role, w.warp()):
+            w.lane()
+        return OneCta()
+
+    with pytest.raises(
+        TraceError, match=r"role 'late' has warps 2 to 4.*threads=128 has 4; nearest: threads=160"
+    ) as caught:
+        _ = tk.kernel(*ADD, target="sm_90a", threads=128)(crowded).ptx
+    assert caught.value.code == "TK-COMP-005"
+    assert tk.kernel(*ADD, target="sm_90a", threads=160)(crowded).ptx
+
+
+def test_shared_memory_has_an_end() -> None:
+    """More stages than fit are refused when the kernel is traced, with the largest array and by how much."""
+
+    def large(w: tk.Writer) -> Any:
+        w.shared.allocate("small", size=1024)
+        w.shared.allocate("inputs.a", size=16384, count=15)
+        return OneCta()
+
+    with pytest.raises(TraceError, match=r"is 246784 bytes, 14336 over the 232448.*inputs\.a, 15 x 16384") as caught:
+        _ = tk.kernel(*ADD, target="sm_90a", threads=64)(large).ptx
+    assert caught.value.code == "TK-COMP-005"
+
+
 def test_without_a_gpu_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """``device="cuda"`` on a machine without a GPU says so when the arrays are bound."""
     monkeypatch.setattr(driver, "why_unavailable", lambda: "none here")

@@ -22,6 +22,10 @@ from tilekit.targets import target as target_named
 from tilekit.tiles.call import Call, Schedule
 
 
+LANES = 32
+"""Threads of a warp."""
+
+
 class Schedules(Protocol):
     """What a kernel function returns: whatever says how a launch covers the output, a scheduler."""
 
@@ -103,7 +107,8 @@ class ComposedKernel(AssembledKernel):
         Raises
         ------
         TraceError
-            ``TK-COMP-004`` where it returns no scheduler, and what tracing raises.
+            ``TK-COMP-004`` where it returns no scheduler, ``TK-COMP-005`` where roles or shared memory exceed the CTA,
+            and what tracing raises.
         ArgumentError
             ``TK-PAR-003`` for a parameter that does not say how its value follows from a call.
         """
@@ -117,6 +122,7 @@ class ComposedKernel(AssembledKernel):
             )
         for parameter in w.parameters:
             require_value(parameter)
+        self._check_size(w)
         return Traced(
             ptx=w.text(),
             parameters=tuple(w.parameters),
@@ -125,6 +131,26 @@ class ComposedKernel(AssembledKernel):
             roles=tuple(w.roles),
             shared=tuple(w.shared.arrays),
         )
+
+    def _check_size(self, w: Writer) -> None:
+        """Check that the CTA has the warps of every role, and the chip the shared memory."""
+        for role in w.roles:
+            needed = LANES * role.warps.stop
+            if needed > self.threads:
+                raise TraceError(
+                    f"{self.name}: role {role.name!r} has warps {role.warps.start} to {role.warps.stop - 1}, and a CTA "
+                    f"of threads={self.threads} has {self.threads // LANES}; nearest: threads={needed}",
+                    code="TK-COMP-005",
+                )
+        over = w.shared.size - self.target.shared_bytes
+        if over > 0:
+            largest = max(w.shared.arrays, key=lambda array: array.size)
+            raise TraceError(
+                f"{self.name}: shared memory is {w.shared.size} bytes, {over} over the {self.target.shared_bytes} of a "
+                f"CTA; the largest array is {largest.name}, {largest.count} x {largest.stride} bytes. Nearest: fewer "
+                "stages, or a smaller tile",
+                code="TK-COMP-005",
+            )
 
     @property
     def ptx(self) -> str:
