@@ -21,7 +21,6 @@ from tilekit.runtime.prepared import LaunchConfig
 from tilekit.targets import target as target_named
 from tilekit.tiles.call import Call, Schedule
 
-
 LANES = 32
 """Threads of a warp."""
 
