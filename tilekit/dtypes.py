@@ -17,7 +17,7 @@ import numpy as np
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 
-__all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S32", "DType", "as_dtype"]
+__all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S8", "S32", "DType", "as_dtype"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -77,15 +77,20 @@ F16: Final = DType("f16", 16, np.dtype(np.float16), "f16", (2, 16), 2.0**-10)
 F32: Final = DType("f32", 32, np.dtype(np.float32), "f32", (2, 32), 2.0**-23)
 E4M3: Final = DType("e4m3", 8, np.dtype(ml_dtypes.float8_e4m3fn), "u8", (10, 8), 2.0**-3)
 E5M2: Final = DType("e5m2", 8, np.dtype(ml_dtypes.float8_e5m2), "u8", (12, 8), 2.0**-2)
+S8: Final = DType("s8", 8, np.dtype(np.int8), "u8", (0, 8), 1.0)
+"""Weights that a loader widens on their way."""
 S32: Final = DType("s32", 32, np.dtype(np.int32), "s32", (0, 32), 1.0)
-"""Row counts and offsets; no matrix has this type, and no message lists it."""
+"""Row counts and offsets."""
 
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
-"""Every element type, in the order in which messages list them."""
+"""Every type that products are computed of, in the order in which messages list them."""
+
+_INTEGERS: Final = (S8, S32)
+"""Types of a kernel's other operands, which no message lists."""
 
 _BY_NAME: Final[dict[str, DType]] = {
-    **{dtype.name: dtype for dtype in (*DTYPES, S32)},
-    **{dtype.long_name: dtype for dtype in (*DTYPES, S32)},
+    **{dtype.name: dtype for dtype in (*DTYPES, *_INTEGERS)},
+    **{dtype.long_name: dtype for dtype in (*DTYPES, *_INTEGERS)},
     "half": F16,
     "fp16": F16,
     "single": F32,
@@ -136,7 +141,7 @@ def _resolve(what: Any, name: str) -> DType:
             numpy_type = np.dtype(what)
         except Exception:  # NumPy asks the object, whose methods may fail in any way
             raise _unknown(what, name) from None
-        found = next((dtype for dtype in (*DTYPES, S32) if dtype.numpy == numpy_type), None)
+        found = next((dtype for dtype in (*DTYPES, *_INTEGERS) if dtype.numpy == numpy_type), None)
     if found is None:
         raise _unknown(what, name)
     return found
@@ -148,7 +153,7 @@ def _unknown(what: Any, name: str) -> ArgumentError:
     except Exception:
         text = shown(what)
     legal = ", ".join(f"{dtype.name} ({dtype.long_name})" for dtype in DTYPES)
-    names = [name for name, dtype in _BY_NAME.items() if dtype is not S32]
+    names = [name for name, dtype in _BY_NAME.items() if dtype not in _INTEGERS]
     nearest = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     return ArgumentError.of(
         name, text, legal=legal, nearest=_BY_NAME[nearest[0]].name if nearest else None, code="TK-DTYPE-001"

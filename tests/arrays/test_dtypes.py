@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType, as_dtype
+from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, S8, S32, DType, as_dtype
 from tilekit.emulator.ptx.memory.tensor_map import ELEMENT_TYPES
 from tilekit.errors import ArgumentError
 
@@ -31,6 +31,8 @@ from tilekit.errors import ArgumentError
         ("e5m2", E5M2),
         (np.dtype(ml_dtypes.float8_e5m2), E5M2),
         (BF16, BF16),
+        (np.int8, S8),
+        ("s32", S32),
     ],
 )
 def test_every_spelling_finds_its_type(given: Any, expected: DType) -> None:
@@ -50,7 +52,7 @@ def test_torch_types_are_found_by_their_printed_name(torch: Any) -> None:
     "given",
     [
         "float64",
-        np.int8,
+        np.int16,
         None,
         "",
         ml_dtypes.float8_e4m3fnuz,

@@ -1,4 +1,4 @@
-"""Bugs of the way out: slabs and copies, the residual, sums that several CTAs share."""
+"""Bugs of the way out: subtiles and copies, the residual, sums that several CTAs share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _coordinates_swapped(program: Program) -> Edits:
     return instead(s, s.with_operand(1, f"[{tensor}, {{{second}, {first}}}]"))
 
 
-def _slab_released_before_read(program: Program) -> Edits:
+def _subtile_released_before_read(program: Program) -> Edits:
     wait = one(program, "epilogue", "mbarrier.try_wait", "residual.full")
     arrive = one(program, "epilogue", "mbarrier.arrive", "residual.empty")
     meet = [s for s in every(program, "epilogue", "bar.warp.sync") if s.index < arrive.index][-1]
@@ -61,23 +61,23 @@ BUGS_OUTPUT: tuple[Broken, ...] = (
         "one CTA",
         _no_fence_before_store,
         "race",
-        "race: output.slab",
+        "race: output.subtile",
         "missing edge: no fence.proxy.async by role epilogue",
     ),
     Broken(
-        "a slab copied out before it is written",
+        "a subtile copied out before it is written",
         "one CTA",
         _no_barrier_before_store,
         "race",
-        "race: output.slab",
+        "race: output.subtile",
         "missing edge: nothing orders role epilogue .* after the write",
     ),
     Broken(
-        "a slab written while it is copied out",
+        "a subtile written while it is copied out",
         "one CTA",
         removed("epilogue", "cp.async.bulk.wait_group.read"),
         "race",
-        "race: output.slab",
+        "race: output.subtile",
         "missing edge: .* no cp.async.bulk.wait_group.read that covers it before role epilogue",
     ),
     Broken(
@@ -97,23 +97,23 @@ BUGS_OUTPUT: tuple[Broken, ...] = (
         "elements are wrong",
     ),
     Broken(
-        "a slab of the residual given back before it is read",
+        "a subtile of the residual given back before it is read",
         "residual",
-        _slab_released_before_read,
+        _subtile_released_before_read,
         "race",
-        r"race: residual\.slab\[\d\]",
+        r"race: residual\.subtile\[\d\]",
         r"residual\.empty\[\d\] phase \d by role epilogue_load",
     ),
     Broken(
-        "a slab of the residual not awaited",
+        "a subtile of the residual not awaited",
         "residual",
         waits_removed("epilogue", "residual.full"),
         "race",
-        r"race: residual\.slab\[\d\]",
+        r"race: residual\.subtile\[\d\]",
         unwaited("epilogue", "residual.full"),
     ),
     Broken(
-        "a slab of the residual filled again too early",
+        "a subtile of the residual filled again too early",
         "residual",
         waits_removed("epilogue_load", "residual.empty"),
         "barrier",
@@ -121,7 +121,7 @@ BUGS_OUTPUT: tuple[Broken, ...] = (
         at("epilogue_load"),
     ),
     Broken(
-        "half a slab of the residual expected",
+        "half a subtile of the residual expected",
         "residual",
         operand("epilogue_load", EXPECTS, 2, half),
         "barrier",

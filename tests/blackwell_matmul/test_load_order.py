@@ -43,7 +43,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 def first_operands(case: Case, loads: Loads, seed: int) -> Counter[int]:
-    """How many operands each CTA has loaded when it loads its first slab of the residual."""
+    """How many operands each CTA has loaded when it loads its first subtile of the residual."""
     loads.clear()
     inputs = case.inputs(case.problem, "integers", seed)
     outcome = case.run(inputs, schedule="random", seed=seed)

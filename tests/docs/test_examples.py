@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import re
 import runpy
+import sys
+import tokenize
 
+import ml_dtypes
+import numpy as np
 import pytest
 from pages import ROOT
 
-from tilekit.assembly.writer import Writer
+from tilekit.compose import ComposedKernel
 from tilekit.runtime.assembler import assemble
 
 EXAMPLES = ROOT / "examples"
@@ -20,14 +27,57 @@ def _run(name: str) -> None:
 def test_composed_matmul_is_exact(capsys: pytest.CaptureFixture[str]):
     """A kernel composed by hand computes every element of a ragged product exactly."""
     _run("compose_matmul.py")
-    assert "100000 elements on the" in capsys.readouterr().out
+    assert "100000 elements, all exact" in capsys.readouterr().out
 
 
 def test_composed_matmul_assembles():
     """ptxas takes the composed kernel without a spill and without serialising its wgmma."""
-    writer: Writer = runpy.run_path(str(EXAMPLES / "compose_matmul.py"))["compose"]()[0]
-    assembled = assemble(writer.text(), "sm_90a", kernel_name=writer.name)
-    assert assembled.resources.spill_store_bytes == 0
+    kernel: ComposedKernel = runpy.run_path(str(EXAMPLES / "compose_matmul.py"))["composed_matmul"]
+    assert kernel.resources.spill_store_bytes == 0
+
+
+@pytest.mark.gpu
+def test_composed_matmul_on_a_gpu():
+    """The kernel composed by hand is exact on a GPU."""
+    kernel: ComposedKernel = runpy.run_path(str(EXAMPLES / "compose_matmul.py"))["composed_matmul"]
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-2, 3, shape).astype(ml_dtypes.bfloat16) for shape in ((1000, 576), (520, 576)))
+    expected = np.maximum(a.astype(np.float32) @ b.astype(np.float32).T, 0).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(kernel.bind(a, b, device="cuda")(), expected)
+
+
+STRANGERS = ("gated_row_sums.py", "int8_weights.py")
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_strangers_kernel(name: str, capsys: pytest.CaptureFixture[str]):
+    """Kernels with an epilogue and a loader of their own run and are exact."""
+    _run(name)
+    assert "all exact" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_strangers_kernel_is_short(name: str):
+    """It has fewer than 60 lines without blanks, comments and docstrings, and imports the public surface alone."""
+    text = (EXAMPLES / name).read_text("utf-8")
+    tree = ast.parse(text)
+    imports = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imports |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    foreign = {name for name in imports if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert foreign == {"ml_dtypes", "numpy", "tilekit.compose"}
+    assert not re.search(r"\b(tk|w|\w+)\._", text), "a private name"
+    assert len(code_lines(text, tree)) < 60
+
+
+def code_lines(text: str, tree: ast.Module) -> set[int]:
+    """Lines with code on them."""
+    layout = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    lines = {line for token in tokens if token.type not in layout for line in range(token.start[0], token.end[0] + 1)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return lines
 
 
 def test_emulator_finds_the_planted_faults(capsys: pytest.CaptureFixture[str]):

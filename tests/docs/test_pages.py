@@ -31,7 +31,7 @@ def _needs_gpu(block: Block) -> bool:
 
 def _quotes_a_file(block: Block) -> bool:
     """Whether a block shows a part of the examples or of the sources; other tests compare it with the file."""
-    return block.text.startswith(("def compose", "# tilekit/"))
+    return block.text.startswith(("@tk.kernel", "# tilekit/", "# examples/"))
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
@@ -68,8 +68,20 @@ def test_readme_blocks_for_gpu_arrays_run(library: str):
 
 def test_readme_shows_the_composed_kernel():
     """The kernel in the README is the one in the example, character by character."""
-    (block,) = [b for b in blocks(ROOT / "README.md", "python") if b.text.startswith("def compose")]
+    (block,) = [b for b in blocks(ROOT / "README.md", "python") if b.text.startswith("@tk.kernel")]
     assert block.text in (ROOT / "examples" / "compose_matmul.py").read_text("utf-8")
+
+
+def test_pages_quote_the_examples():
+    """What a page shows of an example is in it, line by line; the page on kernels shows both."""
+    quotes = [block for page in PAGES for block in blocks(page, "python") if block.text.startswith("# examples/")]
+    for block in quotes:
+        name, _, shown = block.text.removeprefix("# ").partition("\n")
+        assert shown in (ROOT / name).read_text("utf-8"), block
+    assert {block.text.partition("\n")[0] for block in quotes} >= {
+        "# examples/gated_row_sums.py",
+        "# examples/int8_weights.py",
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -94,10 +94,10 @@ def test_vectors_of_another_cta() -> None:
     out = np.zeros((2, 32, 4), np.float32)
     k = SmallKernel(pointers=2, cluster=2)
     w, memory = k.w, k.w.ptx.memory
-    slab = w.shared_base + w.shared.allocate("slab", size=512, alignment=128, kind="scratch").offset
+    subtile = w.shared_base + w.shared.allocate("subtile", size=512, alignment=128, kind="scratch").offset
     rank = w.ptx.cluster.cta_rank()
     own = rank * 32 + k.thread
-    there = w.ptx.cluster.map_address(address=slab + k.thread.retyped(slab.type) * 16, rank=rank ^ 1)
+    there = w.ptx.cluster.map_address(address=subtile + k.thread.retyped(subtile.type) * 16, rank=rank ^ 1)
     memory.store_dsmem_f32x4(address=there, values=memory.load_global_f32x4(address=k.element(0, own, 16)))
     w.ptx.cluster.arrive()
     w.ptx.cluster.wait()

@@ -146,8 +146,8 @@ def stage_and_store(*, fence: bool, barrier: bool) -> Array:
     out = Tensor(np.zeros((4, 32), np.float32), (32, 4))
     k = SmallKernel(maps=1, pointers=1, threads=64)
     w = k.w
-    slab = w.shared.allocate("slab", size=512, alignment=128, kind="tile")
-    address = w.shared_base + slab.offset
+    subtile = w.shared.allocate("subtile", size=512, alignment=128, kind="tile")
+    address = w.shared_base + subtile.offset
     low, high = k.load(0, k.thread), k.load(0, k.thread + 64)
     w.ptx.memory.store_shared_f32x2(address=address + k.thread * 8, low=low, high=high)
     if fence:

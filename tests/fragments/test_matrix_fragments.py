@@ -12,9 +12,9 @@ from tilekit.assembly.values import Value
 MATRICES = np.random.default_rng(11).integers(0, 1 << 16, (4, 8, 8), dtype=np.uint16)
 
 
-def slab_of(k: SmallKernel) -> Value:
+def subtile_of(k: SmallKernel) -> Value:
     """Shared memory for four matrices."""
-    return k.w.shared_base + k.w.shared.allocate("slab", size=512, alignment=128, kind="scratch").offset
+    return k.w.shared_base + k.w.shared.allocate("subtile", size=512, alignment=128, kind="scratch").offset
 
 
 def fragments(matrices: Array) -> Array:
@@ -29,15 +29,15 @@ def test_ldmatrix(count: int, transposed: bool) -> None:
     out = np.zeros((count, 32), np.uint32)
     k = SmallKernel(pointers=2)
     w = k.w
-    slab = slab_of(k)
+    subtile = subtile_of(k)
     for word in range(4):
         index = k.thread + 32 * word
-        w.ptx.memory.store_shared_b32(address=slab + index.retyped(slab.type) * 4, value=k.load(0, index, B32))
+        w.ptx.memory.store_shared_b32(address=subtile + index.retyped(subtile.type) * 4, value=k.load(0, index, B32))
     w.warp_sync()
     # Matrices are read in reverse order, so that an address of the wrong lane shows.
     row = ((3 - (k.thread >> 3)) & 3) * 8 + (k.thread & 7)
     load = getattr(w.ptx.ldmatrix, f"load_x{count}" + ("_trans" if transposed else ""))
-    for matrix, register in enumerate(load(address=slab + row.retyped(slab.type) * 16)):
+    for matrix, register in enumerate(load(address=subtile + row.retyped(subtile.type) * 16)):
         k.store(1, k.thread + 32 * matrix, register)
     k.run(MATRICES.reshape(-1).view(np.uint32), out)
     matrices = MATRICES[::-1][:count]
@@ -52,17 +52,17 @@ def test_stmatrix(count: int, transposed: bool) -> None:
     out = np.zeros((count * 8, 4), np.uint32)
     k = SmallKernel(pointers=2)
     w = k.w
-    slab = slab_of(k)
+    subtile = subtile_of(k)
     registers = w.tile(B32, count, "packed")
     for matrix, register in enumerate(registers):
         register.assign(k.load(0, k.thread + 32 * matrix, B32))
     row = ((count - 1 - (k.thread >> 3)) & (count - 1)) * 8 + (k.thread & 7)
     store = getattr(w.ptx.stmatrix, f"store_x{count}" + ("_trans" if transposed else ""))
-    store(address=slab + row.retyped(slab.type) * 16, values=registers)
+    store(address=subtile + row.retyped(subtile.type) * 16, values=registers)
     w.warp_sync()
     for word in range(count):
         index = k.thread + 32 * word
-        address = slab + index.retyped(slab.type) * 4
+        address = subtile + index.retyped(subtile.type) * 4
         k.store(1, index, w.ptx.memory.load_shared_b32(address=address))
     matrices = MATRICES[:count]
     k.run(fragments(matrices).reshape(-1).view(np.uint32), out)

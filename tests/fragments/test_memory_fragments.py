@@ -24,9 +24,9 @@ def at(base: Value, index: Value, size: int) -> Value:
 
 
 def test_shared_stores_and_loads() -> None:
-    """What `store_shared_f32` and `store_shared_b16` wrote, other lanes load as a word, a pair and bits."""
+    """What `store_shared_f32` and `store_shared_b16` wrote, other lanes load as a word, pairs and bits."""
     source = np.random.default_rng(5).normal(size=2 * LANES).astype(np.float32)
-    out = np.zeros((4, LANES), np.float32)
+    out = np.zeros((6, LANES), np.float32)
     halves = np.zeros(LANES, np.uint32)
     k = SmallKernel(pointers=3)
     w, memory = k.w, k.w.ptx.memory
@@ -42,15 +42,16 @@ def test_shared_stores_and_loads() -> None:
     w.warp_sync()
     other = k.thread ^ 31
     low, high = memory.load_shared_f32x2(address=at(words, other, 8))
+    both = memory.load_shared_b32x2(address=at(words, other, 8))
     one = memory.load_shared_f32(address=at(words, other, 4))
     bits = memory.load_shared_b32(address=at(words, other, 4))
-    for row, value in enumerate((low, high, one, bits)):
+    for row, value in enumerate((low, high, one, bits, *both)):
         k.store(1, k.thread + LANES * row, value)
     k.store(2, k.thread, memory.load_shared_b32(address=at(pairs, k.thread, 4)))
     k.run(source, out, halves)
     backwards = source.reshape(LANES, 2)[::-1]
     first = source[:LANES][::-1]
-    np.testing.assert_array_equal(out, [backwards[:, 0], backwards[:, 1], first, first])
+    np.testing.assert_array_equal(out, [backwards[:, 0], backwards[:, 1], first, first, *backwards.T])
     np.testing.assert_array_equal(halves.view(np.uint16), np.arange(2 * LANES))
 
 
@@ -169,6 +170,43 @@ def test_release_and_acquire_are_both_needed(release: str, acquire: bool) -> Non
     """With an ordinary store or an ordinary load of the flag the emulator finds the race."""
     with pytest.raises(RaceError):
         message(release=release, acquire=acquire)
+
+
+def last_arriver(*, ordered: bool) -> Array:
+    """Each of three CTAs writes its number and counts itself; the one that counts last adds all numbers."""
+    data, count, out = np.zeros(3, np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32)
+    k = SmallKernel(pointers=3)
+    w, memory = k.w, k.w.ptx.memory
+    cta = w.ptx.special.cta_index()
+    with w.when(k.thread == 0):
+        for number in range(3):
+            with w.when(cta == number):
+                k.store(0, w.constant(U32, number), w.constant(F32, 10.0**number))
+        address = k.element(1, 0)
+        if ordered:
+            before = memory.fetch_add_gpu(address=address, value=1)
+        else:
+            before = w.ptx.start_order.take(address=address, last=2)
+        with w.when(before == 2):
+            total = w.constant(F32, 0.0)
+            for number in range(4):
+                valid = k.thread >= number // 3
+                value = memory.load_coherent_f32(address=k.element(0, number), valid=valid)
+                total.assign(total + value)
+            k.store(2, w.constant(U32, 0), total)
+    k.run(data, count, out, grid=3)
+    return out
+
+
+def test_who_counts_last_reads_what_all_wrote() -> None:
+    """`fetch_add_gpu` orders what was written before it and read behind it; `load_coherent_f32` reads it if `valid`."""
+    assert last_arriver(ordered=True)[0] == 111
+
+
+def test_an_unordered_count_is_a_race() -> None:
+    """With a relaxed count (`start_order.take`) the emulator finds the race."""
+    with pytest.raises(RaceError):
+        last_arriver(ordered=False)
 
 
 def asynchronous(width: int, *, wait: str) -> Array:

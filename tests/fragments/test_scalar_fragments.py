@@ -70,6 +70,20 @@ def test_unpack_and_widen_are_exact(name: str, dtype: np.dtype) -> None:
     np.testing.assert_array_equal(out.T, pairs.astype(np.float32))
 
 
+def test_every_s8_is_widened_exactly() -> None:
+    """`widen_s8x4` gives each of the 256 values as f32, the lowest byte first."""
+    words = np.arange(256, dtype=np.uint8).view(np.int8)
+    out = np.zeros((2 * LANES, 4), np.float32)
+    k = SmallKernel(pointers=2)
+    for half in range(2):
+        word = k.thread + LANES * half
+        wide = k.w.ptx.convert.widen_s8x4(packed=k.load(0, word, B32))
+        for place, value in enumerate(wide):
+            k.store(1, word * 4 + place, value)
+    k.run(words.view(np.uint32), out)
+    np.testing.assert_array_equal(out.reshape(-1), words)
+
+
 def test_low_word_keeps_the_lower_half() -> None:
     """`low_word` drops the upper 32 bits."""
     values = np.random.default_rng(2).integers(0, 1 << 32, (2, LANES), dtype=np.uint32)

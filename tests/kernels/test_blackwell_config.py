@@ -83,11 +83,11 @@ RULES = [
         "accumulator_stages",
         3,
     ),
-    ({"k_group": 4, "output_buffers": 8}, {}, "the output slabs are the largest object", "tile", None),
+    ({"k_group": 4, "output_buffers": 8}, {}, "the output subtiles are the largest object", "tile", None),
     (
         {"k_group": 4, "cta_group": 1, "cluster": (1, 1), "output_buffers": 3},
         {},
-        "1 stage of 196608 B and 49152 B of output slabs are 13",
+        "1 stage of 196608 B and 49152 B of output subtiles are 13",
         "tile",
         None,
     ),

@@ -161,5 +161,5 @@ def test_swapped_operands_are_named(target: str, config: MatmulConfig | Blackwel
     """Where the tile's rows are N, the page says so, and so does the config."""
     page = tilekit.compile(MatmulSpec(), target=target, config=config).explain()
     assert "operands swapped: rows along N" in page.splitlines()[0]
-    assert "in transposed slabs" in page
+    assert "in transposed subtiles" in page
     assert str(config).startswith("swapped, tile 128x16")

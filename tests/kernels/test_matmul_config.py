@@ -121,11 +121,11 @@ RULES = [
     ({"profile_tiles": -1}, {}, "profile_tiles=-1: 0 to 65536", "profile_tiles", 0),
     ({"l2_stream": "c"}, {}, "l2_stream='c': None, 'a' or 'b'", "l2_stream", None),
     ({"l2_promotion": "512B"}, {}, "l2_promotion='512B'", "l2_promotion", "256B"),
-    ({"tile": (256, 192), "output_buffers": 8}, {}, "the output slabs are the largest", "tile", None),
+    ({"tile": (256, 192), "output_buffers": 8}, {}, "the output subtiles are the largest", "tile", None),
     (
         {"tile": (384, 64), "consumers": 3, "output_buffers": 8},
         {},
-        "output slabs are the largest",
+        "output subtiles are the largest",
         "output_buffers",
         None,
     ),

@@ -37,7 +37,7 @@ def test_budgets_are_exact(chip: Target) -> None:
 
 
 def test_what_aligns_an_object_counts() -> None:
-    """Tails of lines that threads shift end anywhere; the slabs behind them begin at a multiple of 1024 bytes."""
+    """Tails of lines that threads shift end anywhere; the subtiles behind them begin at a multiple of 1024 bytes."""
     spec = MatmulSpec(a_load=2, b_load=2)
     config = default_config(spec, SM_90A).changed(tile=(64, 32), consumers=1, stages=3)
     text = trace(spec, config, SM_90A)

@@ -86,8 +86,8 @@ def _coded(shape: tuple[int, ...], dtype: DType, case: Case, rng: np.random.Gene
 
     A matrix of no more elements than there are values (30 thousand for bf16) has each at most once. In a larger one,
     and for fp8 with its two hundred, two elements of a row or column still share a value only at multiples of a prime
-    distance, which no tile, slab or swizzle has, and two others for one pair of distances in that many, another one for
-    each seed.
+    distance, which no tile, subtile or swizzle has, and two others for one pair of distances in that many, another one
+    for each seed.
     """
     table = distinct_values(dtype, case.out_dtype, positive=case.kernel.activation is not None)
     steps = [int(step) for step in rng.integers(2, len(table), len(shape))]

@@ -24,7 +24,7 @@ UNUSUAL_TILES = (
     ((64, 80), 1), ((128, 176), 2), ((128, 208), 2), ((192, 16), 3), ((256, 64), 2), ((512, 64), 2), ((192, 192), 3),
     ((192, 96), 3), ((384, 64), 3), ((384, 128), 3),
 )  # fmt: skip
-"""Legal tiles that the picker does not know: one to four atoms a warpgroup, tall operands, narrow and odd slabs."""
+"""Legal tiles that the picker does not know: one to four atoms a warpgroup, tall operands, narrow and odd subtiles."""
 
 KNOWN_TILES = [
     (c.tile, c.consumers)

@@ -26,7 +26,7 @@ HOPPER_TILES = (
     ((64, 8), 1), ((128, 8), 2), ((64, 16), 1), ((128, 24), 2), ((128, 32), 1), ((192, 40), 3), ((256, 48), 2),
     ((128, 64), 2), ((64, 72), 1), ((256, 16), 1), ((384, 8), 3), ((128, 136), 2), ((64, 200), 1), ((256, 96), 2),
 )  # fmt: skip
-"""Tiles and consumer warpgroups: M of one to many instruction columns, in slabs of 8 to 64 rows and remainders."""
+"""Tiles and consumer warpgroups: M of one to many instruction columns, in subtiles of 8 to 64 rows and remainders."""
 
 BLACKWELL_TILES = (
     (1, (128, 16)), (1, (64, 8)), (2, (128, 32)), (2, (64, 32)), (1, (64, 24)), (1, (128, 80)), (2, (128, 64)),

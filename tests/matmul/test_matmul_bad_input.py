@@ -206,7 +206,7 @@ BAD = (
     Bad("tile too large", config(tile=(384, 256), consumers=2),
         "TK-MM-006", ("accumulators a thread", "nearest: "), ConfigError),
     Bad("shared memory", config(tile=(640, 64), cluster=(1, 1), consumers=2, output_buffers=8), "TK-MM-006",
-        ("shared memory", "over the 232448 B of a CTA", "output slabs", "nearest"), ConfigError),
+        ("shared memory", "over the 232448 B of a CTA", "output subtiles", "nearest"), ConfigError),
     Bad("cluster", config(cluster=(3, 3)), "TK-MM-006", ("cluster=(3, 3)", "1 to 8 CTAs"), ConfigError),
     Bad("slices", config(tile=(128, 64), cluster=(3, 1)),
         "TK-MM-006", ("in a 3x1 cluster", "in 3 equal slices"), ConfigError),

@@ -20,7 +20,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.dtypes import BF16, F32
 from tilekit.emulator import EmulatorError
-from tilekit.epilogue.cluster_sum import BoundClusterSum, ClusterSum
+from tilekit.epilogue.dsmem_reduction import BoundDsmemReduction, DsmemReduction
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.picker import ranked
 from tilekit.targets import SM_90A
@@ -183,38 +183,38 @@ def test_explain() -> None:
 # -- planted bugs -----------------------------------------------------------------------------------------------------
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-send, part = BoundClusterSum._send, ClusterSum.part
+send, part = BoundDsmemReduction._send, DsmemReduction.part
 
 
 def nobody_awaits_the_readers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BoundClusterSum, "_await_readers", lambda self, w: None)
+    patch.setattr(BoundDsmemReduction, "_await_readers", lambda self, w: None)
 
 
 def nobody_awaits_the_shares(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BoundClusterSum, "_await_shares", lambda self, w: None)
+    patch.setattr(BoundDsmemReduction, "_await_shares", lambda self, w: None)
 
 
 def one_cta_is_not_sent_to(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: BoundClusterSum, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
+    def forgetful(self: BoundDsmemReduction, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
         if rank != 1:
             send(self, w, accumulators, rank)
 
-    patch.setattr(BoundClusterSum, "_send", forgetful)
+    patch.setattr(BoundDsmemReduction, "_send", forgetful)
 
 
 def released_without_the_warp(patch: pytest.MonkeyPatch) -> None:
-    def release(self: BoundClusterSum, w: Writer) -> None:
+    def release(self: BoundDsmemReduction, w: Writer) -> None:
         w.ptx.mbarrier.arrive_remote(bar=self._released, active=self._releases)
 
-    patch.setattr(BoundClusterSum, "release", release)
+    patch.setattr(BoundDsmemReduction, "release", release)
 
 
 def released_here_only(patch: pytest.MonkeyPatch) -> None:
-    def release(self: BoundClusterSum, w: Writer) -> None:
+    def release(self: BoundDsmemReduction, w: Writer) -> None:
         w.warp_sync()
         w.ptx.mbarrier.arrive(bar=self._empty, active=w.lane() == 0)
 
-    patch.setattr(BoundClusterSum, "release", release)
+    patch.setattr(BoundDsmemReduction, "release", release)
 
 
 def no_wait_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -226,13 +226,13 @@ def ctas_wait_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_sends_to_one_slot(patch: pytest.MonkeyPatch) -> None:
-    def same(self: BoundClusterSum, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
+    def same(self: BoundDsmemReduction, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
         s, position = self._s, self._s.cluster
         s.cluster = replace(position, rank=w.constant(U32, 0))
         send(self, w, accumulators, rank)
         s.cluster = position
 
-    patch.setattr(BoundClusterSum, "_send", same)
+    patch.setattr(BoundDsmemReduction, "_send", same)
 
 
 PLANTED: tuple[tuple[Plant, str], ...] = (
@@ -280,7 +280,7 @@ def test_parts_in_the_wrong_place_are_seen(monkeypatch: pytest.MonkeyPatch) -> N
     a, b = integers(64, 128), integers(128, 64, seed=1)
     factor = 0
     monkeypatch.setattr(
-        ClusterSum,
+        DsmemReduction,
         "part",
         lambda self, tile: replace(tile, column=tile.column + self.cluster.k_rank * (factor * self.layout.columns)),
     )

@@ -102,7 +102,7 @@ def test_corner(machine: Machine, case: Case) -> None:
 
 @over(emulator=width_cases(), cuda=width_cases())
 def test_width(machine: Machine, case: Case) -> None:
-    """A tile may have any multiple of 8 columns up to 256: the last slab is as narrow as what is left."""
+    """A tile may have any multiple of 8 columns up to 256: the last subtile is as narrow as what is left."""
     check(machine, case)
 
 

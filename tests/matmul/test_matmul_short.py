@@ -109,4 +109,4 @@ def test_explain_says_whose_rows_they_are() -> None:
     """The rows that come from A, and what is stored."""
     text = tilekit.compile(MatmulSpec(), config=SHORT).explain()
     assert "instructions of 64 rows: 16 of A, the others of B, whose sums are not stored" in text
-    assert "1536 B of output in 16-row slabs" in text
+    assert "1536 B of output in 16-row subtiles" in text

@@ -206,7 +206,7 @@ def nobody_waits_for_the_warpgroup(patch: pytest.MonkeyPatch) -> None:
 def said_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     def keep(self: BoundFixup, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         with w.when(self._workspace.first):
-            w.ptx.turnstile.pass_turn(address=self._workspace.slot(w, share.slot).counter, turn=KEPT)
+            w.ptx.semaphore.release(address=self._workspace.slot(w, share.slot).counter, turn=KEPT)
         whole(self, w, accumulators, share)
 
     whole = BoundFixup._keep

@@ -262,7 +262,7 @@ def test_the_blackwell_cases_cover_their_axes() -> None:
 
 
 def test_the_swapped_cases_cover_their_axes() -> None:
-    """On each chip every operand type and output meets transposed stores, narrow slabs and shared sums."""
+    """On each chip every operand type and output meets transposed stores, narrow subtiles and shared sums."""
     cases = swapped_cases()
     assert len({str(case) for case in cases}) == len(cases)
     assert len({str(case) for case in swapped_cases_on_gpu()}) == len(swapped_cases_on_gpu())

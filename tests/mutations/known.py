@@ -47,7 +47,7 @@ class Unnoticed:
 
 UNNOTICED = (
     Unnoticed(
-        r"(?!mma BoundClusterSum).*: bar\.warp( #\d)?: removed",
+        r"(?!mma BoundDsmemReduction).*: bar\.warp( #\d)?: removed",
         EVERYWHERE,
         True,
         "nothing passes between the lanes before the next barrier, and at the end of a branch they run together again: "
@@ -141,7 +141,7 @@ UNNOTICED = (
         "after one",
     ),
     Unnoticed(
-        r"mma BoundClusterSum\.release: mbarrier\.arrive: guard dropped",
+        r"mma BoundDsmemReduction\.release: mbarrier\.arrive: guard dropped",
         (LAYERED,),
         True,
         "the lanes to spare arrive where the last one does, 31 of each warp, and complete 31 phases instead of one",

@@ -41,7 +41,7 @@ def is_fast(launch: str, mutation: Mutation) -> bool:
     if launch == IN_TURN:
         return mutation.family == "barrier" and "BoundPingPong" in mutation.site
     if launch == LAYERED:
-        return mutation.family in ORDER and "BoundClusterSum" in mutation.site
+        return mutation.family in ORDER and "BoundDsmemReduction" in mutation.site
     if launch == STREAMED:
         here = any(name in mutation.site for name in ("BoundFixup", "BoundWorkspace", "StreamKScheduler"))
         return here and mutation.family in (*ORDER, "loop")
@@ -103,10 +103,10 @@ def test_unbroken_kernels_are_clean(name: str) -> None:
 
 
 @pytest.mark.parametrize(("columns", "buffers"), [(64, 2), (192, 2), (128, 3)])
-def test_slabs_that_do_not_fill_the_ring(columns: int, buffers: int) -> None:
-    """Tiles whose slabs are no multiple of the buffers reuse them across tiles without a race."""
+def test_subtiles_that_do_not_fill_the_ring(columns: int, buffers: int) -> None:
+    """Tiles whose subtiles are no multiple of the buffers reuse them across tiles without a race."""
     config = MatmulConfig(tile=(64, columns), cluster=(1, 1), consumers=1, stages=2, output_buffers=buffers)
-    case = Case("slabs", config, MatmulSpec(), 256, columns, 128)
+    case = Case("subtiles", config, MatmulSpec(), 256, columns, 128)
     assert judge(case, Mutation("", "", "", "")).caught == NOT_CAUGHT
 
 

@@ -32,13 +32,13 @@ def test_wgmma_accumulator_is_a_distribution():
 
 
 def test_stmatrix_addresses():
-    """stmatrix.x4 into a 128-byte-swizzled C slab: the layout's addresses are the one-XOR recipe, without conflicts."""
-    slab = TileTensor(Layout.row_major(64, 64), "bf16", AddressSpace.SHARED, swizzle=Swizzle.tma(128))
+    """stmatrix.x4 into a 128-byte-swizzled subtile: the layout's addresses are the one-XOR recipe, no conflicts."""
+    subtile = TileTensor(Layout.row_major(64, 64), "bf16", AddressSpace.SHARED, swizzle=Swizzle.tma(128))
     # Lane l supplies row l%8 of matrix l/8; matrices 0 and 1 lie one below the other, 2 and 3 to their right.
     row_of_lane = Layout((8, 2, 2), (1, 8, 16 * 8))
     for warp in range(4):
         for j in range(4):
-            block = slab.tile((16, 16), (warp, j))
+            block = subtile.tile((16, 16), (warp, j))
             addresses = [block.byte_offset(row_of_lane(lane)) for lane in range(32)]
             assert addresses == [
                 (16 * warp + (lane & 7) + (lane & 8)) * 128 + ((((lane >> 4) ^ (lane & 7)) << 4) ^ (j << 5))

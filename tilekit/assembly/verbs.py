@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilekit.targets import Target
 
 NEUTRAL = frozenset(
-    {"barrier", "convert", "counter", "elementwise", "groups", "memory", "profile", "special", "turnstile", "warp"}
+    {"barrier", "convert", "counter", "elementwise", "memory", "profile", "semaphore", "special", "warp"}
 )
 """Fragment files whose names and operands are the same for every instruction set."""
 
@@ -90,6 +90,12 @@ class Verbs:
         """True in exactly one lane of the warp."""
         value: Value = self.isa.warp.elect()
         return value
+
+    def broadcast(self, value: Value, *, lane: int) -> Value:
+        """The u32 `value` of one lane in all lanes of the warp, and known to be uniform."""
+        result: Value = self.isa.warp.broadcast(value=value, lane=lane)
+        result.uniform = True
+        return result
 
     # -- meeting ------------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element
-from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
+from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import Tile
 
@@ -27,29 +28,39 @@ class DirectEpilogue:
     layout
         How a warpgroup holds the accumulators.
     functions
-        Elementwise functions to apply.
+        What is done with each element.
     out
         Output type.
     rows, columns
         M and N.
     batched
         Whether tiles have a batch index.
+    source
+        What the call names the matrix that the functions combine elements with, where they do.
     transposed
         Whether the accumulators hold the transpose of the output.
+
+    Raises
+    ------
+    TraceError
+        ``TK-EPI-001`` for functions that do not fit.
     """
 
     def __init__(
         self,
         w: Writer,
         layout: AccumulatorLayout,
-        functions: Elementwise,
+        functions: Fusion,
         *,
         out: DType,
         rows: Value,
         columns: Value,
-        batched: bool,
+        batched: bool = False,
+        source: str = "c",
         transposed: bool = False,
     ) -> None:
+        readable = getattr(functions, "source", None)  # threads read any second matrix themselves
+        require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         self._layout = layout
         self._transposed = transposed
         self._functions = functions
@@ -62,14 +73,14 @@ class DirectEpilogue:
         self._batch_pitch = None
         if batched:
             self._batch_pitch = w.parameter("batch_pitch", U32, lambda call: call.matrix("d").matrix_pitch)
-        self._residual = functions.residual
-        if self._residual is not None:
-            self._residual_address = w.parameter("residual", GMEM, lambda call: call.address("c"))
-            self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix("c").row_pitch)
-            self._residual_batch_pitch = None
+        self._source = functions.source
+        if self._source is not None:
+            self._source_address = w.parameter("residual", GMEM, lambda call: call.address(source))
+            self._source_pitch = w.parameter("residual_pitch", U32, lambda call: call.matrix(source).row_pitch)
+            self._source_batch_pitch = None
             if batched:
-                self._residual_batch_pitch = w.parameter(
-                    "residual_batch_pitch", U32, lambda call: call.matrix("c").matrix_pitch
+                self._source_batch_pitch = w.parameter(
+                    "residual_batch_pitch", U32, lambda call: call.matrix(source).matrix_pitch
                 )
 
     def prefetch(self, w: Writer) -> None:
@@ -115,6 +126,8 @@ class BoundDirectEpilogue:
                     for eighth in range(columns // 8):
                         column = tile.column + (left + 8 * eighth) + self._column
                         rows.store(w, registers[4 * eighth : 4 * eighth + 4], column)
+            for rows in held:
+                rows.finish(w, tile)
 
     def finish(self, w: Writer) -> None:
         """Nothing in flight: the stores are the threads' own."""
@@ -126,14 +139,14 @@ class _Line:
 
     Attributes
     ----------
-    start, residual
-        Where it begins, and where the residual's begins.
+    start, source
+        Where it begins, and where that of the second matrix does.
     inside
         Whether the output has it.
     """
 
     start: Value
-    residual: Value | None
+    source: Value | None
     inside: Value
 
 
@@ -141,39 +154,43 @@ class _Line:
 class _Known:
     """What two rows and two columns need."""
 
-    rows: RowPair
-    columns: ColumnPair
+    rows: Any
+    columns: Any
 
 
 class _Matrix:
-    """The output's matrix of a tile, and the residual's."""
+    """The output's matrix of a tile, and the second one."""
 
     def __init__(self, w: Writer, epilogue: DirectEpilogue, tile: Tile) -> None:
         self._e = e = epilogue
         self._batch = tile.batch
         self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
-        self._residual = None
-        if e._residual is not None:
-            self._residual = _start(w, e._residual_address, tile, e._residual_batch_pitch, e._residual)
+        self._source = None
+        if e._source is not None:
+            self._source = _start(w, e._source_address, tile, e._source_batch_pitch, e._source)
 
     def lines(self, w: Writer, rows: list[Value]) -> list[_Line]:
         """Find rows of it."""
         e = self._e
         starts = [self._start + w.widen_multiply(row, e._row_pitch) * e._out.bytes for row in rows]
-        residuals: list[Value | None] = [None for _ in rows]
-        if self._residual is not None and e._residual is not None:
-            size = e._residual.bytes
-            residuals = [self._residual + w.widen_multiply(row, e._residual_pitch) * size for row in rows]
+        sources: list[Value | None] = [None for _ in rows]
+        if self._source is not None and e._source is not None:
+            size = e._source.bytes
+            sources = [self._source + w.widen_multiply(row, e._source_pitch) * size for row in rows]
         inside = [row < e._rows for row in rows]
-        return [_Line(*line) for line in zip(starts, residuals, inside, strict=True)]
+        return [_Line(*line) for line in zip(starts, sources, inside, strict=True)]
 
-    def row_pair(self, w: Writer, row: Value, *, apart: int) -> RowPair:
+    def row_pair(self, w: Writer, row: Value, *, apart: int) -> Any:
         """What rows `row` and ``row + apart`` need."""
         return self._e._functions.rows(w, row, apart=apart, batch=self._batch)
 
-    def column_pair(self, w: Writer, column: Value, *, apart: int) -> ColumnPair:
+    def column_pair(self, w: Writer, column: Value, *, apart: int) -> Any:
         """What columns `column` and ``column + apart`` need."""
         return self._e._functions.columns(w, column, apart=apart, batch=self._batch)
+
+    def finish_rows(self, w: Writer, pair: Any, tile: Tile) -> None:
+        """All elements of a pair of rows in the tile are stored."""
+        self._e._functions.finish_rows(w, pair, tile)
 
     def store(self, w: Writer, value: Value, known: _Known, which: tuple[int, int], line: _Line, column: Value) -> None:
         """Apply the functions to the accumulator in row and column `which` of the known ones, and store it."""
@@ -181,9 +198,9 @@ class _Matrix:
         address = line.start + w.widen_multiply(column, e._out.bytes)
         valid = line.inside & (column < e._columns)
         old = None
-        if line.residual is not None and e._residual is not None:
-            source = (line.residual + w.widen_multiply(column, e._residual.bytes)).retyped(GMEM)
-            old = load_element(w, e._residual, address=source, valid=valid)
+        if line.source is not None and e._source is not None:
+            beside = (line.source + w.widen_multiply(column, e._source.bytes)).retyped(GMEM)
+            old = load_element(w, e._source, address=beside, valid=valid)
         row, place = which
         value = e._functions.apply(w, value, known.columns, place, known.rows, row, old)
         store_element(w, e._out, address=address.retyped(GMEM), value=value, valid=valid)
@@ -204,6 +221,10 @@ class _AsRows:
             half, odd = divmod(index, 2)
             self._matrix.store(w, value, known, (half, odd), self._lines[half], column + odd)
 
+    def finish(self, w: Writer, tile: Tile) -> None:
+        """All columns of the rows are stored."""
+        self._matrix.finish_rows(w, self._pair, tile)
+
 
 class _AsColumns:
     """The same as columns of the output, of which the accumulators hold the transpose."""
@@ -220,6 +241,9 @@ class _AsColumns:
         for index, value in enumerate(four):
             half, odd = divmod(index, 2)
             self._matrix.store(w, value, known, (odd, half), lines[odd], self._columns[half])
+
+    def finish(self, w: Writer, tile: Tile) -> None:
+        """Nothing is left to do with rows of the output, which are spread over the warp."""
 
 
 def _start(w: Writer, address: Value, tile: Tile, batch_pitch: Value | None, dtype: DType) -> Value:

@@ -21,7 +21,7 @@ def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, vali
 
 
 def load_element(w: Writer, dtype: DType, *, address: Value, valid: Value) -> Value:
-    """Load an element of 16 or 32 bits as f32 if `valid`, else 0, from memory that nobody writes meanwhile."""
+    """Load an element of 16 or 32 bits as f32 if `valid`, else 0, from memory that is not written meanwhile."""
     if dtype == F32:
         return w.isa.memory.load_global_f32(address=address, valid=valid)  # type: ignore[no-any-return]
     narrow = w.isa.memory.load_global_b16(address=address, valid=valid)

@@ -31,7 +31,7 @@ class Fixup:
         self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
 
     def initialise(self, w: Writer) -> None:
-        """Nothing to prepare: whoever allocates the counters zeroes them."""
+        """Nothing to prepare: counters are zeroed where they are allocated."""
 
     def part(self, tile: Tile) -> Tile:
         """What a CTA stores of a tile: all of it, if its share is the head."""
@@ -69,7 +69,7 @@ class BoundFixup:
         accumulators.done(w)
         workspace.meet(w)
         with w.when(workspace.first):
-            w.isa.turnstile.pass_turn(address=slot.counter, turn=KEPT)
+            w.isa.semaphore.release(address=slot.counter, turn=KEPT)
 
     def _add_others(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         """Add the shares behind this one to the accumulators, one after the other."""
@@ -77,9 +77,9 @@ class BoundFixup:
         for other in w.range(share.others, name="other"):
             slot = workspace.slot(w, share.behind(other))
             with w.when(workspace.first):
-                w.isa.turnstile.wait_turn(address=slot.counter, turn=KEPT)
+                w.isa.semaphore.wait(address=slot.counter, turn=KEPT)
                 # Nobody else reads the counter in this launch, and the next one finds it as this one did.
-                w.isa.turnstile.pass_turn(address=slot.counter, turn=0)
+                w.isa.semaphore.release(address=slot.counter, turn=0)
             workspace.meet(w)
             for block, left, columns in workspace.pieces():
                 slot.add_to(w, accumulators.read(w, block, left, columns), block, left)

@@ -13,6 +13,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.epilogue.elements import load_element
 from tilekit.errors import ArgumentError
+from tilekit.tiles.tile import Tile
 
 Activation = Literal["relu", "gelu", "silu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "silu")
@@ -142,14 +143,19 @@ class Elementwise:
             self._beta = w.parameter("beta", F32_REGISTER, lambda call: call.number("beta"))
 
     @property
-    def residual(self) -> DType | None:
+    def source(self) -> DType | None:
         """Element type of the residual, if there is one."""
         return self._spec.residual
 
     @property
-    def scales_rows(self) -> bool:
-        """Whether rows need anything."""
+    def uses_rows(self) -> bool:
+        """Whether rows have scales."""
         return self._spec.scale_a
+
+    @property
+    def reduces_rows(self) -> bool:
+        """Never: each element is its own."""
+        return False
 
     def bind(self, w: Writer) -> None:
         """Fetch what all elements share; once a role, after the kernels before this one are complete."""
@@ -170,13 +176,14 @@ class Elementwise:
         value: Value,
         columns: ColumnPair,
         column: int,
-        rows: RowPair,
+        rows: RowPair | None,
         row: int,
-        residual: Value | None = None,
+        source: Value | None = None,
     ) -> Value:
         """Return the output value of an accumulator in `column` and `row`, each 0 or 1 of the pair."""
         factors = [] if self._scale is None else [self._scale]
-        factors += [pair[which] for pair, which in ((rows.scale, row), (columns.scale, column)) if pair is not None]
+        scales = ((None if rows is None else rows.scale, row), (columns.scale, column))
+        factors += [pair[which] for pair, which in scales if pair is not None]
         for factor in factors[:-1]:
             value = value * factor
         if factors and columns.bias is not None:
@@ -185,8 +192,8 @@ class Elementwise:
             value = value * factors[-1]
         elif columns.bias is not None:
             value = value + columns.bias[column]
-        if residual is not None:
-            value = w.isa.elementwise.fma(a=residual, b=self._beta, c=value)
+        if source is not None:
+            value = w.isa.elementwise.fma(a=source, b=self._beta, c=value)
         match self._spec.activation:
             case "relu":
                 result: Value = w.isa.elementwise.relu(x=value)
@@ -198,6 +205,9 @@ class Elementwise:
             case "silu":
                 return self._gate(w, value, value * 0.5)
         return value
+
+    def finish_rows(self, w: Writer, rows: RowPair | None, tile: Tile) -> None:
+        """Nothing is left to do with rows."""
 
     def _gate(self, w: Writer, value: Value, argument: Value) -> Value:
         """``value * (1 + tanh(argument)) / 2``, which equals ``value * sigmoid(2 argument)``."""

@@ -1,4 +1,4 @@
-"""Slabs stored row by row: where a tile ends inside the output, and what lies below belongs to somebody else."""
+"""Subtiles stored row by row: where a tile ends inside the output, and what lies below belongs to another tile."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.slabs import SLAB_BYTES
+from tilekit.epilogue.subtiles import SUBTILE_ROW_BYTES
 
 CHUNK = 16
 """Bytes that a thread copies at once, and the unit of the swizzle."""
 
 
 class RowStores:
-    """Copies the rows of a slab, up to the tile's last, from shared to global memory.
+    """Copies the rows of a subtile, up to the tile's last, from shared to global memory.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class RowStores:
     def store(
         self,
         w: Writer,
-        slab: Value,
+        subtile: Value,
         *,
         thread: Value,
         threads: int,
@@ -44,7 +44,7 @@ class RowStores:
         column: Value,
         columns: int,
     ) -> None:
-        """Copy rows `row` to `end` (at most `rows`) of the slab; by the whole warpgroup of so many `threads`.
+        """Copy rows `row` to `end` (at most `rows`) of the subtile; by the whole warpgroup of so many `threads`.
 
         16-bit and wider outputs whose rows are whole chunks: what the copy engine stores, too.
         """
@@ -55,10 +55,10 @@ class RowStores:
             chunk = place - below * chunks
             here = column + chunk * (CHUNK // self._out.bytes)
             valid = (below < rows) & (row + below < end) & (here < self._columns)
-            source = slab + below * SLAB_BYTES + (chunk ^ (below & 7)) * CHUNK
+            source = subtile + below * SUBTILE_ROW_BYTES + (chunk ^ (below & 7)) * CHUNK
             target = (
                 self._address
                 + w.widen_multiply(row + below, self._row_pitch) * self._out.bytes
                 + w.widen_multiply(here, self._out.bytes)
             )
-            w.isa.groups.copy_chunk(source=source, target=target.retyped(GMEM), valid=valid)
+            w.isa.memory.copy_16(source=source, target=target.retyped(GMEM), valid=valid)

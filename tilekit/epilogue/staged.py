@@ -1,17 +1,18 @@
-"""Epilogue through shared memory: swizzled slabs, and TMA stores that run under the next tile's main loop."""
+"""Epilogue through shared memory: swizzled subtiles, and TMA stores that run under the next tile's main loop."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.functions import ColumnPair, Elementwise, RowPair
-from tilekit.epilogue.residual import ResidualRing
+from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.epilogue.rows import RowStores
-from tilekit.epilogue.slabs import SLAB_ALIGNMENT, SlabPlan
+from tilekit.epilogue.source_ring import SourceRing
+from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan
 from tilekit.tile_io.tma import TmaStorer
 from tilekit.tile_op.accumulators import (
     FRAGMENT_ROWS,
@@ -32,50 +33,57 @@ class StagedEpilogue:
     Parameters
     ----------
     w
-        The writer; the output's tensor map becomes a kernel parameter and the slabs shared memory.
+        The writer; the output's tensor map becomes a kernel parameter and the subtiles shared memory.
     layout
         How a warpgroup holds the accumulators.
     functions
-        Elementwise functions to apply.
+        What is done with each element.
     out
         Output type.
     role
         The role that runs the epilogue (its warpgroups).
     buffers
         Pieces in flight per warpgroup.
-    residual
-        Where the functions add a residual: the ring that brings it.
+    source
+        Where the functions combine elements with those of a second matrix: the ring that brings it.
     rows
-        Where tiles may end above somebody else's rows: stores the slabs that do.
+        Where tiles may end above rows of another group: stores the subtiles that do.
     transposed
         Whether the accumulators hold the transpose of the output.
+
+    Raises
+    ------
+    TraceError
+        ``TK-EPI-001`` for functions that do not fit.
     """
 
     def __init__(
         self,
         w: Writer,
         layout: AccumulatorLayout,
-        functions: Elementwise,
+        functions: Fusion,
         *,
         out: DType,
         role: Role,
         batched: bool = False,
         buffers: int,
         first_barrier: int,
-        residual: ResidualRing | None = None,
+        source: SourceRing | None = None,
         rows: RowStores | None = None,
         transposed: bool = False,
     ) -> None:
-        self._plan = plan = SlabPlan(layout, out, transposed)
-        self.residual = residual
+        readable = source.plan.dtype if source is not None else None
+        require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
+        self._plan = plan = SubtilePlan(layout, out, transposed)
+        self.source = source
         self._rows = rows
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
         groups = len(role.warps) // layout.waves
         w.barriers.claim(first_barrier, groups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
-        (slabs,) = self.declared(plan, warpgroups=groups, buffers=buffers)
-        self._slabs = w.shared.place(slabs)
+        (subtiles,) = self.declared(plan, warpgroups=groups, buffers=buffers)
+        self._subtiles = w.shared.place(subtiles)
         # A last piece that is narrower has a map of its own; in shared memory its rows stand a whole swizzle span apart
         # all the same.
         self.storers: dict[int, TmaStorer] = {}
@@ -85,21 +93,22 @@ class StagedEpilogue:
             self.storers[width] = TmaStorer(w, matrix="d", name=name, columns=columns, rows=down, batched=batched)
 
     @staticmethod
-    def declared(plan: SlabPlan, *, warpgroups: int, buffers: int) -> tuple[SharedDeclaration, ...]:
-        """Shared memory the epilogue takes: the slabs of each warpgroup."""
-        return (SharedDeclaration("output.slab", buffers * plan.buffer_bytes, warpgroups, SLAB_ALIGNMENT, "tile"),)
+    def declared(plan: SubtilePlan, *, warpgroups: int, buffers: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory the epilogue takes: the subtiles of each warpgroup."""
+        size = buffers * plan.buffer_bytes
+        return (SharedDeclaration("output.subtile", size, warpgroups, SUBTILE_ALIGNMENT, "tile"),)
 
     def prefetch(self, w: Writer) -> None:
         """Bring the output's tensor maps close."""
         for storer in self.storers.values():
             storer.prefetch(w)
-        if self.residual is not None:
-            self.residual.prefetch(w)
+        if self.source is not None:
+            self.source.prefetch(w)
 
     def initialise(self, w: Writer) -> None:
         """Prepare barriers; one thread."""
-        if self.residual is not None:
-            self.residual.initialise(w)
+        if self.source is not None:
+            self.source.initialise(w)
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundStagedEpilogue:
         """Prepare a thread's addresses; once a role."""
@@ -118,19 +127,19 @@ class BoundStagedEpilogue:
         self._barrier = group.index + epilogue._first_barrier
         self._thread = thread
         self._stores = thread == 0
-        slabs = w.shared_base + group.index * epilogue._slabs.stride + epilogue._slabs.offset
-        self._slab = slabs
+        subtiles = w.shared_base + group.index * epilogue._subtiles.stride + epilogue._subtiles.offset
+        self._subtile = subtiles
         self._pieces_per_tile = layout.blocks * len(plan.cuts)
-        scales_rows = epilogue._functions.scales_rows
-        if plan.transposed or scales_rows:
+        uses_rows = epilogue._functions.uses_rows
+        if plan.transposed or uses_rows:
             self._lane_row = layout.corner(w, thread)[0] + ((thread >> 2) & 7)
-        if not plan.transposed or scales_rows:
+        if not plan.transposed or uses_rows:
             self._lane_column = (thread & 3) * 2
             if len(layout.parts) > 1:
                 self._lane_column = self._lane_column + layout.corner(w, thread)[1]
         self._storers = {columns: storer.bind(w) for columns, storer in epilogue.storers.items()}
-        self._access = plan.access(thread=thread, slabs=slabs)
-        self._residual = epilogue.residual.consumer(w, group) if epilogue.residual is not None else None
+        self._access = plan.access(thread=thread, subtiles=subtiles)
+        self._source = epilogue.source.consumer(w, group) if epilogue.source is not None else None
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store what this warpgroup has of `tile`."""
@@ -152,30 +161,33 @@ class BoundStagedEpilogue:
                     accumulators.done(w)
                 w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
-                old = self._residual.acquire(w) if self._residual is not None else None
+                old = self._source.acquire(w) if self._source is not None else None
                 for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
                     within = fragment * self._access.fragment_bytes
-                    source = old + within if old is not None else None
-                    self._write(w, registers, fragment, column, tile.batch, pair, start + within, source)
-                if self._residual is not None:
-                    self._residual.release(w)
+                    beside = old + within if old is not None else None
+                    self._write(w, registers, fragment, column, tile.batch, pair, start + within, beside)
+                if self._source is not None:
+                    self._source.release(w)
                 w.ptx.tma.fence_shared()
                 w.barrier(id=self._barrier, threads=layout.threads)
                 whole = self._store_rows(w, tile, row, column, start, columns)
                 with w.when(self._stores):
                     for box in plan.boxes:
-                        source = self._slab + (start + box.offset)
+                        subtile = self._subtile + (start + box.offset)
                         place = plan.place(column=column + box.column, row=row + box.row)
                         with w.when(whole[box.offset]) if whole is not None else nullcontext():
-                            self._storers[columns].store(w, source, batch=tile.batch, **place)
+                            self._storers[columns].store(w, subtile, batch=tile.batch, **place)
                     w.ptx.tma.commit_stores()
                     if index < self._pieces_per_tile:
                         self._claim(w, index)
+            if not plan.transposed:
+                for pair in pairs:
+                    e._functions.finish_rows(w, pair, tile)
 
     def _store_rows(
         self, w: Writer, tile: Tile, row: Value, column: Value, start: int, columns: int
     ) -> dict[int, Value] | None:
-        """Store the parts of a slab below which rows are not the tile's; say of each part whether all rows are."""
+        """Store the parts of a subtile below which rows are not the tile's; say of each part whether all rows are."""
         e = self._e
         if e._rows is None or tile.row_end is None:
             return None
@@ -185,10 +197,10 @@ class BoundStagedEpilogue:
             first = row + box.row
             whole[box.offset] = first + rows <= tile.row_end
             with w.when(~whole[box.offset]):
-                slab = self._slab + (start + box.offset)
+                subtile = self._subtile + (start + box.offset)
                 e._rows.store(
                     w,
-                    slab,
+                    subtile,
                     thread=self._thread,
                     threads=e._plan.layout.threads,
                     rows=rows,
@@ -224,15 +236,15 @@ class BoundStagedEpilogue:
         )
         w.ptx.tma.wait_stores_read(pending=index - last_use - 1)
 
-    def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[RowPair | ColumnPair]:
+    def _pairs(self, w: Writer, row: Value, batch: Operand) -> list[Any]:
         """What the accumulators' rows need, a pair for each fragment; their columns are asked for one by one."""
         plan, functions = self._e._plan, self._e._functions
         firsts = range(0, plan.layout.fragments * FRAGMENT_ROWS, FRAGMENT_ROWS)
         if plan.transposed:
             return [functions.columns(w, row + self._lane_row + first, apart=8, batch=batch) for first in firsts]
-        if functions.scales_rows:
+        if functions.uses_rows:
             return [functions.rows(w, row + self._lane_row + first, apart=8, batch=batch) for first in firsts]
-        return [RowPair() for _ in firsts]
+        return [None for _ in firsts]
 
     def _write(
         self,
@@ -241,19 +253,19 @@ class BoundStagedEpilogue:
         fragment: int,
         column: Value,
         batch: Operand,
-        pair: RowPair | ColumnPair,
+        pair: Any,
         offset: int,
-        residual: Value | None,
+        source: Value | None,
     ) -> None:
-        """Apply the functions to a fragment and store it to the slabs at `offset`; its residual lies at `residual`."""
+        """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`."""
         access = self._access
         count = access.columns // 2
         for unit, first in enumerate(range(0, len(registers), count)):
             part = registers[first : first + count]
             values = []
             old = None
-            if self._residual is not None and residual is not None:
-                old = self._residual.access.read(w, unit, fragment, residual, len(part))
+            if self._source is not None and source is not None:
+                old = self._source.access.read(w, unit, fragment, source, len(part))
             for four in range(0, len(part), 4):
                 more = old[four : four + 4] if old is not None else None
                 values += self._apply(w, part[four : four + 4], column + 2 * (first + four), batch, pair, more)
@@ -265,21 +277,21 @@ class BoundStagedEpilogue:
         four: RegisterTile,
         column: Value,
         batch: Operand,
-        pair: RowPair | ColumnPair,
-        residual: list[Value] | None,
+        pair: Any,
+        source: list[Value] | None,
     ) -> list[Value]:
         """Apply the functions to a thread's 2 x 2 block: two columns of the accumulators, rows r and r + 8."""
         functions = self._e._functions
-        if isinstance(pair, RowPair):
+        if not self._e._plan.transposed:
             rows, columns = pair, functions.columns(w, column + self._lane_column, batch=batch)
         else:
-            rows, columns = RowPair(), pair
-            if functions.scales_rows:
+            rows, columns = None, pair
+            if functions.uses_rows:
                 rows = functions.rows(w, column + self._lane_column, apart=1, batch=batch)
         values = []
         for index, value in enumerate(four):
             row, odd = divmod(index, 2)
             if self._e._plan.transposed:
                 row, odd = odd, row
-            values.append(functions.apply(w, value, columns, odd, rows, row, residual[index] if residual else None))
+            values.append(functions.apply(w, value, columns, odd, rows, row, source[index] if source else None))
         return values

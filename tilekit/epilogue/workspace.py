@@ -24,7 +24,7 @@ class Workspace:
     ----------
     w
         The writer; the addresses of ``workspace`` (f32) and ``turns`` (u32, zero before the first launch and after
-        each) become kernel parameters. Whoever allocates the counters zeroes them.
+        each) become kernel parameters. They are zeroed where they are allocated.
     layout
         How a warpgroup holds the accumulators.
     warpgroups

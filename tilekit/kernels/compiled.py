@@ -5,15 +5,15 @@ What the families have in common: each adds what it reads, how many CTAs it want
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any, ClassVar, Unpack, cast
 
 from tilekit.annotations import takes
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.launch import Launch, bind_parameters
 from tilekit.kernels.launch_call import Addresses, launch_call
@@ -21,9 +21,7 @@ from tilekit.kernels.plan import DevicePlan, EmulatedPlan, EmulatorKeywords, Pla
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
-from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
 from tilekit.runtime.emulated import Work
-from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.targets import Target
 from tilekit.tiles.call import Scratch
@@ -35,7 +33,7 @@ class BindKeywords(EpilogueKeywords, EmulatorKeywords, total=False):
     device: str | None
 
 
-class CompiledKernel(ABC):
+class CompiledKernel(AssembledKernel):
     """A kernel for one spec, config and target.
 
     Attributes
@@ -79,29 +77,9 @@ class CompiledKernel(ABC):
         """The module's text, each line with its role and origin."""
         return str(self.text.ptx)
 
-    @cached_property
-    def assembled(self) -> Assembled:
-        """The machine code, from ptxas or the disk cache."""
-        return assemble(self.ptx, self.target.name, kernel_name=self.name)
-
-    @property
-    def resources(self) -> Resources:
-        """Registers, spills, shared memory and barriers, as ptxas reports them."""
-        return self.assembled.resources
-
-    @cached_property
-    def isa(self) -> str:
-        """The machine code, disassembled (SASS)."""
-        return disassemble(self.assembled.cubin)
-
     @abstractmethod
     def explain(self) -> str:
         """Who does what, with which memory, in words and tables."""
-
-    @cached_property
-    def cuda(self) -> CudaKernel:
-        """The kernel in the CUDA driver."""
-        return CudaModule.from_ptx(self.ptx, self.target.name, kernel_name=self.name).kernel(self.name)
 
     def resident_clusters(self, ordinal: int) -> int:
         """Clusters of a full grid on a device.

@@ -51,12 +51,23 @@ def bind_parameters(parameters: Sequence[Parameter], schedule: Callable[[Call], 
     return Launch(call.ctas, tuple(_value(parameter, call) for parameter in parameters), call.schedule.tiles)
 
 
-def _value(parameter: Parameter, call: Call) -> runtime.Parameter:
+def require_value(parameter: Parameter) -> Callable[[Call], Any]:
+    """How the parameter's value follows from a call.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-PAR-003`` where it does not say.
+    """
     if parameter.value is None:
         raise ArgumentError(
             f"kernel parameter {parameter.name!r} does not say how its value follows from a call: declare it with "
             f"w.parameter({parameter.name!r}, {parameter.type}, lambda call: ...)",
             code="TK-PAR-003",
         )
-    value: runtime.Parameter = parameter.value(call)
+    return parameter.value
+
+
+def _value(parameter: Parameter, call: Call) -> runtime.Parameter:
+    value: runtime.Parameter = require_value(parameter)(call)
     return value if parameter.type is MAP else _KINDS[parameter.type](value)

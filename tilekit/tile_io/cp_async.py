@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import Protocol, Self
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
@@ -229,6 +229,7 @@ class BoundCpAsyncLoader:
         self.first = (w.warp() % WARPS) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
         self._first_shift = w.variable(U32, 0, "shift")
+        self.completes = plan.shifts
         self.writer = CopyWriter((self,))
 
     def image(self, w: Writer, stage: Value) -> Value:
@@ -399,6 +400,16 @@ class _Tails:
         w.ptx.cp_async.copy_16(dst=target, src=_first_piece(self._start + distance).retyped(GMEM), bytes=size)
 
 
+class LoaderOfCopies(Protocol):
+    """Whose copies are in a thread's open group."""
+
+    completes: bool
+    """Whether a stage is finished by `complete` once they have landed."""
+
+    def complete(self, w: Writer, stage: Value) -> None:
+        """Finish a stage whose copies have landed; by all lanes of the warp that copied."""
+
+
 class CopyWriter:
     """Groups the copies of a stage, and finishes what has landed.
 
@@ -408,7 +419,7 @@ class CopyWriter:
         Whose copies.
     """
 
-    def __init__(self, loaders: tuple[BoundCpAsyncLoader, ...]) -> None:
+    def __init__(self, loaders: tuple[LoaderOfCopies, ...]) -> None:
         self._loaders = loaders
 
     def joined(self, other: Self) -> CopyWriter:
@@ -424,11 +435,11 @@ class CopyWriter:
         w.ptx.cp_async.wait(pending=pending)
 
     def complete(self, w: Writer, stage: Value) -> None:
-        """Shift the lines of a stage whose copies have landed, where that is due."""
-        shifting = [loader for loader in self._loaders if loader.plan.shifts]
-        if shifting:
-            w.warp_sync()  # a lane shifts what its neighbours have copied
-        for loader in shifting:
+        """Finish a stage whose copies have landed."""
+        finishing = [loader for loader in self._loaders if loader.completes]
+        if finishing:
+            w.warp_sync()  # a lane may finish what its neighbours have copied
+        for loader in finishing:
             loader.complete(w, stage)
 
 

@@ -330,7 +330,23 @@ class TmaStorer:
         self.columns = columns
         self.rows = rows
         self.batched = batched
-        self.map = w.tensor_map(f"{name}_map", lambda call: self.box.describe(call, matrix))
+        self.map = w.tensor_map(f"{name}_map", lambda call: self._describe(call, matrix))
+
+    def _describe(self, call: Call, name: str) -> TensorMap:
+        """The tensor map of a matrix that the copy engine can write.
+
+        It writes whole units of 16 bytes: of a row that ends inside one, it overwrites what follows (seen on an H200).
+        """
+        matrix = call.matrix(name)
+        size, unit = matrix.extents[0] * matrix.dtype.bytes, TMA_ALIGNMENT
+        if size % unit:
+            raise ArgumentError(
+                f"{matrix.name} has rows of {matrix.extents[0]} {matrix.dtype}, {size} bytes; the copy engine writes "
+                f"multiples of {unit}. Nearest: rows of {-(-size // unit) * unit} bytes, or an "
+                "epilogue whose threads store (DirectEpilogue)",
+                code="TK-STORE-001",
+            )
+        return self.box.describe(call, name)
 
     @property
     def box(self) -> TmaBox:

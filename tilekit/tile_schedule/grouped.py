@@ -112,7 +112,7 @@ class GroupedScheduler:
         """Look at `group`; go on to the next one where tile `index` lies behind it, and say so."""
         valid: Value = group < self._count
         address = (self._bounds + w.widen_multiply(group, 4)).retyped(GMEM)
-        bound = w.isa.groups.bound(address=address, valid=valid)
+        bound = w.isa.memory.load_count(address=address, valid=valid)
         if self._group_rows is not None:
             first.assign(group * self._group_rows)
             bound = first + w.minimum(bound, self._group_rows)

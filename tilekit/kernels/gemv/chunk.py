@@ -38,18 +38,18 @@ def load_chunk(
     if access == VECTOR:
         values = {f"v{i}": register for i, register in enumerate(registers)}
         if l2_bytes is None:
-            w.ptx.gemv.load_tokens(**values, **where, offset=offset, valid=valid(0))
+            w.ptx.stream.load_often(**values, **where, offset=offset, valid=valid(0))
         else:
-            w.ptx.gemv.load_weights(**values, **where, offset=offset, valid=valid(0), l2=l2_bytes)
+            w.ptx.stream.load_once(**values, **where, offset=offset, valid=valid(0), l2=l2_bytes)
     elif access == 8:
         for i in (0, 2):
             pair = {"v0": registers[i], "v1": registers[i + 1]}
-            w.ptx.gemv.load_b64(**pair, **where, offset=offset + 4 * i, valid=valid(4 * i))
+            w.ptx.stream.load_b64(**pair, **where, offset=offset + 4 * i, valid=valid(4 * i))
     elif access == 4:
         for i, register in enumerate(registers):
-            w.ptx.gemv.load_b32(v0=register, **where, offset=offset + 4 * i, valid=valid(4 * i))
+            w.ptx.stream.load_b32(v0=register, **where, offset=offset + 4 * i, valid=valid(4 * i))
     else:
-        load = w.ptx.gemv.load_b16 if access == 2 else w.ptx.gemv.load_b8
+        load = w.ptx.stream.load_b16 if access == 2 else w.ptx.stream.load_b8
         for i, register in enumerate(registers):
             parts = [
                 load(**where, offset=offset + byte, valid=valid(byte)) << 8 * (byte - 4 * i)

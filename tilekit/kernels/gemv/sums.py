@@ -71,7 +71,7 @@ class WarpSums:
         self._n = n
         self._d = w.parameter("d", GMEM, lambda call: call.address("d"))
         self._pitch = w.parameter("d_pitch", U32, lambda call: _row_pitch(call.matrix("d")))
-        if functions.residual is not None:
+        if functions.source is not None:
             self._residual = w.parameter("residual", GMEM, lambda call: call.address("c"))
             self._residual_pitch = w.parameter("residual_pitch", U32, lambda call: _row_pitch(call.matrix("c")))
         self._pairs = weights.columns // 2 * spec.tokens
@@ -130,10 +130,10 @@ class WarpSums:
         for first in self._turns:
             token, column, _ = self._output(first, tile)
             residual: list[Value] | list[None] = [None, None]
-            if self._functions.residual is not None:
+            if self._functions.source is not None:
                 owned = (self._place.thread < self._pairs - first) & (token < self._m)
                 residual = [self._load_residual(w, token, column + which, owned) for which in range(2)]
-            rows = self._functions.rows(w, token, apart=0) if self._functions.scales_rows else RowPair()
+            rows = self._functions.rows(w, token, apart=0) if self._functions.uses_rows else RowPair()
             fetched.append(Fetched(rows, self._functions.columns(w, column), tuple(residual)))
         return fetched
 
@@ -149,10 +149,10 @@ class WarpSums:
             for column, (low, high) in zip(columns, (registers[:2], registers[2:]), strict=True):
                 where = {"address": address, "offset": column * self._spec.tokens * 4}
                 if self._spec.tokens == 1:
-                    store_one = w.ptx.gemv.store_partial if local else w.ptx.gemv.store_remote
+                    store_one = w.isa.memory.store_shared_f32_at if local else w.ptx.memory.store_dsmem_f32_at
                     store_one(**where, value=low)
                 else:
-                    store_two = w.ptx.gemv.store_partials if local else w.ptx.gemv.store_remotes
+                    store_two = w.isa.memory.store_shared_f32x2_at if local else w.ptx.memory.store_dsmem_f32x2_at
                     store_two(**where, low=low, high=high)
 
     def _store(self, w: Writer, token: Value, column: Value, place: Value, known: Fetched) -> None:
@@ -161,7 +161,7 @@ class WarpSums:
         for which in range(2):
             offset = which * self._spec.tokens * 4
             parts = [
-                w.ptx.gemv.load_partial(address=source, offset=unit * self._unit_bytes + offset)
+                w.isa.memory.load_shared_f32_at(address=source, offset=unit * self._unit_bytes + offset)
                 for unit in range(self._units)
             ]
             total = parts[0]
@@ -182,9 +182,9 @@ class WarpSums:
         # Not the read-only loads of the bias: the residual may be the output itself.
         if dtype == F32:
             loaded = w.new(B32, "residual", uniform=False)
-            w.ptx.gemv.load_b32(v0=loaded, address=address, offset=0, valid=valid)
+            w.ptx.stream.load_b32(v0=loaded, address=address, offset=0, valid=valid)
             return loaded.retyped(F32_REGISTER)
-        narrow, _ = w.isa.convert.unpack(packed=w.ptx.gemv.load_b16(address=address, offset=0, valid=valid))
+        narrow, _ = w.isa.convert.unpack(packed=w.ptx.stream.load_b16(address=address, offset=0, valid=valid))
         widen = w.isa.convert.widen_bf16 if dtype == BF16 else w.isa.convert.widen_f16
         return widen(narrow=narrow)  # type: ignore[no-any-return]
 

@@ -139,7 +139,7 @@ class Weights(ABC):
     def _mma(self, w: Writer, sums: RegisterTile, weights: tuple[Value, ...], x: tuple[Value, Value]) -> None:
         operands = {f"w{i}": value for i, value in enumerate(weights)} | {"x0": x[0], "x1": x[1]}
         narrow = self.spec.b_dtype not in (BF16, F16)
-        w.ptx.gemv.mma_16bit(sums=sums, **operands, type="f16" if narrow else self.spec.b_dtype.name)
+        w.ptx.mma.m16n8k16(sums=sums, **operands, type="f16" if narrow else self.spec.b_dtype.name)
 
 
 class RowWeights(Weights):
@@ -198,7 +198,7 @@ class RowWeights(Weights):
             column = tile * self.columns + row
             valid = (row < self.columns) & (column < self._n) & (start < end)
             address = self._base + w.widen_multiply(column, self._pitch) + w.widen_multiply(start, size)
-            w.ptx.gemv.prefetch(address=address, bytes=count, valid=valid)
+            w.ptx.stream.prefetch(address=address, bytes=count, valid=valid)
 
     def lane_column(self) -> Value:
         return self._place.group
@@ -253,8 +253,8 @@ class ColumnWeights(Weights):
                 at = group * self.shape.lane_k + 2 * half
                 rows = self._slots[slot][at : at + 4]
                 for pair in range(CHUNK_REGISTERS):
-                    low, high = w.ptx.gemv.interleave(first=rows[0][pair], second=rows[1][pair])
-                    low8, high8 = w.ptx.gemv.interleave(first=rows[2][pair], second=rows[3][pair])
+                    low, high = w.isa.convert.interleave(first=rows[0][pair], second=rows[1][pair])
+                    low8, high8 = w.isa.convert.interleave(first=rows[2][pair], second=rows[3][pair])
                     accumulators = sums[group * CHUNK_REGISTERS + pair]
                     self._mma(w, accumulators, (low, high, low8, high8), (x[half], x[half + 1]))
 
@@ -267,7 +267,7 @@ class ColumnWeights(Weights):
             row = start + self._place.thread + first
             valid = (row < end) & (self._place.thread + first < steps * self.slots.step)
             address = self._base + w.widen_multiply(row, self._pitch) + along
-            w.ptx.gemv.prefetch(address=address, bytes=count, valid=valid)
+            w.ptx.stream.prefetch(address=address, bytes=count, valid=valid)
 
     def lane_column(self) -> Value:
         return self._place.group * self.shape.lane_k
@@ -284,7 +284,7 @@ def pairs(w: Writer, registers: RegisterTile, dtype: DType) -> list[Value]:
     """The 16-bit pairs of a chunk along K: its registers, or 8-bit types widened to f16, in which they are exact."""
     if dtype.bits == 16:
         return list(registers)
-    halves = (w.ptx.gemv.widen_8bit(packed=register, type=dtype.name) for register in registers)
+    halves = (w.isa.convert.widen_fp8x4(packed=register, type=dtype.name) for register in registers)
     return [half for both_halves in halves for half in both_halves]
 
 

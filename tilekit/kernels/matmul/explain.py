@@ -105,7 +105,7 @@ def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
     if spec.store == "tma":
         rows = "transposed" if config.swap_ab else f"{min(tile_m, config.output(spec).layout.rows)}-row"
         each = " a warpgroup" if config.warps(text.target, spec).get("epilogue") is None else ""
-        where = f"in {rows} slabs through {config.output_buffers} buffers{each}"
+        where = f"in {rows} subtiles through {config.output_buffers} buffers{each}"
     else:
         where = "stored from registers"
     last = f"{4 * tile_m * tile_n} B of sums kept for the CTA that has a tile's first k-block"

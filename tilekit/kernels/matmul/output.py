@@ -9,15 +9,15 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import F32
-from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
-from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
-from tilekit.epilogue.slabs import SlabPlan
+from tilekit.epilogue.serial_split_k import SerialSplitK
+from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.turnstile import Turnstile
+from tilekit.epilogue.subtiles import SubtilePlan
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import fits
@@ -36,7 +36,7 @@ class OutputPlan:
     spec, layout
         What is computed, and how a warpgroup holds it.
     warpgroups, buffers
-        Warpgroups of the epilogue, and slabs in flight of each.
+        Warpgroups of the epilogue, and subtiles in flight of each.
     transposed
         Whether the accumulators hold the transpose of the output.
     cluster_k
@@ -53,23 +53,23 @@ class OutputPlan:
     @property
     def stored(self) -> AccumulatorLayout:
         """How a warpgroup holds what its CTA stores."""
-        return self.layout if self.cluster_k == 1 else ClusterSum.part_of(self.layout, self.cluster_k)
+        return self.layout if self.cluster_k == 1 else DsmemReduction.part_of(self.layout, self.cluster_k)
 
     @property
-    def slabs(self) -> SlabPlan | None:
-        """How that is cut into slabs; None where threads store it from registers."""
-        return None if self.spec.store == "direct" else SlabPlan(self.stored, self.spec.out_dtype, self.transposed)
+    def subtiles(self) -> SubtilePlan | None:
+        """How that is cut into subtiles; None where threads store it from registers."""
+        return None if self.spec.store == "direct" else SubtilePlan(self.stored, self.spec.out_dtype, self.transposed)
 
     def declared(self) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the components, in the order in which `build` makes them."""
         found: tuple[SharedDeclaration, ...] = ()
-        slabs = self.slabs
-        if slabs is not None:
+        subtiles = self.subtiles
+        if subtiles is not None:
             if self.spec.loads_residual:
-                found += ResidualRing.declared(slabs, warpgroups=self.warpgroups, stages=self.buffers)
-            found += StagedEpilogue.declared(slabs, warpgroups=self.warpgroups, buffers=self.buffers)
+                found += SourceRing.declared(subtiles, name="residual", warpgroups=self.warpgroups, stages=self.buffers)
+            found += StagedEpilogue.declared(subtiles, warpgroups=self.warpgroups, buffers=self.buffers)
         if self.cluster_k > 1:
-            found += ClusterSum.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
+            found += DsmemReduction.declared(self.layout, ctas=self.cluster_k, warpgroups=self.warpgroups)
         return found
 
     def build(
@@ -79,7 +79,7 @@ class OutputPlan:
         columns: Value,
         stores: Role,
         loads: Role | None,
-        shares: type[Turnstile | Fixup] | None,
+        shares: type[SerialSplitK | Fixup] | None,
         cluster: Cluster,
     ) -> Output:
         """Make the components: parameters and shared memory.
@@ -119,9 +119,11 @@ class OutputPlan:
             )
         else:
             if spec.functions.residual is not None and loads is not None:
-                residual = ResidualRing(
+                residual = SourceRing(
                     w,
                     layout,
+                    name="residual",
+                    matrix="c",
                     dtype=spec.functions.residual,
                     stages=self.buffers,
                     loads=loads,
@@ -138,16 +140,16 @@ class OutputPlan:
                 batched=spec.batched,
                 buffers=self.buffers,
                 first_barrier=FIRST_NAMED_BARRIER,
-                residual=residual,
+                source=residual,
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
                 transposed=self.transposed,
             )
-        reduction: Turnstile | Fixup | ClusterSum | None = None
+        reduction: SerialSplitK | Fixup | DsmemReduction | None = None
         if shares is not None:
             groups = stores.warps_at_once // layout.waves
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif self.cluster_k > 1:
-            reduction = ClusterSum(w, self.layout, role=stores, cluster=cluster)
+            reduction = DsmemReduction(w, self.layout, role=stores, cluster=cluster)
         return Output(epilogue, residual, reduction)
 
 
@@ -162,8 +164,8 @@ class Output:
     """
 
     epilogue: StagedEpilogue | DirectEpilogue
-    residual: ResidualRing | None
-    reduction: Turnstile | Fixup | ClusterSum | None
+    residual: SourceRing | None
+    reduction: SerialSplitK | Fixup | DsmemReduction | None
 
 
 def declare_k(w: Writer) -> Value:

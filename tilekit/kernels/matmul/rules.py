@@ -89,8 +89,8 @@ def shared_memory_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> 
             "shared memory",
             "tile",
             f"shared memory: {least} stage{'s' if least > 1 else ''} of {memory.stage_bytes} B and {output} B of "
-            f"output slabs are {memory.size(least) - chip.shared_bytes} B over the {chip.shared_bytes} B "
-            f"of a CTA; the {'input stages' if inputs > output else 'output slabs'} are the largest object",
+            f"output subtiles are {memory.size(least) - chip.shared_bytes} B over the {chip.shared_bytes} B "
+            f"of a CTA; the {'input stages' if inputs > output else 'output subtiles'} are the largest object",
         )
     elif config.stages is not None and not least <= config.stages <= budget:
         over = config.memory(spec).size(config.stages) - chip.shared_bytes

@@ -44,7 +44,7 @@ class BlackwellConfig(KernelConfig):
         Claims of further tiles in flight (cluster launch control); 0 for a static schedule. With `split_k` no
         role claims.
     output_buffers
-        Slabs of the CTA's rows by 128 bytes in flight on their way out.
+        Subtiles of the CTA's rows by 128 bytes in flight on their way out.
     load_order
         Whether the warp that loads a residual waits until the operands of its CTA's first tile are on their way.
     split_k
@@ -116,8 +116,8 @@ class BlackwellConfig(KernelConfig):
 
     def narrow_boxes(self, spec: MatmulSpec) -> bool:
         """Whether the output is stored in boxes narrower than 128 bytes, which rests on what an H200 does."""
-        slabs = self.output(spec).slabs
-        return slabs is not None and slabs.narrow
+        subtiles = self.output(spec).subtiles
+        return subtiles is not None and subtiles.narrow
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilekit.epilogue.cluster_sum import ClusterSum
+from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
@@ -70,10 +70,10 @@ streamed tiles are transposed by direct stores: 112 of 232 spill with a bias.
 """
 
 GROUPED_ACCUMULATORS = 128
-"""What a thread may hold where slabs may also be stored row by row: 136 of 232 spill."""
+"""What a thread may hold where subtiles may also be stored row by row: 136 of 232 spill."""
 
 GROUPED_F32_ACCUMULATORS = {160: 64}, 96
-"""The same of f32 slabs, by a thread's registers: 72 of 160, 112 of 232 and 128 of 255 spill."""
+"""The same of f32 subtiles, by a thread's registers: 72 of 160, 112 of 232 and 128 of 255 spill."""
 
 TURN_HEADROOM = 8
 """Registers more where consumers take turns: beside 200 of 232, 128 of 160, and an instruction's 104 of 128."""
@@ -121,7 +121,10 @@ def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Viol
     """CTAs that share a sum each store equal parts of whole boxes, unless there are more CTAs than parts."""
     columns = config.tile[1]
     layout = atom_layout(ATOM_ROWS, columns)
-    adders, part = ClusterSum.adders_of(layout, config.cluster_k), ClusterSum.part_of(layout, config.cluster_k).columns
+    adders, part = (
+        DsmemReduction.adders_of(layout, config.cluster_k),
+        DsmemReduction.part_of(layout, config.cluster_k).columns,
+    )
     if part % stored:
         text = f"tile N={columns}: {adders} CTAs of {config.cluster_k} store {part} columns each, in boxes of {stored}"
         yield Violation("parts", "tile", text)

@@ -2,9 +2,9 @@
 
 Where there are more CTAs than parts of eight columns, some of them only send.
 
-A share goes from registers to the shared memory of whoever adds it (``st.async``, which counts its bytes on a barrier
-there), so nothing is kept in global memory and nobody waits for a turn. Shares are added in the order of the CTAs'
-ranks: the result is the same every time.
+A share goes from registers to the shared memory of the CTA that adds it (``st.async``, which counts its bytes on a
+barrier there), so nothing is kept in global memory and no CTA waits for a turn. Shares are added in the order of the
+CTAs' ranks: the result is the same every time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUAD = 16
 """Bytes of four f32: what a thread holds of 8 columns and sends at once."""
 
 
-class ClusterSum:
+class DsmemReduction:
     """Adds the shares that the CTAs of a cluster have of a tile, through distributed shared memory.
 
     For each warpgroup there is a buffer with a slot for every CTA, in which a thread's elements lie in an order of its
@@ -83,15 +83,15 @@ class ClusterSum:
         """What this CTA stores of a tile."""
         return replace(tile, column=tile.column + self.cluster.k_rank * self.layout.columns)
 
-    def bind(self, w: Writer, group: Warpgroup) -> BoundClusterSum:
+    def bind(self, w: Writer, group: Warpgroup) -> BoundDsmemReduction:
         """Prepare a thread's addresses; once a role."""
-        return BoundClusterSum(w, self, group)
+        return BoundDsmemReduction(w, self, group)
 
 
-class BoundClusterSum:
-    """A `ClusterSum` in a role."""
+class BoundDsmemReduction:
+    """A `DsmemReduction` in a role."""
 
-    def __init__(self, w: Writer, total: ClusterSum, group: Warpgroup) -> None:
+    def __init__(self, w: Writer, total: DsmemReduction, group: Warpgroup) -> None:
         self._s = total
         self._phase = w.variable(U32, 0, "sum_phase")
         self._first = group.thread == 0
@@ -123,7 +123,7 @@ class BoundClusterSum:
             store(_Sum(self), s.part(tile))
 
     def _await_readers(self, w: Writer) -> None:
-        """Wait until everybody has read what was sent for the tile before, if there was one."""
+        """Wait until all CTAs have read what was sent for the tile before, if there was one."""
         w.ptx.mbarrier.wait_parity(bar=self._empty, parity=self._phase ^ 1)
 
     def _send(self, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
@@ -161,7 +161,7 @@ class BoundClusterSum:
 class _Sum:
     """The sum of a CTA's part, as an epilogue reads accumulators."""
 
-    def __init__(self, total: BoundClusterSum) -> None:
+    def __init__(self, total: BoundDsmemReduction) -> None:
         self.layout = total._s.layout
         self._total = total
 

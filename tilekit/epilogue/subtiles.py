@@ -1,6 +1,6 @@
-"""Slabs: parts of the output in shared memory, and how a thread reaches the elements of its fragments there.
+"""Subtiles: parts of the output in shared memory, and how a thread reaches the elements of its fragments there.
 
-A slab is some rows of the output by 128 bytes, swizzled over 128 bytes, as the copy engine stores and loads them.
+A subtile is some rows of the output by 128 bytes, swizzled over 128 bytes, as the copy engine stores and loads them.
 Upright, the rows are those of the accumulators. Transposed, where the kernel computed the transpose of its output, they
 are the accumulators' columns, and neighbours in a row come from neighbouring accumulator rows.
 """
@@ -17,10 +17,10 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, F32, DType
 from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
 
-SLAB_BYTES = 128
-"""Bytes of a slab's row: the widest box a 128-byte swizzle allows."""
+SUBTILE_ROW_BYTES = 128
+"""Bytes of a subtile's row: the widest box a 128-byte swizzle allows."""
 
-SLAB_ALIGNMENT = 1024
+SUBTILE_ALIGNMENT = 1024
 """Bytes of the swizzle's atom."""
 
 STMATRIX_COLUMNS = 16
@@ -29,13 +29,13 @@ STMATRIX_COLUMNS = 16
 UNIT_BYTES = 32
 """Bytes of a row that 16-bit and 32-bit elements are reached by together, upright."""
 
-FRAGMENT_BYTES = FRAGMENT_ROWS * SLAB_BYTES
+FRAGMENT_BYTES = FRAGMENT_ROWS * SUBTILE_ROW_BYTES
 """Bytes from a fragment to the next one of the warp, upright."""
 
 
 @dataclass(frozen=True)
-class SlabBox:
-    """What one copy moves: a slab's place in its buffer, and its first row and column among the accumulators.
+class SubtileBox:
+    """What one copy moves: a subtile's place in its buffer, and its first row and column among the accumulators.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class SlabBox:
 
 
 @dataclass(frozen=True)
-class SlabPlan:
-    """How a warpgroup's accumulators are cut into pieces, and a piece into slabs.
+class SubtilePlan:
+    """How a warpgroup's accumulators are cut into pieces, and a piece into subtiles.
 
-    A piece is all rows of a block by up to `columns` columns, and fills one buffer. Upright it is one slab, of which
-    parts of the block may lie apart in the output. Transposed it is a row of slabs, each `columns` accumulator rows
+    A piece is all rows of a block by up to `columns` columns, and fills one buffer. Upright it is one subtile, of which
+    parts of the block may lie apart in the output. Transposed it is a row of subtiles, each `columns` accumulator rows
     wide.
 
     Attributes
@@ -63,7 +63,7 @@ class SlabPlan:
     layout
         How a warpgroup holds the accumulators.
     dtype
-        Element type in the slabs.
+        Element type in the subtiles.
     transposed
         Whether the accumulators' columns are the output's rows.
     """
@@ -74,8 +74,8 @@ class SlabPlan:
 
     @property
     def columns(self) -> int:
-        """Accumulator columns of a piece; transposed also accumulator rows of a slab, all of one part."""
-        span = SLAB_BYTES // self.dtype.bytes
+        """Accumulator columns of a piece; transposed also accumulator rows of a subtile, all of one part."""
+        span = SUBTILE_ROW_BYTES // self.dtype.bytes
         return min(span, self.layout.parts[0].rows) if self.transposed else span
 
     @property
@@ -90,14 +90,14 @@ class SlabPlan:
     def buffer_bytes(self) -> int:
         """Bytes of a piece in shared memory."""
         if not self.transposed:
-            return self.layout.rows * SLAB_BYTES
-        return self.layout.rows // self.columns * self.slab_bytes
+            return self.layout.rows * SUBTILE_ROW_BYTES
+        return self.layout.rows // self.columns * self.subtile_bytes
 
     @property
-    def slab_bytes(self) -> int:
-        """Bytes from a slab to the next one of the piece."""
+    def subtile_bytes(self) -> int:
+        """Bytes from a subtile to the next one of the piece."""
         rows = min(self.columns, self.layout.columns) if self.transposed else self.layout.rows
-        return rows * SLAB_BYTES
+        return rows * SUBTILE_ROW_BYTES
 
     @property
     def widths(self) -> list[int]:
@@ -105,45 +105,45 @@ class SlabPlan:
         return sorted({columns for _, columns in self.cuts}, reverse=True)
 
     def extents(self, columns: int) -> tuple[int, int]:
-        """Columns and rows, in the output, of each slab of a piece of so many columns."""
+        """Columns and rows, in the output, of each subtile of a piece of so many columns."""
         return (self.columns, columns) if self.transposed else (columns, self.layout.parts[0].rows)
 
     @property
     def narrow(self) -> bool:
-        """Whether some slab's rows are shorter than the swizzle's 128 bytes, and still stand so far apart.
+        """Whether some subtile's rows are shorter than the swizzle's 128 bytes, and still stand so far apart.
 
         No manual says that the copy engine moves them so; an H200 does.
         """
-        return any(self.extents(width)[0] * self.dtype.bytes < SLAB_BYTES for width in self.widths)
+        return any(self.extents(width)[0] * self.dtype.bytes < SUBTILE_ROW_BYTES for width in self.widths)
 
     @property
-    def boxes(self) -> Iterator[SlabBox]:
-        """The slabs of a piece, or the parts of its one slab."""
+    def boxes(self) -> Iterator[SubtileBox]:
+        """The subtiles of a piece, or the parts of its one subtile."""
         for part in self.layout.parts:
             if not self.transposed:
-                yield SlabBox(part.first * SLAB_BYTES, part.row, part.column)
+                yield SubtileBox(part.first * SUBTILE_ROW_BYTES, part.row, part.column)
                 continue
             for within in range(0, part.rows, self.columns):
-                offset = (part.first + within) // self.columns * self.slab_bytes
-                yield SlabBox(offset, part.row + within, part.column)
+                offset = (part.first + within) // self.columns * self.subtile_bytes
+                yield SubtileBox(offset, part.row + within, part.column)
 
     def place(self, *, column: Value, row: Value) -> dict[str, Value]:
         """Row and column in the output of the accumulator at `row` and `column`."""
         return {"row": column, "column": row} if self.transposed else {"row": row, "column": column}
 
-    def access(self, *, thread: Value, slabs: Value) -> SlabAccess:
-        """Prepare a thread's addresses in buffers from `slabs` on."""
+    def access(self, *, thread: Value, subtiles: Value) -> SubtileAccess:
+        """Prepare a thread's addresses in buffers from `subtiles` on."""
         if self.transposed:
             if self.dtype == F32:
-                return _TransposedWords(self, thread, slabs)
-            return (_TransposedHalves if self.dtype.bits == 16 else _TransposedBytes)(self, thread, slabs)
+                return _TransposedWords(self, thread, subtiles)
+            return (_TransposedHalves if self.dtype.bits == 16 else _TransposedBytes)(self, thread, subtiles)
         if self.dtype == F32:
-            return _Words(self.layout, thread, slabs)
+            return _Words(self.layout, thread, subtiles)
         kind = _Halves if self.dtype.bits == 16 else _Bytes
-        return kind(self.dtype, self.layout, thread, slabs)
+        return kind(self.dtype, self.layout, thread, subtiles)
 
 
-class SlabAccess(Protocol):
+class SubtileAccess(Protocol):
     """How a thread reaches its elements, up to `columns` columns at a time.
 
     Their order is that of the accumulator fragment: of 8 columns, two in row r and the same two in row r + 8.
@@ -161,12 +161,12 @@ class SlabAccess(Protocol):
 
 
 def _swizzled(first: Value) -> list[Value]:
-    """The addresses of a thread's units, 32 bytes each, in a slab's row of which `first` is the first.
+    """The addresses of a thread's units, 32 bytes each, in a subtile's row of which `first` is the first.
 
     They are a XOR away, because the swizzle flips address bits 4 to 6 by the row's low three bits; and the same for all
-    slabs and fragments, which are multiples of 8 rows: what lies between is added to them.
+    subtiles and fragments, which are multiples of 8 rows: what lies between is added to them.
     """
-    return [first, *(first ^ unit for unit in range(UNIT_BYTES, SLAB_BYTES, UNIT_BYTES))]
+    return [first, *(first ^ unit for unit in range(UNIT_BYTES, SUBTILE_ROW_BYTES, UNIT_BYTES))]
 
 
 class _Halves:
@@ -175,13 +175,13 @@ class _Halves:
     columns = STMATRIX_COLUMNS
     fragment_bytes = FRAGMENT_BYTES
 
-    def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
+    def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, subtiles: Value) -> None:
         self._bf16 = dtype == BF16
         # Lane l names row l % 16 of a fragment's 16 rows and the left or right half of 16 columns; of 8, the lower 16
         # lanes speak.
         row = layout.first_row(thread) + (thread & 15)
         chunk = ((thread >> 4) & 1) ^ (thread & 7)
-        self._units = _swizzled(slabs + row * SLAB_BYTES + (chunk << 4))
+        self._units = _swizzled(subtiles + row * SUBTILE_ROW_BYTES + (chunk << 4))
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         packed = RegisterTile(_packed(w, values, bf16=self._bf16))
@@ -199,21 +199,21 @@ class _Words:
     columns = 8
     fragment_bytes = FRAGMENT_BYTES
 
-    def __init__(self, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
+    def __init__(self, layout: AccumulatorLayout, thread: Value, subtiles: Value) -> None:
         # Thread (row r, column pair c) of the accumulator layout; the swizzle flips the 16-byte chunk by the row.
         row = layout.first_row(thread) + ((thread >> 2) & 7)
         chunk = ((thread & 3) >> 1) ^ (row & 7)
-        self._units = _swizzled(slabs + row * SLAB_BYTES + (thread & 1) * 8 + (chunk << 4))
+        self._units = _swizzled(subtiles + row * SUBTILE_ROW_BYTES + (thread & 1) * 8 + (chunk << 4))
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         address = self._units[unit] + offset
         w.isa.memory.store_shared_f32x2(address=address, low=values[0], high=values[1])
-        w.isa.memory.store_shared_f32x2(address=address + 8 * SLAB_BYTES, low=values[2], high=values[3])
+        w.isa.memory.store_shared_f32x2(address=address + 8 * SUBTILE_ROW_BYTES, low=values[2], high=values[3])
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
         address = self._units[unit] + offset
         upper = w.isa.memory.load_shared_f32x2(address=address)
-        return [*upper, *w.isa.memory.load_shared_f32x2(address=address + 8 * SLAB_BYTES)]
+        return [*upper, *w.isa.memory.load_shared_f32x2(address=address + 8 * SUBTILE_ROW_BYTES)]
 
 
 class _Bytes:
@@ -222,11 +222,11 @@ class _Bytes:
     columns = 8
     fragment_bytes = FRAGMENT_BYTES
 
-    def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, slabs: Value) -> None:
+    def __init__(self, dtype: DType, layout: AccumulatorLayout, thread: Value, subtiles: Value) -> None:
         self._e4m3 = dtype == E4M3
         row = layout.first_row(thread) + ((thread >> 2) & 7)
-        first = slabs + row * SLAB_BYTES + (thread & 3) * 2 + ((row & 7) << 4)
-        self._chunks = [first, *(first ^ chunk for chunk in range(16, SLAB_BYTES, 16))]
+        first = subtiles + row * SUBTILE_ROW_BYTES + (thread & 3) * 2 + ((row & 7) << 4)
+        self._chunks = [first, *(first ^ chunk for chunk in range(16, SUBTILE_ROW_BYTES, 16))]
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
         pack = w.isa.convert.pack_e4m3 if self._e4m3 else w.isa.convert.pack_e5m2
@@ -234,10 +234,10 @@ class _Bytes:
         address = self._chunks[chunk] + (8 * half + offset)
         for row in range(2):
             value = pack(low=values[2 * row], high=values[2 * row + 1])
-            w.isa.memory.store_shared_b16(address=address + row * 8 * SLAB_BYTES, value=value)
+            w.isa.memory.store_shared_b16(address=address + row * 8 * SUBTILE_ROW_BYTES, value=value)
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
-        raise AssertionError("no kernel reads 8-bit slabs: a residual has 16 or 32 bits")
+        raise AssertionError("no kernel reads 8-bit subtiles: a residual has 16 or 32 bits")
 
 
 class _TransposedHalves:
@@ -246,14 +246,14 @@ class _TransposedHalves:
     columns = STMATRIX_COLUMNS
     fragment_bytes = 0
 
-    def __init__(self, plan: SlabPlan, thread: Value, slabs: Value) -> None:
+    def __init__(self, plan: SubtilePlan, thread: Value, subtiles: Value) -> None:
         self._bf16 = plan.dtype == BF16
         # Matrices come as the accumulators hold them: rows 0 and 8 of columns 0, then of columns 8. Lane l names
-        # column l % 8 of matrix l / 8, which is a row of the slab.
-        slab, chunk = _slab_and_chunk(plan, thread)
+        # column l % 8 of matrix l / 8, which is a row of the subtile.
+        subtile, chunk = _subtile_and_chunk(plan, thread)
         row = ((thread >> 4) & 1) * 8 + (thread & 7)
         chunk = (chunk + ((thread >> 3) & 1)) ^ (thread & 7)
-        first = slabs + slab * plan.slab_bytes + row * SLAB_BYTES + (chunk << 4)
+        first = subtiles + subtile * plan.subtile_bytes + row * SUBTILE_ROW_BYTES + (chunk << 4)
         self._fragments = [first, *(first ^ (fragment << 5) for fragment in range(1, plan.layout.fragments))]
 
     def write(self, w: Writer, unit: int, fragment: int, offset: int, values: list[Value]) -> None:
@@ -266,7 +266,7 @@ class _TransposedHalves:
         return _widened(w, load(address=self._place(unit, fragment, offset)), bf16=self._bf16)
 
     def _place(self, unit: int, fragment: int, offset: Operand) -> Value:
-        return self._fragments[fragment] + (offset + unit * self.columns * SLAB_BYTES)
+        return self._fragments[fragment] + (offset + unit * self.columns * SUBTILE_ROW_BYTES)
 
 
 class _TransposedWords:
@@ -275,12 +275,14 @@ class _TransposedWords:
     columns = 8
     fragment_bytes = 0
 
-    def __init__(self, plan: SlabPlan, thread: Value, slabs: Value) -> None:
-        slab, chunk = _slab_and_chunk(plan, thread)
+    def __init__(self, plan: SubtilePlan, thread: Value, subtiles: Value) -> None:
+        subtile, chunk = _subtile_and_chunk(plan, thread)
         row = (thread & 3) * 2
         chunk = (chunk + ((thread >> 4) & 1)) ^ row
-        first = slabs + slab * plan.slab_bytes + row * SLAB_BYTES + (chunk << 4) + ((thread >> 2) & 3) * 4
-        # The next column is the next row of the slab and so one chunk over; 8 and 16 rows are 2 and 4 chunks.
+        first = (
+            subtiles + subtile * plan.subtile_bytes + row * SUBTILE_ROW_BYTES + (chunk << 4) + ((thread >> 2) & 3) * 4
+        )
+        # The next column is the next row of the subtile and so one chunk over; 8 and 16 rows are 2 and 4 chunks.
         self._fragments = [
             [first ^ (fragment << 6 | corner << 4) if fragment or corner else first for corner in range(4)]
             for fragment in range(plan.layout.fragments)
@@ -296,7 +298,7 @@ class _TransposedWords:
 
     def _place(self, index: int, unit: int, fragment: int, offset: Operand) -> Value:
         half, odd = divmod(index, 2)
-        within = (unit * self.columns + odd) * SLAB_BYTES
+        within = (unit * self.columns + odd) * SUBTILE_ROW_BYTES
         return self._fragments[fragment][2 * half + odd] + (offset + within)
 
 
@@ -306,12 +308,12 @@ class _TransposedBytes:
     columns = 8
     fragment_bytes = 0
 
-    def __init__(self, plan: SlabPlan, thread: Value, slabs: Value) -> None:
+    def __init__(self, plan: SubtilePlan, thread: Value, subtiles: Value) -> None:
         self._e4m3 = plan.dtype == E4M3
-        slab, chunk = _slab_and_chunk(plan, thread)
+        subtile, chunk = _subtile_and_chunk(plan, thread)
         upper = (thread >> 2) & 1
         row = (thread & 3) * 2 + upper
-        address = slabs + slab * plan.slab_bytes + row * SLAB_BYTES
+        address = subtiles + subtile * plan.subtile_bytes + row * SUBTILE_ROW_BYTES
         first = address + ((chunk ^ row) << 4) + ((thread >> 2) & 6)
         self._fragments = [first, *(first ^ (fragment << 4) for fragment in range(1, plan.layout.fragments))]
         self._upper = upper == 1
@@ -327,15 +329,15 @@ class _TransposedBytes:
                 low=w.select(self._upper, taken, left, F32_REGISTER),
                 high=w.select(self._upper, right, taken, F32_REGISTER),
             )
-            place = self._fragments[fragment] + (offset + unit * self.columns * SLAB_BYTES + 8 * half)
+            place = self._fragments[fragment] + (offset + unit * self.columns * SUBTILE_ROW_BYTES + 8 * half)
             w.isa.memory.store_shared_b16(address=place, value=packed)
 
     def read(self, w: Writer, unit: int, fragment: int, offset: Operand, count: int) -> list[Value]:
-        raise AssertionError("no kernel reads 8-bit slabs: a residual has 16 or 32 bits")
+        raise AssertionError("no kernel reads 8-bit subtiles: a residual has 16 or 32 bits")
 
 
-def _slab_and_chunk(plan: SlabPlan, thread: Value) -> tuple[Value, Value]:
-    """Slab and 16-byte chunk of its rows in which the rows of this thread's warp begin, transposed."""
+def _subtile_and_chunk(plan: SubtilePlan, thread: Value) -> tuple[Value, Value]:
+    """Subtile and 16-byte chunk of its rows in which the rows of this thread's warp begin, transposed."""
     row, span = plan.layout.first_row(thread), plan.columns
     chunk_rows = 16 // plan.dtype.bytes
     return row >> (span.bit_length() - 1), (row & (span - 1)) >> (chunk_rows.bit_length() - 1)

@@ -14,7 +14,7 @@ from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, War
 from tilekit.tiles.tile import Tile, TurnShare
 
 
-class Turnstile:
+class SerialSplitK:
     """Adds the shares of a tile through a workspace, in which a slot holds the sum so far, and its counter the turn.
 
     Parameters
@@ -27,19 +27,19 @@ class Turnstile:
         self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
 
     def initialise(self, w: Writer) -> None:
-        """Nothing to prepare: whoever allocates the counters zeroes them."""
+        """Nothing to prepare: counters are zeroed where they are allocated."""
 
     def part(self, tile: Tile) -> Tile:
         """What a CTA stores of a tile: all of it, if its share is the last."""
         return tile
 
-    def bind(self, w: Writer, group: Warpgroup) -> BoundTurnstile:
+    def bind(self, w: Writer, group: Warpgroup) -> BoundSerialSplitK:
         """Prepare a thread's addresses; once a role."""
-        return BoundTurnstile(self._workspace, group)
+        return BoundSerialSplitK(self._workspace, group)
 
 
-class BoundTurnstile:
-    """A `Turnstile` in a role."""
+class BoundSerialSplitK:
+    """A `SerialSplitK` in a role."""
 
     def __init__(self, workspace: Workspace, group: Warpgroup) -> None:
         self._workspace = workspace.bind(group)
@@ -53,7 +53,7 @@ class BoundTurnstile:
         slot = workspace.slot(w, share.slot)
         total = _Total(slot, accumulators, share.turn != 0)
         with w.when(workspace.first):
-            w.isa.turnstile.wait_turn(address=slot.counter, turn=share.turn)
+            w.isa.semaphore.wait(address=slot.counter, turn=share.turn)
         workspace.meet(w)
         with w.when(~share.stores):
             pieces = workspace.pieces()
@@ -64,12 +64,12 @@ class BoundTurnstile:
                 slot.keep(w, fragments, block, left)
             workspace.meet(w)
             with w.when(workspace.first):
-                w.isa.turnstile.pass_turn(address=slot.counter, turn=share.turn + 1)
+                w.isa.semaphore.release(address=slot.counter, turn=share.turn + 1)
         with w.when(share.stores):
             store(total, tile)
             with w.when(workspace.first):
                 # The next launch finds the counter as this one did.
-                w.isa.turnstile.pass_turn(address=slot.counter, turn=0)
+                w.isa.semaphore.release(address=slot.counter, turn=0)
 
 
 class _Total:

@@ -1,4 +1,4 @@
-"""The residual operand of an epilogue: slabs of C, loaded by a role of their own while the tile is still multiplied."""
+"""The second matrix of an epilogue: subtiles that a role of their own loads while the tile is still multiplied."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.slabs import SLAB_ALIGNMENT, SlabAccess, SlabPlan
+from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtileAccess, SubtilePlan
 from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tiles.tile import Tile
 
 
-class ResidualRing:
-    """A ring of slabs of C for each warpgroup of the epilogue, in the order in which it stores them.
+class SourceRing:
+    """A ring of subtiles of a matrix for each warpgroup of the epilogue, in the order in which it stores them.
 
     Parameters
     ----------
     w
-        The writer; C's tensor map (and one of a narrower last slab) become kernel parameters, slabs and barriers shared
-        memory.
+        The writer; the matrix's tensor map (and one of a narrower last subtile) become kernel parameters, subtiles and
+        barriers shared memory.
     layout
         How a warpgroup holds the accumulators.
+    name
+        Of the ring, in maps and reports.
+    matrix
+        What the call names the matrix, which has the output's shape.
     dtype
-        Type of C.
+        Its type.
     stages
         Pieces in flight, a warpgroup.
     loads, reads
         The role that fills the ring, and the one that runs the epilogue.
     batched
-        Whether tiles have a batch index; ``residual_batch_step`` (0 or 1) then becomes a parameter.
+        Whether tiles have a batch index; ``<name>_batch_step`` (0 or 1) then becomes a parameter.
     transposed
         Whether the accumulators hold the transpose of the output.
     """
@@ -44,39 +48,41 @@ class ResidualRing:
         w: Writer,
         layout: AccumulatorLayout,
         *,
+        name: str,
+        matrix: str,
         dtype: DType,
         stages: int,
         loads: Role,
         reads: Role,
-        batched: bool,
+        batched: bool = False,
         transposed: bool = False,
     ) -> None:
-        self.plan = plan = SlabPlan(layout, dtype, transposed)
+        self.plan = plan = SubtilePlan(layout, dtype, transposed)
         self.stages = stages
         self.warpgroups = len(reads.warps) // layout.waves
         self.turns = reads.turns
         self.batch_step = None
         if batched:
-            self.batch_step = w.parameter("residual_batch_step", U32, lambda call: call.matrix("c").batch_step)
-        slabs, full, empty = self.declared(plan, warpgroups=self.warpgroups, stages=stages)
-        self.slabs = w.shared.place(slabs)
+            self.batch_step = w.parameter(f"{name}_batch_step", U32, lambda call: call.matrix(matrix).batch_step)
+        subtiles, full, empty = self.declared(plan, name=name, warpgroups=self.warpgroups, stages=stages)
+        self.subtiles = w.shared.place(subtiles)
         self.full = w.shared.place(full, arrive=(loads.name,), wait=(reads.name,), arrivals=loads.arrivals)
         self.empty = w.shared.place(empty, arrive=(reads.name,), wait=(loads.name,), arrivals=layout.waves)
         self.loaders: dict[int, TmaBoxLoader] = {}
         for width in plan.widths:
             columns, rows = plan.extents(width)
-            name = "c" if width == plan.columns else "c_tail"
-            self.loaders[width] = TmaBoxLoader(w, matrix="c", name=name, columns=columns, rows=rows, batched=batched)
+            own = matrix if width == plan.columns else f"{matrix}_tail"
+            self.loaders[width] = TmaBoxLoader(w, matrix=matrix, name=own, columns=columns, rows=rows, batched=batched)
 
     @staticmethod
-    def declared(plan: SlabPlan, *, warpgroups: int, stages: int) -> tuple[SharedDeclaration, ...]:
-        """Shared memory of the slabs and of the barriers."""
+    def declared(plan: SubtilePlan, *, name: str, warpgroups: int, stages: int) -> tuple[SharedDeclaration, ...]:
+        """Shared memory of the subtiles and of the barriers."""
         count = warpgroups * stages
-        slabs = SharedDeclaration("residual.slab", plan.buffer_bytes, count, SLAB_ALIGNMENT, "tile")
-        return slabs, *mbarriers("residual", ("full", "empty"), count)
+        subtiles = SharedDeclaration(f"{name}.subtile", plan.buffer_bytes, count, SUBTILE_ALIGNMENT, "tile")
+        return subtiles, *mbarriers(name, ("full", "empty"), count)
 
     def prefetch(self, w: Writer) -> None:
-        """Bring C's tensor maps close."""
+        """Bring the tensor maps close."""
         for loader in self.loaders.values():
             loader.prefetch(w)
 
@@ -86,19 +92,19 @@ class ResidualRing:
             for index in range(array.count):
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + index * array.stride), count=array.arrivals)
 
-    def producer(self, w: Writer) -> ResidualProducer:
+    def producer(self, w: Writer) -> SourceProducer:
         """Handle for the role that loads."""
-        return ResidualProducer(w, self)
+        return SourceProducer(w, self)
 
-    def consumer(self, w: Writer, group: Warpgroup) -> ResidualConsumer:
+    def consumer(self, w: Writer, group: Warpgroup) -> SourceConsumer:
         """Handle for a warpgroup of the epilogue."""
-        return ResidualConsumer(w, self, group)
+        return SourceConsumer(w, self, group)
 
 
-class ResidualProducer:
-    """What the loading role may do: fill the slabs of a tile."""
+class SourceProducer:
+    """What the loading role may do: fill the subtiles of a tile."""
 
-    def __init__(self, w: Writer, ring: ResidualRing) -> None:
+    def __init__(self, w: Writer, ring: SourceRing) -> None:
         self._ring = ring
         # Warpgroups that share a tile are all at the same place of their rings, and those that take turns each at one
         # of its own: the first is that of whose turn it is.
@@ -106,7 +112,7 @@ class ResidualProducer:
         self._turn = w.variable(U32, 0, "turn") if ring.turns > 1 else None
 
     def load(self, w: Writer, tile: Tile) -> None:
-        """Load the tile's slabs; of a share, only where it is the one that stores."""
+        """Load the tile's subtiles; of a share, only where it is the one that stores."""
         if tile.share is None:
             self._load(w, tile)
         else:
@@ -127,11 +133,11 @@ class ResidualProducer:
                 loader = ring.loaders[columns]
                 for part, group in enumerate(groups):
                     place = position.stage + group * ring.stages
-                    full, slab = ring.full.at(w, place), ring.slabs.at(w, place)
+                    full, subtile = ring.full.at(w, place), ring.subtiles.at(w, place)
                     w.ptx.mbarrier.wait_parity(bar=ring.empty.at(w, place), parity=position.phase)
                     w.ptx.mbarrier.arrive_expect(bar=full, bytes=len(boxes) * loader.bytes(plan.dtype))
                     for box in boxes:
-                        target = slab + box.offset
+                        target = subtile + box.offset
                         at = plan.place(
                             column=tile.column + (left + box.column),
                             row=tile.row + (part * layout.tile_rows + block * layout.rows + box.row),
@@ -140,25 +146,25 @@ class ResidualProducer:
                 position.advance()
 
 
-class ResidualConsumer:
-    """What a warpgroup of the epilogue may do: read the next slab, and give it back."""
+class SourceConsumer:
+    """What a warpgroup of the epilogue may do: read the next subtile, and give it back."""
 
-    def __init__(self, w: Writer, ring: ResidualRing, group: Warpgroup) -> None:
+    def __init__(self, w: Writer, ring: SourceRing, group: Warpgroup) -> None:
         self._ring = ring
         self._first = group.index * ring.stages
         self._position = RingPosition(w, ring.stages)
         self._signals = w.lane() == 0
-        slabs = w.shared_base + ring.slabs.offset
-        self.access: SlabAccess = ring.plan.access(thread=group.thread, slabs=slabs)
+        subtiles = w.shared_base + ring.subtiles.offset
+        self.access: SubtileAccess = ring.plan.access(thread=group.thread, subtiles=subtiles)
 
     def acquire(self, w: Writer) -> Value:
-        """Wait for the next slab; return its offset from the first, in bytes."""
+        """Wait for the next subtile; return its offset from the first, in bytes."""
         place = self._first + self._position.stage
         w.ptx.mbarrier.wait_parity(bar=self._ring.full.at(w, place), parity=self._position.phase)
         return place * self._ring.plan.buffer_bytes
 
     def release(self, w: Writer) -> None:
-        """Give the slab back; one arrival a warp."""
+        """Give the subtile back; one arrival a warp."""
         w.warp_sync()
         place = self._first + self._position.stage
         w.ptx.mbarrier.arrive(bar=self._ring.empty.at(w, place), active=self._signals)

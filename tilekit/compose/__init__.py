@@ -1,0 +1,151 @@
+"""The public way to compose a kernel: everything that docs/your-own-kernel.md speaks of, from one place.
+
+A kernel is a function that declares components and traces them into a `Writer`; `kernel` makes of it something that is
+called with arrays. Element types stand here under their own names (`BF16`); types of registers, of which kernel
+parameters are, in `registers` (``registers.U32``).
+"""
+
+from tilekit.assembly import types as registers
+from tilekit.assembly.values import Operand as ValueOrNumber
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.compose.kernel import ComposedKernel, kernel
+from tilekit.compose.launch import BoundLaunch
+from tilekit.compose.operands import Input, Output
+from tilekit.drivers.consumer_schedule import Cooperative, PingPong
+from tilekit.drivers.roles import one_thread, trace_roles, working_threads
+from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, DType
+from tilekit.epilogue.direct import DirectEpilogue
+from tilekit.epilogue.dsmem_reduction import DsmemReduction
+from tilekit.epilogue.fixup import Fixup
+from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
+from tilekit.epilogue.fusion import Fused, Fusion
+from tilekit.epilogue.row_sums import RowSums
+from tilekit.epilogue.serial_split_k import SerialSplitK
+from tilekit.epilogue.source_ring import SourceRing
+from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.targets import Target, target
+from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
+from tilekit.tile_io.payload_loader import (
+    AlongColumns,
+    AlongRows,
+    OperandLoader,
+    PayloadLoader,
+    StandardLoader,
+    TileLoader,
+)
+from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_io.transform import Transform, TransformLoader
+from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators
+from tilekit.tile_op.tensor_memory import TensorMemory
+from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
+from tilekit.tile_pipeline.counter_sync import CounterSync
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
+from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
+from tilekit.tile_pipeline.payload import Payload, StandardPayload
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
+from tilekit.tile_schedule.clc import ClcScheduler
+from tilekit.tile_schedule.raster import RasterOrder
+from tilekit.tile_schedule.start_order import StartOrder
+from tilekit.tile_schedule.static import StaticScheduler
+from tilekit.tile_schedule.stream_k import StreamKScheduler
+from tilekit.tiles.call import Call, Matrix, Schedule
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.stage import HeldStage, Stage
+from tilekit.tiles.tile import Tile
+
+__all__ = [
+    "BF16",
+    "E4M3",
+    "E5M2",
+    "F16",
+    "F32",
+    "S8",
+    "S32",
+    "AccumulatorLayout",
+    "AccumulatorTile",
+    "Accumulators",
+    "AlongColumns",
+    "AlongRows",
+    "BoundLaunch",
+    "Call",
+    "ClcScheduler",
+    "Cluster",
+    "ComposedKernel",
+    "ConsumerSync",
+    "Cooperative",
+    "CopyPlan",
+    "CounterSync",
+    "CpAsyncLoader",
+    "DType",
+    "DirectEpilogue",
+    "DsmemReduction",
+    "Elementwise",
+    "ElementwiseSpec",
+    "Epilogue",
+    "Fixup",
+    "Fused",
+    "Fusion",
+    "HeldStage",
+    "Input",
+    "Matrix",
+    "MbarrierSync",
+    "NamedBarrierSync",
+    "OperandLoader",
+    "OperandTile",
+    "Output",
+    "Payload",
+    "PayloadLoader",
+    "PingPong",
+    "ProducerSync",
+    "PromotedAccumulators",
+    "RasterOrder",
+    "Reduction",
+    "RegisterAccumulators",
+    "RegisterTile",
+    "Role",
+    "RowSums",
+    "Schedule",
+    "SerialSplitK",
+    "SourceRing",
+    "Stage",
+    "StageLoader",
+    "StagedEpilogue",
+    "StandardLoader",
+    "StandardPayload",
+    "StartOrder",
+    "StaticScheduler",
+    "StreamKScheduler",
+    "SyncStrategy",
+    "Target",
+    "Tcgen05",
+    "TensorAccumulators",
+    "TensorMemory",
+    "Tile",
+    "TileLoader",
+    "TileOp",
+    "TilePipeline",
+    "TileScheduler",
+    "TmaLoader",
+    "Transform",
+    "TransformLoader",
+    "Value",
+    "ValueOrNumber",
+    "WarpPlan",
+    "WarpSpecialized",
+    "Warpgroup",
+    "Wgmma",
+    "Writer",
+    "kernel",
+    "one_thread",
+    "registers",
+    "target",
+    "trace_roles",
+    "working_threads",
+]

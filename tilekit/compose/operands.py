@@ -1,0 +1,202 @@
+"""What a composed kernel is called with: operands by name, type and shape; and how arrays become a call."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place, view_of
+from tilekit.dtypes import DType, as_dtype
+from tilekit.errors import ArgumentError
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tiles.call import Matrix
+
+RESERVED = ("device", "emulator", "seed", "stream")
+"""Words of a launch, which no operand is called."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array of a call.
+
+    Attributes
+    ----------
+    name
+        As components, and callers, call it: the operands of a product are ``a`` and ``b``, its output is ``d``.
+    dtype
+        Element type.
+    shape
+        A letter for each extent, the last one contiguous: ``"mk"``. Operands agree in an extent of one letter; m, n
+        and k are those of the product.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-COMP-001`` for a name or a shape that cannot be; ``TK-DTYPE-001`` for an unknown type.
+    """
+
+    name: str
+    dtype: DType
+    shape: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", as_dtype(self.dtype, "dtype"))
+        if not (isinstance(self.name, str) and self.name.isidentifier() and self.name not in RESERVED):
+            legal = f"a Python name other than {', '.join(RESERVED)}"
+            raise ArgumentError.of("name", self.name, legal=legal, code="TK-COMP-001")
+        letters = self.shape if isinstance(self.shape, str) else ""
+        if not (letters.isalpha() and len(letters) == len(set(letters)) <= 2):
+            legal = "one or two different letters, the contiguous extent last"
+            raise ArgumentError.of(f"{self.name}'s shape", self.shape, legal=legal, nearest="mk", code="TK-COMP-001")
+
+
+class Input(Operand):
+    """An array that the kernel reads."""
+
+
+class Output(Operand):
+    """An array that the kernel writes; made where the caller gives none."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The arrays of a call, checked.
+
+    Attributes
+    ----------
+    given
+        What the caller's library knows each of them as.
+    views
+        Of each.
+    extents
+        By letter.
+    """
+
+    given: dict[str, Any]
+    views: dict[str, ArrayView]
+    extents: dict[str, int]
+
+    def matrices(self) -> dict[str, Matrix]:
+        """The arrays of two dimensions, as components see them."""
+        return {name: _matrix(name, view) for name, view in self.views.items() if len(view.shape) == 2}
+
+
+def check_operands(operands: Sequence[Operand]) -> tuple[Operand, ...]:
+    """Check the operands of a kernel against each other.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-COMP-001``: one name twice, no output, an extent of an output that no input has, or something else.
+    """
+    for operand in operands:
+        if not isinstance(operand, (Input, Output)):
+            raise ArgumentError.of("operands", operand, legal="Input(...) and Output(...)", code="TK-COMP-001")
+    names = [operand.name for operand in operands]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ArgumentError.of("operands", twice[0], legal="each name once", code="TK-COMP-001")
+    known = {letter for operand in operands if isinstance(operand, Input) for letter in operand.shape}
+    outputs = [operand for operand in operands if isinstance(operand, Output)]
+    if not outputs:
+        raise ArgumentError.of("operands", names, legal="at least one Output", code="TK-COMP-001")
+    for output in outputs:
+        for letter in set(output.shape) - known:
+            raise ArgumentError.of(
+                f"{output.name}'s shape", output.shape, legal=f"letters of inputs, not {letter!r}", code="TK-COMP-001"
+            )
+    return tuple(operands)
+
+
+def read_arrays(kernel: str, operands: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]) -> Arrays:
+    """Match a call's arrays with the kernel's operands, and make the outputs that it does not have.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-COMP-002`` for arrays too few, too many or of unknown names, ``TK-COMP-003`` for one that is not as it was
+        declared, and what `tilekit.arrays` raises.
+    """
+    given = _matched(kernel, operands, arrays, named)
+    extents: dict[str, tuple[int, str]] = {}
+    views = {}
+    for operand in operands:
+        if given.get(operand.name) is not None:
+            views[operand.name] = view_of(given[operand.name], operand.name)
+            if isinstance(operand, Input):
+                _check_view(operand, views[operand.name], extents)
+    sizes = {letter: extent for letter, (extent, _) in extents.items()}
+    inputs = [(operand.name, views[operand.name]) for operand in operands if isinstance(operand, Input)]
+    for operand in operands:
+        if not isinstance(operand, Output):
+            continue
+        shape = tuple(sizes[letter] for letter in operand.shape)
+        if 0 in shape:
+            letter = operand.shape[shape.index(0)]
+            raise ArgumentError(
+                f"{kernel}: {letter} = 0 leaves {operand.name} without elements; a launch has at least one. Nearest: 1",
+                code="TK-COMP-003",
+            )
+        if operand.name not in views:
+            given[operand.name] = empty_like_library(inputs[0][1], shape, operand.dtype)
+            views[operand.name] = view_of(given[operand.name], operand.name)
+        _check_view(operand, views[operand.name], extents)
+        require_output(views[operand.name], shape, operand.dtype, inputs, operand.name)
+        inputs.append((operand.name, views[operand.name]))  # outputs do not overlap each other either
+    require_same_place(inputs)
+    return Arrays(given, views, sizes)
+
+
+def _matched(
+    kernel: str, operands: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    inputs = [operand.name for operand in operands if isinstance(operand, Input)]
+    takes = f"{kernel} takes {', '.join(inputs)}, and by name {', '.join(o.name for o in operands)}"
+    if len(arrays) > len(inputs):
+        raise ArgumentError(f"{takes}; given {len(arrays)} arrays without a name", code="TK-COMP-002")
+    given = dict(zip(inputs, arrays, strict=False))
+    for name, array in named.items():
+        if name in given:
+            raise ArgumentError(f"{takes}; {name} was given twice", code="TK-COMP-002")
+        if name not in [operand.name for operand in operands]:
+            near = difflib.get_close_matches(name, [operand.name for operand in operands], 1, 0.0)
+            raise ArgumentError(f"{takes}; there is no {name}; nearest: {near[0]}", code="TK-COMP-002")
+        given[name] = array
+    missing = [name for name in inputs if given.get(name) is None]
+    if missing:
+        raise ArgumentError(f"{takes}; missing: {', '.join(missing)}", code="TK-COMP-002")
+    return given
+
+
+def _check_view(operand: Operand, view: ArrayView, extents: dict[str, tuple[int, str]]) -> None:
+    """Check an array against its declaration, and the extents against those known before."""
+    name, declared = (
+        operand.name,
+        f"{operand.name} is declared as {operand.dtype} of shape ({', '.join(operand.shape)})",
+    )
+    if view.dtype is not operand.dtype or len(view.shape) != len(operand.shape):
+        raise ArgumentError(f"{declared}; given {view.dtype} of shape {tuple(view.shape)}", code="TK-COMP-003")
+    for letter, extent in zip(operand.shape, view.shape, strict=True):
+        known, other = extents.setdefault(letter, (extent, name))
+        if known != extent:
+            raise ArgumentError(
+                f"{declared}; {letter} is {extent} in {name} and {known} in {other}; nearest: {known}",
+                code="TK-COMP-003",
+            )
+    contiguous = view.strides[-1] == 1 or view.shape[-1] <= 1 or 0 in view.shape
+    if not contiguous or (len(view.shape) == 2 and view.strides[0] < 0):
+        raise ArgumentError(
+            f"{declared}; given strides {tuple(view.strides)} (elements): the last dimension must be contiguous, and "
+            "the first may not run backwards. Nearest: a copy in C order",
+            code="TK-COMP-003",
+        )
+
+
+def _matrix(name: str, view: ArrayView) -> Matrix:
+    rows, columns = view.shape
+    size = view.dtype.bytes
+    plain = rows <= 1 or 0 in view.shape  # then the stride between rows means nothing
+    pitch = -(-max(1, columns) * size // TMA_ALIGNMENT) * TMA_ALIGNMENT if plain else view.strides[0] * size
+    return Matrix(name=name, dtype=view.dtype, extents=(columns, rows), pitch=pitch, major="k")

@@ -1,0 +1,177 @@
+"""What an epilogue does with elements on their way: the protocol, and functions written in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.types import F32
+from tilekit.assembly.values import Operand, Value
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import DType
+from tilekit.epilogue.row_sums import RowSums, RowTotals
+from tilekit.tiles.tile import Tile
+
+
+class Fusion(Protocol):
+    """The functions of an epilogue.
+
+    A thread holds pairs of rows by pairs of columns. It asks for what a pair needs (`rows`, `columns`), passes that to
+    `apply` with each element, and says when the tile has no more columns (`finish_rows`).
+    """
+
+    @property
+    def source(self) -> DType | None:
+        """Element type of the matrix that elements are combined with, if there is one."""
+
+    @property
+    def uses_rows(self) -> bool:
+        """Whether rows need anything; else `rows` need not be asked, and `apply` gets None."""
+
+    @property
+    def reduces_rows(self) -> bool:
+        """Whether the elements of a row are combined: an epilogue must then visit all of a pair's columns in turn."""
+
+    def bind(self, w: Writer) -> None:
+        """Fetch what all elements share; once a role, after the kernels before this one are complete."""
+
+    def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> Any:
+        """Prepare rows `row` and ``row + apart`` of the output (they may lie beyond M)."""
+
+    def columns(self, w: Writer, column: Value, *, apart: int = 1, batch: Operand = 0) -> Any:
+        """Prepare columns `column` and ``column + apart`` (they may lie beyond N)."""
+
+    def apply(
+        self, w: Writer, value: Value, columns: Any, column: int, rows: Any, row: int, source: Value | None = None
+    ) -> Value:
+        """Return the output value, f32, of an accumulator in `column` and `row`, each 0 or 1 of the pair."""
+
+    def finish_rows(self, w: Writer, rows: Any, tile: Tile) -> None:
+        """All elements of `rows` in `tile` have been applied; by all lanes of the warp."""
+
+
+def require_fusion(functions: object, where: str, *, transposed: bool, source: DType | None) -> None:
+    """Check that an epilogue can run `functions`.
+
+    Parameters
+    ----------
+    functions
+        What was given.
+    where
+        The epilogue, for the message.
+    transposed
+        Whether its accumulators hold the transpose of the output.
+    source
+        Element type of the matrix that it can read beside the accumulators, if any.
+
+    Raises
+    ------
+    TraceError
+        ``TK-EPI-001`` naming both sides.
+    """
+    missing = [name for name in vars(Fusion) if not name.startswith("_") and not hasattr(functions, name)]
+    kind = type(functions).__name__
+    if missing:
+        raise TraceError(
+            f"{where} was given a {kind} as its functions, which lacks {', '.join(missing)}; pass Elementwise, Fused "
+            "or another Fusion",
+            code="TK-EPI-001",
+        )
+    if functions.reduces_rows and transposed:  # type: ignore[attr-defined]
+        raise TraceError(
+            f"{kind} combines the elements of a row, but {where} holds the transpose of the output, in which a row is "
+            "spread over the warp; compute the output upright",
+            code="TK-EPI-001",
+        )
+    if functions.source != source:  # type: ignore[attr-defined]
+        raise TraceError(
+            f"{kind} combines elements with {_matrix(functions.source)}, but {where} reads "  # type: ignore[attr-defined]
+            f"{_matrix(source)}; give both the same type",
+            code="TK-EPI-001",
+        )
+
+
+def _matrix(source: DType | None) -> str:
+    return "no second matrix" if source is None else f"a second matrix of {source}"
+
+
+class Fused:
+    """A function of yours: ``function(w, x)``, or ``function(w, x, source)`` with the element of a second matrix there.
+
+    It gets f32 values and returns one, in the writer's arithmetic and fragments (``w.isa.elementwise``).
+
+    Parameters
+    ----------
+    function
+        The function.
+    source
+        Element type of the second matrix, where there is one.
+    row_sums
+        Sums of what the function returns, for each row.
+
+    Raises
+    ------
+    TraceError
+        ``TK-EPI-002``, as the kernel is traced, where `function` returns no f32 value.
+    """
+
+    def __init__(
+        self, function: Callable[..., Value], *, source: DType | None = None, row_sums: RowSums | None = None
+    ) -> None:
+        self._function = function
+        self._source = source
+        self._sums = row_sums
+
+    @property
+    def source(self) -> DType | None:
+        """Element type of the second matrix."""
+        return self._source
+
+    @property
+    def uses_rows(self) -> bool:
+        """Rows have sums, or nothing."""
+        return self._sums is not None
+
+    @property
+    def reduces_rows(self) -> bool:
+        """Whether rows have sums."""
+        return self._sums is not None
+
+    def bind(self, w: Writer) -> None:
+        """Nothing is shared by all elements."""
+
+    def rows(self, w: Writer, row: Value, *, apart: int, batch: Operand = 0) -> RowTotals | None:
+        """Begin the sums of two rows."""
+        return None if self._sums is None else self._sums.begin(w, row, apart=apart, batch=batch)
+
+    def columns(self, w: Writer, column: Value, *, apart: int = 1, batch: Operand = 0) -> tuple[Value, Value] | None:
+        """Say which of two columns count in sums: those that the output has."""
+        return None if self._sums is None else self._sums.inside(column, apart=apart)
+
+    def apply(
+        self,
+        w: Writer,
+        value: Value,
+        columns: tuple[Value, Value] | None,
+        column: int,
+        rows: RowTotals | None,
+        row: int,
+        source: Value | None = None,
+    ) -> Value:
+        """Return what the function makes of an element."""
+        result = self._function(w, value) if source is None else self._function(w, value, source)
+        if not isinstance(result, Value) or result.type is not F32:
+            name = getattr(self._function, "__qualname__", repr(self._function))
+            raise TraceError(
+                f"{name} returned {result!r} for an element of the output; it must return an f32 value",
+                code="TK-EPI-002",
+            )
+        if rows is not None and columns is not None:
+            rows.add(w, row, result, columns[column])
+        return result
+
+    def finish_rows(self, w: Writer, rows: RowTotals | None, tile: Tile) -> None:
+        """Hand the rows' sums in this tile over."""
+        if self._sums is not None and rows is not None:
+            self._sums.finish(w, rows, tile)

@@ -1,0 +1,143 @@
+"""Sums of the output's rows, beside it: the same every time, whichever CTA comes first.
+
+A warp has 16 rows of its tile to itself. It leaves their sums over the tile's columns in a workspace and counts itself;
+the warp that counts last for its 16 rows adds what all of them left, in the order of the columns, and stores the sums.
+No warp waits for another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.types import F32, GMEM, U32
+from tilekit.assembly.values import Operand, Value
+from tilekit.assembly.writer import Writer
+from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
+from tilekit.tile_schedule.raster import RasterOrder
+from tilekit.tiles.call import Call, fits
+from tilekit.tiles.tile import Tile
+
+QUAD = 4
+"""Lanes that hold the columns of a row."""
+
+
+class RowSums:
+    """A vector of f32: for each row of the output the sum of its elements, before they are rounded to its type.
+
+    Parameters
+    ----------
+    w
+        The writer; the vector's address (`name`), M and N, and the addresses of the workspace and its counters become
+        kernel parameters. Counters are zero before a launch and after it.
+    name
+        What the call names the vector.
+    layout
+        How a warpgroup holds the accumulators: each row in one warp, all columns of the tile.
+    raster
+        The tiles, which all go through one epilogue.
+
+    Raises
+    ------
+    TraceError
+        ``TK-EPI-001`` for a layout or raster in which no warp has whole rows of a tile to itself.
+    """
+
+    def __init__(self, w: Writer, name: str, *, layout: AccumulatorLayout, raster: RasterOrder) -> None:
+        self._require_whole_rows(name, layout, raster)
+        self._raster = raster
+        self._out = w.parameter(name, GMEM, lambda call: call.address(name))
+        self._rows = w.parameter(f"{name}_rows", U32, lambda call: fits(f"{name}'s rows", call.m))
+        self._columns = w.parameter(f"{name}_columns", U32, lambda call: fits(f"{name}'s columns", call.n))
+        self._tiles = w.parameter(f"{name}_tiles", U32, self._across)
+        self._parts = w.parameter(
+            f"{name}_parts",
+            GMEM,
+            lambda call: call.allocate(f"{name}_parts", 4 * self._across(call) * self._down(call)),
+        )
+        self._counters = w.parameter(
+            f"{name}_counters",
+            GMEM,
+            lambda call: call.allocate(f"{name}_counters", 4 * self._down(call) // FRAGMENT_ROWS),
+        )
+
+    @staticmethod
+    def _require_whole_rows(name: str, layout: AccumulatorLayout, raster: RasterOrder) -> None:
+        problem = None
+        if layout.columns != raster.tile_n or len(layout.parts) > 1:
+            problem = f"a warp holds parts of rows (of {layout.columns} columns), and the tile has {raster.tile_n}"
+        elif raster.tile_m % FRAGMENT_ROWS:
+            problem = f"tiles of {raster.tile_m} rows share the {FRAGMENT_ROWS} rows of a warp"
+        elif raster.batched:
+            problem = "tiles have a batch index, and sums are of one matrix's rows"
+        if problem is not None:
+            raise TraceError(f"row sums {name!r}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001")
+
+    def _across(self, call: Call) -> int:
+        """CTA tiles along N, with those that only fill a cluster."""
+        return self._raster.plan(call).columns * self._raster.cluster.n
+
+    def _down(self, call: Call) -> int:
+        """Rows of all CTA tiles along M."""
+        return self._raster.plan(call).rows * self._raster.cluster.m * self._raster.tile_m
+
+    def begin(self, w: Writer, row: Value, *, apart: int, batch: Operand) -> RowTotals:
+        """Begin the sums of rows `row` and ``row + apart`` in a tile."""
+        return RowTotals(row, apart, (w.variable(F32, 0.0, "row_sum"), w.variable(F32, 0.0, "row_sum")))
+
+    def inside(self, column: Value, *, apart: int) -> tuple[Value, Value]:
+        """Whether the output has columns `column` and ``column + apart``."""
+        return column < self._columns, column + apart < self._columns
+
+    def finish(self, w: Writer, totals: RowTotals, tile: Tile) -> None:
+        """Leave the sums of a tile's rows; the last of those that share the rows stores them."""
+        lane = w.lane()
+        quad_lane = lane & (QUAD - 1)
+        for total in totals.sums:
+            for mask in (1, 2):
+                total.assign(total + w.isa.warp.shuffle_xor_f32(value=total, mask=mask))
+        # Two lanes of a quad go on, one with each row.
+        row = w.select(quad_lane == 0, totals.row, totals.row + totals.apart)
+        total = w.select(quad_lane == 0, *totals.sums, F32)
+        valid = (quad_lane < 2) & (row < self._rows)
+        first = self._parts + w.widen_multiply(row, self._tiles) * 4
+        part = first + w.widen_multiply(tile.column // self._raster.tile_n, 4)
+        w.isa.memory.store_global_f32(address=part.retyped(GMEM), value=total, valid=valid)
+        w.warp_sync()  # the first lane's count covers what the others have stored
+        counter = (self._counters + w.widen_multiply(totals.row // FRAGMENT_ROWS, 4)).retyped(GMEM)
+        before = w.variable(U32, 0, "counted")
+        with w.when(lane == 0):
+            before.assign(w.isa.memory.fetch_add_gpu(address=counter, value=1))
+        with w.when(w.broadcast(before, lane=0) + 1 == self._tiles):
+            w.warp_sync()  # and what all others had stored before they counted, every lane may read
+            total = w.variable(F32, 0.0, "row_total")
+            for index in w.range(self._tiles, name="part"):
+                address = (first + w.widen_multiply(index, 4)).retyped(GMEM)
+                total.assign(total + w.isa.memory.load_coherent_f32(address=address, valid=valid))
+            out = (self._out + w.widen_multiply(row, 4)).retyped(GMEM)
+            w.isa.memory.store_global_f32(address=out, value=total, valid=valid)
+            with w.when(lane == 0):
+                # The next launch finds the counter as this one did.
+                w.isa.memory.store_release_gpu(address=counter, value=0)
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """The sums of two rows so far, in a thread's columns.
+
+    Attributes
+    ----------
+    row, apart
+        The rows: `row` and ``row + apart``.
+    sums
+        Of each.
+    """
+
+    row: Value
+    apart: int
+    sums: tuple[Value, Value]
+
+    def add(self, w: Writer, which: int, value: Value, counts: Value) -> None:
+        """Add an element of row `which`, if it `counts`."""
+        total = self.sums[which]
+        total.assign(total + w.select(counts, value, 0.0, F32))
