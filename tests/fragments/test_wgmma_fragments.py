@@ -11,18 +11,25 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import as_dtype
 from tilekit.tile_io.operand import OperandTile
-from tilekit.tile_op.descriptors import WGMMA_MODE, MatrixDescriptor
+from tilekit.tile_op.descriptors import MatrixDescriptor, wgmma_mode
 from tilekit.tiles.call import Major
 
 F16 = np.dtype(np.float16)
 
 
-def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), accumulate: bool = False) -> Array:
+def multiply(
+    a: Array,
+    b: Array,
+    *,
+    majors: tuple[Major, Major] = ("k", "k"),
+    accumulate: bool = False,
+    chunk_bytes: int = 128,
+) -> Array:
     """A [64, k] times B [k, n] by one instruction, with accumulators that begin at 1; a whole k-block is loaded."""
     n = b.shape[1]
     tiles = [
         OperandTile("a", as_dtype(a.dtype), 64, majors[0]),
-        OperandTile("b", as_dtype(b.dtype), n, majors[1]),
+        OperandTile("b", as_dtype(b.dtype), n, majors[1], chunk_bytes=chunk_bytes),
     ]
     tensors = [operand_map(a, tiles[0]), operand_map(b.T, tiles[1])]
     out = np.full((64, n), np.float32(np.nan))
@@ -65,7 +72,7 @@ def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), ac
 
 def descriptor(w: Writer, tile: OperandTile, address: Value) -> Value:
     """The matrix descriptor of the tile's first k-slice."""
-    fields = MatrixDescriptor.of(tile.tensor, major=tile.major, mode=WGMMA_MODE)
+    fields = MatrixDescriptor.of(tile.tensor, major=tile.major, mode=wgmma_mode(tile.tensor))
     result: Value = w.ptx.wgmma.descriptor(low=(address >> 4) | fields.low, high=fields.high)
     return result
 
@@ -76,7 +83,8 @@ def operand_map(matrix: Array, tile: OperandTile) -> Tensor:
     padded[:, : matrix.shape[1]] = matrix
     if tile.major == "k":
         return Tensor(padded, (tile.k, tile.rows), swizzle="128B")
-    return Tensor(np.ascontiguousarray(padded.T), (tile.chunk, tile.k), swizzle="128B")
+    swizzle = f"{tile.chunk_bytes}B" if tile.chunk_bytes > 16 else None
+    return Tensor(np.ascontiguousarray(padded.T), (tile.chunk, tile.k), swizzle=swizzle)
 
 
 def integers(shape: tuple[int, int], dtype: np.dtype, seed: int) -> Array:
@@ -95,6 +103,15 @@ def test_16bit_majors(dtype: np.dtype, majors: tuple[Major, Major]) -> None:
     """m64n128k16 with each operand K-major and MN-major, exact."""
     a, b = integers((64, 16), dtype, 1), integers((16, 128), dtype, 2)
     np.testing.assert_array_equal(multiply(a, b, majors=majors), product(a, b))
+
+
+@pytest.mark.parametrize(
+    ("n", "chunk_bytes"), [(8, 16), (16, 16), (40, 16), (16, 32), (48, 32), (32, 64), (96, 64), (192, 128)]
+)
+def test_narrow_chunks(n: int, chunk_bytes: int) -> None:
+    """An MN-major B in chunks of every width that a swizzle has, one and several of them, exact."""
+    a, b = integers((64, 16), BF16, 9), integers((16, n), BF16, 10)
+    np.testing.assert_array_equal(multiply(a, b, majors=("k", "mn"), chunk_bytes=chunk_bytes), product(a, b))
 
 
 @pytest.mark.parametrize("b_dtype", [E4M3, E5M2], ids=str)

@@ -20,12 +20,19 @@ from tilekit.kernels.matmul.config import MatmulConfig
         ("kn", MatmulConfig(tile=(64, 192), consumers=1, cluster=(2, 1), k_group=2), (136, 200, 200)),
         ("mk", MatmulConfig(tile=(64, 64), consumers=1, cluster=(1, 4)), (72, 264, 200)),
         ("mn", MatmulConfig(tile=(128, 104), swap_ab=True, cluster=(4, 1)), (104, 520, 192)),
+        ("mn", MatmulConfig(tile=(64, 8), consumers=1, swap_ab=True, cluster=(1, 1), k_group=4), (8, 136, 328)),
+        ("mk", MatmulConfig(tile=(64, 8), consumers=1, swap_ab=True, cluster=(4, 1), k_group=2), (24, 264, 200)),
+        ("mk", MatmulConfig(tile=(64, 16), consumers=1, swap_ab=True, cluster=(4, 2), k_group=2), (40, 264, 200)),
+        ("mn", MatmulConfig(tile=(128, 32), swap_ab=True, cluster=(2, 1)), (72, 264, 200)),
+        ("kn", MatmulConfig(tile=(64, 32), consumers=1, cluster=(2, 1)), (136, 72, 200)),
+        ("kn", MatmulConfig(tile=(8, 16), consumers=1, cluster=(1, 1), k_group=4), (8, 72, 328)),
         ("mn", MatmulConfig(tile=(192, 192), consumers=3, output_buffers=1, cluster=(2, 1)), (400, 200, 72)),
     ],
     ids=str,
 )
 def test_any_slice_is_fetched(majors: str, config: MatmulConfig, shape: tuple[int, int, int]) -> None:
-    """Slices that begin within the swizzle's eight rows, and slices along K of MN-major chunks: exact results."""
+    """Slices that begin within the swizzle's eight rows, and slices along K of MN-major chunks, wide and narrow ones:
+    exact results."""
     m, n, k = shape
     random = np.random.default_rng(sum(shape))
     a, b = (random.integers(-3, 4, each).astype(ml_dtypes.bfloat16) for each in ((m, k), (k, n)))

@@ -14,6 +14,9 @@ SPAN = 128
 """Bytes of one swizzled row, and so the width of a TMA box and of a k-block."""
 
 
+ATOM = 16
+"""Bytes that the other swizzles keep together."""
+
 ATOM_32B = Swizzle(2, 5, 2)
 """The 128-byte swizzle that keeps 32 bytes together: they trade places by the row's low two bits."""
 
@@ -27,6 +30,16 @@ class OperandTile:
     Descriptor; CUTLASS calls the two canonical layouts K-SW128 and MN-SW128). The swizzle keeps 16 bytes together, but
     of 32-bit elements along M or N 32 bytes: a tensor core reads them in no other arrangement (PTX ISA, tcgen05,
     Shared memory layout and swizzling; SWIZZLE_128B_BASE32B in CUTLASS and DeepGEMM).
+
+    An MN-major tile of few rows may have chunks as narrow as itself: of 64, 32 or 16 bytes, swizzled over as many, 16
+    not at all. The copy engine is slow where a box ends outside of its tensor, and brings no neighbour's elements.
+
+    Attributes
+    ----------
+    name, dtype, rows, major, depth
+        As above.
+    chunk_bytes
+        Of a row of an MN-major image.
     """
 
     name: str
@@ -34,6 +47,7 @@ class OperandTile:
     rows: int
     major: Major
     depth: int = 1
+    chunk_bytes: int = SPAN
 
     @property
     def k(self) -> int:
@@ -63,7 +77,12 @@ class OperandTile:
     @property
     def chunk(self) -> int:
         """Elements along M or N in one row of an MN-major image."""
-        return SPAN // self.dtype.bytes
+        return self.chunk_bytes // self.dtype.bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of the image."""
+        return SPAN if self.major == "k" else self.chunk_bytes
 
     @property
     def tensor(self) -> TileTensor:
@@ -78,4 +97,6 @@ class OperandTile:
     @property
     def swizzle(self) -> Swizzle:
         """The swizzle of the image."""
-        return ATOM_32B if self.major == "mn" and self.dtype.bits == 32 else Swizzle.tma(SPAN)
+        if self.major == "mn" and self.dtype.bits == 32:
+            return ATOM_32B
+        return Swizzle.tma(self.row_bytes if self.row_bytes > ATOM else None)

@@ -26,6 +26,12 @@ MAX_BOX = 256
 """Largest extent of a box in one dimension (cuTensorMapEncodeTiled)."""
 
 
+BoxSwizzle = Literal["32B", "64B", "128B", "128B_atom_32B"]
+
+_SWIZZLES: dict[int, BoxSwizzle | None] = {16: None, 32: "32B", 64: "64B", SPAN: "128B"}
+"""By the bytes of an image's row."""
+
+
 @dataclass(frozen=True)
 class TmaBox:
     """What a tensor map must know of its copies.
@@ -39,7 +45,7 @@ class TmaBox:
     """
 
     extents: tuple[int, ...]
-    swizzle: Literal["128B", "128B_atom_32B"] = "128B"
+    swizzle: BoxSwizzle | None = "128B"
 
     def describe(self, call: Call, name: str, *, l2_promotion: L2Promotion | None = None) -> TensorMap:
         """The tensor map of the call's matrix `name`, which copies move in such boxes.
@@ -123,7 +129,7 @@ class TmaLoader:
         """What one copy moves."""
         k = self.tile.slice_k
         extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, self.k_per_copy)}[self.tile.major]
-        swizzle: Literal["128B", "128B_atom_32B"] = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else "128B"
+        swizzle = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else _SWIZZLES[self.tile.row_bytes]
         return TmaBox((*extents, 1) if self.batched else extents, swizzle)
 
     prefetches = True
@@ -177,7 +183,7 @@ class BoundTmaLoader:
         self._first_k: Operand | None = None
         self._policy = w.constant(U64, loader.policy) if loader.policy is not None else None
         if multicast is not None and loader.divides_chunks:
-            self._base = self._base + multicast.slice * (loader.k_per_copy * SPAN)
+            self._base = self._base + multicast.slice * (loader.k_per_copy * loader.tile.row_bytes)
             self._first_k = multicast.slice * loader.k_per_copy
         elif multicast is not None:
             self._base = self._base + multicast.slice * (loader.extent * SPAN)

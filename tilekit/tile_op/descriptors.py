@@ -13,14 +13,22 @@ In a cluster an address carries the CTA's rank in its bits 24 and up; the descri
 them would fall into the leading offset (seen on an H200: wrong chunks of MN-major operands in every CTA but the first).
 """
 
+K_ROW_BYTES = 128
+"""Atoms of an MN-major operand that one stride steps over, in bytes: 8 of 16, or 4 of 32."""
+
 K_BYTES = 32
 """Bytes along K that one matrix instruction reads: k8 of tf32, k16 of 16-bit types, k32 of 8-bit ones."""
 
-WGMMA_MODE = 1 << 30
-"""High word of a wgmma descriptor: swizzle over 128 bytes (PTX ISA, wgmma, Matrix Descriptor Format)."""
+_WGMMA_SWIZZLES = {1: 0, 32: 3, 64: 2, 128: 1}
+"""The swizzles of wgmma, by the bytes they permute."""
 
 _TCGEN05_SWIZZLES = {16: 2, 32: 1}
 """The swizzles over 128 bytes, by the bytes they keep together."""
+
+
+def wgmma_mode(tile: TileTensor) -> int:
+    """High word of a wgmma descriptor: the swizzle (PTX ISA, wgmma, Matrix Descriptor Format)."""
+    return _WGMMA_SWIZZLES[tile.swizzle.span] << 30
 
 
 def tcgen05_mode(tile: TileTensor) -> int:
@@ -39,7 +47,7 @@ class MatrixDescriptor:
     step
         Bytes from one instruction's k-slice to the next.
     mode
-        The high word's bits beside SBO: `WGMMA_MODE`, or those of `tcgen05_mode`.
+        The high word's bits beside SBO: those of `wgmma_mode` or `tcgen05_mode`.
     """
 
     leading: int
@@ -49,20 +57,21 @@ class MatrixDescriptor:
 
     @classmethod
     def of(cls, tile: TileTensor, *, major: str, mode: int) -> MatrixDescriptor:
-        """Read the offsets off a tile's layout (row, k), swizzled over 128 bytes.
+        """Read the offsets off a tile's layout (row, k): K-major, swizzled over 128 bytes.
 
         K-major: SBO is the distance of 8 rows, LBO unused (1 by convention). MN-major: SBO is the distance of as many
-        k-rows as the swizzle has atoms in a row (8 of 16 bytes, or 4 of 32), LBO that of neighbouring 128-byte chunks
-        of M or N.
+        k-rows as 128 bytes have atoms (8 of 16 bytes, or 4 of 32), LBO that of neighbouring chunks of M or N;
+        without a swizzle it is the other way round.
         """
         size = tile.dtype.bits // 8
         if major == "k":
             return cls(leading=16, stride=8 * tile.layout(1, 0) * size, step=K_BYTES, mode=mode)
         k_row = tile.layout(0, 1) * size
         chunk = k_row // size
-        leading = tile.layout(chunk, 0) * size if tile.layout[0].size > chunk else 16
-        rows = tile.swizzle.span // tile.swizzle.atom
-        return cls(leading=leading, stride=rows * k_row, step=(K_BYTES // size) * k_row, mode=mode)
+        chunks = tile.layout(chunk, 0) * size if tile.layout[0].size > chunk else 16
+        k_rows = K_ROW_BYTES // max(tile.swizzle.atom, 16) * k_row
+        leading, stride = (chunks, k_rows) if tile.swizzle.bits else (k_rows, chunks)
+        return cls(leading=leading, stride=stride, step=(K_BYTES // size) * k_row, mode=mode)
 
     @property
     def low(self) -> int:

@@ -11,7 +11,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_io.operand import SPAN, OperandTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
-from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODE, MatrixDescriptor
+from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, MatrixDescriptor, wgmma_mode
 from tilekit.tile_pipeline.payload import HeldStage, Promote, Stage
 
 ATOM_ROWS = 64
@@ -54,8 +54,8 @@ class Wgmma:
         self.a = a
         self.b = b
         self.rows = a.rows // warpgroups
-        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=WGMMA_MODE)
-        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=WGMMA_MODE)
+        self._a_descriptor = MatrixDescriptor.of(a.tensor, major=a.major, mode=wgmma_mode(a.tensor))
+        self._b_descriptor = MatrixDescriptor.of(b.tensor, major=b.major, mode=wgmma_mode(b.tensor))
 
     @property
     def columns(self) -> int:

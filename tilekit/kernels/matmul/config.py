@@ -28,6 +28,10 @@ from tilekit.tile_schedule.raster import Walk
 Schedule = Literal["cooperative", "pingpong"]
 
 
+NARROW_CHUNKS = (16, 32, 64)
+"""Bytes of the rows of an MN-major B's image that are as long as the tile is wide: those that a swizzle has."""
+
+
 def counted(count: int, noun: str) -> str:
     """A number and its noun."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
@@ -314,9 +318,11 @@ class MatmulConfig(KernelConfig):
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
         """A and B of a stage, as the instruction takes them."""
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
+        width = self.tile[1] * b.bytes
+        narrow = b_major == "mn" and width in NARROW_CHUNKS and not spec.copies
         return (
             OperandTile("a", a, self.tile[0], a_major, self.k_group),
-            OperandTile("b", b, self.tile[1], b_major, self.k_group),
+            OperandTile("b", b, self.tile[1], b_major, self.k_group, width if narrow else SPAN),
         )
 
     def output_bytes(self, spec: MatmulSpec) -> int:

@@ -30,6 +30,8 @@ class Configs:
         The fields `swap_ab`, `split_k`, `layers` and `streamed`.
     k_block
         Elements of K in a k-block.
+    chunk_m, chunk_n
+        Elements of a row of the images of the instruction's A and B, where they are MN-major.
     """
 
     each: tuple[KernelConfig, ...]
@@ -43,6 +45,8 @@ class Configs:
     layers: Array
     streamed: Array
     k_block: Array
+    chunk_m: Array
+    chunk_n: Array
 
     @classmethod
     def of(cls, configs: Sequence[KernelConfig], spec: MatmulSpec) -> Configs:
@@ -52,6 +56,7 @@ class Configs:
     @staticmethod
     def fields(configs: Sequence[KernelConfig], spec: MatmulSpec) -> dict[str, Array]:
         """The arrays, by their names."""
+        operands = [config.operands(spec) for config in configs]
         values: dict[str, list[Any]] = {
             "tile_m": [config.tile[0] for config in configs],
             "tile_n": [config.tile[1] for config in configs],
@@ -63,6 +68,8 @@ class Configs:
             "layers": [config.layers for config in configs],
             "streamed": [config.streamed for config in configs],
             "k_block": [config.k_block(spec.a_dtype) for config in configs],
+            "chunk_m": [a.chunk for a, _ in operands],
+            "chunk_n": [b.chunk for _, b in operands],
         }
         return {name: np.array(column) for name, column in values.items()}
 
@@ -159,13 +166,13 @@ class Grids:
                 most=int(c.streamed[i]),
             )
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
-        chunk = LINE_BYTES // spec.a_dtype.bytes
+        line = LINE_BYTES // spec.a_dtype.bytes
         beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
         outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
         off_line, off_chunk = [], []
-        for first, extent, tile, sharers, others in (
-            (True, along_m, c.tile_m, c.cluster_n, columns),
-            (False, along_n, c.tile_n, c.cluster_m, rows),
+        for first, extent, tile, chunk, sharers, others in (
+            (True, along_m, c.tile_m, c.chunk_m, c.cluster_n, columns),
+            (False, along_n, c.tile_n, c.chunk_n, c.cluster_m, rows),
         ):
             is_a = c.swapped != first  # the caller's A, and not its B
             mn_major = np.where(is_a, spec.a_major == "mn", spec.b_major == "mn")
@@ -180,7 +187,7 @@ class Grids:
             overlap = np.clip(chunk / tile, 1, count)
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
             off_line.append((pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0))
-            off_chunk.append(mn_major & (tile % chunk > 0) & (extent > tile))
+            off_chunk.append(mn_major & (tile % line > 0) & (extent > tile))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
             along_m=along_m,
