@@ -182,7 +182,7 @@ def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     for place, entry in enumerate(ranked(workload.spec, SM_90A, **shape)):
         config = entry.config
         assert isinstance(config, MatmulConfig)
-        kind = (config.swap_ab, config.tile[0], config.in_turn, config.cluster, config.split_k > 1, config.layers > 1)
+        kind = (config.swap_ab, config.tile[0], config.in_turn, config.cluster, config.split_k, config.layers)
         if kind not in kinds or place < LEADERS:
             kinds.add(kind)
             yield config

@@ -1,6 +1,6 @@
-"""Sums shared by several CTAs: each adds its share in turn to a workspace, and the last stores the tile.
+"""Sums shared by several CTAs: each keeps its share in a workspace, and the last adds them all and stores the tile.
 
-The order is fixed, so the result is the same every time (CUTLASS calls it serial split-K with a semaphore).
+Nobody but the last waits for anybody. The order of adding is fixed, so the result is the same every time.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.workspace import Slot, Workspace
+from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
-from tilekit.tile_schedule.raster import Tile, TurnShare
+from tilekit.tile_schedule.raster import SplitShare, Tile
 
 
-class Turnstile:
-    """Adds the shares of a tile through a workspace, in which a slot holds the sum so far, and its counter the turn.
+class Gathered:
+    """Adds the shares of a tile through a workspace, in which each share but the last has a slot.
 
     Parameters
     ----------
@@ -33,13 +33,13 @@ class Turnstile:
         """What a CTA stores of a tile: all of it, if its share is the last."""
         return tile
 
-    def bind(self, w: Writer, group: Warpgroup) -> BoundTurnstile:
+    def bind(self, w: Writer, group: Warpgroup) -> BoundGathered:
         """Prepare a thread's addresses; once a role."""
-        return BoundTurnstile(self._workspace, group)
+        return BoundGathered(self._workspace, group)
 
 
-class BoundTurnstile:
-    """A `Turnstile` in a role."""
+class BoundGathered:
+    """A `Gathered` in a role."""
 
     def __init__(self, workspace: Workspace, group: Warpgroup) -> None:
         self._workspace = workspace.bind(group)
@@ -47,49 +47,40 @@ class BoundTurnstile:
     def add(
         self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
     ) -> None:
-        """Wait for this share's turn, add it, and pass on; the last share is not kept, but goes to `store`."""
+        """Keep this share; or, if it is the last, wait for the others and `store` the sum of all."""
         workspace, share = self._workspace, tile.share
-        assert isinstance(share, TurnShare), "the scheduler hands out turns"
-        slot = workspace.slot(w, share.slot)
-        total = _Total(slot, accumulators, share.turn != 0)
-        with w.when(workspace.first):
-            w.isa.turnstile.wait_turn(address=slot.counter, turn=share.turn)
-        workspace.meet(w)
+        assert isinstance(share, SplitShare), "the scheduler hands out shares of K"
         with w.when(~share.stores):
-            pieces = workspace.pieces()
-            for block, left, columns in pieces:
-                fragments = total.read(w, block, left, columns)
-                if (block, left, columns) == pieces[-1]:
-                    total.done(w)
-                slot.keep(w, fragments, block, left)
-            workspace.meet(w)
-            with w.when(workspace.first):
-                w.isa.turnstile.pass_turn(address=slot.counter, turn=share.turn + 1)
+            workspace.slot(w, share.slot).take(w, workspace, accumulators)
         with w.when(share.stores):
-            store(total, tile)
             with w.when(workspace.first):
-                # The next launch finds the counter as this one did.
-                w.isa.turnstile.pass_turn(address=slot.counter, turn=0)
+                for other in w.range(share.others, name="other"):
+                    workspace.slot(w, share.before(other)).await_kept(w)
+            workspace.meet(w)
+            store(_Total(workspace, share, accumulators), tile)
 
 
 class _Total:
     """Accumulators to which the shares before are added as they are read."""
 
-    def __init__(self, slot: Slot, accumulators: AccumulatorTile, more: Value) -> None:
+    def __init__(self, workspace: BoundWorkspace, share: SplitShare, accumulators: AccumulatorTile) -> None:
         self.layout = accumulators.layout
+        self._workspace = workspace
+        self._share = share
         self._accumulators = accumulators
-        self._slot = slot
-        self._more = more
 
     def clear(self, w: Writer) -> None:
         self._accumulators.clear(w)
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
-        """Return the sum of this share and those before."""
+        """Return the sum of all shares."""
         fragments = self._accumulators.read(w, block, left, columns)
-        with w.when(self._more):
-            self._slot.add_to(w, fragments, block, left)
+        for other in w.range(self._share.others, name="other"):
+            self._slot(w, other).add_to(w, fragments, block, left)
         return fragments
 
     def done(self, w: Writer) -> None:
         self._accumulators.done(w)
+
+    def _slot(self, w: Writer, other: Value) -> Slot:
+        return self._workspace.slot(w, self._share.before(other))

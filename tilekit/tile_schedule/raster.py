@@ -36,16 +36,26 @@ class Share:
 
 
 @dataclass(frozen=True)
-class TurnShare(Share):
-    """One of the shares that are added in turn, all of them at the tile's slot.
+class SplitShare(Share):
+    """One of the shares that a tile's range of K is split into; the last stores the tile.
 
     Attributes
     ----------
-    turn
-        Shares that are added before this one, u32.
+    others
+        Shares before this one, u32.
+    first
+        The slot of the first of them.
+    step
+        How far the slots of a tile's shares are apart, u32.
     """
 
-    turn: Value
+    others: Value
+    first: Value
+    step: Value
+
+    def before(self, other: Value) -> Value:
+        """The slot of share `other`, from 0 on."""
+        return self.first + other * self.step
 
 
 @dataclass(frozen=True)
@@ -217,9 +227,10 @@ class RasterOrder:
         return call.once(self, lambda: self._plan(call))
 
     def schedule(self, call: Call) -> Schedule:
-        """A static schedule over it: as many clusters as need no more waves; shares have slots by tiles."""
+        """A static schedule over it: as many clusters as need no more waves; each share but a tile's last has a slot."""
         raster = self.plan(call)
-        slots = raster.whole_tiles * self.cluster.size if self._split > 1 else 0
+        kept = max(1, raster.shares - 1) if self._split > 1 else 0
+        slots = raster.whole_tiles * self.cluster.size * kept
         return Schedule(raster.clusters(call.resident), raster.whole_tiles, slots)
 
     def k_blocks(self, call: Call) -> int:
@@ -277,7 +288,8 @@ class BoundRasterOrder:
             index = index - turn * tiles
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
-            share = TurnShare(slot=index * o.cluster.size + o.cluster.rank, stores=last, turn=turn)
+            first, step = index * o.cluster.size + o.cluster.rank, tiles * o.cluster.size
+            share = SplitShare(slot=first + turn * step, stores=last, others=turn, first=first, step=step)
         if o.layer_depth is not None:
             k_first = o.cluster.layer * o.layer_depth
             k_end = w.minimum(k_first + o.layer_depth, k_end)

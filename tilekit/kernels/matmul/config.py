@@ -28,8 +28,11 @@ from tilekit.tile_schedule.raster import Walk
 Schedule = Literal["cooperative", "pingpong"]
 
 
-NARROW_CHUNKS = (16, 32, 64)
-"""Bytes of the rows of an MN-major B's image that are as long as the tile is wide: those that a swizzle has."""
+NARROW_CHUNKS = (16, 32)
+"""Bytes of the rows of an MN-major B's image that are as long as the tile is wide: those that a swizzle has.
+
+A tile that 64 bytes divide, but 128 do not, has rows of 64.
+"""
 
 
 def counted(count: int, noun: str) -> str:
@@ -205,7 +208,7 @@ class MatmulConfig(KernelConfig):
     in_flight
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
-        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+        CTAs that share a tile's sum, each with its range of K; the last adds them through a workspace.
     cluster_k
         CTAs of a cluster that share a tile's sum: each sends the others their columns of its share through distributed
         shared memory, and adds and stores its own.
@@ -318,11 +321,12 @@ class MatmulConfig(KernelConfig):
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
         """A and B of a stage, as the instruction takes them."""
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
-        width = self.tile[1] * b.bytes
-        narrow = b_major == "mn" and width in NARROW_CHUNKS and not spec.copies
+        width, chunk = self.tile[1] * b.bytes, SPAN
+        if b_major == "mn" and not spec.copies:
+            chunk = width if width in NARROW_CHUNKS else 64 if width % SPAN == 64 else SPAN
         return (
             OperandTile("a", a, self.tile[0], a_major, self.k_group),
-            OperandTile("b", b, self.tile[1], b_major, self.k_group, width if narrow else SPAN),
+            OperandTile("b", b, self.tile[1], b_major, self.k_group, chunk),
         )
 
     def output_bytes(self, spec: MatmulSpec) -> int:

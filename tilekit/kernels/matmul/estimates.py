@@ -101,7 +101,7 @@ class Grids:
     off_chunk
         Whether tiles of an MN-major one do, and so share lines with their neighbours.
     outside
-        Rows of both operands' tiles that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
+        Rows of both operands' images that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
         each sharer fetches them.
     ragged
         Rows of MN-major operands' chunks that begin inside of them and end outside, likewise.
@@ -180,7 +180,8 @@ class Grids:
             rows_outside = tile - extent / count
             # Of the last tile's chunks, those that the operand ends in or before.
             chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
-            outside += np.where(mn_major, 0, rows_outside + (tile - rows_outside) * beyond) / sharers
+            rows_beyond = np.where(mn_major, -(-tile // chunk) * line, tile - rows_outside) * beyond
+            outside += (np.where(mn_major, 0, rows_outside) + rows_beyond) / sharers
             ragged += np.where(mn_major, chunks / count * chunk, 0) / sharers
             pitch = np.where(mn_major, extent, k) * spec.a_dtype.bytes
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)

@@ -7,7 +7,7 @@ from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.epilogue.fixup import Fixup
-from tilekit.epilogue.turnstile import Turnstile
+from tilekit.epilogue.gathered import Gathered
 from tilekit.kernels.matmul.config import MatmulConfig
 from tilekit.kernels.matmul.parts import (
     FIRST_NAMED_BARRIER,
@@ -61,7 +61,7 @@ def compose(w: Writer, spec: MatmulSpec, config: MatmulConfig, target: Target) -
         stores=plan.mma,
         loads=plan.epilogue_load,
         buffers=config.output_buffers,
-        shares=Fixup if config.stream_k else Turnstile if config.split_k > 1 else None,
+        shares=Fixup if config.stream_k else Gathered if config.split_k > 1 else None,
         transposed=config.swap_ab,
         cluster=cluster,
     )

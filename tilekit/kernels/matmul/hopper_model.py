@@ -26,16 +26,16 @@ L2_BYTES_PER_CLOCK = 8920
 OFF_LINE_COST = 1.73
 """How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
 
-OFF_CHUNK_COST = 2.27
+OFF_CHUNK_COST = 2.338
 """The same of an MN-major tile that does not begin at one."""
 
-COLD_COST = 0.45
+COLD_COST = 0.4369
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 2690
+LAUNCH_CLOCKS = 2445
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
 CLUSTER_CLOCKS = 2230
@@ -47,56 +47,62 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 5.59
+STORE_BYTES_PER_CLOCK = 5.391
 """How fast an SM's accumulators leave where another tile follows."""
+
+LAST_STORE_BYTES_PER_CLOCK = 20.01
+"""How fast they leave where none follows."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-DRAM_BYTES_PER_CLOCK = 2690
+DRAM_BYTES_PER_CLOCK = 2445
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.336
+LAST_WAVE = 0.3782
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 3.6
+MIXTURE = 3.273
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
 SHARED_PART = 1.14
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 8.81
+OVERLAP = 5.807
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
 HELD = 0.99
 """Stages of a ring that are read, on average, and not filled."""
 
-IDLE_COST = 0.531
+IDLE_COST = 0.5275
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-SLICE_CLOCKS = 122
+SLICE_CLOCKS = 125.7
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 7.83
+OUTSIDE_CLOCKS = 8.065
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 5.01
+RAGGED_CLOCKS = 5.921
 """The same of a row that begins inside and ends outside."""
 
-ASKED_CLOCKS = 0.797
+ASKED_CLOCKS = 1.14
 """Between two answers of L2 about the same line."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
 
+DRAINED_COST = 1.089
+"""How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
+
 LATENCY_CLOCKS = 3040
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 3030
-"""What a share of a sum waits for the one before it, and tells the next."""
+SHARE_CLOCKS = 3121
+"""What the last share of a sum waits for the others, which have told that they are kept."""
 
-SHARE_BYTES_PER_CLOCK = 14
-"""How fast a CTA adds its part to the workspace, reads and writes."""
+SHARE_BYTES_PER_CLOCK = 14.42
+"""How fast a CTA keeps its share in the workspace, and adds those of others."""
 
 FIXUP_CLOCKS = 3500
 """What a streamed tile's head waits for its other shares."""
@@ -104,25 +110,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 400
+EXCHANGE_CLOCKS = 325.5
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 126
+EXCHANGE_BYTES_PER_CLOCK = 96.92
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.123
+POWER_SHARE = 0.1086
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.33
+POWER_CLOCKS = 0.2764
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
 FETCH_ENERGY = 0.000112
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.000584
+DRAM_ENERGY = 0.0002664
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.72
+EIGHT_BIT_ENERGY = 1.413
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -139,9 +145,9 @@ def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
 _SWAPPED = (
     *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(8, 72, 8)),
     *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(72, 200, 8)),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (*range(16, 200, 8), 208, 224, 256)),
-    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(48, 192, 16)),
-    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 32, 48, 64, 80, 96, 112, 128)),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in range(16, 264, 8)),
+    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(40, 192, 8)),
+    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 24, *range(32, 136, 8))),
 )
 """N takes the 64 rows of an instruction, and M its columns: as many tiles as fill the chip once, for any M."""
 
@@ -149,10 +155,11 @@ CANDIDATES = (
     *_SWAPPED,
     *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
-    *(MatmulConfig(tile=(256, n), consumers=2) for n in (48, 56, 64, 80, 96, 112, 128)),
+    *(MatmulConfig(tile=(256, n), consumers=2) for n in range(48, 136, 8)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
-    *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 16)),
+    *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 8)),
+    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=swap) for n in (200, 208) for swap in (False, True)),
     *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
     *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
@@ -268,9 +275,9 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
                 yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
         if area <= LARGEST_TILE_OF_WIDE and not (base.short or base.in_turn):
             for cluster in WIDE_CLUSTERS:
-                for shares in (1, 2) if shared and max(cluster) * min(cluster) == 4 else (1,):
+                for shares in SHARES if shared and max(cluster) * min(cluster) == 4 else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
-        if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
+        if shared and base.tile[0] in (ATOM_ROWS, 2 * ATOM_ROWS) and base.tile[1] <= 64 and not base.in_turn:
             for layers in (2, 4, 8):
                 yield _ahead(replace(base, cluster=(1, 1), cluster_k=layers), spec)
 
@@ -295,6 +302,8 @@ class HopperConfigs(Configs):
         Whether threads copy operands, and how many bytes of a k-block's copies shared memory moves.
     stages
         Of the ring.
+    drained
+        Whether each k-block's instructions are waited for.
     """
 
     k_group: Array
@@ -305,6 +314,7 @@ class HopperConfigs(Configs):
     copies: Array
     copied: Array
     stages: Array
+    drained: Array
 
 
 def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
@@ -318,6 +328,7 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
+        "drained": [config.in_flight == 0 for config in configs],
         "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
     }
     own = {name: np.array(column) for name, column in values.items()}
@@ -383,6 +394,7 @@ class BlockClocks:
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
+        limit = np.where(c.drained, DRAINED_COST, 1) * limit
         least = np.maximum(SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
@@ -407,12 +419,12 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
     waves = (computed**OVERLAP + streamed**OVERLAP) ** (1 / OVERLAP)
-    shares = (c.shares - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
+    shares = np.where(c.shares > 1, SHARE_CLOCKS + c.shares * 4 * area / SHARE_BYTES_PER_CLOCK, 0)
     exchange = np.where(c.layers > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
-    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1)
+    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)

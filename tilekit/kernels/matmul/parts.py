@@ -13,11 +13,11 @@ from tilekit.epilogue.cluster_sum import ClusterSum
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.gathered import Gathered
 from tilekit.epilogue.residual import ResidualRing
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.slabs import SlabPlan
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.turnstile import Turnstile
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cluster import ClusterPosition
 from tilekit.tile_op.accumulators import WARPS_PER_GROUP, AccumulatorLayout
@@ -47,7 +47,7 @@ class Output:
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: ResidualRing | None
-    reduction: Turnstile | Fixup | ClusterSum | None
+    reduction: Gathered | Fixup | ClusterSum | None
 
     @staticmethod
     def shared_bytes(
@@ -83,7 +83,7 @@ class Output:
         stores: Role,
         loads: Role | None,
         buffers: int,
-        shares: type[Turnstile | Fixup] | None,
+        shares: type[Gathered | Fixup] | None,
         transposed: bool,
         cluster: ClusterPosition | None = None,
     ) -> Output:
@@ -154,7 +154,7 @@ class Output:
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
                 transposed=transposed,
             )
-        reduction: Turnstile | Fixup | ClusterSum | None = None
+        reduction: Gathered | Fixup | ClusterSum | None = None
         if shares is not None:
             groups = stores.warps_at_once // WARPS_PER_GROUP
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
