@@ -100,6 +100,8 @@ class Grids:
         Whether rows of the instruction's A, and of its B, begin elsewhere than at lines of L2, where nothing pads them.
     off_chunk
         Whether tiles of an MN-major one do, and so share lines with their neighbours.
+    off_sector
+        Whether they share a line's sectors.
     outside
         Rows of both operands' images that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
         each sharer fetches them.
@@ -122,6 +124,7 @@ class Grids:
     bytes: Array
     off_line: tuple[Array, Array]
     off_chunk: tuple[Array, Array]
+    off_sector: tuple[Array, Array]
     outside: Array
     ragged: Array
     asked: Array
@@ -169,7 +172,7 @@ class Grids:
         line = LINE_BYTES // spec.a_dtype.bytes
         beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
         outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
-        off_line, off_chunk = [], []
+        off_line, off_chunk, off_sector = [], [], []
         for first, extent, tile, chunk, sharers, others in (
             (True, along_m, c.tile_m, c.chunk_m, c.cluster_n, columns),
             (False, along_n, c.tile_n, c.chunk_n, c.cluster_m, rows),
@@ -189,6 +192,7 @@ class Grids:
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
             off_line.append((pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0))
             off_chunk.append(mn_major & (tile % line > 0) & (extent > tile))
+            off_sector.append(mn_major & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
             along_m=along_m,
@@ -203,6 +207,7 @@ class Grids:
             bytes=fetched * k * batches * spec.a_dtype.bytes,
             off_line=(off_line[0], off_line[1]),
             off_chunk=(off_chunk[0], off_chunk[1]),
+            off_sector=(off_sector[0], off_sector[1]),
             outside=outside,
             ragged=ragged,
             asked=asked,
@@ -227,6 +232,9 @@ class Grid:
 
 LINE_BYTES = 128
 """What L2 is asked for at once."""
+
+SECTOR_BYTES = 32
+"""What a line is made of."""
 
 
 def _fetches(clusters: Array) -> Array:

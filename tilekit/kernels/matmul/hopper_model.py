@@ -20,25 +20,34 @@ from tilekit.tile_op.wgmma import ATOM_ROWS
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 8920
+L2_BYTES_PER_CLOCK = 8953
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-OFF_LINE_COST = 1.73
+OFF_LINE_COST = 1.734
 """How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
 
-OFF_CHUNK_COST = 2.338
+OFF_CHUNK_COST = 1.911
 """The same of an MN-major tile that does not begin at one."""
 
-COLD_COST = 0.4369
+OFF_SECTOR_COST = 3.2
+"""How many times as long again where it does not begin at a 32-byte sector of a line."""
+
+COUPLED_COST = 1.017
+"""How many times as long k-blocks take for each doubling of the CTAs that share the smaller operand.
+
+They wait for each other's stages, each of which waits for its own part of the larger operand, which comes from DRAM.
+"""
+
+COLD_COST = 0.4862
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 2445
+LAUNCH_CLOCKS = 2239
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 2230
+CLUSTER_CLOCKS = 2207
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
 SHIFTED = 7
@@ -50,7 +59,7 @@ COPIED = 2
 STORE_BYTES_PER_CLOCK = 5.391
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 20.01
+LAST_STORE_BYTES_PER_CLOCK = 19.92
 """How fast they leave where none follows."""
 
 DIRECT_STORES = 3.9
@@ -59,49 +68,49 @@ DIRECT_STORES = 3.9
 DRAM_BYTES_PER_CLOCK = 2445
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.3782
+LAST_WAVE = 0.3438
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 3.273
+MIXTURE = 3.704
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
-SHARED_PART = 1.14
+SHARED_PART = 1.138
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 5.807
+OVERLAP = 5.753
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
-HELD = 0.99
+HELD = 0.996
 """Stages of a ring that are read, on average, and not filled."""
 
-IDLE_COST = 0.5275
+IDLE_COST = 0.5237
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-SLICE_CLOCKS = 125.7
+SLICE_CLOCKS = 126
 """The same for each 128 bytes of K: the latency of their instructions."""
 
 OUTSIDE_CLOCKS = 8.065
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 5.921
+RAGGED_CLOCKS = 5.936
 """The same of a row that begins inside and ends outside."""
 
-ASKED_CLOCKS = 1.14
+ASKED_CLOCKS = 1.13
 """Between two answers of L2 about the same line."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
 
-DRAINED_COST = 1.089
+DRAINED_COST = 1.086
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
 
-LATENCY_CLOCKS = 3040
+LATENCY_CLOCKS = 3023
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 3121
+SHARE_CLOCKS = 3171
 """What the last share of a sum waits for the others, which have told that they are kept."""
 
-SHARE_BYTES_PER_CLOCK = 14.42
+SHARE_BYTES_PER_CLOCK = 15.18
 """How fast a CTA keeps its share in the workspace, and adds those of others."""
 
 FIXUP_CLOCKS = 3500
@@ -110,25 +119,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 325.5
+EXCHANGE_CLOCKS = 402.1
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 96.92
+EXCHANGE_BYTES_PER_CLOCK = 37.51
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.1086
+POWER_SHARE = 0.0959
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.2764
+POWER_CLOCKS = 0.238
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-FETCH_ENERGY = 0.000112
+FETCH_ENERGY = 9.328e-05
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.0002664
+DRAM_ENERGY = 0.000267
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.413
+EIGHT_BIT_ENERGY = 1.314
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -159,7 +168,7 @@ CANDIDATES = (
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 8)),
-    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=swap) for n in (200, 208) for swap in (False, True)),
+    *(MatmulConfig(tile=(192, 200), consumers=3, swap_ab=swap) for swap in (False, True)),
     *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
     *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
@@ -387,8 +396,8 @@ class BlockClocks:
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
         larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
         off_m, off_n = (
-            np.where(line, OFF_LINE_COST, np.where(chunk, OFF_CHUNK_COST, 1))
-            for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
+            np.where(line, OFF_LINE_COST, np.where(chunk, OFF_CHUNK_COST, 1)) * np.where(sector, OFF_SECTOR_COST, 1)
+            for line, chunk, sector in zip(grids.off_line, grids.off_chunk, grids.off_sector, strict=True)
         )
         asked = fetched_m * off_m * (1 + COLD_COST * larger) + fetched_n * off_n * (1 + COLD_COST * (1 - larger))
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
@@ -412,7 +421,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     area = c.tile_m * c.tile_n
     output = area * spec.out_dtype.bytes / c.layers * _store_cost(c, spec)
     stores = output / STORE_BYTES_PER_CLOCK
-    wave = grids.k_blocks * block.taken
+    peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
+    wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     wave = np.where(c.in_turn, np.maximum(wave, stores), wave)
     between = np.maximum(grids.waves - 1, 0) * np.where(c.in_turn, 0, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
