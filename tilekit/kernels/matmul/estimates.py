@@ -97,7 +97,8 @@ class Grids:
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
     off_line
-        Whether rows of the instruction's A, and of its B, begin elsewhere than at lines of L2, where nothing pads them.
+        Of the instruction's A, and of its B, where rows begin elsewhere than at lines of L2, since nothing pads them:
+        lines that a tile's row touches more, over those that its bytes would fill.
     off_chunk
         Whether tiles of an MN-major one do, and so share lines with their neighbours.
     off_sector
@@ -190,7 +191,8 @@ class Grids:
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
             overlap = np.clip(chunk / tile, 1, count)
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
-            off_line.append((pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0))
+            off = (pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0)
+            off_line.append(off * np.where(mn_major, np.minimum(line / tile, 1), 1))
             off_chunk.append(mn_major & (tile % line > 0) & (extent > tile))
             off_sector.append(mn_major & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)

@@ -24,7 +24,7 @@ L2_BYTES_PER_CLOCK = 8953
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
 OFF_LINE_COST = 1.734
-"""How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
+"""How many times as long 128 bytes of a tile's row take to come from L2 that do not begin at a line of it."""
 
 OFF_CHUNK_COST = 1.911
 """The same of an MN-major tile that does not begin at one."""
@@ -396,7 +396,8 @@ class BlockClocks:
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
         larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
         off_m, off_n = (
-            np.where(line, OFF_LINE_COST, np.where(chunk, OFF_CHUNK_COST, 1)) * np.where(sector, OFF_SECTOR_COST, 1)
+            np.where(line > 0, 1 + (OFF_LINE_COST - 1) * line, np.where(chunk, OFF_CHUNK_COST, 1))
+            * np.where(sector, OFF_SECTOR_COST, 1)
             for line, chunk, sector in zip(grids.off_line, grids.off_chunk, grids.off_sector, strict=True)
         )
         asked = fetched_m * off_m * (1 + COLD_COST * larger) + fetched_n * off_n * (1 + COLD_COST * (1 - larger))

@@ -71,8 +71,8 @@ In turn, 128 with a bias spill with staged stores too, and 184 of streamed tiles
 streamed tiles are transposed by direct stores: 112 of 232 spill with a bias.
 """
 
-GROUPED_ACCUMULATORS = 128
-"""What a thread may hold where slabs may also be stored row by row: 136 of 232 spill."""
+GROUPED_ACCUMULATORS = {160: 96}, 128
+"""What a thread may hold where slabs may also be stored row by row: 100 of 160 and 136 of 232 spill."""
 
 GROUPED_F32_ACCUMULATORS = {160: 64}, 96
 """The same of f32 slabs, by a thread's registers: 72 of 160, 112 of 232 and 128 of 255 spill."""
@@ -215,8 +215,8 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
     turns = TURN_HEADROOM if config.in_turn else 0
     limit = share - _headroom(config, spec) - turns
     if spec.groups is not None:
-        narrow, wide = GROUPED_F32_ACCUMULATORS
-        limit = min(limit, narrow.get(share, wide) if spec.out_dtype.bits == 32 else GROUPED_ACCUMULATORS)
+        narrow, wide = GROUPED_F32_ACCUMULATORS if spec.out_dtype.bits == 32 else GROUPED_ACCUMULATORS
+        limit = min(limit, narrow.get(share, wide))
     if columns // 2 > launch - INSTRUCTION_HEADROOM - turns:
         yield Violation(
             "launch registers",
