@@ -8,7 +8,7 @@
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
     python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
     python -m benchmarks.sweep --configs spread --suite random --seed 11 --sample 60    # to fit the model to
-    python -m benchmarks.sweep --configs spread --suite random --seed 31 --sample 60 --behind 1     # of those behind cuBLAS
+    python -m benchmarks.sweep --configs spread --suite random --seed 31 --behind 1     # cases that are behind cuBLAS
     python -m benchmarks.sweep --again sweep.json --most 8 --turn 0.1     # the quickest of an earlier one, for longer
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
 

@@ -227,7 +227,7 @@ class RasterOrder:
         return call.once(self, lambda: self._plan(call))
 
     def schedule(self, call: Call) -> Schedule:
-        """A static schedule over it: as many clusters as need no more waves; each share but a tile's last has a slot."""
+        """A static schedule over it, as many clusters as need no more waves; each share but the last has a slot."""
         raster = self.plan(call)
         kept = max(1, raster.shares - 1) if self._split > 1 else 0
         slots = raster.whole_tiles * self.cluster.size * kept
