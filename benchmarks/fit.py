@@ -30,14 +30,15 @@ from tilekit.targets import SM_90A
 
 CONSTANTS = (
     "L2_BYTES_PER_CLOCK", "OFF_LINE_COST", "LAUNCH_CLOCKS", "CLUSTER_CLOCKS", "STORE_BYTES_PER_CLOCK",
+    "LAST_STORE_BYTES_PER_CLOCK",
     "DRAM_BYTES_PER_CLOCK", "LAST_WAVE", "IDLE_COST", "SLICE_CLOCKS", "OUTSIDE_CLOCKS", "ASKED_CLOCKS",
     "OFF_CHUNK_COST", "RAGGED_CLOCKS", "COLD_COST", "LATENCY_CLOCKS", "SHARE_CLOCKS", "SHARE_BYTES_PER_CLOCK",
     "EXCHANGE_CLOCKS", "EXCHANGE_BYTES_PER_CLOCK", "POWER_SHARE", "POWER_CLOCKS", "OVERLAP", "HELD", "MIXTURE",
-    "SHARED_PART", "FETCH_ENERGY", "DRAM_ENERGY", "EIGHT_BIT_ENERGY",
+    "SHARED_PART", "DRAINED_COST", "COUPLED_COST", "OFF_SECTOR_COST", "FETCH_ENERGY", "DRAM_ENERGY", "EIGHT_BIT_ENERGY",
 )  # fmt: skip
 """Those that are fitted; the others are facts, or nothing that is swept depends on them."""
 
-STEPS = (1.3, 1.1, 1.03)
+STEPS = (1.3, 1.1, 1.03, 1.01)
 """Factors by which a constant is tried larger and smaller, coarse ones first."""
 
 CLOCK = 1.98e9

@@ -8,6 +8,7 @@
     python -m benchmarks.sweep --configs candidates --shape 2048x2048x2048 --seconds 120
     python -m benchmarks.sweep --configs everything --suite prefill-small,fp8 --sample 20 --until 300
     python -m benchmarks.sweep --configs spread --suite random --seed 11 --sample 60    # to fit the model to
+    python -m benchmarks.sweep --configs spread --suite random --seed 31 --behind 1     # cases that are behind cuBLAS
     python -m benchmarks.sweep --again sweep.json --most 8 --turn 0.1     # the quickest of an earlier one, for longer
     python -m benchmarks.sweep --configs rasters --shape 4096x4096x4096 --shape 2048x8192x8192
 
@@ -183,8 +184,7 @@ def spread(workload: MatmulWorkload) -> Iterator[MatmulConfig]:
     for place, entry in enumerate(ranked(workload.spec, SM_90A, **shape)):
         config = entry.config
         assert isinstance(config, MatmulConfig)
-        shared = config.split_k > 1, config.cluster_k > 1
-        kind = (config.swap_ab, config.tile[0], config.pingpong, config.cluster, shared)
+        kind = (config.swap_ab, config.tile[0], config.pingpong, config.cluster, config.split_k, config.cluster_k)
         if kind not in kinds or place < LEADERS:
             kinds.add(kind)
             yield config
@@ -251,6 +251,7 @@ def sweep(
     seconds: float,
     most: int,
     turn: float = SLICE_SECONDS,
+    behind: float = math.inf,
 ) -> list[Row]:
     """Measure the legal ones of configs, and the picker's, on one shape, quickest first.
 
@@ -264,7 +265,15 @@ def sweep(
         Configs at most: those that the model likes best, and the picker's.
     turn
         Seconds that a config is measured in a round.
+    behind
+        Ratio to the library from which on the picker's choice is the only one that is measured.
     """
+    if behind < math.inf:
+        first = sweep(machine, workload, (), rounds=rounds, seconds=seconds, most=1, turn=turn)
+        times = {row.config: row.microseconds for row in first}
+        ours = times.get(GEMV, times[str(_picked(workload))])
+        if times[LIBRARY] >= behind * ours:
+            return first
     spec = workload.spec
     picked = _picked(workload)
     found = {config for config in configs if config.legal(SM_90A, spec)} | {picked}
@@ -368,6 +377,10 @@ def _error(machine: Machine, workload: MatmulWorkload, operands: list[Any], plan
 
 def main(
     shape: Annotated[list[str] | None, typer.Option(metavar="MxNxK", help="Repeatable.")] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help="As a sweep's file calls it, such as '8x1568x9608 f16→f16 mn/mn'. Repeatable."),
+    ] = None,
     suite: Annotated[
         str | None, typer.Option(metavar="NAME", help="The matmuls of suites of `tilekit bench`, with commas.")
     ] = None,
@@ -382,6 +395,9 @@ def main(
     rounds: Annotated[int, typer.Option(help="Rounds over all configs.")] = 5,
     seconds: Annotated[float, typer.Option(help="A shape: no round begins after that.")] = 20,
     most: Annotated[int, typer.Option(help="Configs a shape: those that the model likes best.")] = 80,
+    behind: Annotated[
+        float, typer.Option(help="Ratio to the library from which on a shape gets no config but the picker's.")
+    ] = math.inf,
     show: Annotated[int, typer.Option(help="Rows to print a shape.")] = 6,
     json_file: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
@@ -389,7 +405,8 @@ def main(
     if configs not in FAMILIES:
         raise typer.BadParameter(f"{configs!r}: {' or '.join(FAMILIES)}", param_hint="--configs")
     end = time.perf_counter() + until
-    workloads = [MatmulWorkload.parse(text) for text in shape or (SHAPES if not (suite or again) else ())]
+    workloads = [MatmulWorkload.parse(text) for text in shape or (SHAPES if not (suite or again or case) else ())]
+    workloads += [workload_of(name) for name in case or ()]
     earlier = {case["case"]: case["rows"] for case in json.loads(again.read_text())} if again is not None else {}
     if again is not None:
         workloads = [workload_of(name) for name in earlier]
@@ -408,7 +425,7 @@ def main(
             known = [config_of(row["fields"]) for row in earlier[name] if row["fields"] is not None]
             tried = iter(known[:most])
         limit = most + 1 if name in earlier else most  # the picker's choice is among them
-        rows = sweep(machine, workload, tried, rounds=rounds, seconds=seconds, most=limit, turn=turn)
+        rows = sweep(machine, workload, tried, rounds=rounds, seconds=seconds, most=limit, turn=turn, behind=behind)
         typer.echo("\n" + table(name, rows, show))
         results.append({"case": name, "turn": turn, "rows": [asdict(row) for row in rows]})
         if json_file is not None:

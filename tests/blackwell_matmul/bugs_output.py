@@ -167,7 +167,7 @@ BUGS_OUTPUT: tuple[Broken, ...] = (
         _turn_not_awaited,
         "race",
         "race: workspace",
-        r"missing edge: nothing orders role epilogue \(warp \d\) of cluster \d after the write",
+        r"missing edge: nothing orders role epilogue \(warp \d\) of cluster \d after the (read|write)",
     ),
     Broken(
         "a turn awaited by one thread only",

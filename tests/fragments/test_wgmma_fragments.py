@@ -12,17 +12,24 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import as_dtype
 from tilekit.tile_op.descriptors import WGMMA_MODES, MatrixDescriptor
 from tilekit.tiles.call import Major
-from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.operand import OperandTile, SwizzleBytes
 
 F16 = np.dtype(np.float16)
 
 
-def multiply(a: Array, b: Array, *, majors: tuple[Major, Major] = ("k", "k"), accumulate: bool = False) -> Array:
+def multiply(
+    a: Array,
+    b: Array,
+    *,
+    majors: tuple[Major, Major] = ("k", "k"),
+    accumulate: bool = False,
+    swizzle_bytes: SwizzleBytes = 128,
+) -> Array:
     """A [64, k] times B [k, n] by one instruction, with accumulators that begin at 1; a whole k-block is loaded."""
     n = b.shape[1]
     tiles = [
         OperandTile("a", as_dtype(a.dtype), 64, majors[0]),
-        OperandTile("b", as_dtype(b.dtype), n, majors[1]),
+        OperandTile("b", as_dtype(b.dtype), n, majors[1], swizzle_bytes=swizzle_bytes),
     ]
     tensors = [operand_map(a, tiles[0]), operand_map(b.T, tiles[1])]
     out = np.full((64, n), np.float32(np.nan))
@@ -76,7 +83,8 @@ def operand_map(matrix: Array, tile: OperandTile) -> Tensor:
     padded[:, : matrix.shape[1]] = matrix
     if tile.major == "k":
         return Tensor(padded, (tile.k, tile.rows), swizzle="128B")
-    return Tensor(np.ascontiguousarray(padded.T), (tile.chunk, tile.k), swizzle="128B")
+    swizzle = f"{tile.swizzle_bytes}B" if tile.swizzle_bytes else None
+    return Tensor(np.ascontiguousarray(padded.T), (tile.chunk, tile.k), swizzle=swizzle)
 
 
 def integers(shape: tuple[int, int], dtype: np.dtype, seed: int) -> Array:
@@ -95,6 +103,15 @@ def test_16bit_majors(dtype: np.dtype, majors: tuple[Major, Major]) -> None:
     """m64n128k16 with each operand K-major and MN-major, exact."""
     a, b = integers((64, 16), dtype, 1), integers((16, 128), dtype, 2)
     np.testing.assert_array_equal(multiply(a, b, majors=majors), product(a, b))
+
+
+@pytest.mark.parametrize(
+    ("n", "swizzle_bytes"), [(8, 0), (16, 0), (40, 0), (16, 32), (48, 32), (32, 64), (96, 64), (192, 128)]
+)
+def test_narrow_chunks(n: int, swizzle_bytes: SwizzleBytes) -> None:
+    """An MN-major B in chunks of every width that a swizzle has, one and several of them, exact."""
+    a, b = integers((64, 16), BF16, 9), integers((16, n), BF16, 10)
+    np.testing.assert_array_equal(multiply(a, b, majors=("k", "mn"), swizzle_bytes=swizzle_bytes), product(a, b))
 
 
 @pytest.mark.parametrize("b_dtype", [E4M3, E5M2], ids=str)

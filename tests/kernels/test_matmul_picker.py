@@ -258,3 +258,12 @@ def test_few_rows_become_columns(chip: Target) -> None:
     assert few.swap_ab
     assert few.tile[1] == 16
     assert min(large.tile) >= 128
+
+
+def test_tiles_of_mn_major_operands_begin_at_sectors() -> None:
+    """With M contiguous, 1008 rows are not cut into tiles of 168: those begin within sectors, and take 1.6 times."""
+    spec = MatmulSpec(a_major="mn", b_major="mn")
+    config = pick(spec, SM_90A, m=1008, n=1280, k=5120)
+    assert isinstance(config, MatmulConfig)
+    of_m, of_n = config.tile[::-1] if config.swap_ab else config.tile
+    assert of_m % 16 == of_n % 16 == 0

@@ -37,11 +37,11 @@ def errors(part: str) -> tuple[float, ...]:
 
 
 def test_what_it_likes_best_is_near_the_quickest() -> None:
-    """Over 124 listed cases its choice takes 1.3 % longer than the quickest of those measured, and 13 % at worst.
+    """Over 124 listed cases its choice takes 1.4 % longer than the quickest of those measured, and 12 % at worst.
 
-    Over 341 random ones, in every layout and type, it is 1.4 %, and a third at worst.
+    Over 452 random ones, in every layout and type, many of them chosen since it lost there, 1.9 % and 29 %.
     """
-    for file, cases, mean, worst in ((TIMES, 120, 1.0135, 1.13), (RANDOM_TIMES, 330, 1.0145, 1.34)):
+    for file, cases, mean, worst in ((TIMES, 120, 1.0145, 1.125), (RANDOM_TIMES, 450, 1.0188, 1.295)):
         losses = [verdict.loss for case in swept(file) if (verdict := judged(case))]
         assert len(losses) > cases
         assert math.exp(fmean(map(math.log, losses))) < mean
@@ -49,10 +49,10 @@ def test_what_it_likes_best_is_near_the_quickest() -> None:
 
 
 def test_its_times_are_those_that_were_measured() -> None:
-    """Of 3451 times it is 8 % off in the mean, 4 % slow on the whole, and never by more than six tenths."""
+    """Of 3258 times it is 7 % off in the mean, 4 % slow on the whole, and never by more than six tenths."""
     every = errors("")
-    assert len(every) > 3400
-    assert fmean(map(abs, every)) < 0.078
+    assert len(every) > 3250
+    assert fmean(map(abs, every)) < 0.073
     assert abs(fmean(every)) < 0.038
     assert max(map(abs, every)) < math.log(1.6)
 

@@ -26,12 +26,12 @@ PREFETCH = re.compile(r"cp\.async\.bulk\.prefetch\.tensor\.2d\.L2\.global \[(\w+
 LOAD = re.compile(r"cp\.async\.bulk\.tensor\.2d\.shared\S+ \[\w+\], \[(\w+), {(\w+), (\w+)}\]")
 
 
-def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str) -> list[Corner]:
-    """The boxes of one operand that instructions of a kind are given, in one cluster's first tile, of 192 of K."""
+def corners(matmul: tilekit.MatmulKernel, pattern: re.Pattern[str], operand: str, k: int = 192) -> list[Corner]:
+    """The boxes of one operand that instructions of a kind are given, in one cluster's first tile."""
     device = Device("sm_90a", seed=0)
     spec, config = matmul.spec, matmul.config
     extents = [extent * count for extent, count in zip(config.tile, config.cluster, strict=True)]
-    arrays = [device.buffer(np.zeros((extent, 192), ml_dtypes.bfloat16)) for extent in extents]
+    arrays = [device.buffer(np.zeros((extent, k), ml_dtypes.bfloat16)) for extent in extents]
     out = device.buffer(np.zeros(extents[::-1] if config.swap_ab else extents, ml_dtypes.bfloat16))
     a, b = arrays[::-1] if config.swap_ab else arrays
     views = view_of(a.read()), view_of(b.read().T), view_of(out.read())
@@ -77,6 +77,14 @@ def test_the_first_blocks_of_b_are_brought_into_l2(config: MatmulConfig, prefetc
     assert len(set(brought)) == len(brought) > 0
     assert set(brought) == {corner for corner in loaded if corner[1] < 64 * prefetch}
     assert not corners(matmul, PREFETCH, "b" if config.swap_ab else "a")
+
+
+def test_blocks_behind_the_end_of_k_are_not_brought() -> None:
+    """Of four k-blocks that would be brought, those are that K has."""
+    config = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, prefetch=4)
+    matmul = tilekit.compile(MatmulSpec(), "sm_90a", config)
+    for k, blocks in ((64, 1), (72, 2), (192, 3), (512, 4)):
+        assert [corner[1] for corner in corners(matmul, PREFETCH, "b", k)] == [64 * block for block in range(blocks)]
 
 
 def test_it_happens_before_the_kernel_ahead_is_complete() -> None:

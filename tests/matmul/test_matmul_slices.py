@@ -20,12 +20,21 @@ from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
         ("kn", MatmulConfig(tile=(64, 192), consumers=1, cluster=(2, 1), k_group=2), (136, 200, 200)),
         ("mk", MatmulConfig(tile=(64, 64), consumers=1, cluster=(1, 4)), (72, 264, 200)),
         ("mn", MatmulConfig(tile=(128, 104), swap_ab=True, cluster=(4, 1)), (104, 520, 192)),
+        ("mn", MatmulConfig(tile=(64, 8), consumers=1, swap_ab=True, cluster=(1, 1), k_group=4), (8, 136, 328)),
+        ("mk", MatmulConfig(tile=(64, 8), consumers=1, swap_ab=True, cluster=(4, 1), k_group=2), (24, 264, 200)),
+        ("mk", MatmulConfig(tile=(64, 16), consumers=1, swap_ab=True, cluster=(4, 2), k_group=2), (40, 264, 200)),
+        ("mn", MatmulConfig(tile=(128, 32), swap_ab=True, cluster=(2, 1)), (72, 264, 200)),
+        ("kn", MatmulConfig(tile=(64, 32), consumers=1, cluster=(2, 1)), (136, 72, 200)),
+        ("kn", MatmulConfig(tile=(64, 96), consumers=1, cluster=(2, 1)), (136, 200, 200)),
+        ("mn", MatmulConfig(tile=(128, 160), swap_ab=True, cluster=(4, 1), k_group=2), (168, 520, 200)),
+        ("kn", MatmulConfig(tile=(8, 16), consumers=1, cluster=(1, 1), k_group=4), (8, 72, 328)),
         ("mn", MatmulConfig(tile=(192, 192), consumers=3, output_buffers=1, cluster=(2, 1)), (400, 200, 72)),
     ],
     ids=str,
 )
 def test_any_slice_is_fetched(majors: str, config: MatmulConfig, shape: tuple[int, int, int]) -> None:
-    """Slices that begin within the swizzle's eight rows, and slices along K of MN-major chunks: exact results."""
+    """Slices that begin within the swizzle's eight rows, and slices along K of MN-major chunks, wide and narrow ones:
+    exact results."""
     m, n, k = shape
     random = np.random.default_rng(sum(shape))
     a, b = (random.integers(-3, 4, each).astype(ml_dtypes.bfloat16) for each in ((m, k), (k, n)))
@@ -55,4 +64,24 @@ def test_more_ctas_than_parts_share_a_sum(
     a, b = (random.integers(-3, 4, each).astype(ml_dtypes.bfloat16) for each in ((m, k), (n, k)))
     config = MatmulConfig(tile=tile, consumers=1, swap_ab=swapped, cluster=(1, 1), cluster_k=cluster_k, k_group=2)
     d = tilekit.matmul(a, b.T, config=config, out_dtype="f32")
+    np.testing.assert_array_equal(np.asarray(d), a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+@pytest.mark.parametrize(
+    ("shares", "config", "shape"),
+    [
+        (2, MatmulConfig(tile=(128, 32), swap_ab=True, cluster=(2, 1)), (40, 304, 72)),
+        (3, MatmulConfig(tile=(64, 48), consumers=1, swap_ab=True, cluster=(1, 1)), (40, 136, 520)),
+        (4, MatmulConfig(tile=(64, 88), consumers=1, swap_ab=True, cluster=(1, 4)), (346, 72, 904)),
+        (5, MatmulConfig(tile=(64, 64), consumers=1, cluster=(1, 1)), (104, 136, 336)),
+        (4, MatmulConfig(tile=(64, 32), consumers=1, cluster=(1, 1)), (64, 64, 64)),
+    ],
+    ids=str,
+)
+def test_the_last_share_adds_all(shares: int, config: MatmulConfig, shape: tuple[int, int, int]) -> None:
+    """As many shares as asked for, and fewer where K has fewer k-blocks: exact results."""
+    m, n, k = shape
+    random = np.random.default_rng(sum(shape))
+    a, b = (random.integers(-3, 4, each).astype(ml_dtypes.bfloat16) for each in ((m, k), (n, k)))
+    d = tilekit.matmul(a, b.T, config=config.changed(split_k=shares), out_dtype="f32")
     np.testing.assert_array_equal(np.asarray(d), a.astype(np.float32) @ b.astype(np.float32).T)

@@ -20,8 +20,8 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F32
 from tilekit.emulator import Device, EmulatorError
-from tilekit.epilogue.fixup import KEPT, BoundFixup
-from tilekit.epilogue.workspace import BoundWorkspace, Slot
+from tilekit.epilogue.fixup import BoundFixup
+from tilekit.epilogue.workspace import KEPT, BoundWorkspace, Slot
 from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.picker import ranked

@@ -23,8 +23,8 @@ from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise, ElementwiseSpec
 from tilekit.epilogue.fusion import Fused, Fusion
 from tilekit.epilogue.row_sums import RowSums
-from tilekit.epilogue.serial_split_k import SerialSplitK
 from tilekit.epilogue.source_ring import SourceRing
+from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.targets import Target, target
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
@@ -112,8 +112,8 @@ __all__ = [
     "Role",
     "RowSums",
     "Schedule",
-    "SerialSplitK",
     "SourceRing",
+    "SplitKReduction",
     "Stage",
     "StageLoader",
     "StagedEpilogue",

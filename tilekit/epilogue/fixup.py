@@ -14,9 +14,6 @@ from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, War
 from tilekit.tile_schedule.stream_k import StreamShare
 from tilekit.tiles.tile import Tile
 
-KEPT = 1
-"""What a counter says while a share is in its slot: 0 before and after."""
-
 
 class Fixup:
     """Adds the shares of a tile through a workspace, in which each CTA has a slot for the one that it may have to keep.
@@ -62,14 +59,7 @@ class BoundFixup:
 
     def _keep(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         """Write the accumulators to this CTA's slot, and say so."""
-        workspace = self._workspace
-        slot = workspace.slot(w, share.slot)
-        for block, left, columns in workspace.pieces():
-            slot.keep(w, accumulators.read(w, block, left, columns), block, left)
-        accumulators.done(w)
-        workspace.meet(w)
-        with w.when(workspace.first):
-            w.isa.semaphore.release(address=slot.counter, turn=KEPT)
+        self._workspace.slot(w, share.slot).take(w, self._workspace, accumulators)
 
     def _add_others(self, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         """Add the shares behind this one to the accumulators, one after the other."""
@@ -77,9 +67,7 @@ class BoundFixup:
         for other in w.range(share.others, name="other"):
             slot = workspace.slot(w, share.behind(other))
             with w.when(workspace.first):
-                w.isa.semaphore.wait(address=slot.counter, turn=KEPT)
-                # Nobody else reads the counter in this launch, and the next one finds it as this one did.
-                w.isa.semaphore.release(address=slot.counter, turn=0)
+                slot.await_kept(w)
             workspace.meet(w)
             for block, left, columns in workspace.pieces():
                 slot.add_to(w, accumulators.read(w, block, left, columns), block, left)

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, AccumulatorTile, Warpgroup
 
 COLUMNS_AT_ONCE = 64
 """Columns that are read or written together."""
+
+KEPT = 1
+"""What a counter says while a share is in its slot: 0 before and after."""
 
 
 class Workspace:
@@ -110,6 +113,26 @@ class Slot:
         for index, registers in enumerate(fragments):
             for address, four in self._quads(registers, block, index, left):
                 w.isa.memory.store_global_f32x4(address=address, values=four)
+
+    def take(self, w: Writer, workspace: BoundWorkspace, accumulators: AccumulatorTile) -> None:
+        """Write all accumulators, and say so; by the whole warpgroup."""
+        pieces = workspace.pieces()
+        for block, left, columns in pieces:
+            fragments = accumulators.read(w, block, left, columns)
+            if (block, left, columns) == pieces[-1]:
+                accumulators.done(w)
+            self.keep(w, fragments, block, left)
+        workspace.meet(w)
+        with w.when(workspace.first):
+            w.isa.semaphore.release(address=self.counter, turn=KEPT)
+
+    def await_kept(self, w: Writer) -> None:
+        """Wait until a share is here; one thread.
+
+        No other thread reads the counter in this launch, and the next one finds it as this one did.
+        """
+        w.isa.semaphore.wait(address=self.counter, turn=KEPT)
+        w.isa.semaphore.release(address=self.counter, turn=0)
 
     def add_to(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> None:
         """Add what is kept here to the same registers."""

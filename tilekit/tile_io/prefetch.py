@@ -43,8 +43,15 @@ class L2Prefetch:
     k_block: int
 
     def issue(self, w: Writer) -> None:
-        """Start the copies; one thread. Blocks behind the end of K are none."""
+        """Start the copies; one thread.
+
+        Blocks behind the CTA's range of K are left out: the copy engine takes 2 us to find that a box of 256 by 32
+        elements lies outside of its tensor (6x4176x320 on an H200: 4.7 us for 2.4).
+        """
         tile = self.scheduler.first(w)
         copies = self.loader.tile_at(w, self.operand, tile)
-        for block in range(self.blocks):
-            copies.prefetch(w, tile.k_first + block * self.k_block)
+        copies.prefetch(w, tile.k_first)
+        for block in range(1, self.blocks):
+            k = tile.k_first + block * self.k_block
+            with w.when(tile.k_end > k):
+                copies.prefetch(w, k)

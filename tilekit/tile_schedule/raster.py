@@ -11,7 +11,7 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tiles.call import Call, Schedule, fits
 from tilekit.tiles.cluster import Cluster
-from tilekit.tiles.tile import Tile, TurnShare
+from tilekit.tiles.tile import SplitShare, Tile
 
 MAX_GROUP = 16
 """Rows walked together beyond which none are tried."""
@@ -160,9 +160,10 @@ class RasterOrder:
         return call.once(self, lambda: self._plan(call))
 
     def schedule(self, call: Call) -> Schedule:
-        """A static schedule over it: as many clusters as need no more waves; shares have slots by tiles."""
+        """A static schedule over it, as many clusters as need no more waves; each share but the last has a slot."""
         raster = self.plan(call)
-        slots = raster.whole_tiles * self.cluster.size if self._split > 1 else 0
+        kept = max(1, raster.shares - 1) if self._split > 1 else 0
+        slots = raster.whole_tiles * self.cluster.size * kept
         return Schedule(raster.clusters(call.resident), raster.whole_tiles, slots)
 
     def k_blocks(self, call: Call) -> int:
@@ -220,7 +221,8 @@ class BoundRasterOrder:
             index = index - turn * tiles
             k_first = turn * length
             k_end = w.minimum(k_first + length, k_end)
-            share = TurnShare(slot=index * o.cluster.size + o.cluster.rank, stores=last, turn=turn)
+            first, step = index * o.cluster.size + o.cluster.rank, tiles * o.cluster.size
+            share = SplitShare(slot=first + turn * step, stores=last, others=turn, first=first, step=step)
         if o.cluster_share is not None:
             k_first = o.cluster.k_rank * o.cluster_share
             k_end = w.minimum(k_first + o.cluster_share, k_end)

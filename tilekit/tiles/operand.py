@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.values import Value
@@ -14,7 +14,7 @@ from tilekit.tensor.swizzle import Swizzle
 from tilekit.tensor.tile_tensor import AddressSpace, TileTensor
 from tilekit.tiles.call import Major
 
-SWIZZLE_BYTES = 128
+SWIZZLE_BYTES: Final = 128
 """Bytes of one swizzled row where nothing else is asked for, and so the width of a TMA box and of a k-block."""
 
 SwizzleBytes = Literal[0, 32, 64, 128]

@@ -24,16 +24,26 @@ class Share:
 
 
 @dataclass(frozen=True)
-class TurnShare(Share):
-    """One of the shares that are added in turn, all of them at the tile's slot.
+class SplitShare(Share):
+    """One of the shares that a tile's range of K is split into; the last stores the tile.
 
     Attributes
     ----------
-    turn
-        Shares that are added before this one, u32.
+    others
+        Shares before this one, u32.
+    first
+        The slot of the first of them.
+    step
+        How far the slots of a tile's shares are apart, u32.
     """
 
-    turn: Value
+    others: Value
+    first: Value
+    step: Value
+
+    def before(self, other: Value) -> Value:
+        """The slot of share `other`, from 0 on."""
+        return self.first + other * self.step
 
 
 @dataclass(frozen=True)

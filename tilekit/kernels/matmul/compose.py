@@ -10,7 +10,7 @@ from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
 from tilekit.epilogue.fixup import Fixup
-from tilekit.epilogue.serial_split_k import SerialSplitK
+from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.memory import RING
 from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER, declare_columns, declare_k, declare_rows
@@ -72,7 +72,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         columns=declare_columns(w),
         stores=plan.get("epilogue") or plan["mma"],
         loads=plan.get("epilogue_load"),
-        shares=Fixup if config.stream_k else SerialSplitK if config.split_k > 1 else None,
+        shares=Fixup if config.stream_k else SplitKReduction if config.split_k > 1 else None,
         cluster=cluster,
     )
     sync = MbarrierSync(

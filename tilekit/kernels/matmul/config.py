@@ -22,7 +22,7 @@ from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk
-from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
+from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
 
 def plural(count: int, noun: str) -> str:
@@ -135,8 +135,12 @@ class KernelConfig(ABC):
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
         return (
             OperandTile("a", a, self.tile[0], a_major, self.k_group),
-            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self.k_group),
+            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self.k_group, self.b_swizzle(spec)),
         )
+
+    def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
+        """Bytes over which the image of the instruction's B is swizzled; 0 for none."""
+        return SWIZZLE_BYTES
 
     def payload(self, spec: MatmulSpec) -> StandardPayload:
         """What a stage holds."""

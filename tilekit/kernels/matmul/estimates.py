@@ -28,6 +28,8 @@ class Configs:
         The fields `swap_ab`, `split_k`, `cluster_k` and `stream_k`.
     k_block
         Elements of K in a k-block.
+    chunk_m, chunk_n
+        Elements of a row of the images of the instruction's A and B, where they are MN-major.
     """
 
     each: tuple[KernelConfig, ...]
@@ -41,6 +43,8 @@ class Configs:
     cluster_k: Array
     stream_k: Array
     k_block: Array
+    chunk_m: Array
+    chunk_n: Array
 
     @classmethod
     def of(cls, configs: Sequence[KernelConfig], spec: MatmulSpec) -> Configs:
@@ -50,6 +54,7 @@ class Configs:
     @staticmethod
     def fields(configs: Sequence[KernelConfig], spec: MatmulSpec) -> dict[str, Array]:
         """The arrays, by their names."""
+        operands = [config.operands(spec) for config in configs]
         values: dict[str, list[Any]] = {
             "tile_m": [config.tile[0] for config in configs],
             "tile_n": [config.tile[1] for config in configs],
@@ -61,6 +66,8 @@ class Configs:
             "cluster_k": [config.cluster_k for config in configs],
             "stream_k": [config.stream_k for config in configs],
             "k_block": [config.k_block(spec.a_dtype) for config in configs],
+            "chunk_m": [a.chunk for a, _ in operands],
+            "chunk_n": [b.chunk for _, b in operands],
         }
         return {name: np.array(column) for name, column in values.items()}
 
@@ -88,11 +95,14 @@ class Grids:
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
     off_line
-        Whether rows of the instruction's A, and of its B, begin elsewhere than at lines of L2, where nothing pads them.
+        Of the instruction's A, and of its B, where rows begin elsewhere than at lines of L2, since nothing pads them:
+        lines that a tile's row touches more, over those that its bytes would fill.
     off_chunk
         Whether tiles of an MN-major one do, and so share lines with their neighbours.
+    off_sector
+        Whether they share a line's sectors.
     outside
-        Rows of both operands' tiles that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
+        Rows of both operands' images that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
         each sharer fetches them.
     ragged
         Rows of MN-major operands' chunks that begin inside of them and end outside, likewise.
@@ -113,6 +123,7 @@ class Grids:
     bytes: Array
     off_line: tuple[Array, Array]
     off_chunk: tuple[Array, Array]
+    off_sector: tuple[Array, Array]
     outside: Array
     ragged: Array
     asked: Array
@@ -157,13 +168,13 @@ class Grids:
                 most=int(c.stream_k[i]),
             )
             active[i], rounds[i], kept[i] = plan.clusters * size, plan.rounds(blocks), plan.kept(blocks)
-        chunk = LINE_BYTES // spec.a_dtype.bytes
+        line = LINE_BYTES // spec.a_dtype.bytes
         beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
         outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
-        off_line, off_chunk = [], []
-        for first, extent, tile, sharers, others in (
-            (True, along_m, c.tile_m, c.cluster_n, columns),
-            (False, along_n, c.tile_n, c.cluster_m, rows),
+        off_line, off_chunk, off_sector = [], [], []
+        for first, extent, tile, chunk, sharers, others in (
+            (True, along_m, c.tile_m, c.chunk_m, c.cluster_n, columns),
+            (False, along_n, c.tile_n, c.chunk_n, c.cluster_m, rows),
         ):
             is_a = c.swapped != first  # the caller's A, and not its B
             mn_major = np.where(is_a, spec.a_major == "mn", spec.b_major == "mn")
@@ -171,14 +182,17 @@ class Grids:
             rows_outside = tile - extent / count
             # Of the last tile's chunks, those that the operand ends in or before.
             chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
-            outside += np.where(mn_major, 0, rows_outside + (tile - rows_outside) * beyond) / sharers
+            rows_beyond = np.where(mn_major, -(-tile // chunk) * line, tile - rows_outside) * beyond
+            outside += (np.where(mn_major, 0, rows_outside) + rows_beyond) / sharers
             ragged += np.where(mn_major, chunks / count * chunk, 0) / sharers
             pitch = np.where(mn_major, extent, k) * spec.a_dtype.bytes
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
             overlap = np.clip(chunk / tile, 1, count)
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
-            off_line.append((pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0))
-            off_chunk.append(mn_major & (tile % chunk > 0) & (extent > tile))
+            off = (pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0)
+            off_line.append(off * np.where(mn_major, np.minimum(line / tile, 1), 1))
+            off_chunk.append(mn_major & (tile % line > 0) & (extent > tile))
+            off_sector.append(mn_major & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
             along_m=along_m,
@@ -193,6 +207,7 @@ class Grids:
             bytes=fetched * k * batches * spec.a_dtype.bytes,
             off_line=(off_line[0], off_line[1]),
             off_chunk=(off_chunk[0], off_chunk[1]),
+            off_sector=(off_sector[0], off_sector[1]),
             outside=outside,
             ragged=ragged,
             asked=asked,
@@ -217,6 +232,9 @@ class Grid:
 
 LINE_BYTES = 128
 """What L2 is asked for at once."""
+
+SECTOR_BYTES = 32
+"""What a line is made of."""
 
 
 def _fetches(clusters: Array) -> Array:

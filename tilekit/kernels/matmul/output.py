@@ -14,8 +14,8 @@ from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
 from tilekit.epilogue.rows import RowStores
-from tilekit.epilogue.serial_split_k import SerialSplitK
 from tilekit.epilogue.source_ring import SourceRing
+from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.subtiles import SubtilePlan
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -79,7 +79,7 @@ class OutputPlan:
         columns: Value,
         stores: Role,
         loads: Role | None,
-        shares: type[SerialSplitK | Fixup] | None,
+        shares: type[SplitKReduction | Fixup] | None,
         cluster: Cluster,
     ) -> Output:
         """Make the components: parameters and shared memory.
@@ -144,7 +144,7 @@ class OutputPlan:
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
                 transposed=self.transposed,
             )
-        reduction: SerialSplitK | Fixup | DsmemReduction | None = None
+        reduction: SplitKReduction | Fixup | DsmemReduction | None = None
         if shares is not None:
             groups = stores.warps_at_once // layout.waves
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
@@ -165,7 +165,7 @@ class Output:
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: SourceRing | None
-    reduction: SerialSplitK | Fixup | DsmemReduction | None
+    reduction: SplitKReduction | Fixup | DsmemReduction | None
 
 
 def declare_k(w: Writer) -> Value:

@@ -19,7 +19,7 @@ BOX_BYTES = 16
 """Bytes of which a row of a copied box is a multiple (cuTensorMapEncodeTiled)."""
 
 MAX_SPLIT = 64
-"""Shares of a sum beyond which their adding in turn costs more than their computing."""
+"""Shares of a sum beyond which their adding costs more than their computing."""
 
 MAX_PROFILE = 1 << 16
 """Tiles of a CTA whose times are noted at most: some megabytes a CTA."""

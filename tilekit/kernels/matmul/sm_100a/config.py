@@ -48,7 +48,7 @@ class BlackwellConfig(KernelConfig):
     load_order
         Whether the warp that loads a residual waits until the operands of its CTA's first tile are on their way.
     split_k
-        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace. Each share has a
+        CTAs that share a tile's sum, each with its range of K; the last adds them through a workspace. Each share has a
         cluster of its own, which takes the next share when it starts: so a turn is never waited for that has not begun.
     raster_order
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``: of the transpose with `swap_ab`. The picker leaves

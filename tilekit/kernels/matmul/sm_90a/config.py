@@ -16,8 +16,15 @@ from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma, atom_layout
 from tilekit.tile_schedule.raster import Walk
+from tilekit.tiles.operand import SWIZZLE_BYTES, SwizzleBytes
 
 Schedule = Literal["cooperative", "pingpong"]
+
+NARROW_SWIZZLES: dict[int, SwizzleBytes] = {16: 0, 32: 32}
+"""The swizzle of an MN-major B whose tile is so many bytes wide: its image has rows as long as the tile is wide.
+
+A tile that 64 bytes divide, but 128 do not, has rows of 64.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class MatmulConfig(KernelConfig):
     in_flight
         0: wait for each k-block's matrix instructions; 1: keep one group running while the next stage is awaited.
     split_k
-        CTAs that share a tile's sum, each with its range of K; added in turn through a workspace.
+        CTAs that share a tile's sum, each with its range of K; the last adds them through a workspace.
     cluster_k
         CTAs of a cluster that share a tile's sum: each sends the others their columns of its share through distributed
         shared memory, and adds and stores its own.
@@ -174,6 +181,17 @@ class MatmulConfig(KernelConfig):
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
         )
+
+    def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
+        """Bytes over which the image of the instruction's B is swizzled: MN-major, no more than the tile is wide.
+
+        The copy engine is slow where a box ends outside of its tensor, and narrow boxes bring no neighbour's elements.
+        """
+        _, (b, major) = spec.operands(swapped=self.swap_ab)
+        width = self.tile[1] * b.bytes
+        if major == "k" or spec.copies:
+            return SWIZZLE_BYTES
+        return NARROW_SWIZZLES.get(width, 64 if width % SWIZZLE_BYTES == 64 else SWIZZLE_BYTES)
 
     def __str__(self) -> str:
         stages = "all stages" if self.stages is None else plural(self.stages, "stage")

@@ -21,25 +21,34 @@ from tilekit.tiles.operand import SWIZZLE_BYTES
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 8920
+L2_BYTES_PER_CLOCK = 9553
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-OFF_LINE_COST = 1.73
-"""How many times as long a row of a tile takes to come from L2 that does not begin at a 128-byte line of it."""
+OFF_LINE_COST = 1.726
+"""How many times as long 128 bytes of a tile's row take to come from L2 that do not begin at a line of it."""
 
-OFF_CHUNK_COST = 2.27
+OFF_CHUNK_COST = 1.342
 """The same of an MN-major tile that does not begin at one."""
 
-COLD_COST = 0.45
+OFF_SECTOR_COST = 1.3
+"""How many times as long a k-block takes where it does not begin at a 32-byte sector of a line either."""
+
+COUPLED_COST = 1.005
+"""How many times as long k-blocks take for each doubling of the CTAs that share the smaller operand.
+
+They wait for each other's stages, each of which waits for its own part of the larger operand, which comes from DRAM.
+"""
+
+COLD_COST = 0.4664
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 2690
+LAUNCH_CLOCKS = 2336
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 2230
+CLUSTER_CLOCKS = 2248
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
 SHIFTED = 7
@@ -48,56 +57,62 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 5.59
+STORE_BYTES_PER_CLOCK = 5.391
 """How fast an SM's accumulators leave where another tile follows."""
+
+LAST_STORE_BYTES_PER_CLOCK = 19.5
+"""How fast they leave where none follows."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-DRAM_BYTES_PER_CLOCK = 2690
+DRAM_BYTES_PER_CLOCK = 2477
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.336
+LAST_WAVE = 0.3349
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 3.6
+MIXTURE = 2.547
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
-SHARED_PART = 1.14
+SHARED_PART = 1.122
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 8.81
+OVERLAP = 5.348
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
-HELD = 0.99
+HELD = 0.9967
 """Stages of a ring that are read, on average, and not filled."""
 
-IDLE_COST = 0.531
+IDLE_COST = 0.4664
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-SLICE_CLOCKS = 122
+SLICE_CLOCKS = 125.9
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 7.83
+OUTSIDE_CLOCKS = 7.515
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 5.01
+RAGGED_CLOCKS = 6.375
 """The same of a row that begins inside and ends outside."""
 
-ASKED_CLOCKS = 0.797
+ASKED_CLOCKS = 1.093
 """Between two answers of L2 about the same line."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
 
-LATENCY_CLOCKS = 3040
+DRAINED_COST = 1.065
+"""How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
+
+LATENCY_CLOCKS = 3023
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 3030
-"""What a share of a sum waits for the one before it, and tells the next."""
+SHARE_CLOCKS = 3287
+"""What the last share of a sum waits for the others, which have told that they are kept."""
 
-SHARE_BYTES_PER_CLOCK = 14
-"""How fast a CTA adds its part to the workspace, reads and writes."""
+SHARE_BYTES_PER_CLOCK = 16.08
+"""How fast a CTA keeps its share in the workspace, and adds those of others."""
 
 FIXUP_CLOCKS = 3500
 """What a streamed tile's head waits for its other shares."""
@@ -105,25 +120,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 400
+EXCHANGE_CLOCKS = 332.8
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 126
+EXCHANGE_BYTES_PER_CLOCK = 31.09
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.123
+POWER_SHARE = 0.09823
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.33
+POWER_CLOCKS = 0.2308
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-FETCH_ENERGY = 0.000112
+FETCH_ENERGY = 8.625e-05
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.000584
+DRAM_ENERGY = 0.0002826
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.72
+EIGHT_BIT_ENERGY = 1.453
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -140,9 +155,9 @@ def _rows(rows: int, widths: Iterable[int]) -> tuple[MatmulConfig, ...]:
 _SWAPPED = (
     *(MatmulConfig(tile=(64, n), consumers=1, k_group=2, swap_ab=True) for n in range(8, 72, 8)),
     *(MatmulConfig(tile=(64, n), consumers=1, swap_ab=True) for n in range(72, 200, 8)),
-    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in (*range(16, 200, 8), 208, 224, 256)),
-    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(48, 192, 16)),
-    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 32, 48, 64, 80, 96, 112, 128)),
+    *(MatmulConfig(tile=(128, n), consumers=2, swap_ab=True) for n in range(16, 264, 8)),
+    *(MatmulConfig(tile=(192, n), consumers=3, swap_ab=True) for n in range(40, 192, 8)),
+    *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True) for n in (16, 24, *range(32, 136, 8))),
 )
 """N takes the 64 rows of an instruction, and M its columns: as many tiles as fill the chip once, for any M."""
 
@@ -150,10 +165,11 @@ CANDIDATES = (
     *_SWAPPED,
     *(config for rows in (64, 48, 32, 16, 8) for config in _rows(rows, _WIDTHS)),
     *(MatmulConfig(tile=(128, n), consumers=2) for n in _WIDTHS if n != 80),
-    *(MatmulConfig(tile=(256, n), consumers=2) for n in (48, 56, 64, 80, 96, 112, 128)),
+    *(MatmulConfig(tile=(256, n), consumers=2) for n in range(48, 136, 8)),
     *(MatmulConfig(tile=(256, n), consumers=2, in_flight=0) for n in (192, 176, 160)),
     *(MatmulConfig(tile=(256, n), consumers=2, swap_ab=True, in_flight=0) for n in (192, 176, 160)),
-    *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 16)),
+    *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 8)),
+    *(MatmulConfig(tile=(192, 200), consumers=3, swap_ab=swap) for swap in (False, True)),
     *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
     *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
@@ -276,9 +292,9 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
                 yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
         if area <= LARGEST_TILE_OF_WIDE and not (base.m_below_atom or base.pingpong):
             for cluster in WIDE_CLUSTERS:
-                for shares in (1, 2) if shared and max(cluster) * min(cluster) == 4 else (1,):
+                for shares in SHARES if shared and max(cluster) * min(cluster) == 4 else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
-        if shared and base.tile[0] == ATOM_ROWS and base.tile[1] <= 64:
+        if shared and base.tile[0] in (ATOM_ROWS, 2 * ATOM_ROWS) and base.tile[1] <= 64 and not base.pingpong:
             for ctas in (2, 4, 8):
                 yield _ahead(replace(base, cluster=(1, 1), cluster_k=ctas), spec)
 
@@ -303,6 +319,8 @@ class HopperConfigs(Configs):
         Whether threads copy operands, and how many bytes of a k-block's copies shared memory moves.
     stages
         Of the ring.
+    drained
+        Whether each k-block's instructions are waited for.
     """
 
     k_group: Array
@@ -313,6 +331,7 @@ class HopperConfigs(Configs):
     copies: Array
     copied: Array
     stages: Array
+    drained: Array
 
 
 def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
@@ -326,6 +345,7 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
+        "drained": [config.in_flight == 0 for config in configs],
         "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
     }
     own = {name: np.array(column) for name, column in values.items()}
@@ -384,14 +404,16 @@ class BlockClocks:
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
         larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
         off_m, off_n = (
-            np.where(line, OFF_LINE_COST, np.where(chunk, OFF_CHUNK_COST, 1))
+            np.where(line > 0, 1 + (OFF_LINE_COST - 1) * line, np.where(chunk, OFF_CHUNK_COST, 1))
             for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
         )
         asked = fetched_m * off_m * (1 + COLD_COST * larger) + fetched_n * off_n * (1 + COLD_COST * (1 - larger))
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
+        limit = np.where(c.drained, DRAINED_COST, 1) * limit
         least = np.maximum(SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
+        limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
@@ -408,19 +430,21 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     area = c.tile_m * c.tile_n
     output = area * spec.out_dtype.bytes / c.cluster_k * _store_cost(c, spec)
     stores = output / STORE_BYTES_PER_CLOCK
-    wave = grids.k_blocks * block.taken
+    peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
+    wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     wave = np.where(c.pingpong, np.maximum(wave, stores), wave)
     between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
     waves = (computed**OVERLAP + streamed**OVERLAP) ** (1 / OVERLAP)
-    shares = (c.shares - 1) * (SHARE_CLOCKS + 2 * 4 * area / SHARE_BYTES_PER_CLOCK)
-    exchange = np.where(c.cluster_k > 1, EXCHANGE_CLOCKS + 4 * area / EXCHANGE_BYTES_PER_CLOCK, 0)
+    shares = np.where(c.shares > 1, SHARE_CLOCKS + c.shares * 4 * area / SHARE_BYTES_PER_CLOCK, 0)
+    sent = 4 * area / c.consumers_per_tile  # by each warpgroup
+    exchange = np.where(c.cluster_k > 1, EXCHANGE_CLOCKS + sent / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
-    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1)
+    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)

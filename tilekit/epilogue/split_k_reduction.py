@@ -1,0 +1,86 @@
+"""Sums shared by several CTAs: each keeps its share in a workspace, and the last adds them all and stores the tile.
+
+Only the last waits for others. The order of adding is fixed, so the result is the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Writer
+from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tiles.tile import SplitShare, Tile
+
+
+class SplitKReduction:
+    """Adds the shares of a tile through a workspace, in which each share but the last has a slot.
+
+    Parameters
+    ----------
+    w, layout, warpgroups, first_barrier
+        Of the `Workspace`.
+    """
+
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
+        self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
+
+    def initialise(self, w: Writer) -> None:
+        """Nothing to prepare: the allocation of the counters zeroes them."""
+
+    def part(self, tile: Tile) -> Tile:
+        """What a CTA stores of a tile: all of it, if its share is the last."""
+        return tile
+
+    def bind(self, w: Writer, group: Warpgroup) -> BoundSplitKReduction:
+        """Prepare a thread's addresses; once a role."""
+        return BoundSplitKReduction(self._workspace, group)
+
+
+class BoundSplitKReduction:
+    """A `SplitKReduction` in a role."""
+
+    def __init__(self, workspace: Workspace, group: Warpgroup) -> None:
+        self._workspace = workspace.bind(group)
+
+    def add(
+        self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
+    ) -> None:
+        """Keep this share; or, if it is the last, wait for the others and `store` the sum of all."""
+        workspace, share = self._workspace, tile.share
+        assert isinstance(share, SplitShare), "the scheduler hands out shares of K"
+        with w.when(~share.stores):
+            workspace.slot(w, share.slot).take(w, workspace, accumulators)
+        with w.when(share.stores):
+            with w.when(workspace.first):
+                for other in w.range(share.others, name="other"):
+                    workspace.slot(w, share.before(other)).await_kept(w)
+            workspace.meet(w)
+            store(_Total(workspace, share, accumulators), tile)
+
+
+class _Total:
+    """Accumulators to which the shares before are added as they are read."""
+
+    def __init__(self, workspace: BoundWorkspace, share: SplitShare, accumulators: AccumulatorTile) -> None:
+        self.layout = accumulators.layout
+        self._workspace = workspace
+        self._share = share
+        self._accumulators = accumulators
+
+    def clear(self, w: Writer) -> None:
+        self._accumulators.clear(w)
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return the sum of all shares."""
+        fragments = self._accumulators.read(w, block, left, columns)
+        for other in w.range(self._share.others, name="other"):
+            self._slot(w, other).add_to(w, fragments, block, left)
+        return fragments
+
+    def done(self, w: Writer) -> None:
+        self._accumulators.done(w)
+
+    def _slot(self, w: Writer, other: Value) -> Slot:
+        return self._workspace.slot(w, self._share.before(other))
