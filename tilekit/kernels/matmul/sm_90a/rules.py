@@ -69,8 +69,8 @@ In turn, 128 with a bias spill with staged stores too, and 184 of streamed tiles
 streamed tiles are transposed by direct stores: 112 of 232 spill with a bias.
 """
 
-GROUPED_ACCUMULATORS = {160: 96}, 128
-"""What a thread may hold where subtiles may also be stored row by row: 100 of 160 and 136 of 232 spill."""
+GROUPED_ACCUMULATORS = {160: 88}, 128
+"""What a thread may hold where subtiles may also be stored row by row: 92 of 160 (in clusters) and 136 of 232 spill."""
 
 GROUPED_F32_ACCUMULATORS = {160: 64}, 96
 """The same of f32 subtiles, by a thread's registers: 72 of 160, 112 of 232 and 128 of 255 spill."""
