@@ -105,7 +105,7 @@ class AssemblerError(TilekitError):
 
 
 class AssemblerNotFound(TilekitError):  # noqa: N818  the name says what happened
-    """A tool of the CUDA toolkit (ptxas, nvdisasm) is missing or unusable; the message says what to install."""
+    """An assembler or disassembler is missing or unusable; the message says what to install."""
 
     code = "TK-ASM-002"
 

@@ -19,10 +19,11 @@ from tilekit.kernels.matmul.place import chip_of
 from tilekit.kernels.matmul.plan import DevicePlan, EmulatedPlan, MatmulPlan, StagedPlan
 from tilekit.kernels.matmul.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix
 from tilekit.runtime import driver
-from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
+from tilekit.runtime.assembler import Assembled, assemble, disassemble
 from tilekit.runtime.emulated import Work
 from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
+from tilekit.runtime.resources import Resources
 from tilekit.targets import Target
 from tilekit.tiles.call import Scratch
 
@@ -88,7 +89,7 @@ class ProductKernel(ABC):
     @cached_property
     def isa(self) -> str:
         """The machine code, disassembled (SASS)."""
-        return disassemble(self.assembled.cubin)
+        return disassemble(self.assembled.image)
 
     @abstractmethod
     def explain(self) -> str:
