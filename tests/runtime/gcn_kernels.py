@@ -46,6 +46,8 @@ amdhsa.kernels:
 {body}  s_endpgm
 .L{name}_end:
 .size {name}, .L{name}_end-{name}
+.section .rodata,"a"
+.p2align 6
 .amdhsa_kernel {name}
   .amdhsa_group_segment_fixed_size {lds}
   .amdhsa_private_segment_fixed_size {scratch}

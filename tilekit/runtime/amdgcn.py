@@ -1,4 +1,4 @@
-"""Assembling AMDGCN text into a code object with clang's integrated assembler and lld."""
+"""Assembling AMDGCN text into a code object with clang's integrated assembler and lld, and disassembling one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilekit.runtime.resources import GcnResources
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.binary.code_object import CodeObject, CodeObjectKernel
 
-__all__ = ["Amdgcn"]
+__all__ = ["Amdgcn", "disassemble_code_object"]
 
 # Version 5 is loaded by every ROCm that knows the chips; a text that names another version has that.
 _OPTIONS = ("-triple", "amdgcn-amd-amdhsa", "-filetype", "obj", "-mllvm", "--amdhsa-code-object-version=5")
@@ -59,6 +59,22 @@ class Amdgcn:
             sgprs=descriptor.sgprs,
             waves_per_simd=_waves_per_simd(image, kernel),
         )
+
+
+def disassemble_code_object(image: bytes) -> str:
+    """Return a code object as assembly text, with descriptors and metadata.
+
+    Raises
+    ------
+    AssemblerError
+        When the image is cut, damaged, or for a chip that is not known (``TK-ASM-010``).
+    """
+    from tilekit.emulator.gcn.binary.listing import decode
+
+    try:
+        return decode(image)
+    except EmulatorError as error:
+        raise AssemblerError(str(error), code="TK-ASM-010") from error
 
 
 def _run_tools(tools: AmdTools, text: str, target: str, what: str) -> Entry:

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from tilekit.emulator.gcn.binary.machine import is_code_object
 from tilekit.errors import ArgumentError
-from tilekit.runtime.amdgcn import Amdgcn
+from tilekit.runtime.amdgcn import Amdgcn, disassemble_code_object
 from tilekit.runtime.cache import Entry, default_cache, entry_key
 from tilekit.runtime.ptxas import Ptxas, disassemble_cubin
 from tilekit.runtime.resources import Resources
@@ -108,16 +109,16 @@ def assemble(text: str, target: str, *, kernel_name: str) -> Assembled:
 
 
 def disassemble(image: bytes) -> str:
-    """Return the machine code of a cubin as SASS text.
+    """Return the machine code of an image as text: SASS of a cubin, AMDGCN assembly of a code object.
 
     Raises
     ------
     AssemblerNotFound
-        When there is no disassembler.
+        When a cubin is given and there is no disassembler; code objects need none.
     AssemblerError
         When the image cannot be read.
     """
-    return disassemble_cubin(image)
+    return disassemble_code_object(image) if is_code_object(image) else disassemble_cubin(image)
 
 
 def _assembler_of(target: str) -> Assembler:

@@ -17,6 +17,7 @@ DESCRIPTOR_BYTES: Final = 64
 _VGPR_GRANULE: Final = 8
 _SGPR_GRANULE: Final = 8
 _SGPR_EXTRA: Final = 6  # what the assembler adds for VCC and flat scratch on chips with architected flat scratch
+_ADDRESSABLE_SGPRS: Final = 102
 _ACCUM_GRANULE: Final = 4
 _VGPRS_OF_SIMD: Final = 512
 _MOST_WAVES: Final = 8
@@ -138,6 +139,6 @@ class KernelDescriptor:
         """Return the lines between ``.amdhsa_kernel`` and ``.end_amdhsa_kernel`` that make this descriptor."""
         values = {name: self.field(name) for name in _FIELDS}
         values["next_free_vgpr"] = self.registers
-        values["next_free_sgpr"] = self.sgprs - _SGPR_EXTRA
+        values["next_free_sgpr"] = min(self.sgprs - _SGPR_EXTRA, _ADDRESSABLE_SGPRS)
         values["accum_offset"] = self.accum_offset
         return [f".amdhsa_{name} {value}" for name, value in values.items()]
