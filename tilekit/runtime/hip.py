@@ -15,7 +15,18 @@ from typing import Any, Self
 from tilekit.errors import ArgumentError, HipError
 from tilekit.runtime import device_faults
 
-__all__ = ["HipBuffer", "HipDevice", "HipEvent", "HipStream", "activated", "bindings", "call", "devices", "error_of"]
+__all__ = [
+    "HipBuffer",
+    "HipDevice",
+    "HipEvent",
+    "HipStream",
+    "activated",
+    "bindings",
+    "call",
+    "device_of",
+    "devices",
+    "error_of",
+]
 __all__ += ["synchronize", "why_unavailable"]
 
 _SUCCESS = 0
@@ -80,8 +91,8 @@ def bindings() -> Any:
         (result,) = runtime.hipInit(0)
     except RuntimeError as error:
         raise HipError(
-            "no ROCm runtime on this machine: libamdhip64.so cannot be loaded. Set ROCM_PATH where it is elsewhere than "
-            "in /opt/rocm; without one, code for AMD GPUs is assembled and read, and not run",
+            "no ROCm runtime on this machine: libamdhip64.so cannot be loaded. Set ROCM_PATH where it is elsewhere "
+            "than in /opt/rocm; without one, code for AMD GPUs is assembled and read, and not run",
             code="TK-HIP-003",
         ) from error
     if int(result) != _SUCCESS:
@@ -167,6 +178,22 @@ def _device(ordinal: int) -> HipDevice:
 
 def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def device_of(address: int) -> int:
+    """Return the ordinal of the device that an address belongs to.
+
+    Raises
+    ------
+    ArgumentError
+        When the address is not one of device memory.
+    """
+    try:
+        return int(call("hipPointerGetAttributes", address).device)
+    except HipError as error:
+        if error.result == "hipErrorInvalidValue":
+            raise ArgumentError.of("address", hex(address), legal="an address of an AMD GPU's memory") from error
+        raise
 
 
 @contextmanager

@@ -121,6 +121,13 @@ class Double:
     def _hipFree(self, address: int, *_: int) -> None:
         del self._objects[address]
 
+    def _hipPointerGetAttributes(self, place: int, address: int, *_: int) -> int | None:
+        inside = (b for b in self._objects.values() if isinstance(b, ctypes.Array))
+        if not any(ctypes.addressof(b) <= address < ctypes.addressof(b) + len(b) for b in inside):
+            return 1  # hipErrorInvalidValue
+        ctypes.c_int.from_address(place + 4).value = self.current  # after the type of memory
+        return None
+
     def _hipMemcpy(self, destination: int, source: int, size: int, *_: int) -> None:
         ctypes.memmove(destination, source, size)
 

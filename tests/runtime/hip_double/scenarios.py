@@ -16,6 +16,7 @@ import pytest
 
 from tests.runtime.gcn_kernels import STORE, module
 from tests.runtime.hip_double.double import Double, Launch
+from tilekit.arrays.hip import hip_view
 from tilekit.emulator.gcn.binary.code_object import CodeObject
 from tilekit.errors import ArgumentError, AssemblerError, ConfigError, HipError, KernelFault
 from tilekit.runtime import hip
@@ -104,6 +105,22 @@ def memory_is_what_the_kernel_sees(double: Double) -> None:
         assert np.frombuffer(buffer.read(), np.uint32).tolist() == [41] * 128
         with pytest.raises(ArgumentError, match="512 bytes"):
             buffer.write(b"short")
+
+
+@scenario
+def an_array_known_by_its_interface_alone(double: Double) -> None:
+    """Whose memory it is the runtime says; an address of nobody's is refused."""
+
+    class Words:
+        def __init__(self, address: int) -> None:
+            self.__cuda_array_interface__ = {"data": (address, False), "shape": (4, 8), "typestr": "<f4", "version": 3}
+
+    with hip.activated(1), hip.HipBuffer(128) as buffer:
+        view = hip_view(Words(buffer.address))
+        assert (view.address, view.shape, view.strides) == (buffer.address, (4, 8), (8, 1))
+        assert view.device == ("hip", 1)
+    with pytest.raises(ArgumentError, match="an address of an AMD GPU's memory"):
+        hip_view(Words(64))
 
 
 @scenario
