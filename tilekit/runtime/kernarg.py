@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilekit.errors import ArgumentError
+from tilekit.errors import ArgumentError, AssemblerError
 from tilekit.runtime.parameters import PackedParameters, Parameter, TensorMap, pack
 
 __all__ = ["KernargLayout", "no_tensor_map"]
@@ -41,16 +41,28 @@ class KernargLayout:
 
     @classmethod
     def of(cls, kernel: str, metadata: Mapping[str, Any]) -> KernargLayout:
-        """Read a kernel's entry of the metadata note."""
+        """Read a kernel's entry of the metadata note.
+
+        Raises
+        ------
+        AssemblerError
+            ``TK-ASM-010`` when the entry is not what such entries are.
+        """
         listed = metadata.get(".args")
         slots = None
-        if listed is not None:
-            slots = tuple(
-                _Slot(str(entry.get(".name", "")), int(entry[".offset"]), int(entry[".size"]))
-                for entry in listed
-                if not str(entry.get(".value_kind", "")).startswith("hidden_")
-            )
-        return cls(kernel, int(metadata.get(".kernarg_segment_size", 0)), slots)
+        try:
+            if listed is not None:
+                slots = tuple(
+                    _Slot(str(entry.get(".name", "")), int(entry[".offset"]), int(entry[".size"]))
+                    for entry in listed
+                    if not str(entry.get(".value_kind", "")).startswith("hidden_")
+                )
+            return cls(kernel, int(metadata.get(".kernarg_segment_size", 0)), slots)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise AssemblerError(
+                f"the metadata of {kernel} does not list its arguments as it should: {type(error).__name__}: {error}",
+                code="TK-ASM-010",
+            ) from error
 
     def pack(self, parameters: Sequence[Parameter], encode: Callable[[TensorMap], bytes]) -> PackedParameters:
         """Lay parameters out for this kernel.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import random
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from tests.runtime.gcn_kernels import STORE, module
 from tilekit.emulator.gcn.binary.code_object import CodeObject
 from tilekit.emulator.gcn.binary.errors import CodeObjectFault
+from tilekit.emulator.gcn.binary.listing import decode
 from tilekit.runtime.amd_toolchain import find_amd_tools
 from tilekit.runtime.assembler import assemble
 
@@ -49,6 +53,7 @@ def test_a_kernel_is_found_with_its_descriptor_code_and_metadata(image: bytes) -
         (lambda image: image[:16] + b"\x01" + image[17:], "not linked.*\n.*ld.lld -shared"),
         (lambda image: image[:-1], "cut or damaged"),
         (lambda image: image[:100], "cut or damaged"),
+        (lambda image: with_zeros(image, 1 << 40), "says that it has 1099511627776 bytes of zeros"),
     ],
 )
 def test_foreign_and_damaged_bytes_are_refused(image: bytes, damage: object, says: str) -> None:
@@ -57,8 +62,19 @@ def test_foreign_and_damaged_bytes_are_refused(image: bytes, damage: object, say
         CodeObject.read(damage(image))  # type: ignore[operator]
 
 
+def with_zeros(image: bytes, size: int) -> bytes:
+    """Return an image whose section of descriptors holds so many zeros instead, which no file needs to have."""
+    found = ELFFile(io.BytesIO(image))
+    number = next(n for n, section in enumerate(found.iter_sections()) if section.name == ".rodata")
+    start = found["e_shoff"] + number * found["e_shentsize"]
+    changed = bytearray(image)
+    struct.pack_into("<I", changed, start + 4, 8)  # SHT_NOBITS
+    struct.pack_into("<Q", changed, start + 32, size)
+    return bytes(changed)
+
+
 def test_no_cut_and_no_damage_escapes_as_another_error(image: bytes) -> None:
-    """Every length, and bytes changed at random: an object or a `CodeObjectFault`, never anything else."""
+    """Every length, and bytes changed at random: an object with a text or a `CodeObjectFault`, never anything else."""
     seed = random.randrange(2**32)
     draw = random.Random(seed)
     refused = 0
@@ -70,7 +86,7 @@ def test_no_cut_and_no_damage_escapes_as_another_error(image: bytes) -> None:
         for _ in range(draw.randrange(1, 4)):
             changed[draw.randrange(len(changed))] = draw.randrange(256)
         try:
-            CodeObject.read(bytes(changed))
+            decode(bytes(changed))
         except CodeObjectFault:
             refused += 1
         except Exception as error:

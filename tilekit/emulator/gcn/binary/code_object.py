@@ -23,6 +23,7 @@ _OWNER: Final = "AMDGPU"
 _VERSIONS: Final = (4, 5, 6)
 _EXECUTABLE: Final = 0x4
 _ALLOCATED: Final = 0x2
+_MOST_ZEROS: Final = 1 << 28
 _LINKERS: Final = frozenset(
     {".dynsym", ".dynstr", ".hash", ".gnu.hash", ".dynamic", ".note", ".rela.dyn", ".relro_padding"}
 )
@@ -210,7 +211,12 @@ def _sections(elf: ELFFile, image: bytes) -> list[Section]:
             continue
         size = int(section["sh_size"])
         if section["sh_type"] == "SHT_NOBITS":
-            data = bytes(min(size, 1 << 32))
+            if size > _MOST_ZEROS:
+                raise CodeObjectFault(
+                    f"section {section.name} says that it has {size} bytes of zeros",
+                    hint=f"at most {_MOST_ZEROS} are read",
+                )
+            data = bytes(size)
         else:
             start = int(section["sh_offset"])
             data = image[start : start + size]
@@ -218,7 +224,7 @@ def _sections(elf: ELFFile, image: bytes) -> list[Section]:
                 raise CodeObjectFault(
                     f"the image is cut: section {section.name} ends at byte {start + size}, the image at {len(image)}"
                 )
-        found.append(Section(section.name, int(section["sh_addr"]), data, flags, int(section["sh_addralign"])))
+        found.append(Section(section.name, int(section["sh_addr"]), data, flags, max(int(section["sh_addralign"]), 1)))
     if not any(section.executable for section in found):
         raise CodeObjectFault("the image holds no code")
     return found

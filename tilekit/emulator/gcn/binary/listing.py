@@ -159,7 +159,8 @@ def _data_lines(section: Section, names: Names, pointers: dict[int, str]) -> Ite
     yield ""
     kind = "nobits" if section.name.startswith(".bss") else "progbits"
     yield f'.section {section.name},"{"aw" if section.flags & _WRITABLE else "a"}",@{kind}'
-    yield f".p2align {max(section.alignment, 1).bit_length() - 1}"
+    yield f".p2align {section.alignment.bit_length() - 1}"
+    marks = sorted({*kernels, *pointers, *names.labels, *(symbol.address for symbol in names.image.symbols)})
     address = section.address
     while address < section.end:
         if address in kernels:
@@ -171,9 +172,7 @@ def _data_lines(section: Section, names: Names, pointers: dict[int, str]) -> Ite
             yield f"\t.quad {pointers[address]}"
             address += _POINTER_BYTES
             continue
-        stop = address + 1
-        while stop < section.end and stop not in kernels and stop not in pointers and not _named(names, stop):
-            stop += 1
+        stop = min(next((mark for mark in marks if mark > address), section.end), section.end)
         yield from _byte_lines(section.data[address - section.address : stop - section.address])
         address = stop
     yield from _labels_of_end(section, names)
