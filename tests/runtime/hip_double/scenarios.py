@@ -134,13 +134,6 @@ def arguments_without_a_list_follow_each_other(double: Double) -> None:
 
 
 @scenario
-def metadata_that_lists_no_offsets_is_refused(double: Double) -> None:
-    """What a damaged note says of arguments is not guessed at."""
-    with pytest.raises(AssemblerError, match=r"metadata of small does not list its arguments.*'\.offset'.*TK-ASM-010"):
-        loaded(arguments="    .args:\n      - {.size: 8, .value_kind: global_buffer}\n").kernel("small")
-
-
-@scenario
 def other_arguments_than_the_kernel_takes_are_refused(double: Double) -> None:
     """Their number, their sizes and their kinds are compared with the metadata before anything is launched."""
     kernel, config = loaded().kernel("small"), LaunchConfig((1, 1, 1), (64, 1, 1))
