@@ -108,6 +108,12 @@ def assembler_names() -> list[str]:
         ("gfx942", "00006bd1 01010000", "v_not_b32_e64 v0, v1", True),
         ("gfx942", "00006bd1 01050200", "v_not_b32_e64 v0, v1", False),
         ("gfx942", "000001d1 040c0000", "v_add_f32_e64 v0, s4, s6", False),
+        ("gfx942", "1020a4d2 20610200", "v_cvt_sr_fp8_f32 v16, v32, v48 op_sel:[0,0,1,0]", True),
+        ("gfx942", "fa00007e 00390035", "v_nop_dpp quad_perm:[1,2,3,0] row_mask:0x3 bank_mask:0x5", True),
+        (
+            "gfx942", "f902207e f0168600",
+            "v_mov_b32_sdwa v16, 0.5 dst_sel:DWORD dst_unused:UNUSED_PRESERVE src0_sel:DWORD", True,
+        ),
         ("gfx942", "ffff9fbf", "", False),
         ("gfx942", "ff0200", "", False),
         ("gfx942", "ff020002", "", False),

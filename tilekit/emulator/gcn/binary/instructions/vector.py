@@ -24,6 +24,7 @@ _SCALE: Final = {1: " mul:2", 2: " mul:4", 3: " div:2"}
 _SELECTED: Final = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD")
 _REST: Final = ("UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE")
 _DWORD: Final = 6
+_INVERSE_TWO_PI: Final = "0.15915494"
 _VCC: Final = 106
 _CONSTANT: Final = "-0123456789"  # what a constant begins with
 _OF_DESTINATION: Final = 3
@@ -110,7 +111,6 @@ def _has_second_destination(form: Form) -> bool:
 def _vop3_modifiers(form: Form, fields: Fields) -> str:
     after = ""
     modifiers = form.modifiers
-    sources = [operand.field for operand in form.operands if operand.field.startswith("src")]
     for name in ("neg", "abs"):
         allowed = sum(1 << int(number) for number in modifiers.get(name, ""))
         if (
@@ -132,7 +132,7 @@ def _vop3_modifiers(form: Form, fields: Fields) -> str:
     elif "op_sel" in modifiers:
         select = fields.take("op_sel")
         places = (*range(int(modifiers["op_sel"]) - 1), _OF_DESTINATION)  # the destination's stands last
-        if select & ~sum(1 << place for place in places) or select & 7 >> len(sources) << len(sources):
+        if select & ~sum(1 << place for place in places):
             raise UnknownCode("op_sel")
         if select:
             after += f" op_sel:{_list([select >> place & 1 for place in places])}"
@@ -250,11 +250,11 @@ def _sdwa_source(operand: Operand, form: Form, fields: Fields, more: Fields) -> 
     if number in form.modifiers.get("neg", "") and more.take(f"src{number}_neg"):
         text = f"neg({text})" if text[0] in _CONSTANT else f"-{text}"
     if number in form.modifiers.get("sext", ""):
-        constant = text[0] in _CONSTANT
+        # The assembler extends no constant, and takes the inverse of two pi for some widths of integers only.
+        fields.irregular |= text.startswith(_INVERSE_TWO_PI)
         if more.take(f"src{number}_sext"):
-            fields.irregular |= constant
+            fields.irregular |= text[0] in _CONSTANT
             text = f"sext({text})"
-        fields.irregular |= constant and "." in text  # the assembler takes some of these for some widths
     return text
 
 
@@ -280,7 +280,7 @@ def dpp_operands(form: Form, fields: Fields, more: Fields) -> str:
     lanes = _lanes(more.take("ctrl"), wide="newbcast" in form.modifiers)
     masks = f" row_mask:{more.take('row_mask'):#x} bank_mask:{more.take('bank_mask'):#x}"
     bound = " bound_ctrl:1" if more.take("bound") else ""
-    return ", ".join(texts) + f" {lanes}{masks}{bound}"
+    return f"{', '.join(texts)} {lanes}{masks}{bound}".lstrip()
 
 
 def _lanes(control: int, *, wide: bool) -> str:
