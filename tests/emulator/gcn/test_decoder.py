@@ -114,6 +114,8 @@ def assembler_names() -> list[str]:
             "gfx942", "f902207e f0168600",
             "v_mov_b32_sdwa v16, 0.5 dst_sel:DWORD dst_unused:UNUSED_PRESERVE src0_sel:DWORD", True,
         ),
+        ("gfx942", "00008ad2 04f80000", "v_writelane_b32 v0, s4, m0", True),
+        ("gfx942", "00008ad2 040a0000", "v_writelane_b32 v0, s4, s5", False),
         ("gfx942", "ffff9fbf", "", False),
         ("gfx942", "ff0200", "", False),
         ("gfx942", "ff020002", "", False),

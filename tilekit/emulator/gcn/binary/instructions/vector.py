@@ -25,6 +25,7 @@ _SELECTED: Final = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", 
 _REST: Final = ("UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE")
 _DWORD: Final = 6
 _INVERSE_TWO_PI: Final = "0.15915494"
+_M0: Final = 124
 _VCC: Final = 106
 _CONSTANT: Final = "-0123456789"  # what a constant begins with
 _OF_DESTINATION: Final = 3
@@ -59,7 +60,12 @@ def vector_operands(form: Form, fields: Fields, literal: Literal) -> str:
             texts.append(registers("v", fields.take("vsrc1"), operand.width))
         else:
             of = None if fields.form.name == "VOP3" else literal
-            text = _source(fields.take(operand.field), operand, fields, of)
+            code = fields.take(operand.field)
+            # m0 has a way of its own to the choice of a lane.
+            if code == _M0 and form.mnemonic == "v_writelane_b32" and operand.field == "src1":
+                text = source(code, operand.kinds, operand.width)
+            else:
+                text = _source(code, operand, fields, of)
             texts.append(_signed(text, form, fields, operand.field[-1]) if fields.form.name == "VOP3" else text)
     _implied(form, fields)
     if literal.taken and "literal16" in form.modifiers and (literal.value or 0) >> 16:
