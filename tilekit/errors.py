@@ -105,7 +105,7 @@ class AssemblerError(TilekitError):
 
 
 class AssemblerNotFound(TilekitError):  # noqa: N818  the name says what happened
-    """A tool of the CUDA toolkit (ptxas, nvdisasm) is missing or unusable; the message says what to install."""
+    """An assembler or disassembler is missing or unusable; the message says what to install."""
 
     code = "TK-ASM-002"
 
@@ -129,8 +129,22 @@ class DriverError(TilekitError):
         self.result = result
 
 
+class HipError(DriverError):
+    """A call of the HIP runtime failed, or there is no usable ROCm runtime.
+
+    Attributes
+    ----------
+    call : str
+        The runtime's function, e.g. ``hipModuleLoadData``.
+    result : str
+        The hipError_t's name, e.g. ``hipErrorInvalidValue``; empty when no call was made.
+    """
+
+    code = "TK-HIP-001"
+
+
 class KernelFault(DriverError):  # noqa: N818  the name says what happened
-    """A kernel died on the device (illegal address, illegal instruction, trap). The CUDA context is lost.
+    """A kernel died on the device (illegal address, illegal instruction, trap), which is lost to this process.
 
     Attributes
     ----------

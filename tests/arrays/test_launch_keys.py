@@ -16,7 +16,7 @@ from tilekit.kernels import launch_cache
 from tilekit.kernels.grouped import arguments as grouped
 from tilekit.kernels.matmul import arguments as products
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.runtime import assembler, scratch
+from tilekit.runtime import assembler, ptxas, scratch
 from tilekit.runtime import driver as runtime_driver
 from tilekit.runtime.cache import Entry, entry_key
 from tilekit.runtime.launch import CudaKernel
@@ -177,10 +177,10 @@ def test_what_an_assembled_kernel_depends_on(monkeypatch: pytest.MonkeyPatch, tm
         runs.append(ptx)
         return Entry({"log": LOG, "assembler": tool.id, "target": target}, b"")
 
-    monkeypatch.setattr(assembler, "_run_ptxas", run)
+    monkeypatch.setattr(ptxas, "_run_ptxas", run)
     tool = Tool("ptxas", tmp_path / "ptxas", (13, 0, 1), "first")
     found = {"tool": tool}
-    monkeypatch.setattr(assembler, "find_ptxas", lambda: found["tool"])
+    monkeypatch.setattr(ptxas, "find_ptxas", lambda: found["tool"])
     variants: list[tuple[str, str, Tool, tuple[str, ...]]] = [
         ("text", "sm_90a", tool, ("--verbose",)),
         ("other", "sm_90a", tool, ("--verbose",)),
@@ -191,7 +191,7 @@ def test_what_an_assembled_kernel_depends_on(monkeypatch: pytest.MonkeyPatch, tm
     ]
     for _ in range(2):
         for ptx, target, found["tool"], options in variants:
-            monkeypatch.setattr(assembler, "_OPTIONS", options)
+            monkeypatch.setattr(ptxas, "_OPTIONS", options)
             assembler.assemble(ptx, target, kernel_name="k")
     assert len(runs) == len(variants)
     assert entry_key("ab", "c") != entry_key("a", "bc")

@@ -17,7 +17,7 @@ from tilekit.bench import machine as machines
 from tilekit.cli.app import app
 from tilekit.dtypes import as_dtype
 from tilekit.runtime import driver
-from tilekit.runtime.ptxas_log import Resources
+from tilekit.runtime.resources import PtxResources
 from tilekit.targets import target as target_named
 
 Invoke = Callable[..., Result]
@@ -68,7 +68,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Calls:
             ptx="ptx of it",
             isa="sass of it",
             explain=lambda: "roles of it",
-            resources=Resources(168),
+            resources=PtxResources(168),
         )
 
     def kernel_for(a: Any, b: Any, *, config: Any = None, target: Any = None, **rest: Any) -> Any:

@@ -12,10 +12,10 @@ import pytest
 
 import tilekit
 from tilekit.bench import machine as machines
-from tilekit.errors import AssemblerNotFound, DriverError
+from tilekit.errors import AssemblerNotFound, DriverError, HipError
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.registry import families
-from tilekit.runtime import driver, toolchain
+from tilekit.runtime import amd_toolchain, driver, hip, toolchain
 from tilekit.targets import TARGETS
 
 
@@ -149,6 +149,35 @@ def test_doctor_says_what_the_assembler_builds_for(invoke: Any) -> None:
     """The assembler of the test environment takes every target's kernels."""
     targets = json.loads(invoke("doctor", "--json").stdout)["assemblers"]["ptxas targets"]
     assert targets == ", ".join(TARGETS)
+
+
+def test_doctor_reports_the_amd_side(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AMD's GPUs, with chip and features, and an assembler that builds for both chips."""
+    gpus = [
+        hip.HipDevice(0, "Paper MI300X", "gfx942", "sramecc+:xnack-", 304, 192 << 30, 65536),
+        hip.HipDevice(1, "Paper MI210", "gfx90a", "", 104, 64 << 30, 65536),
+    ]
+    monkeypatch.setattr(hip, "devices", lambda: tuple(gpus))
+    section = json.loads(invoke("doctor", "--json").stdout)["amd"]
+    assert section["hip:0"] == "Paper MI300X, gfx942:sramecc+:xnack-, 304 CUs, 192 GiB"
+    assert section["hip:1"] == ("Paper MI210, gfx90a (no chip of tilekit's: those are gfx942, gfx950), 104 CUs, 64 GiB")
+    assert section["assembler"].startswith("ziglang (LLVM ")
+    assert section["assembler targets"] == "gfx942, gfx950"
+
+
+def test_doctor_without_rocm_or_an_assembler_for_it(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing on AMD's side is said there; it stands in the way of nothing, so the exit code stays."""
+
+    def none(*_: Any) -> Any:
+        raise HipError("no ROCm runtime on this machine", code="TK-HIP-003")
+
+    monkeypatch.setattr(hip, "devices", none)
+    monkeypatch.setattr(amd_toolchain, "_wheel", lambda: iter(()))
+    monkeypatch.setattr(amd_toolchain, "_rocm_folders", lambda: iter(()))
+    report = json.loads(invoke("doctor", "--json").stdout)
+    assert report["amd"]["none"] == "no ROCm runtime on this machine"
+    assert "pip install ziglang" in report["amd"]["assembler"]
+    assert not any("ROCm" in problem for problem in report["problems"])
 
 
 def test_doctor_without_a_gpu_is_content(invoke: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -182,10 +182,10 @@ def test_an_entry_without_a_log_is_assembled_again(own_cache: Path, small_kernel
     (path,) = own_cache.rglob("*.tkc")
     default_cache().put(path.stem, Entry(header, b"nothing"))
     again = assemble(small_kernel, "sm_90a", kernel_name="small")
-    assert again.cubin == first.cubin
+    assert again.image == first.image
     found = default_cache().get(path.stem)
     assert found is not None
-    assert found.payload == first.cubin
+    assert found.payload == first.image
 
 
 def test_a_killed_assembler_leaves_nothing(tmp_path: Path, small_kernel: str) -> None:

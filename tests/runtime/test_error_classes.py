@@ -37,6 +37,7 @@ def test_config_error_lists_every_problem() -> None:
     [
         errors.ConfigError(["a", "b"], what="w"),
         errors.AssemblerError("m", log="l", code="TK-ASM-003"),
+        errors.HipError("m", call="hipX", result="hipErrorY"),
         errors.KernelFault("m", call="cuX", result="CUDA_ERROR_Y", launches=["k one", "k two"]),
         errors.EmulationTooLong("m", seconds=3.0, limit=1.0),
     ],
@@ -53,7 +54,7 @@ def test_errors_survive_pickling(error: errors.TilekitError) -> None:
 def test_default_codes_are_unique() -> None:
     """No two classes share a default code."""
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.TilekitError)]
-    assert len({c.code for c in classes}) == len(classes) == 8
+    assert len({c.code for c in classes}) == len(classes) == 9
 
 
 def test_an_error_has_the_code_it_is_given() -> None:

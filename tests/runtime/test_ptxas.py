@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tilekit.errors import ArgumentError, AssemblerError, AssemblerNotFound
-from tilekit.runtime import assembler, ptxas_log, toolchain
+from tilekit.runtime import ptxas, ptxas_log, toolchain
 from tilekit.runtime.assembler import assemble, disassemble
 from tilekit.runtime.cache import default_cache
+from tilekit.runtime.diagnostics import Diagnostic, with_source_lines
 from tilekit.runtime.parameters import F32, U32, Pointer, pack
-from tilekit.runtime.ptxas_log import Resources
+from tilekit.runtime.resources import PtxResources
 from tilekit.settings import settings
 
 SPILL_LOG = """\
@@ -33,15 +34,15 @@ ptxas info    : Used 168 registers, used 3 barriers, 1024 bytes cumulative stack
 def test_assembles_and_reports_resources(small_kernel: str) -> None:
     """The cubin is an ELF image; registers, barriers and shared memory are those of the text."""
     result = assemble(small_kernel, "sm_90a", kernel_name="small")
-    assert result.cubin.startswith(b"\x7fELF")
-    assert result.resources == Resources(registers=168, barriers=2, static_shared_bytes=256)
+    assert result.image.startswith(b"\x7fELF")
+    assert result.resources == PtxResources(registers=168, barriers=2, static_shared_bytes=256)
     assert re.fullmatch(r"ptxas \d+\.\d+\.\d+ \(\S+\)", result.assembler_id)
     assert (result.kernel_name, result.target) == ("small", "sm_90a")
 
 
 def test_disassembly_shows_that_setmaxnreg_survived(small_kernel: str) -> None:
     """The SASS of the cubin has the instruction that other ways of assembling drop."""
-    sass = disassemble(assemble(small_kernel, "sm_90a", kernel_name="small").cubin)
+    sass = disassemble(assemble(small_kernel, "sm_90a", kernel_name="small").image)
     assert "USETMAXREG" in sass
     assert "STG" in sass
 
@@ -90,13 +91,13 @@ def test_local_memory_is_an_error(small_kernel: str) -> None:
 def test_second_assembly_comes_from_the_cache(small_kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same text is assembled once; a different text, target or damaged entry runs ptxas again."""
     runs: list[str] = []
-    real = assembler._run_ptxas
+    real = ptxas._run_ptxas
 
     def counted(*args: object) -> object:
         runs.append("run")
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(assembler, "_run_ptxas", counted)
+    monkeypatch.setattr(ptxas, "_run_ptxas", counted)
     first = assemble(small_kernel, "sm_90a", kernel_name="small")
     assert assemble(small_kernel, "sm_90a", kernel_name="small") == first
     assert len(runs) == 1
@@ -104,7 +105,7 @@ def test_second_assembly_comes_from_the_cache(small_kernel: str, monkeypatch: py
     assert len(runs) == 2
     for path in default_cache().folder.iterdir():
         path.write_bytes(path.read_bytes()[:-1])
-    assert assemble(small_kernel, "sm_90a", kernel_name="small").cubin == first.cubin
+    assert assemble(small_kernel, "sm_90a", kernel_name="small").image == first.image
     assert len(runs) == 3
 
 
@@ -118,7 +119,7 @@ def test_wrong_target_or_entry_is_an_argument_error(small_kernel: str, target: s
 def parameter_offsets(signature: str) -> list[int]:
     """Return where an image expects each parameter: its EIATTR_KPARAM_INFO records."""
     ptx = f".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry layout({signature}) {{ ret; }}\n"
-    cubin = assemble(ptx, "sm_90a", kernel_name="layout").cubin
+    cubin = assemble(ptx, "sm_90a", kernel_name="layout").image
     starts = [match.end() for match in re.finditer(rb"\x04\x17\x0c\x00\x00{4}", cubin)]
     return [offset for _, offset in sorted(struct.unpack_from("<HH", cubin, start) for start in starts)]
 
@@ -138,8 +139,10 @@ def test_ptxas_aligns_maps_to_the_constant_bank_not_to_the_parameters() -> None:
 def test_log_is_read_entry_by_entry() -> None:
     """Resources of several entries are kept apart, spills and constant banks included."""
     assert ptxas_log.read_resources(SPILL_LOG) == {
-        "a": Resources(registers=32, barriers=1, constant_bytes=408),
-        "b": Resources(168, 1024, 1020, 1016, static_shared_bytes=512, barriers=3),
+        "a": PtxResources(registers=32, barriers=1, constant_bytes=408),
+        "b": PtxResources(
+            168, 1024, spill_store_bytes=1020, spill_load_bytes=1016, static_shared_bytes=512, barriers=3
+        ),
     }
 
 
@@ -152,8 +155,8 @@ def test_every_performance_loss_is_recognised(code: str) -> None:
 
 def test_long_lists_of_errors_are_cut() -> None:
     """Only the first errors are printed; the rest are counted."""
-    messages = [ptxas_log.Diagnostic("error", number, f"message {number}") for number in range(1, 12)]
-    text = ptxas_log.with_source_lines("\n".join(f"line{n}" for n in range(1, 12)), messages)
+    messages = [Diagnostic("error", number, f"message {number}") for number in range(1, 12)]
+    text = with_source_lines("\n".join(f"line{n}" for n in range(1, 12)), messages)
     assert "message 8" in text
     assert "message 9" not in text
     assert "3 more" in text

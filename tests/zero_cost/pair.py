@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from tilekit.kernels.matmul.compiled import MatmulKernel
-from tilekit.runtime.assembler import Resources, assemble, disassemble
+from tilekit.runtime.assembler import assemble, disassemble
+from tilekit.runtime.resources import Resources
 
 from .sass import Instruction, Loop, Program, histogram, is_arithmetic, read
 
@@ -107,7 +108,7 @@ class Pair:
             For a loop that `name_loops` does not name.
         """
         machine_code = assemble(ptx, self.kernel.target.name, kernel_name=entry)
-        program = read(disassemble(machine_code.cubin))
+        program = read(disassemble(machine_code.image))
         loops = self.name_loops(program)
         if {id(loop) for loop in loops.values()} != {id(loop) for loop in program.loops}:
             raise ValueError(f"{entry} has {len(program.loops)} loops, and not one of each of: {', '.join(loops)}")

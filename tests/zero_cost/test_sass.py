@@ -103,7 +103,7 @@ def blackwell(name: str) -> Program:
     """A kernel of the emulator's corpus, assembled for sm_100a."""
     text = (TEXTS / f"{name}.sm_100a.ptx").read_text("utf-8")
     entry = text.split(".entry ")[1].split("(")[0].strip()
-    return read(disassemble(assemble(text, "sm_100a", kernel_name=entry).cubin))
+    return read(disassemble(assemble(text, "sm_100a", kernel_name=entry).image))
 
 
 def test_blackwell_loops() -> None:

@@ -14,12 +14,14 @@ from typing import Any, Final
 from tilekit.dtypes import DTYPES, DType
 from tilekit.errors import ArgumentError
 
-__all__ = ["CPU", "CUDA", "LEGACY_DEFAULT_STREAM", "Exchanged", "c_strides", "exchange"]
+__all__ = ["CPU", "CUDA", "LEGACY_DEFAULT_STREAM", "ROCM", "Exchanged", "c_strides", "exchange"]
 
 CPU: Final = 1
 """``kDLCPU``."""
 CUDA: Final = 2
 """``kDLCUDA``."""
+ROCM: Final = 10
+"""``kDLROCM``."""
 LEGACY_DEFAULT_STREAM: Final = 1
 """The consumer stream of the CUDA exchange that makes the producer wait for all of its blocking streams."""
 
@@ -92,7 +94,9 @@ class Exchanged:
     capsule: object
 
 
-def exchange(array: Any, name: str, stream: int = LEGACY_DEFAULT_STREAM) -> Exchanged:
+def exchange(
+    array: Any, name: str, stream: int = LEGACY_DEFAULT_STREAM, *, devices: tuple[int, ...] = (CPU, CUDA)
+) -> Exchanged:
     """Ask ``array`` for a capsule and read it.
 
     Parameters
@@ -101,19 +105,21 @@ def exchange(array: Any, name: str, stream: int = LEGACY_DEFAULT_STREAM) -> Exch
     name : str
         The argument's name, for messages.
     stream : int
-        The CUDA stream that will use the memory; the producer orders its own work before it.
+        The GPU's stream that will use the memory; the producer orders its own work before it.
+    devices : tuple of int
+        The ``DLDeviceType`` that it may be on.
 
     Raises
     ------
     ArgumentError
-        ``TK-ARRAY-003`` for a device other than the CPU and CUDA or a capsule of another major version,
+        ``TK-ARRAY-003`` for another device or a capsule of another major version,
         ``TK-DTYPE-001`` for an element type that tilekit does not know.
     """
     device_type, ordinal = (int(value) for value in array.__dlpack_device__())
-    if device_type not in (CPU, CUDA):
+    if device_type not in devices:
         where = _DEVICE_NAMES.get(device_type, f"DLPack device type {device_type}")
         raise ArgumentError(f"{name} lies in {where}; tilekit takes CPU and CUDA memory", code="TK-ARRAY-003")
-    keywords: dict[str, Any] = {"stream": stream} if device_type == CUDA else {}
+    keywords: dict[str, Any] = {} if device_type == CPU else {"stream": stream}
     try:
         capsule = array.__dlpack__(max_version=(1, 0), **keywords)
     except TypeError:

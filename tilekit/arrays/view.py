@@ -14,9 +14,19 @@ from tilekit.dtypes import DType, as_dtype
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError, TilekitError
 
-__all__ = ["AddressInterface", "ArrayView", "Device", "host_array", "is_array", "view_of", "view_of_fake"]
+__all__ = [
+    "AddressInterface",
+    "ArrayView",
+    "Device",
+    "host_array",
+    "is_array",
+    "view_of",
+    "view_of_exchanged",
+    "view_of_fake",
+    "view_of_interface",
+]
 
-Device: TypeAlias = Literal["cpu"] | tuple[Literal["cuda"], int]
+Device: TypeAlias = Literal["cpu"] | tuple[Literal["cuda", "hip"], int]
 
 _CUDA: Final[tuple[Device, ...]] = tuple(("cuda", ordinal) for ordinal in range(64))
 
@@ -32,7 +42,7 @@ class ArrayView:
     shape, strides : tuple of int
         In elements, outermost axis first. Strides may be zero (broadcast) or negative.
     dtype : DType
-    device : "cpu" or ("cuda", ordinal)
+    device : "cpu", ("cuda", ordinal) or ("hip", ordinal)
     library : str
         The root package of the array's type: ``"numpy"``, ``"torch"``, ``"cupy"``, ``"jax"``, ...
     owner : object
@@ -53,7 +63,7 @@ class ArrayView:
     @property
     def place(self) -> str:
         """Library and device in words, for messages."""
-        return f"{self.library} on {self.device if self.device == 'cpu' else f'cuda:{self.device[1]}'}"
+        return f"{self.library} on {self.device if self.device == 'cpu' else ':'.join(map(str, self.device))}"
 
 
 def view_of(array: Any, name: str = "array") -> ArrayView:
@@ -246,12 +256,17 @@ def _view_cupy(array: Any, name: str) -> ArrayView:
 def _view_dlpack(array: Any, name: str) -> ArrayView:
     found = dlpack.exchange(array, name)
     device_type, ordinal = found.device
+    return view_of_exchanged(found, array, "cpu" if device_type == dlpack.CPU else _CUDA[ordinal])
+
+
+def view_of_exchanged(found: dlpack.Exchanged, array: Any, device: Device) -> ArrayView:
+    """Return the view of what an array's capsule holds."""
     return ArrayView(
         found.address,
         found.shape,
         found.strides,
         found.dtype,
-        "cpu" if device_type == dlpack.CPU else _CUDA[ordinal],
+        device,
         _root(type(array)),
         (found.capsule, array),
         found.writeable,
@@ -259,6 +274,11 @@ def _view_dlpack(array: Any, name: str) -> ArrayView:
 
 
 def _view_cuda_interface(array: Any, name: str) -> ArrayView:
+    return view_of_interface(array, name, _device_of)
+
+
+def view_of_interface(array: Any, name: str, device_of: Callable[[int], Device]) -> ArrayView:
+    """Return the view of an object with ``__cuda_array_interface__``; `device_of` says whose an address is."""
     # Version 3 of the interface, as numba's documentation defines it.
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
@@ -272,7 +292,7 @@ def _view_cuda_interface(array: Any, name: str) -> ArrayView:
     shape = tuple(interface["shape"])
     byte_strides = interface.get("strides")
     strides = dlpack.c_strides(shape) if byte_strides is None else _in_elements(byte_strides, dtype.bytes, name)
-    return ArrayView(address, shape, strides, dtype, _device_of(address), _root(type(array)), array, not read_only)
+    return ArrayView(address, shape, strides, dtype, device_of(address), _root(type(array)), array, not read_only)
 
 
 def _device_of(address: int) -> Device:

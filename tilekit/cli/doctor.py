@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.doctor_amd import amd_section
 
 _PACKAGES = (
     "numpy",
@@ -23,6 +24,8 @@ _PACKAGES = (
     "nvidia-cuda-nvdisasm",
     "torch",
     "cupy-cuda13x",
+    "hip-python",
+    "ziglang",
     "triton",
     "nvidia-ml-py",
     "matplotlib",
@@ -44,6 +47,7 @@ def doctor(as_json: common.Json = False) -> None:
             "tilekit": _versions(),
             "gpus": gpus,
             "assemblers": tools,
+            "amd": amd_section(),
             "cache": _cache(),
             "packages": {name: _package(name) or "not installed" for name in _PACKAGES},
             "settings": _settings(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 
-from tilekit.runtime.assembler import Assembled, Resources, assemble, disassemble
+from tilekit.runtime.assembler import Assembled, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
+from tilekit.runtime.resources import Resources
 from tilekit.targets import Target
 
 
@@ -44,7 +45,7 @@ class AssembledKernel(ABC):
     @cached_property
     def isa(self) -> str:
         """The machine code, disassembled (SASS)."""
-        return disassemble(self.assembled.cubin)
+        return disassemble(self.assembled.image)
 
     @cached_property
     def cuda(self) -> CudaKernel:

@@ -74,7 +74,7 @@ def fault(message: str, *, call: str = "", result: str = "") -> KernelFault:
         message = f"{message}\na kernel died on the device; launched most recently, latest first:{listed}"
     else:
         message = f"{message}\na kernel died on the device; tilekit launched none in this process"
-    message += "\nthe CUDA context is lost: restart the process, and run the kernel on the emulator to find the cause"
+    message += "\nthe device is lost to this process: restart it, and run the kernel on the emulator to find the cause"
     return KernelFault(message, call=call, result=result, launches=launches)
 
 

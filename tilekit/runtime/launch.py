@@ -9,9 +9,10 @@ from typing import Any
 
 from tilekit.errors import ArgumentError, AssemblerNotFound, DriverError
 from tilekit.runtime import device_faults, driver, tensor_map
-from tilekit.runtime.assembler import Resources, assemble
+from tilekit.runtime.assembler import assemble
 from tilekit.runtime.parameters import Parameter
 from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
+from tilekit.runtime.resources import Resources
 from tilekit.runtime.scratch import StreamScratch
 
 __all__ = ["CudaKernel", "CudaLaunch", "CudaModule", "DriverJitWarning"]
@@ -97,7 +98,7 @@ class CudaModule:
                 stacklevel=2,
             )
             return module
-        module = cls.load(assembled.cubin, assembler_id=assembled.assembler_id)
+        module = cls.load(assembled.image, assembler_id=assembled.assembler_id)
         module.resources = assembled.resources
         return module
 

@@ -23,6 +23,7 @@ __all__ = [
     "TENSOR_MAP_ALIGNMENT",
     "TENSOR_MAP_BYTES",
     "U32",
+    "Layout",
     "PackedParameters",
     "Parameter",
     "ParameterBlock",
@@ -139,6 +140,10 @@ def pack(parameters: Sequence[Parameter], encode: Callable[[TensorMap], bytes]) 
     return PackedParameters(bytes(data), tuple(offsets))
 
 
+Layout: TypeAlias = Callable[[Sequence[Parameter], Callable[[TensorMap], bytes]], PackedParameters]
+"""What lays parameters out for a kernel: `pack`, or what a code object's metadata says."""
+
+
 class ParameterBlock:
     """Parameters packed once into fixed memory, to be launched many times and patched in place.
 
@@ -148,14 +153,23 @@ class ParameterBlock:
         In the order of the entry's ``.param`` list.
     encode : callable
         Turns a tensor map's description into the 128 bytes the device understands.
+    layout : callable, optional
+        Lays the parameters out.
 
     Notes
     -----
     A patch changes the next launch only: a launch copies the block before it returns.
+
+    Attributes
+    ----------
+    address : int
+        Of the block's first byte.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], encode: Callable[[TensorMap], bytes]) -> None:
-        packed = pack(parameters, encode)
+    def __init__(
+        self, parameters: Sequence[Parameter], encode: Callable[[TensorMap], bytes], layout: Layout = pack
+    ) -> None:
+        packed = layout(parameters, encode)
         size = max(len(packed.data), 1)
         self._kinds = tuple(type(parameter) for parameter in parameters)
         self._storage = ctypes.create_string_buffer(size + TENSOR_MAP_ALIGNMENT)
@@ -164,6 +178,7 @@ class ParameterBlock:
         self._view = memoryview(self._storage).cast("B")[shift : shift + len(packed.data)]
         self._view[:] = packed.data
         self._offsets = packed.offsets
+        self.address = base + shift
         addresses = [base + shift + offset for offset in packed.offsets]
         self._pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tilekit.errors import ConfigError
-from tilekit.runtime.parameters import Parameter, ParameterBlock, TensorMap
+from tilekit.runtime.parameters import Layout, Parameter, ParameterBlock, TensorMap, pack
 
 __all__ = ["LaunchConfig", "PreparedLaunch"]
 
@@ -105,6 +105,8 @@ class PreparedLaunch(ABC):
         In the order of the entry's ``.param`` list.
     encode : callable
         The device's encoder of tensor maps.
+    layout : callable, optional
+        Lays the parameters out; by default as ``.param`` space has them.
     """
 
     def __init__(
@@ -113,10 +115,12 @@ class PreparedLaunch(ABC):
         config: LaunchConfig,
         parameters: Sequence[Parameter],
         encode: Callable[[TensorMap], bytes],
+        *,
+        layout: Layout = pack,
     ) -> None:
         self.label = label
         self.config = config
-        self._block = ParameterBlock(parameters, encode)
+        self._block = ParameterBlock(parameters, encode, layout)
         self._encode = encode
 
     @abstractmethod

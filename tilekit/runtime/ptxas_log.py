@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-__all__ = ["Diagnostic", "Resources", "diagnostics", "performance_losses", "read_resources", "with_source_lines"]
+from tilekit.runtime.diagnostics import Diagnostic
+from tilekit.runtime.resources import PtxResources
+
+__all__ = ["diagnostics", "performance_losses", "read_resources"]
 
 _LINE = re.compile(
     r"^ptxas (?:(?P<file>.+), line (?P<line>\d+); )?(?P<severity>info|warning|error|fatal)\s*: (?P<message>.*)$"
@@ -14,7 +15,6 @@ _LINE = re.compile(
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for '[^']+'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _CODE = re.compile(r"\((C\d+)\)")
-_PROVENANCE = re.compile(r"//@ (?P<role>\S+) (?P<component>\S+) (?P<place>\S+:\d+)\s*$")
 
 # ptxas prints these as "info" and still exits with 0: setmaxnreg dropped, or the wgmma pipeline serialised.
 _LOSSES = {"C7504", "C7505", "C7506", "C7507", "C7508", *(f"C{number}" for number in range(7510, 7519))}
@@ -27,43 +27,6 @@ _REMEDIES = {
     "C7517": "wait for every wgmma group before its registers are used",
     "C7518": "put the wgmma wait where all four warps of the warpgroup pass together",
 }
-_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What one kernel uses, as ptxas reports it.
-
-    Attributes
-    ----------
-    registers : int
-        Registers a thread, at entry.
-    stack_bytes, spill_store_bytes, spill_load_bytes : int
-        Local memory a thread: stack frame, and bytes that register spills store and load.
-    static_shared_bytes : int
-        Shared memory declared with a size in the PTX; the dynamic part is chosen at launch.
-    barriers : int
-        Named barriers.
-    constant_bytes : int
-        Constant memory of all banks, kernel parameters included.
-    """
-
-    registers: int
-    stack_bytes: int = 0
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
-    static_shared_bytes: int = 0
-    barriers: int = 0
-    constant_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """One message of ptxas; ``line`` counts from 1 in the PTX text, None where ptxas names no line."""
-
-    severity: str
-    line: int | None
-    message: str
 
 
 def diagnostics(log: str) -> list[Diagnostic]:
@@ -77,9 +40,9 @@ def diagnostics(log: str) -> list[Diagnostic]:
     return found
 
 
-def read_resources(log: str) -> dict[str, Resources]:
+def read_resources(log: str) -> dict[str, PtxResources]:
     """Return the resources of each entry that a ``ptxas -v`` log reports."""
-    found: dict[str, Resources] = {}
+    found: dict[str, PtxResources] = {}
     entry, frame = None, (0, 0, 0)
     for text in log.splitlines():
         if match := _ENTRY.search(text):
@@ -87,9 +50,12 @@ def read_resources(log: str) -> dict[str, Resources]:
         elif match := _FRAME.search(text):
             frame = (int(match[1]), int(match[2]), int(match[3]))
         elif entry is not None and (used := _count(r"Used (\d+) registers", text)):
-            found[entry] = Resources(
+            stack, stores, loads = frame
+            found[entry] = PtxResources(
                 used,
-                *frame,
+                stack_bytes=stack,
+                spill_store_bytes=stores,
+                spill_load_bytes=loads,
                 static_shared_bytes=_count(r"(\d+) bytes smem", text),
                 barriers=_count(r"used (\d+) barriers", text),
                 constant_bytes=sum(int(size) for size in re.findall(r"(\d+) bytes cmem\[\d+\]", text)),
@@ -108,24 +74,6 @@ def performance_losses(log: str) -> list[Diagnostic]:
             message = f"{diagnostic.message} ({remedy})" if remedy else diagnostic.message
             found.append(Diagnostic(diagnostic.severity, diagnostic.line, message))
     return found
-
-
-def with_source_lines(ptx: str, messages: Sequence[Diagnostic]) -> str:
-    """Return messages as indented text, each with the PTX line it is about and the Python that emitted it."""
-    source = ptx.splitlines()
-    shown = []
-    for message in messages[:_SHOWN]:
-        if message.line is None or not 1 <= message.line <= len(source):
-            shown.append(f"  {message.message}")
-            continue
-        text = source[message.line - 1]
-        shown.append(f"  line {message.line}: {message.message}\n      {text.strip()}")
-        origin = _PROVENANCE.search(text)
-        if origin:
-            shown.append(f"      emitted by {origin['component']} at {origin['place']}, role {origin['role']}")
-    if len(messages) > _SHOWN:
-        shown.append(f"  ... and {len(messages) - _SHOWN} more in the log")
-    return "\n".join(shown)
 
 
 def _count(pattern: str, text: str) -> int:

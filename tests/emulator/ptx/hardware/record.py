@@ -78,7 +78,7 @@ def _load(text: str) -> CudaModule:
     from tilekit.runtime.assembler import assemble
 
     name = text.split(".visible .entry ", 1)[1].split("(", 1)[0]
-    return CudaModule.load(assemble(text, "sm_90a", kernel_name=name).cubin)
+    return CudaModule.load(assemble(text, "sm_90a", kernel_name=name).image)
 
 
 def _loads(text: str) -> bool:
