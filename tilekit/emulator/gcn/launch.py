@@ -203,7 +203,7 @@ class Launch:
             return
         instructions = self.program.blocks[block].instructions
         for i in instructions[start:]:
-            if i.name == "s_waitcnt" and i is not instructions[start]:
+            if i.name == "s_waitcnt":
                 return
             found = self.program.effects[id(i)]
             touched = (found.reads | found.writes) & batch.pending

@@ -186,10 +186,9 @@ def look_up_3(a: Any, b: Any, c: Any, table: int) -> Any:
     return result
 
 
-def add_saturated(a: Any, b: Any, least: int, most: int) -> Any:
-    """A sum held between two bounds."""
-    total = np.asarray(a).astype(i8) + np.asarray(b).astype(i8)
-    return np.clip(total, least, most)
+def held(value: Any, least: int, most: int) -> Any:
+    """A wide result held between two bounds."""
+    return np.clip(value, least, most)
 
 
 def sad_u8(a: Any, b: Any, c: Any) -> Any:

@@ -206,7 +206,7 @@ class Emitter:
                 expression = f"({expression}) * 0.5"
             if modifiers.get("clamp"):
                 expression = f"clamped({expression})"
-        elif modifiers.get("clamp") and self.instruction.name not in _CLAMPS_ITSELF:
+        elif modifiers.get("clamp") and self.instruction.name not in SATURATING:
             raise unsupported(self.instruction, "with clamp is not executed")
         return expression
 
@@ -217,4 +217,7 @@ class Emitter:
 
 _KEEP_UPPER = {"v_fma_f16", "v_mad_f16", "v_mad_u16", "v_mad_i16", "v_div_fixup_f16", "v_fma_mixlo_f16"}
 """Instructions of 16 bits that leave the upper ones as they are; all others clear them on these chips."""
-_CLAMPS_ITSELF: set[str] = set()
+SATURATING = {
+    f"v_{name}_{kind}" for name in ("add", "sub", "subrev") for kind in ("u32", "i32", "u16", "i16")
+}  # fmt: skip
+"""Integer instructions that ``clamp`` holds within the range of their type."""

@@ -121,6 +121,8 @@ class Program:
                 touched = segments[place]
                 if touched:
                     e.add(f"if B.pending & {touched}: B.launch.look_for_wait(B, {number}, {place})")
+            if i.name == "s_waitcnt":
+                issued = 0
             own = found.reads | found.writes | found.load
             if own & issued:
                 e.add(f"if B.pending & {own}: B.launch.look_for_wait(B, {number}, {place})")
@@ -138,7 +140,7 @@ class Program:
         segments: dict[int, int] = {}
         start, touched = 0, 0
         for place, i in enumerate(block.instructions):
-            if i.name == "s_waitcnt" and place:
+            if i.name == "s_waitcnt":
                 segments[start] = touched
                 start, touched = place + 1, 0
                 continue

@@ -216,17 +216,17 @@ class Batch(GlobalAccess, BufferAccess, LocalAccess):
         if type(truth) is bool:
             return taken if truth else following
         chosen = np.broadcast_to(truth, (self.W, 1))[:, 0]
-        other = self.part(np.nonzero(chosen)[0])
+        other = self.part(chosen)
         other.block = taken
-        self.keep(np.nonzero(~chosen)[0])
+        self.keep(~chosen)
         self.block = following
         self.gang.batches.append(other)
         self.machine.enqueue(other)
         return SPLIT
 
     def part(self, chosen: Array) -> Batch:
-        """Return some of the waves as a batch of their own."""
-        other = Batch(self.gang, [self.waves[index] for index in chosen], np.ascontiguousarray(self.V[:, chosen]))
+        """Return the waves of a mask as a batch of their own."""
+        other = Batch(self.gang, [self.waves[index] for index in np.nonzero(chosen)[0]], np.ascontiguousarray(self.V[:, chosen]))
         other.S = [settled(of_waves(value, chosen)) for value in self.S]
         other.E = None if self.E is None or self.E[chosen].all() else self.E[chosen]
         other.scc = self.scc if type(self.scc) is bool else _settled_truth(self.scc[chosen])
@@ -239,7 +239,7 @@ class Batch(GlobalAccess, BufferAccess, LocalAccess):
         return other
 
     def keep(self, chosen: Array) -> None:
-        """Keep some of the waves."""
+        """Keep the waves of a mask."""
         rest = self.part(chosen)
         for name in ("waves", "W", "V", "U", "I", "F", "S", "E", "scc", "queues", "lds_base", "scratch"):
             setattr(self, name, getattr(rest, name))

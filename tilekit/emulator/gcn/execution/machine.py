@@ -140,8 +140,8 @@ class Machine(Interleaving[Batch, Gang]):
                 batch.waiting = None
                 self.enqueue(batch)
             elif free.any():
-                other = batch.part(np.nonzero(free)[0])
-                batch.keep(np.nonzero(~free)[0])
+                other = batch.part(free)
+                batch.keep(~free)
                 gang.batches.append(other)
                 self.enqueue(other)
 

@@ -18,7 +18,7 @@ _CALLS = {"hwreg", "sendmsg", "vmcnt", "lgkmcnt", "expcnt", "depctr"}
 _TRUNCATING = {f"{name}_sat" for name in ("vmcnt", "lgkmcnt", "expcnt")}
 FLAGS = {
     "offen", "idxen", "addr64", "glc", "slc", "dlc", "scc", "sc0", "sc1", "nt", "lds", "tfe", "gds", "clamp", "off",
-    "unorm", "lwe", "d16", "a16", "high", "compr", "vm", "done", "noglc", "noslc", "fi",
+    "lwe", "fi",
 }  # fmt: skip
 """Modifiers without a value."""
 _DPP_CONTROLS = {"row_mirror", "row_half_mirror"}

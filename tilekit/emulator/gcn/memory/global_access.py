@@ -11,6 +11,7 @@ from tilekit.emulator.core.errors import MemoryFault
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
+from tilekit.emulator.gcn.memory.changes import StoreChanges
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
 from tilekit.emulator.gcn.memory.outstanding import Outstanding, ScalarData, ToLds, VectorData
 
@@ -119,7 +120,7 @@ class GlobalAccess:
 
     def note(
         self: Batch, i: Instruction, memory: Any, address: Array, size: int, lanes: Array | None, queue: int, *,
-        write: bool, atomic: bool = False, changes: Any = None,
+        write: bool, atomic: bool = False, changes: StoreChanges | None = None,
     ) -> None:  # fmt: skip
         """Tell the race check of an access, wave by wave."""
         if not self.order_known:
@@ -130,13 +131,14 @@ class GlobalAccess:
         for index, wave in enumerate(self.waves):
             party = wave.order.queues[queue]
             party.epoch = number
+            mine = None if changes is None else changes.of(index)
             if together:
                 first = firsts[index]
-                memory.span(party, first, first + 64 * size, write=write, atomic=atomic, instruction=i, changes=changes)
+                memory.span(party, first, first + 64 * size, write=write, atomic=atomic, instruction=i, changes=mine)
                 continue
             row = address[index] if lanes is None else address[index][lanes[index]]
             if row.size:
-                memory.in_step(party, row, size, write=write, atomic=atomic, instruction=i, changes=changes)
+                memory.in_step(party, row, size, write=write, atomic=atomic, instruction=i, changes=mine)
 
     def _shared_words(self: Batch, address: Array, lanes: Array | None, *, acquire: bool, release: bool) -> None:
         """Pass on what waves know through words that atomics, or coherent accesses, touch."""
@@ -208,12 +210,7 @@ class GlobalAccess:
                 coherent = i.flag("sc1")
                 where = self.spread(address)
 
-                def changes(a: Any = allocation, o: Any = offsets, c: Any = chosen) -> Array:
-                    old = gather(a.data, o, form.size)
-                    mask = np.uint32(0xFFFFFFFF if form.size >= 4 else (1 << (8 * form.size)) - 1)
-                    differ = ((old ^ values) & mask != 0).any(axis=0)
-                    return (o + a.start)[differ if c is None else differ & c]
-
+                changes = StoreChanges(allocation.data, offsets, values, form.size, chosen, allocation.start)
                 self.note(i, allocation.shadow, where, form.size, chosen, 0, write=True, atomic=coherent,
                           changes=changes)  # fmt: skip
                 if coherent:

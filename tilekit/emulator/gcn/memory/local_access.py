@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tilekit.emulator.core.errors import MemoryFault
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
+from tilekit.emulator.gcn.memory.changes import StoreChanges
 from tilekit.emulator.gcn.memory.global_access import gather, scatter
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
 from tilekit.emulator.gcn.memory.outstanding import Outstanding, VectorData
@@ -49,7 +50,7 @@ class LocalAccess:
 
     def note_lds(
         self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None, queue: int, *, write: bool,
-        atomic: bool = False, changes: Any = None,
+        atomic: bool = False, changes: StoreChanges | None = None,
     ) -> None:  # fmt: skip
         """Tell the race check of an access to LDS, wave by wave."""
         if not self.order_known:
@@ -60,7 +61,8 @@ class LocalAccess:
             if row.size:
                 party = wave.order.queues[queue]
                 party.epoch = number
-                wave.workgroup.shadow.in_step(party, row, size, write=write, atomic=atomic, instruction=i, changes=changes)
+                mine = None if changes is None else changes.of(index)
+                wave.workgroup.shadow.in_step(party, row, size, write=write, atomic=atomic, instruction=i, changes=mine)
 
     def _read(self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None) -> Array:
         places = self.lds_places(i, address, size, lanes, "a read")
@@ -93,24 +95,13 @@ class LocalAccess:
                 values = values >> np.uint32(16)
             if self.order_checked:
                 self.note_lds(i, where, form.size, active, 1, write=True,
-                              changes=self._changes(places, where, values, form.size, active))  # fmt: skip
+                              changes=StoreChanges(self.gang.lds, places, values, form.size, active, -self.lds_base))
             if active is None:
                 scatter(self.gang.lds, places, values, form.size)
             else:
                 scatter(self.gang.lds, places[active], values[:, active], form.size)
         self.machine.events += 1
         self.queue(1, Outstanding(i, self.issued[1] + 1))
-
-    def _changes(self: Batch, places: Array, where: Array, values: Array, size: int, lanes: Array | None) -> Any:
-        """Finds, when asked, the addresses whose bytes a write changes."""
-        lds = self.gang.lds
-
-        def changes() -> Array:
-            mask = np.uint32(0xFFFFFFFF if size >= 4 else (1 << (8 * size)) - 1)
-            differ = ((gather(lds, places, size) ^ values) & mask != 0).any(axis=0)
-            return where[differ if lanes is None else differ & lanes]
-
-        return changes
 
     def lds_atomic(
         self: Batch, i: Instruction, form: Atomic, address: Any, data: tuple[int, ...], target: int | None,

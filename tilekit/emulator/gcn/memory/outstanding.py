@@ -19,7 +19,7 @@ SCALARS = 1024
 
 
 def of_waves(values: Any, chosen: Any) -> Any:
-    """The part of an array [waves, …] that some waves have; what is the same for all stays."""
+    """The part of an array [waves, …] that the waves of a mask have; what is the same for all stays."""
     if isinstance(values, np.ndarray) and values.ndim >= 2 and values.shape[-2] == len(chosen):
         return values[..., chosen, :]
     return values

@@ -112,7 +112,7 @@ def to_scaled(e: Emitter, i: Instruction) -> None:
     scale = f"scale_exponent({e.source(count - 1, 'f32')}.view(u4))"
     chosen = i.modifiers.get("op_sel", [0, 0, 0, 0])
     e.add(f"s = {scale}")
-    e.add(f"x, y = (({part} / s).astype(f4) for part in ({a}, {b}))")
+    e.add(f"x, y = ({a} / s).astype(f4), ({b} / s).astype(f4)")
     if narrow == "fp4":
         place = 8 * (chosen[2] + 2 * chosen[3]) if len(chosen) == 4 else 0
         e.add("t = byte_bits(x, FP4) | byte_bits(y, FP4) << 4")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.operands import unsupported
 from tilekit.emulator.gcn.language.syntax import Instruction
-from tilekit.emulator.gcn.ops.table import begin_vector, op, vector
+from tilekit.emulator.gcn.ops.table import Handler, begin_vector, op, vector
 
 _ALL = {
     "v_mov_b32": ("u32", "b32", "{0}"),
@@ -29,16 +29,6 @@ _ALL = {
     "v_lshlrev_b16": ("u16", "u16 u16", "{1} << ({0} & 15)"),
     "v_lshrrev_b16": ("u16", "u16 u16", "{1} >> ({0} & 15)"),
     "v_ashrrev_i16": ("i16", "i16 i16", "{1} >> ({0} & 15)"),
-    "v_add_u32": ("u32", "u32 u32", "{0} + {1}"),
-    "v_sub_u32": ("u32", "u32 u32", "{0} - {1}"),
-    "v_subrev_u32": ("u32", "u32 u32", "{1} - {0}"),
-    "v_add_i32": ("u32", "u32 u32", "{0} + {1}"),
-    "v_sub_i32": ("u32", "u32 u32", "{0} - {1}"),
-    "v_add_u16": ("u16", "u16 u16", "{0} + {1}"),
-    "v_sub_u16": ("u16", "u16 u16", "{0} - {1}"),
-    "v_subrev_u16": ("u16", "u16 u16", "{1} - {0}"),
-    "v_add_i16": ("i16", "i16 i16", "{0} + {1}"),
-    "v_sub_i16": ("i16", "i16 i16", "{0} - {1}"),
     "v_mul_lo_u16": ("u16", "u16 u16", "{0} * {1}"),
     "v_mad_u16": ("u16", "u16 u16 u16", "{0} * {1} + {2}"),
     "v_mad_i16": ("i16", "i16 i16 i16", "{0} * {1} + {2}"),
@@ -93,6 +83,30 @@ _ALL = {
 }  # fmt: skip
 for _name, (_result, _sources, _expression) in _ALL.items():
     vector(_name, _result, _sources, _expression)
+
+
+_SUMS = {"add": "{0} + {1}", "sub": "{0} - {1}", "subrev": "{1} - {0}"}
+_RANGES = {"u32": (0, 0xFFFFFFFF), "i32": (-(1 << 31), (1 << 31) - 1), "u16": (0, 0xFFFF), "i16": (-32768, 32767)}
+
+
+def _sum(name: str, kind: str) -> Handler:
+    def handler(e: Emitter, i: Instruction) -> None:
+        begin_vector(e, i, i.operands[1:], 2)
+        a, b = e.source(0, kind), e.source(1, kind)
+        if i.modifiers.get("clamp"):
+            wide = _SUMS[name].format(f"{a}.astype(i8)", f"{b}.astype(i8)")
+            low, high = _RANGES[kind]
+            e.put(i.operands[0], f"held({wide}, {low}, {high}).astype({kind[0]}{int(kind[1:]) // 8})", kind)
+        else:
+            e.put(i.operands[0], _SUMS[name].format(a, b), kind)
+
+    return handler
+
+
+for _name in _SUMS:
+    for _kind in ("u32", "i32", "u16", "i16"):
+        if (_name, _kind) not in (("subrev", "i32"), ("subrev", "i16")):
+            op(f"v_{_name}_{_kind}")(_sum(_name, _kind))
 
 
 @op("v_nop")

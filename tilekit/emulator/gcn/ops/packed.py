@@ -47,11 +47,23 @@ def halves(e: Emitter, i: Instruction) -> None:
         parts = [_half(e, n, kind, bool(choice[n]), bool(negate[n])) for n in range(count)]
         text = expression.format(*parts)
         if i.modifiers.get("clamp"):
-            if kind != "f16":
-                raise unsupported(i, "with clamp is not executed")
-            text = f"clamped({text})"
+            text = _clamped(i, text, parts)
         results.append(f"({text}).view(u2).astype(u4)")
     e.row(e.vector(i.operands[0], 1), f"{results[0]} | ({results[1]} << 16)")
+
+
+def _clamped(i: Instruction, text: str, parts: list[str]) -> str:
+    """A half held to 0 … 1, or to the range of its integer type."""
+    _, _, name, kind = i.name.split("_", 3) if i.name.count("_") == 3 else ("", "", "", "")
+    if kind == "f16" or i.name.endswith("f16"):
+        return f"clamped({text})"
+    if name not in ("add", "sub"):
+        raise unsupported(i, "with clamp is not executed")
+    sign = "+" if name == "add" else "-"
+    if kind == "u16":
+        return f"held({parts[0]}.astype(i8) {sign} {parts[1]}.astype(i8), 0, 65535).astype(u2)"
+    wide = [f"{part}.view(i2).astype(i8)" for part in parts]
+    return f"held({wide[0]} {sign} {wide[1]}, -32768, 32767).astype(i2)"
 
 
 def _half(e: Emitter, n: int, kind: str, high: bool, negate: bool) -> str:
