@@ -13,13 +13,15 @@ import numpy as np
 
 from tilekit.emulator.core import collector
 from tilekit.emulator.core.blas import single_threaded
+from tilekit.emulator.core.checks.agents import Clock
 from tilekit.emulator.core.checks.findings import Finding, Findings
-from tilekit.emulator.core.checks.shadow import Memory
+from tilekit.emulator.core.checks.shadow import Memory, Race
 from tilekit.emulator.core.dimensions import Dim3
 from tilekit.emulator.core.errors import EmulatorError, ProtocolError, describe
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.core.schedules import Policy, Progress, Starts
-from tilekit.emulator.gcn.checks.words import explain
+from tilekit.emulator.gcn.checks.order import WaveOrder
+from tilekit.emulator.gcn.checks.words import explain, tolerated
 from tilekit.emulator.gcn.errors import MissingWait
 from tilekit.emulator.gcn.execution.machine import Machine
 from tilekit.emulator.gcn.language.syntax import Instruction
@@ -60,7 +62,9 @@ class Launch:
     counts
         How often each block was run, in waves.
     atomic_words
-        What has been passed on through each word that atomics touch.
+        What has been passed on, known and assumed, through each word that atomics touch.
+    loads
+        The bytes that waves load from global memory, by instruction and workgroup.
     """
 
     def __init__(
@@ -86,7 +90,8 @@ class Launch:
         self.workgroups = math.prod(grid)
         self.findings = Findings(explain, self.symbols, 0, kernel.name)
         self.identities = count(1)
-        self.atomic_words: dict[int, dict[int, int]] = {}
+        self.atomic_words: dict[int, tuple[Clock, Clock]] = {}
+        self.loads: dict[tuple[int, int], list[tuple[int, int, WaveOrder]]] = {}
         self.counts = [0] * len(self.program.blocks)
         self.flops = 0
         self._said: set[Any] = set()
@@ -124,7 +129,7 @@ class Launch:
         if self.order_checked:
             for allocation in self.memory.allocations():
                 if allocation is not self._arguments:
-                    allocation.shadow = Memory(allocation.name, allocation.start, allocation.size, self.findings.race)
+                    allocation.shadow = Memory(allocation.name, allocation.start, allocation.size, self.race)
                     watched.append(allocation)
         try:
             with np.errstate(all="ignore"), single_threaded(), collector.held_back():
@@ -144,6 +149,7 @@ class Launch:
             kernel=self.kernel.name, grid=self.grid, block=self.block, cluster=(1, 1, 1), shared_bytes=self.lds_bytes,
             schedule=self.schedule, seed=self.seed, check=self.check, steps=steps, instructions=self._instructions(),
             flops=self.flops, seconds=time.perf_counter() - start, findings=tuple(self.findings),
+            remarks=self.findings.remarks,
         )  # fmt: skip
 
     def _instructions(self) -> dict[str, int]:
@@ -263,6 +269,15 @@ class Launch:
                 (*batch.where(i, 0).lines(),), "write the register first", batch.where(i, 0),
             )  # fmt: skip
         )
+
+    def race(self, race: Race) -> None:
+        """Keep a race: as a finding, or as a remark where compilers rely on it."""
+        reason = tolerated(race, self.loads)
+        if reason:
+            found = explain(race, self.symbols, 0, self.kernel.name)
+            self.findings.remark(Finding("race", reason, (found.message, *found.lines), "", found.where))
+        else:
+            self.findings.race(race)
 
     def trapped(self, batch: Batch, i: Instruction) -> None:
         """End the launch at an ``s_trap``."""

@@ -59,15 +59,18 @@ class WaveOrder:
     ----------
     known
         By queue, the last operation that is known to be complete.
+    assumed
+        By queue, the last store to global memory that a barrier came after, complete or not.
     queues
         Of vmcnt and of lgkmcnt.
     """
 
-    __slots__ = ("actor", "known", "queues")
+    __slots__ = ("actor", "assumed", "known", "queues")
 
     def __init__(self, actor: Wave, identities: count[int]) -> None:
         self.actor = actor
         self.known: Clock = {}
+        self.assumed: Clock = {}
         self.queues = (Queue(self, next(identities), "vmcnt"), Queue(self, next(identities), "lgkmcnt"))
 
     def waited(self, done: tuple[int, int]) -> None:
@@ -77,10 +80,16 @@ class WaveOrder:
                 self.known[queue.identity] = number
         self._tell()
 
-    def learn(self, other: Clock) -> None:
-        """Know what another clock knows."""
-        join(self.known, other)
+    def learn(self, known: Clock, assumed: Clock) -> None:
+        """Know, and assume, what others do."""
+        join(self.known, known)
+        join(self.assumed, assumed)
         self._tell()
+
+    def tell(self, known: Clock, assumed: Clock) -> None:
+        """Let others know."""
+        join(known, self.known)
+        join(assumed, self.assumed)
 
     def _tell(self) -> None:
         for queue in self.queues:

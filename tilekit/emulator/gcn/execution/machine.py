@@ -118,6 +118,7 @@ class Machine(Interleaving[Batch, Gang]):
         workgroups = dict.fromkeys(wave.workgroup for wave in batch.waves)
         for wave in batch.waves:
             wave.workgroup.arrived.add(wave.index)
+            wave.order.assumed[wave.order.queues[0].identity] = batch.issued[0]
         self._release(batch.gang, [workgroup for workgroup in workgroups if workgroup.complete()])
 
     def _release(self, gang: Gang, complete: list[Workgroup]) -> None:

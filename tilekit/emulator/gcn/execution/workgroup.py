@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tilekit.emulator.core.checks.agents import Clock
 from tilekit.emulator.core.checks.shadow import Memory
 from tilekit.emulator.core.memory.memory import POISON
 from tilekit.emulator.gcn.checks.order import WaveOrder
@@ -57,7 +58,7 @@ class Workgroup:
         width, height, _ = launch.grid
         self.index = (number % width, number // width % height, number // (width * height))
         self.lds_base = lds_base
-        self.shadow = Memory("LDS", 0, launch.lds_bytes, launch.findings.race, cta=number)
+        self.shadow = Memory("LDS", 0, launch.lds_bytes, launch.race, cta=number)
         self.arrived: set[int] = set()
         self.waves = [WaveState(launch, self, index) for index in range(launch.waves)]
 
@@ -68,15 +69,13 @@ class Workgroup:
     def meet(self) -> None:
         """Complete the barrier: each wave knows what all knew."""
         self.arrived.clear()
-        merged: dict[int, int] = {}
+        known: Clock = {}
+        assumed: Clock = {}
         live = [wave for wave in self.waves if not wave.ended]
         for wave in live:
-            for identity, number in wave.order.known.items():
-                if merged.get(identity, 0) < number:
-                    merged[identity] = number
+            wave.order.tell(known, assumed)
         for wave in live:
-            wave.order.known = merged.copy()
-            wave.order.waited((0, 0))
+            wave.order.learn(known, assumed)
 
 
 class Gang:

@@ -146,17 +146,26 @@ class GlobalAccess:
         for index, wave in enumerate(self.waves):
             row = address[index] if lanes is None else address[index][lanes[index]]
             for word in set(row.tolist()):
-                clock = table.get(word)
-                if clock is None:
+                clocks = table.get(word)
+                if clocks is None:
                     if not release:
                         continue
-                    clock = table[word] = {}
-                if acquire and clock:
-                    wave.order.learn(clock)
+                    clocks = table[word] = ({}, {})
+                if acquire and (clocks[0] or clocks[1]):
+                    wave.order.learn(*clocks)
                 if release:
-                    for identity, number in wave.order.known.items():
-                        if clock.get(identity, 0) < number:
-                            clock[identity] = number
+                    wave.order.tell(*clocks)
+
+    def _note_load(self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None) -> None:
+        """Remember which bytes each wave loads at an instruction: waves may repeat each other's work."""
+        loads = self.launch.loads
+        if lanes is None:
+            lows, highs = address.min(axis=1).tolist(), address.max(axis=1).tolist()
+        else:
+            lows = np.where(lanes, address, 1 << 62).min(axis=1).tolist()
+            highs = np.where(lanes, address, -1).max(axis=1).tolist()
+        for wave, low, high in zip(self.waves, lows, highs, strict=True):
+            loads.setdefault((id(i), wave.workgroup.number), []).append((low, high + size, wave.order))
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
@@ -171,6 +180,7 @@ class GlobalAccess:
                     if not self.order_known:
                         self.tell_order()
                     self._shared_words(address, chosen, acquire=True, release=False)
+                self._note_load(i, address, size, chosen)
                 self.note(i, allocation.shadow, self.spread(address), size, chosen, 0, write=False, atomic=coherent)
             got = gather(allocation.data, offsets, size)
             if chosen is None or (data is None and chosen is lanes):

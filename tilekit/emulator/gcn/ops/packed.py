@@ -87,8 +87,8 @@ def words(e: Emitter, i: Instruction) -> None:
     low, high, negate_low, negate_high = _choices(i, count)
     e.begin(i, i.operands[1:])
     kind = "f32" if expression else "u32"
-    if not expression:  # the low word comes from the first source, the high one from the second
-        e.add(f"x, y = {_word(e, 0, kind, low[0], False)}, {_word(e, 1, kind, high[1], False)}")
+    if not expression:  # one word comes from each source, both chosen by op_sel
+        e.add(f"x, y = {_word(e, 0, kind, low[0], False)}, {_word(e, 1, kind, low[1], False)}")
     else:
         parts = [[_word(e, n, kind, choice[n], bool(negate[n])) for n in range(count)]
                  for choice, negate in ((low, negate_low), (high, negate_high))]  # fmt: skip
