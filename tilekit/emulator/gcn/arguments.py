@@ -99,5 +99,3 @@ def _encode(device: Device, name: str, value: Any, size: int | None, uploads: Up
     if size is not None and len(data) != size:
         raise LaunchError.argument(name, f"{len(data)} bytes ({type(value).__name__})", f"{size} bytes")
     return data
-
-

@@ -119,7 +119,9 @@ class Kernel:
         device = self.module.device
         if schedule is not None and schedule not in get_args(Policy):
             legal = get_args(Policy)
-            raise LaunchError.argument("schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0])
+            raise LaunchError.argument(
+                "schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0]
+            )
         if step_budget < 1:
             raise LaunchError.argument("step_budget", step_budget, "1 or more", 1)
         shape, threads = dim3("grid", grid), dim3("block", block)

@@ -265,8 +265,11 @@ class Launch:
         self._said.add((i, missing))
         self.findings.add(
             Finding(
-                "uninitialised", f"{self._names(missing)} is used and nothing has written it",
-                (*batch.where(i, 0).lines(),), "write the register first", batch.where(i, 0),
+                "uninitialised",
+                f"{self._names(missing)} is used and nothing has written it",
+                (*batch.where(i, 0).lines(),),
+                "write the register first",
+                batch.where(i, 0),
             )  # fmt: skip
         )
 

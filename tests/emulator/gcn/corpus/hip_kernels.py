@@ -14,7 +14,9 @@ _GEMM = {"BM": 64, "BN": 64, "BK": 64}
 @variant("amd_matmul_bf16", "*bf16 *bf16 *bf16 i32:16 i32:16 i32:16", constants=_GEMM, num_stages=2)
 @variant("amd_matmul_f16", "*fp16 *fp16 *fp16 i32:16 i32:16 i32:16", constants=_GEMM, num_stages=3)
 @variant("amd_matmul_f16_odd", "*fp16 *fp16 *fp16 i32 i32 i32", constants={"BM": 32, "BN": 64, "BK": 32}, num_stages=2)
-@variant("amd_matmul_f32", "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 32, "BK": 32}, num_stages=2)
+@variant(
+    "amd_matmul_f32", "*fp32 *fp32 *fp32 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 32, "BK": 32}, num_stages=2
+)
 @variant("amd_matmul_s8", "*i8 *i8 *i32 i32:16 i32:16 i32:16", constants=_GEMM, num_stages=2)
 @variant("amd_matmul_16_rows", "*bf16 *bf16 *fp32 i32:16 i32:16 i32:16", constants={"BM": 16, "BN": 32, "BK": 128},
          num_stages=2, num_warps=2)  # fmt: skip

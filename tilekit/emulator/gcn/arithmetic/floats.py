@@ -152,7 +152,10 @@ def division_scale(chosen: Any, denominator: Any, numerator: Any) -> tuple[Array
     kind = s0.dtype.type
     far, step, least = (96, 64, 23) if kind is f4 else (768, 128, 53)
     tiny = np.finfo(kind).smallest_normal
-    same = {name: s0.view(u4 if kind is f4 else u8) == s.view(u4 if kind is f4 else u8) for name, s in (("d", s1), ("n", s2))}
+    same = {
+        name: s0.view(u4 if kind is f4 else u8) == s.view(u4 if kind is f4 else u8)
+        for name, s in (("d", s1), ("n", s2))
+    }
     up, down = scale_by_power(s0, np.full(s0.shape, step)), scale_by_power(s0, np.full(s0.shape, -step))
     e1, e2 = _biased(s1), _biased(s2)
     inverse, quotient = np.abs(1 / s1.astype(f8)), np.abs(s2.astype(f8) / s1.astype(f8))
@@ -185,8 +188,10 @@ def division_fix(quotient: Any, denominator: Any, numerator: Any) -> Array:
     kind = q.dtype.type
     negative = np.signbit(d) ^ np.signbit(n)
     bits, quiet = (u4, u4(1 << 22)) if kind is f4 else (u8, u8(1 << 51)) if kind is f8 else (u2, u2(1 << 9))
+
     def quieted(x: Array) -> Array:
         return (x.view(bits) | quiet).view(kind)
+
     infinity = np.where(negative, kind(-np.inf), kind(np.inf))
     zero = np.where(negative, kind(-0.0), kind(0.0))
     conditions = [np.isnan(n), np.isnan(d), ((d == 0) & (n == 0)) | (np.isinf(d) & np.isinf(n)),

@@ -73,7 +73,9 @@ def scalar(e: Emitter, operand: Operand) -> str:
         case Register(file="s"):
             raise unsupported(e.instruction, "takes one register where the text has several")
         case Symbol():
-            raise unsupported(e.instruction, f"uses the address of '{operand.name}', and data in the text is not loaded")
+            raise unsupported(
+                e.instruction, f"uses the address of '{operand.name}', and data in the text is not loaded"
+            )
     raise unsupported(e.instruction, "has an operand that is no scalar")
 
 
@@ -152,4 +154,3 @@ _VIEWS: dict[str, Callable[[str], str]] = {
     "i64": lambda x: f"{x}.view(i8)",
     "f64": lambda x: f"{x}.view(f8)",
 }
-

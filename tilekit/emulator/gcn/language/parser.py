@@ -131,7 +131,7 @@ class _Parser:
         elif name == ".amdgcn_target":
             match = _TARGET.search(reader.peek().text)
             if reader.peek().kind != "string" or match is None:
-                raise reader.error(".amdgcn_target needs the name of a target, such as \"amdgcn-amd-amdhsa--gfx950\"")
+                raise reader.error('.amdgcn_target needs the name of a target, such as "amdgcn-amd-amdhsa--gfx950"')
             self.module.target = match.group()
         elif name == ".amdhsa_kernel":
             self.open_kernel(reader)
@@ -190,8 +190,6 @@ class _Parser:
         self.module.instructions.append(
             Instruction(name, encoding, operands, modifiers, reader.line, first.column, kept.strip(), origin)
         )
-
-
 
 
 def _field(reader: Reader) -> int:

@@ -12,7 +12,19 @@ import numpy.typing as npt
 __all__ = ["SHAPES", "Shape", "operand_places", "result_places"]
 
 Places = npt.NDArray[np.int64]
-BITS = {"f64": 64, "f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "fp8": 8, "bf8": 8, "i8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
+BITS = {
+    "f64": 64,
+    "f32": 32,
+    "xf32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "fp8": 8,
+    "bf8": 8,
+    "i8": 8,
+    "fp6": 6,
+    "bf6": 6,
+    "fp4": 4,
+}
 """Bits of an element of a source."""
 
 
@@ -137,4 +149,3 @@ def result_places(m: int, n: int, blocks: int, double: bool) -> tuple[Places, Pl
         group = 64 // n
         row = 4 * group * (within // 4) + 4 * (lane // n) + within % 4
     return block + 0 * lane, row, lane % n + 0 * number
-

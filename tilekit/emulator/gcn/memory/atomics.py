@@ -13,7 +13,7 @@ from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.kinds import Atomic
 
 if TYPE_CHECKING:
-    from tilekit.emulator.gcn.execution.batch import Batch
+    from tilekit.emulator.gcn.execution.state import BatchState
 
 __all__ = ["apply_atomic"]
 
@@ -50,7 +50,7 @@ def _operate(operation: str, old: Any, value: Any, compared: Any) -> Any:
 
 
 def apply_atomic(
-    batch: Batch, i: Instruction, form: Atomic, data: Array, offsets: Array, values: Array, lanes: Array | None,
+    batch: BatchState, i: Instruction, form: Atomic, data: Array, offsets: Array, values: Array, lanes: Array | None,
     before: Array,
 ) -> None:  # fmt: skip
     """Change `data` at the lanes' offsets, and leave in `before` what was there.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,8 @@ import numpy.typing as npt
 from tilekit.emulator.core.errors import ProtocolError
 from tilekit.emulator.gcn.execution.scalars import word
 from tilekit.emulator.gcn.language.syntax import Instruction
+from tilekit.emulator.gcn.memory.global_access import GlobalAccess
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
-
-if TYPE_CHECKING:
-    from tilekit.emulator.gcn.execution.batch import Batch
 
 __all__ = ["BufferAccess", "Resource"]
 
@@ -30,18 +28,25 @@ class Resource(NamedTuple):
     swizzled: Any
 
 
-class BufferAccess:
+class BufferAccess(GlobalAccess):
     """The part of a batch that accesses buffers."""
 
     __slots__ = ()
 
-    def resource(self: Batch, first: int) -> Resource:
+    def resource(self, first: int) -> Resource:
         """Read a descriptor."""
         low, high, records, flags = (word(self.S, first + place) for place in range(4))
         return Resource(low | (high & 0xFFFF) << 32, high >> 16 & 0x3FFF, records, flags, high >> 31 & 1)
 
     def _inside(
-        self: Batch, i: Instruction, found: Resource, lanes: Any, index: Any, scalar: Any, size: int, active: Array | None
+        self,
+        i: Instruction,
+        found: Resource,
+        lanes: Any,
+        index: Any,
+        scalar: Any,
+        size: int,
+        active: Array | None,
     ) -> tuple[Array, Array]:
         """The address in each lane, and which lanes are inside the buffer."""
         if np.any(np.asarray(found.flags) >> 15 & 15 == 0):
@@ -74,14 +79,21 @@ class BufferAccess:
         return offset + np.asarray(found.base) + scalar, inside
 
     def buffer_load(
-        self: Batch, i: Instruction, form: Form, found: Resource, offset: Any, index: Any, scalar: Any, target: int,
+        self, i: Instruction, form: Form, found: Resource, offset: Any, index: Any, scalar: Any, target: int,
         lanes: Array | None,
     ) -> None:  # fmt: skip
         """``buffer_load``: 0 outside."""
         self.loaded(i, form, self._buffer_data(i, form.size, found, offset, index, scalar, lanes), target, lanes, 0)
 
     def _buffer_data(
-        self: Batch, i: Instruction, size: int, found: Resource, offset: Any, index: Any, scalar: Any, lanes: Array | None
+        self,
+        i: Instruction,
+        size: int,
+        found: Resource,
+        offset: Any,
+        index: Any,
+        scalar: Any,
+        lanes: Array | None,
     ) -> Array:
         address, inside = self._inside(i, found, offset, index, scalar, size, self.full(lanes))
         chosen = None if inside.all() else inside
@@ -89,7 +101,7 @@ class BufferAccess:
         return data if chosen is None else np.where(chosen, data, np.uint32(0))
 
     def buffer_store(
-        self: Batch, i: Instruction, form: Form, found: Resource, offset: Any, index: Any, scalar: Any, data: int,
+        self, i: Instruction, form: Form, found: Resource, offset: Any, index: Any, scalar: Any, data: int,
         lanes: Array | None,
     ) -> None:  # fmt: skip
         """``buffer_store``: nothing outside."""
@@ -97,7 +109,7 @@ class BufferAccess:
         self.put(i, form, address, data, None if inside.all() else inside)
 
     def buffer_atomic(
-        self: Batch, i: Instruction, form: Atomic, found: Resource, offset: Any, index: Any, scalar: Any, data: int,
+        self, i: Instruction, form: Atomic, found: Resource, offset: Any, index: Any, scalar: Any, data: int,
         target: int | None, lanes: Array | None,
     ) -> None:  # fmt: skip
         """``buffer_atomic``: nothing outside."""
@@ -105,14 +117,14 @@ class BufferAccess:
         self.change(i, form, address, data, target, None if inside.all() else inside, lanes)
 
     def buffer_to_lds(
-        self: Batch, i: Instruction, size: int, found: Resource, offset: Any, index: Any, scalar: Any, m0: Any,
+        self, i: Instruction, size: int, found: Resource, offset: Any, index: Any, scalar: Any, m0: Any,
         place: int, lanes: Array | None,
     ) -> None:  # fmt: skip
         """``buffer_load … lds``."""
         data = self._buffer_data(i, size, found, offset, index, scalar, lanes)
         self.to_lds(i, size, data, m0, place, lanes)
 
-    def scalar_buffer_load(self: Batch, i: Instruction, found: Resource, offset: Any, target: int, count: int) -> None:
+    def scalar_buffer_load(self, i: Instruction, found: Resource, offset: Any, target: int, count: int) -> None:
         """``s_buffer_load``, inside the buffer."""
         if np.any(np.asarray(offset) + 4 * count > np.asarray(found.records)):
             raise ProtocolError("a scalar load past the buffer's num_records is not modelled", where=self.where(i, 0))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.core.errors import MemoryFault
 from tilekit.emulator.core.memory.memory import Allocation
+from tilekit.emulator.gcn.execution.state import BatchState
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
 from tilekit.emulator.gcn.memory.outstanding import Outstanding, ScalarData, ToLds, VectorData
-
-if TYPE_CHECKING:
-    from tilekit.emulator.gcn.execution.batch import Batch
 
 __all__ = ["GlobalAccess"]
 
@@ -67,7 +65,7 @@ def sign_extended(data: Array, form: Form) -> tuple[Array, int]:
     return data, 0
 
 
-class GlobalAccess:
+class GlobalAccess(BatchState):
     """The part of a batch that accesses global memory."""
 
     __slots__ = ()
@@ -75,7 +73,7 @@ class GlobalAccess:
     # -- places ------------------------------------------------------------------------------------------------------
 
     def places(
-        self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None, action: str
+        self, i: Instruction, address: Array, size: int, lanes: Array | None, action: str
     ) -> list[tuple[Allocation, Array, Array | None]]:
         """The allocations that the active lanes' addresses lie in: each with offsets and the lanes that are in it."""
         active = address if lanes is None else address[lanes]
@@ -90,7 +88,7 @@ class GlobalAccess:
         return self._scattered(i, address, size, lanes, action)
 
     def _scattered(
-        self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None, action: str
+        self, i: Instruction, address: Array, size: int, lanes: Array | None, action: str
     ) -> list[tuple[Allocation, Array, Array | None]]:
         memory = self.launch.memory
         left = np.ones(address.shape, np.bool_) if lanes is None else lanes.copy()
@@ -112,14 +110,10 @@ class GlobalAccess:
             left &= ~inside
         return found
 
-    def spread(self: Batch, address: Any) -> Array:
-        """An address for each lane."""
-        return np.broadcast_to(address, (self.W, 64))
-
     # -- order -------------------------------------------------------------------------------------------------------
 
     def note(
-        self: Batch, i: Instruction, memory: Any, address: Array, size: int, lanes: Array | None, queue: int, *,
+        self, i: Instruction, memory: Any, address: Array, size: int, lanes: Array | None, queue: int, *,
         write: bool, atomic: bool = False, changes: StoreChanges | None = None,
     ) -> None:  # fmt: skip
         """Tell the race check of an access, wave by wave."""
@@ -129,7 +123,7 @@ class GlobalAccess:
         together = lanes is None and bool((address[:, 1:] - address[:, :-1] == size).all())
         firsts = address[:, 0].tolist() if together else ()
         for index, wave in enumerate(self.waves):
-            party = wave.order.queues[queue]
+            party: Any = wave.order.queues[queue]
             party.epoch = number
             mine = None if changes is None else changes.of(index)
             if together:
@@ -140,7 +134,7 @@ class GlobalAccess:
             if row.size:
                 memory.in_step(party, row, size, write=write, atomic=atomic, instruction=i, changes=mine)
 
-    def _shared_words(self: Batch, address: Array, lanes: Array | None, *, acquire: bool, release: bool) -> None:
+    def pass_on(self, address: Array, lanes: Array | None, *, acquire: bool, release: bool) -> None:
         """Pass on what waves know through words that atomics, or coherent accesses, touch."""
         table = self.launch.atomic_words
         for index, wave in enumerate(self.waves):
@@ -156,7 +150,7 @@ class GlobalAccess:
                 if release:
                     wave.order.tell(*clocks)
 
-    def _note_load(self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None) -> None:
+    def _note_load(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> None:
         """Remember which bytes each wave loads at an instruction: waves may repeat each other's work."""
         loads = self.launch.loads
         if lanes is None:
@@ -169,7 +163,7 @@ class GlobalAccess:
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
-    def fetch(self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None) -> Array:
+    def fetch(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> Array:
         """Read: uint32[registers, waves, 64], 0 in lanes that are not active."""
         registers = max(1, size // 4)
         data: Array | None = None
@@ -179,7 +173,7 @@ class GlobalAccess:
                 if coherent:
                     if not self.order_known:
                         self.tell_order()
-                    self._shared_words(address, chosen, acquire=True, release=False)
+                    self.pass_on(address, chosen, acquire=True, release=False)
                 self._note_load(i, address, size, chosen)
                 self.note(i, allocation.shadow, self.spread(address), size, chosen, 0, write=False, atomic=coherent)
             got = gather(allocation.data, offsets, size)
@@ -190,27 +184,25 @@ class GlobalAccess:
                 np.copyto(data, got, where=chosen)
         return np.zeros((registers, self.W, 64), np.uint32) if data is None else data
 
-    def global_load(self: Batch, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
+    def global_load(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``global_load``."""
         data = self.fetch(i, self.spread(address) & _ADDRESS, form.size, self.full(lanes))
         self.loaded(i, form, data, target, lanes, 0)
 
-    def loaded(
-        self: Batch, i: Instruction, form: Form, data: Array, target: int, lanes: Array | None, queue: int
-    ) -> None:
+    def loaded(self, i: Instruction, form: Form, data: Array, target: int, lanes: Array | None, queue: int) -> None:
         """Queue a load's data."""
         data, keep = sign_extended(data, form)
         self.queue(queue, VectorData(i, self.issued[queue] + 1, target, data, lanes, keep))
 
-    def queue_register(self: Batch, queue: int, i: Instruction, target: int, data: Array, lanes: Array | None) -> None:
+    def queue_register(self, queue: int, i: Instruction, target: int, data: Array, lanes: Array | None) -> None:
         """Queue the result of an instruction that goes through a memory's path without touching it."""
         self.queue(queue, VectorData(i, self.issued[queue] + 1, target, data[None], lanes))
 
-    def global_store(self: Batch, i: Instruction, form: Form, address: Any, data: int, lanes: Array | None) -> None:
+    def global_store(self, i: Instruction, form: Form, address: Any, data: int, lanes: Array | None) -> None:
         """``global_store``."""
         self.put(i, form, self.spread(address) & _ADDRESS, data, self.full(lanes))
 
-    def put(self: Batch, i: Instruction, form: Form, address: Array, data: int, lanes: Array | None) -> None:
+    def put(self, i: Instruction, form: Form, address: Array, data: int, lanes: Array | None) -> None:
         """Write registers to global memory."""
         values = self.V[data : data + form.registers]
         if form.part == 2:
@@ -224,7 +216,7 @@ class GlobalAccess:
                 self.note(i, allocation.shadow, where, form.size, chosen, 0, write=True, atomic=coherent,
                           changes=changes)  # fmt: skip
                 if coherent:
-                    self._shared_words(address, chosen, acquire=False, release=True)
+                    self.pass_on(address, chosen, acquire=False, release=True)
             if chosen is None:
                 scatter(allocation.data, offsets, values, form.size)
             else:
@@ -232,21 +224,21 @@ class GlobalAccess:
         self.machine.events += 1
         self.queue(0, Outstanding(i, self.issued[0] + 1))
 
-    def write_back(self: Batch, i: Instruction) -> None:
+    def write_back(self, i: Instruction) -> None:
         """``buffer_wbl2``."""
         self.queue(0, Outstanding(i, self.issued[0] + 1))
 
-    def acquire(self: Batch) -> None:
+    def acquire(self) -> None:
         """``buffer_inv``: what atomics told has been learnt when they were executed."""
 
     def global_atomic(
-        self: Batch, i: Instruction, form: Atomic, address: Any, data: int, target: int | None, lanes: Array | None
+        self, i: Instruction, form: Atomic, address: Any, data: int, target: int | None, lanes: Array | None
     ) -> None:
         """``global_atomic``."""
         self.change(i, form, self.spread(address) & _ADDRESS, data, target, self.full(lanes), lanes)
 
     def change(
-        self: Batch, i: Instruction, form: Atomic, address: Array, data: int, target: int | None,
+        self, i: Instruction, form: Atomic, address: Array, data: int, target: int | None,
         lanes: Array | None, written: Array | None,
     ) -> None:  # fmt: skip
         """Execute an atomic operation on global memory."""
@@ -256,7 +248,7 @@ class GlobalAccess:
         for allocation, offsets, chosen in self.places(i, address, form.size, lanes, "an atomic"):
             if allocation.shadow is not None:
                 self.note(i, allocation.shadow, address, form.size, chosen, 0, write=True, atomic=True)
-                self._shared_words(address, chosen, acquire=True, release=True)
+                self.pass_on(address, chosen, acquire=True, release=True)
             apply_atomic(self, i, form, allocation.data, offsets, values, chosen, before)
         number = self.issued[0] + 1
         if target is None:
@@ -264,16 +256,12 @@ class GlobalAccess:
         else:
             self.queue(0, VectorData(i, number, target, before, written))
 
-    def global_to_lds(
-        self: Batch, i: Instruction, size: int, address: Any, m0: Any, offset: int, lanes: Array | None
-    ) -> None:
+    def global_to_lds(self, i: Instruction, size: int, address: Any, m0: Any, offset: int, lanes: Array | None) -> None:
         """``global_load_lds``."""
         data = self.fetch(i, self.spread(address) & _ADDRESS, size, self.full(lanes))
         self.to_lds(i, size, data, m0, offset, lanes)
 
-    def to_lds(
-        self: Batch, i: Instruction, size: int, data: Array, m0: Any, offset: int, lanes: Array | None
-    ) -> None:
+    def to_lds(self, i: Instruction, size: int, data: Array, m0: Any, offset: int, lanes: Array | None) -> None:
         """Queue a load whose data goes to LDS: at M0 plus the instruction's offset, lane after lane."""
         base = np.asarray(m0 & 0xFFFFFF if type(m0) is int else m0 & 0xFFFFFF)
         address = self.spread(base + offset + np.arange(64) * size)
@@ -286,7 +274,7 @@ class GlobalAccess:
 
     # -- scalar loads ------------------------------------------------------------------------------------------------
 
-    def scalar_load(self: Batch, i: Instruction, base: Any, offset: Any, target: int, count: int) -> None:
+    def scalar_load(self, i: Instruction, base: Any, offset: Any, target: int, count: int) -> None:
         """``s_load``: the low two bits of the address do not count."""
         address = (base + offset) & _ADDRESS & ~3 if type(base) is int and type(offset) is int else None
         memory = self.launch.memory
@@ -296,7 +284,9 @@ class GlobalAccess:
             values = allocation.data[start : start + 4 * count].view(np.uint32).tolist()
             where = np.full((self.W, 1), address)
         else:
-            where = np.broadcast_to(np.asarray(base).astype(np.int64) + np.asarray(offset).astype(np.int64), (self.W, 1))
+            where = np.broadcast_to(
+                np.asarray(base).astype(np.int64) + np.asarray(offset).astype(np.int64), (self.W, 1)
+            )
             where = where & _ADDRESS & ~3
             rows = []
             for one in where[:, 0].tolist():
@@ -307,12 +297,12 @@ class GlobalAccess:
             self._note_scalar(i, where, 4 * count)
         self.queue(1, ScalarData(i, self.issued[1] + 1, target, values))
 
-    def _note_scalar(self: Batch, i: Instruction, where: Array, size: int) -> None:
+    def _note_scalar(self, i: Instruction, where: Array, size: int) -> None:
         if not self.order_known:
             self.tell_order()
         for wave, address in zip(self.waves, where[:, 0].tolist(), strict=True):
             allocation = self.launch.memory.find(address)
             if allocation is not None and allocation.shadow is not None:
-                party = wave.order.queues[1]
+                party: Any = wave.order.queues[1]
                 party.epoch = self.issued[1] + 1
                 allocation.shadow.span(party, address, address + size, write=False, instruction=i)

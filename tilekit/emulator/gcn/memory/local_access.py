@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,26 +11,23 @@ from tilekit.emulator.core.errors import MemoryFault
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
-from tilekit.emulator.gcn.memory.global_access import gather, scatter
+from tilekit.emulator.gcn.memory.global_access import GlobalAccess, gather, scatter
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
 from tilekit.emulator.gcn.memory.outstanding import Outstanding, VectorData
-
-if TYPE_CHECKING:
-    from tilekit.emulator.gcn.execution.batch import Batch
 
 __all__ = ["LocalAccess"]
 
 Array = npt.NDArray[Any]
 
 
-class LocalAccess:
+class LocalAccess(GlobalAccess):
     """The part of a batch that accesses LDS and scratch."""
 
     __slots__ = ()
 
     # -- LDS ---------------------------------------------------------------------------------------------------------
 
-    def lds_places(self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None, action: str) -> Array:
+    def lds_places(self, i: Instruction, address: Array, size: int, lanes: Array | None, action: str) -> Array:
         """The bytes of the gang's LDS that addresses are."""
         active = address if lanes is None else address[lanes]
         if active.size and (int(active.min()) < 0 or int(active.max()) + size > self.gang.lds_size):
@@ -49,7 +46,7 @@ class LocalAccess:
         return places if lanes is None else np.where(lanes, places, self.lds_base)
 
     def note_lds(
-        self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None, queue: int, *, write: bool,
+        self, i: Instruction, address: Array, size: int, lanes: Array | None, queue: int, *, write: bool,
         atomic: bool = False, changes: StoreChanges | None = None,
     ) -> None:  # fmt: skip
         """Tell the race check of an access to LDS, wave by wave."""
@@ -59,23 +56,23 @@ class LocalAccess:
         for index, wave in enumerate(self.waves):
             row = address[index] if lanes is None else address[index][lanes[index]]
             if row.size:
-                party = wave.order.queues[queue]
+                party: Any = wave.order.queues[queue]
                 party.epoch = number
                 mine = None if changes is None else changes.of(index)
                 wave.workgroup.shadow.in_step(party, row, size, write=write, atomic=atomic, instruction=i, changes=mine)
 
-    def _read(self: Batch, i: Instruction, address: Array, size: int, lanes: Array | None) -> Array:
+    def _read(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> Array:
         places = self.lds_places(i, address, size, lanes, "a read")
         if self.order_checked:
             self.note_lds(i, address, size, lanes, 1, write=False)
         return gather(self.gang.lds, places, size)
 
-    def lds_read(self: Batch, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
+    def lds_read(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``ds_read``."""
         self.loaded(i, form, self._read(i, self.spread(address), form.size, self.full(lanes)), target, lanes, 1)
 
     def lds_read_pair(
-        self: Batch, i: Instruction, form: Form, first: Any, second: Any, target: int, lanes: Array | None
+        self, i: Instruction, form: Form, first: Any, second: Any, target: int, lanes: Array | None
     ) -> None:
         """``ds_read2``."""
         active = self.full(lanes)
@@ -83,7 +80,7 @@ class LocalAccess:
         self.queue(1, VectorData(i, self.issued[1] + 1, target, np.concatenate(parts), lanes))
 
     def lds_write(
-        self: Batch, i: Instruction, form: Form, addresses: tuple[Any, ...], data: tuple[int, ...], lanes: Array | None
+        self, i: Instruction, form: Form, addresses: tuple[Any, ...], data: tuple[int, ...], lanes: Array | None
     ) -> None:
         """``ds_write`` and ``ds_write2``."""
         active = self.full(lanes)
@@ -94,8 +91,15 @@ class LocalAccess:
             if form.part == 2:
                 values = values >> np.uint32(16)
             if self.order_checked:
-                self.note_lds(i, where, form.size, active, 1, write=True,
-                              changes=StoreChanges(self.gang.lds, places, values, form.size, active, -self.lds_base))
+                self.note_lds(
+                    i,
+                    where,
+                    form.size,
+                    active,
+                    1,
+                    write=True,
+                    changes=StoreChanges(self.gang.lds, places, values, form.size, active, -self.lds_base),
+                )
             if active is None:
                 scatter(self.gang.lds, places, values, form.size)
             else:
@@ -104,7 +108,7 @@ class LocalAccess:
         self.queue(1, Outstanding(i, self.issued[1] + 1))
 
     def lds_atomic(
-        self: Batch, i: Instruction, form: Atomic, address: Any, data: tuple[int, ...], target: int | None,
+        self, i: Instruction, form: Atomic, address: Any, data: tuple[int, ...], target: int | None,
         lanes: Array | None,
     ) -> None:  # fmt: skip
         """``ds_add`` and its like."""
@@ -114,12 +118,12 @@ class LocalAccess:
         before = np.zeros((form.registers, self.W, 64), np.uint32)
         if self.order_checked:
             self.note_lds(i, where, form.size, active, 1, write=True, atomic=True)
-            self._shared_words(places - (1 << 40) - self.gang.first, active, acquire=True, release=True)
+            self.pass_on(places - (1 << 40) - self.gang.first, active, acquire=True, release=True)
         apply_atomic(self, i, form, self.gang.lds, places, values, active, before)
         number = self.issued[1] + 1
         self.queue(1, Outstanding(i, number) if target is None else VectorData(i, number, target, before, lanes))
 
-    def lds_read_transposed(self: Batch, i: Instruction, bits: int, address: Any, target: int, lanes: Array | None) -> None:
+    def lds_read_transposed(self, i: Instruction, bits: int, address: Any, target: int, lanes: Array | None) -> None:
         """``ds_read_b64_tr``: each 16 lanes read a block of a matrix row by row, and get its columns."""
         size = 12 if bits == 6 else 8
         raw = self._read(i, self.spread(address), size, self.full(lanes))
@@ -137,7 +141,7 @@ class LocalAccess:
 
     # -- scratch -----------------------------------------------------------------------------------------------------
 
-    def _scratch(self: Batch, i: Instruction, address: Any, size: int, lanes: Array | None) -> Array:
+    def _scratch(self, i: Instruction, address: Any, size: int, lanes: Array | None) -> Array:
         where = self.spread(np.asarray(address))
         active = where if lanes is None else where[lanes]
         limit = self.launch.scratch_bytes
@@ -149,12 +153,12 @@ class LocalAccess:
         own = np.arange(self.W * 64).reshape(self.W, 64) * self.scratch.shape[-1]
         return own + (where if lanes is None else np.where(lanes, where, 0))
 
-    def scratch_load(self: Batch, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
+    def scratch_load(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``scratch_load``."""
         places = self._scratch(i, address, form.size, self.full(lanes))
         self.loaded(i, form, gather(self.scratch.reshape(-1), places, form.size), target, lanes, 0)
 
-    def scratch_store(self: Batch, i: Instruction, form: Form, address: Any, data: int, lanes: Array | None) -> None:
+    def scratch_store(self, i: Instruction, form: Form, address: Any, data: int, lanes: Array | None) -> None:
         """``scratch_store``."""
         active = self.full(lanes)
         places = self._scratch(i, address, form.size, active)

@@ -10,7 +10,7 @@ from tilekit.emulator.gcn.execution.scalars import put32
 from tilekit.emulator.gcn.language.syntax import Instruction
 
 if TYPE_CHECKING:
-    from tilekit.emulator.gcn.execution.batch import Batch
+    from tilekit.emulator.gcn.execution.state import BatchState
 
 __all__ = ["SCALARS", "Outstanding", "ScalarData", "ToLds", "VectorData", "of_waves"]
 
@@ -49,7 +49,7 @@ class Outstanding:
         self.registers = registers
         self.landed = False
 
-    def land(self, batch: Batch) -> None:
+    def land(self, batch: BatchState) -> None:
         """Write what it brings, once."""
         self.landed = True
 
@@ -80,7 +80,7 @@ class VectorData(Outstanding):
         self.lanes = lanes
         self.keep = keep
 
-    def land(self, batch: Batch) -> None:
+    def land(self, batch: BatchState) -> None:
         """Write the registers."""
         if self.landed:
             return
@@ -111,7 +111,7 @@ class ScalarData(Outstanding):
         self.target = target
         self.values = values
 
-    def land(self, batch: Batch) -> None:
+    def land(self, batch: BatchState) -> None:
         """Write the registers."""
         if self.landed:
             return
@@ -146,7 +146,7 @@ class ToLds(Outstanding):
         self.data = data
         self.lanes = lanes
 
-    def land(self, batch: Batch) -> None:
+    def land(self, batch: BatchState) -> None:
         """Write LDS."""
         if self.landed:
             return

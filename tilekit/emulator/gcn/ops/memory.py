@@ -143,7 +143,9 @@ def buffer_load(e: Emitter, i: Instruction) -> None:
     where = f"{_resource(e, i, operands[1])}, {lanes}, {index}, {e.scalar(operands[2])}"
     if lds:
         e.check_lds_size(form.size)
-        e.add(f"B.buffer_to_lds({e.name(i, 'i')}, {form.size}, {where}, S[124], {i.modifiers.get('offset', 0)}, {e.lanes})")
+        e.add(
+            f"B.buffer_to_lds({e.name(i, 'i')}, {form.size}, {where}, S[124], {i.modifiers.get('offset', 0)}, {e.lanes})"
+        )
     else:
         e.add(f"B.buffer_load({e.name(i, 'i')}, {e.name(form, 'form')}, {where}, {target}, {e.lanes})")
 
@@ -217,4 +219,3 @@ def scratch_store(e: Emitter, i: Instruction) -> None:
     where = _scratch(e, i, i.operands[0], i.operands[2])
     data = e.vector(i.operands[1], form.registers)
     e.add(f"B.scratch_store({e.name(i, 'i')}, {e.name(form, 'form')}, {where}, {data}, {e.lanes})")
-
