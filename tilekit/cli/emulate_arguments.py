@@ -26,7 +26,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilekit.emulator import Buffer, Device
+from tilekit.emulator import Buffer
+from tilekit.emulator.ptx.device import Device
 from tilekit.errors import ArgumentError
 
 __all__ = ["CODE", "Argument", "arguments_of", "read_file", "readable", "require_writable"]

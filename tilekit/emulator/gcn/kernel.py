@@ -52,8 +52,8 @@ class Kernel:
         self.name = name
         self._text = module.text.kernels[name]
         self.program: Program = module.program(name)
-        self.symbols = SymbolMap.parse("\n".join(module.text.notes))
-        self.vectors = max(self.program.rows, 1)
+        self.symbols: SymbolMap = SymbolMap.parse("\n".join(module.text.notes))
+        self.vectors: int = max(self.program.rows, 1)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name} for {self.module.device.chip.name}>"

@@ -17,11 +17,13 @@ from tilekit.emulator.core.checks.agents import Clock
 from tilekit.emulator.core.checks.findings import Finding, Findings
 from tilekit.emulator.core.checks.shadow import Memory, Race
 from tilekit.emulator.core.dimensions import Dim3
-from tilekit.emulator.core.errors import EmulatorError, ProtocolError, describe
+from tilekit.emulator.core.errors import EmulatorError, ProtocolError, Where, describe
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.core.schedules import Policy, Progress, Starts
+from tilekit.emulator.core.symbols import SymbolMap
 from tilekit.emulator.gcn.checks.order import WaveOrder
 from tilekit.emulator.gcn.checks.words import explain, tolerated
+from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.errors import MissingWait
 from tilekit.emulator.gcn.execution.machine import Machine
 from tilekit.emulator.gcn.language.syntax import Instruction
@@ -42,9 +44,13 @@ GANG_BYTES = 1 << 25
 """Registers that a gang has together, unless one workgroup has more."""
 _COUNTERS = ("vmcnt", "lgkmcnt")
 _USER = (
-    ("user_sgpr_dispatch_ptr", 2), ("user_sgpr_queue_ptr", 2), ("user_sgpr_kernarg_segment_ptr", 2),
-    ("user_sgpr_dispatch_id", 2), ("user_sgpr_flat_scratch_init", 2), ("user_sgpr_private_segment_size", 1),
-)  # fmt: skip
+    ("user_sgpr_dispatch_ptr", 2),
+    ("user_sgpr_queue_ptr", 2),
+    ("user_sgpr_kernarg_segment_ptr", 2),
+    ("user_sgpr_dispatch_id", 2),
+    ("user_sgpr_flat_scratch_init", 2),
+    ("user_sgpr_private_segment_size", 1),
+)
 """What a wave's first scalar registers hold, in order, where the descriptor asks for it; and how many registers."""
 
 
@@ -68,28 +74,41 @@ class Launch:
     """
 
     def __init__(
-        self, kernel: Kernel, device: Device, *, grid: Dim3, block: Dim3, lds_bytes: int, arguments: bytes,
-        schedule: Policy, seed: int, check: str, starts: Starts, step_budget: int, progress: Progress | None,
-    ) -> None:  # fmt: skip
+        self,
+        kernel: Kernel,
+        device: Device,
+        *,
+        grid: Dim3,
+        block: Dim3,
+        lds_bytes: int,
+        arguments: bytes,
+        schedule: Policy,
+        seed: int,
+        check: str,
+        starts: Starts,
+        step_budget: int,
+        progress: Progress | None,
+    ) -> None:
         self.kernel = kernel
-        self.program = kernel.program
+        self.program: Program = kernel.program
         self.chip = device.chip
         self.memory = device.memory
-        self.symbols = kernel.symbols
-        self.grid, self.block = grid, block
-        self.lds_bytes = lds_bytes
+        self.symbols: SymbolMap = kernel.symbols
+        self.grid: Dim3 = grid
+        self.block: Dim3 = block
+        self.lds_bytes: int = lds_bytes
         self.scratch_bytes = kernel.field("private_segment_fixed_size")
         self.arguments = arguments
         self.schedule: Policy = schedule
         self.seed = seed
         self.check = check
-        self.order_checked = check == "full"
+        self.order_checked: bool = check == "full"
         self.progress = progress
         self.threads = math.prod(block)
-        self.waves = -(-self.threads // 64)
+        self.waves: int = -(-self.threads // 64)
         self.workgroups = math.prod(grid)
         self.findings = Findings(explain, self.symbols, 0, kernel.name)
-        self.identities = count(1)
+        self.identities: count[int] = count(1)
         self.atomic_words: dict[int, tuple[Clock, Clock]] = {}
         self.loads: dict[tuple[int, int], list[tuple[int, int, WaveOrder]]] = {}
         self.counts = [0] * len(self.program.blocks)
@@ -97,8 +116,8 @@ class Launch:
         self._said: set[Any] = set()
         self._per_gang = self._gang_size()
         gangs = -(-self.workgroups // self._per_gang)
-        self.most_gangs = max(4, 304 // self._per_gang)
-        self.machine = Machine(self, schedule, seed, step_budget, starts, gangs)
+        self.most_gangs: int = max(4, 304 // self._per_gang)
+        self.machine: Machine = Machine(self, schedule, seed, step_budget, starts, gangs)
         self._arguments: Allocation | None = None
         self._started = 0.0
         self._done = 0
@@ -142,15 +161,41 @@ class Launch:
                 allocation.shadow = None
             self.memory.free(self._arguments)
         self.findings.raise_races()
+        self._add_hazards()
         steps = sum(
             number * len(block.instructions) for number, block in zip(self.counts, self.program.blocks, strict=True)
         )
         return DispatchReport(
-            kernel=self.kernel.name, grid=self.grid, block=self.block, cluster=(1, 1, 1), shared_bytes=self.lds_bytes,
-            schedule=self.schedule, seed=self.seed, check=self.check, steps=steps, instructions=self._instructions(),
-            flops=self.flops, seconds=time.perf_counter() - start, findings=tuple(self.findings),
+            kernel=self.kernel.name,
+            grid=self.grid,
+            block=self.block,
+            cluster=(1, 1, 1),
+            shared_bytes=self.lds_bytes,
+            schedule=self.schedule,
+            seed=self.seed,
+            check=self.check,
+            steps=steps,
+            instructions=self._instructions(),
+            flops=self.flops,
+            seconds=time.perf_counter() - start,
+            findings=tuple(self.findings),
             remarks=self.findings.remarks,
-        )  # fmt: skip
+        )
+
+    def _add_hazards(self) -> None:
+        """Report missing wait states of code that ran."""
+        if self.check == "off":
+            return
+        ran = {id(block.instructions[0]) for block, number in zip(self.program.blocks, self.counts, strict=True) if number}
+        for hazard in self.program.hazards:
+            block = next(b for b in self.program.blocks if hazard.consumer in b.instructions)
+            if id(block.instructions[0]) not in ran:
+                continue
+            where = Where(kernel=self.kernel.name, instruction=hazard.consumer)
+            missing = hazard.needed - hazard.found
+            self.findings.add(
+                Finding("hazard", str(hazard), (), f"put s_nop {missing - 1} before it, or other instructions", where)
+            )
 
     def _instructions(self) -> dict[str, int]:
         """Instructions executed, by mnemonic."""
@@ -270,7 +315,7 @@ class Launch:
                 (*batch.where(i, 0).lines(),),
                 "write the register first",
                 batch.where(i, 0),
-            )  # fmt: skip
+            )
         )
 
     def race(self, race: Race) -> None:

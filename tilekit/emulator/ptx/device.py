@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from tilekit.emulator.core.annotations import Accepts
 from tilekit.emulator.core.checked import checked

@@ -1,4 +1,4 @@
-"""Foreign kernels for AMD chips: the PTX corpus' Triton kernels, compiled for gfx942 and gfx950, with the same references.
+"""Foreign kernels for AMD chips: the PTX corpus' Triton kernels, compiled for gfx942 and gfx950, with its references.
 
 A case draws its inputs and says what must come out (``corpus_case``, ``cases_*.py`` of the PTX corpus); here are the
 texts that Triton made of the same kernels (``asm/*.s.xz``, compressed as they are), and how they are launched.

@@ -1,4 +1,4 @@
-"""Triton kernels for AMD chips only: what their matrix instructions multiply, and the sizes that speed is measured at."""
+"""Triton kernels for AMD chips only: what matrix instructions multiply, and the sizes that speed is measured at."""
 
 from __future__ import annotations
 

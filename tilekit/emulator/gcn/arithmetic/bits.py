@@ -27,12 +27,12 @@ def v64(value: Any) -> Any:
     return value
 
 
-def pair(low: Array, high: Array) -> Array:
+def pair(low: Array, high: Array) -> Any:
     """Two registers as one of 64 bits."""
     return low | high.astype(u8) << u8(32)
 
 
-def spread(mask: Any, waves: int) -> Array:
+def spread(mask: Any, waves: int) -> Any:
     """A truth for every lane."""
     return mask if getattr(mask, "shape", ()) == (waves, 64) else np.broadcast_to(mask, (waves, 64)).copy()
 
@@ -46,7 +46,7 @@ def sign_extend(value: Any, size: int) -> Any:
 _PLACES = {f"BYTE_{n}": (8 * n, 0xFF) for n in range(4)} | {f"WORD_{n}": (16 * n, 0xFFFF) for n in range(2)}
 
 
-def insert(value: Any, old: Array, selection: str, unused: str) -> Array:
+def insert(value: Any, old: Array, selection: str, unused: str) -> Any:
     """Write part of a register, as SDWA's ``dst_sel`` and ``dst_unused`` say."""
     shift, low = _PLACES[selection]
     part = (value & u4(low)) << u4(shift)
@@ -57,12 +57,12 @@ def insert(value: Any, old: Array, selection: str, unused: str) -> Array:
     return part
 
 
-def multiply_high_u32(a: Any, b: Any) -> Array:
+def multiply_high_u32(a: Any, b: Any) -> Any:
     """Upper half of an unsigned product."""
     return (np.asarray(a, u8) * np.asarray(b, u8) >> u8(32)).astype(u4)
 
 
-def multiply_high_i32(a: Any, b: Any) -> Array:
+def multiply_high_i32(a: Any, b: Any) -> Any:
     """Upper half of a signed product."""
     return (np.asarray(a, i8) * np.asarray(b, i8) >> i8(32)).astype(i4)
 
@@ -96,7 +96,7 @@ def field_mask(width: Any, offset: Any) -> Any:
     return ((u4(1) << (width & u4(31))) - u4(1)) << (offset & u4(31))
 
 
-def reverse(value: Any) -> Array:
+def reverse(value: Any) -> Any:
     """Bits in the opposite order."""
     x = np.asarray(value, u4)
     for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
@@ -104,43 +104,43 @@ def reverse(value: Any) -> Array:
     return x >> u4(16) | x << u4(16)
 
 
-def count_bits(value: Any) -> Array:
+def count_bits(value: Any) -> Any:
     """How many bits are set."""
     return np.bitwise_count(np.asarray(value, u4)).astype(u4)
 
 
-def first_high(value: Any) -> Array:
+def first_high(value: Any) -> Any:
     """Zeros above the highest bit that is set; all ones where none is."""
     x = np.asarray(value, u4)
     _, exponent = np.frexp(x.astype(f8))
     return np.where(x == 0, u4(0xFFFFFFFF), (32 - exponent).astype(u4))
 
 
-def first_low(value: Any) -> Array:
+def first_low(value: Any) -> Any:
     """Number of the lowest bit that is set; all ones where none is."""
     x = np.asarray(value, u4)
     _, exponent = np.frexp((x & (~x + u4(1))).astype(f8))
     return np.where(x == 0, u4(0xFFFFFFFF), (exponent - 1).astype(u4))
 
 
-def first_sign(value: Any) -> Array:
+def first_sign(value: Any) -> Any:
     """Bits at the top that equal the sign; all ones where all do."""
     x = np.asarray(value, i4)
     other = np.where(x < 0, ~x, x).view(u4)
     return np.where(other == 0, u4(0xFFFFFFFF), first_high(other))
 
 
-def align_bits(high: Any, low: Any, shift: Any) -> Array:
+def align_bits(high: Any, low: Any, shift: Any) -> Any:
     """``v_alignbit_b32``."""
     return (pair(np.asarray(low, u4), np.asarray(high, u4)) >> (shift & u4(31)).astype(u8)).astype(u4)
 
 
-def align_bytes(high: Any, low: Any, shift: Any) -> Array:
+def align_bytes(high: Any, low: Any, shift: Any) -> Any:
     """``v_alignbyte_b32``."""
     return (pair(np.asarray(low, u4), np.asarray(high, u4)) >> ((shift & u4(3)) * u4(8)).astype(u8)).astype(u4)
 
 
-def permute_bytes(high: Any, low: Any, selector: Any) -> Array:
+def permute_bytes(high: Any, low: Any, selector: Any) -> Any:
     """``v_perm_b32``: each byte of the selector names a byte of eight, a sign, or a constant."""
     if np.ndim(selector) == 0 or np.size(selector) == 1:
         return _permute_alike(high, low, int(np.asarray(selector).flat[0]))
@@ -153,12 +153,13 @@ def permute_bytes(high: Any, low: Any, selector: Any) -> Array:
         sign = np.where((both >> sign_place) & u8(1) == 1, u4(0xFF), u4(0)).astype(u4)
         byte = np.where(chosen < 8, byte, np.where(chosen < 12, sign, np.where(chosen == 12, u4(0), u4(0xFF))))
         result = result | byte.astype(u4) << u4(8 * place)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
-def _permute_alike(high: Any, low: Any, selector: int) -> Array:
+def _permute_alike(high: Any, low: Any, selector: int) -> Any:
     """The same where all lanes have one selector."""
     words = (np.asarray(low, u4), np.asarray(high, u4))
+    part: Any
     result: Any = None
     for place in range(4):
         chosen = selector >> (8 * place) & 0xFF

@@ -25,56 +25,63 @@ def byte_type(name: str, fnuz: bool) -> Any:
 
 
 @lru_cache(16)
-def table(dtype: Any, bits: int = 8) -> Array:
+def table(dtype: Any, bits: int = 8) -> Any:
     """The value of every pattern of a type as float32."""
     codes = (np.arange(256) & ((1 << bits) - 1)).astype(u1)
     with np.errstate(invalid="ignore"):
         return codes.view(dtype).astype(f4)
 
 
+@lru_cache(16)
+def _largest(dtype: Any) -> Any:
+    """The largest finite number of a type."""
+    values = table(dtype, {NARROW["fp4"]: 4, NARROW["fp6"]: 6, NARROW["bf6"]: 6}.get(dtype, 8))
+    return values[np.isfinite(values)].max()
+
+
 @lru_cache(1)
-def _halves() -> Array:
+def _halves() -> Any:
     return np.arange(1 << 16, dtype=u2).view(f2).astype(f4)
 
 
-def f16_to_f32(bits: Any) -> Array:
+def f16_to_f32(bits: Any) -> Any:
     """Float16 patterns as float32; a table is faster than NumPy's conversion."""
     return _halves()[bits]
 
 
-def halves_as_f32(bits: Any, high: int) -> Array:
+def halves_as_f32(bits: Any, high: int) -> Any:
     """One half of registers, float16, as float32."""
     return np.asarray(_halves()[(bits >> u4(16)) if high else (bits & u4(0xFFFF))])
 
 
-def bf16_to_f32(bits: Any) -> Array:
+def bf16_to_f32(bits: Any) -> Any:
     """Bfloat16 in the low half as float32."""
     return (np.asarray(bits, u4) << u4(16)).view(f4)
 
 
-def f32_to_bf16(x: Any) -> Array:
+def f32_to_bf16(x: Any) -> Any:
     """Float32 rounded to bfloat16, as uint32."""
     bits = np.ascontiguousarray(x, f4).view(u4)
     rounded = (bits + u4(0x7FFF) + (bits >> u4(16) & u4(1))) >> u4(16)
     return np.where(np.isnan(x), bits >> u4(16) | u4(0x40), rounded)
 
 
-def to_bf16_pair(a: Any, b: Any) -> Array:
+def to_bf16_pair(a: Any, b: Any) -> Any:
     """``v_cvt_pk_bf16_f32``."""
     return f32_to_bf16(a) | f32_to_bf16(b) << u4(16)
 
 
-def half_bits(x: Any) -> Array:
+def half_bits(x: Any) -> Any:
     """Numbers rounded to float16, as uint32."""
     return np.asarray(x).astype(f2).view(u2).astype(u4)
 
 
-def to_half_pair(a: Any, b: Any) -> Array:
+def to_half_pair(a: Any, b: Any) -> Any:
     """``v_cvt_pk_f16_f32``."""
     return half_bits(a) | half_bits(b) << u4(16)
 
 
-def half_toward_zero(x: Any) -> Array:
+def half_toward_zero(x: Any) -> Any:
     """Numbers as float16 without rounding up, as uint32."""
     near = np.asarray(x, f4).astype(f2)
     above = np.abs(near.astype(f4)) > np.abs(x)
@@ -82,41 +89,41 @@ def half_toward_zero(x: Any) -> Array:
     return lowered.view(u2).astype(u4)
 
 
-def to_half_pair_toward_zero(a: Any, b: Any) -> Array:
+def to_half_pair_toward_zero(a: Any, b: Any) -> Any:
     """``v_cvt_pkrtz_f16_f32``."""
     return half_toward_zero(a) | half_toward_zero(b) << u4(16)
 
 
-def byte_bits(x: Any, dtype: Any, saturate: bool = True) -> Array:
+def byte_bits(x: Any, dtype: Any, saturate: bool = True) -> Any:
     """Float32 rounded to 8 bits, as uint32: beyond the range the largest number, or infinity or NaN."""
     x = np.asarray(x, f4)
-    most = f4(ml_dtypes.finfo(dtype).max)
+    most = _largest(dtype)
     held = np.where(np.isnan(x), x, np.clip(x, -most, most)) if saturate else x
     return held.astype(dtype).view(u1).astype(u4)
 
 
-def from_byte(bits: Any, dtype: Any) -> Array:
+def from_byte(bits: Any, dtype: Any) -> Any:
     """8-bit floats in the low byte as float32."""
     return table(dtype)[np.asarray(bits) & u4(0xFF)]
 
 
-def unsigned_byte(x: Any) -> Array:
+def unsigned_byte(x: Any) -> Any:
     """``v_cvt_pk_u8_f32``'s conversion."""
     return np.clip(np.rint(np.where(np.isnan(x), 0, x)), 0, 255).astype(u4)
 
 
-def scale_exponent(bits: Any) -> Array:
+def scale_exponent(bits: Any) -> Any:
     """The power of two that the exponent field of a float32 says, or NaN."""
     field = (np.asarray(bits, u4) >> u4(23)) & u4(0xFF)
     return np.where(field == 255, np.nan, np.ldexp(f8(1), field.astype(i4) - 127))
 
 
-def nearest_integer(x: Any) -> Array:
+def nearest_integer(x: Any) -> Any:
     """``v_cvt_rpi``: the nearest, halves up."""
     return np.floor(np.asarray(x, f8) + 0.5)
 
 
-def normalised(x: Any, signed: bool) -> Array:
+def normalised(x: Any, signed: bool) -> Any:
     """``v_cvt_pknorm``: -1 to 1, or 0 to 1, as 16-bit integers."""
     x = np.where(np.isnan(x), 0, x)
     if signed:

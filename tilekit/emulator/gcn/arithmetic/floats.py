@@ -16,8 +16,10 @@ _FLOAT = {"f16": f2, "f32": f4, "f64": f8}
 
 
 def _signs(kind: str) -> tuple[Any, Any]:
+    bits: Any
+    sign: Any
     bits, sign, kind_of = _BITS[kind], _SIGN[kind], _FLOAT[kind]
-    everything = bits(~sign)
+    everything: Any = bits(~sign)
 
     def negative(x: Any) -> Any:
         return (np.asarray(x).view(bits) ^ sign).view(kind_of)
@@ -43,12 +45,12 @@ def abs_b32(x: Any) -> Any:
     return x & u4(0x7FFFFFFF)
 
 
-def flushed(x: Array) -> Array:
+def flushed(x: Array) -> Any:
     """Float32 without denormals: zeros of their sign."""
     return np.where(np.abs(x) < f4(2.0**-126), np.copysign(f4(0), x), x)
 
 
-def clamped(x: Array) -> Array:
+def clamped(x: Array) -> Any:
     """Between 0 and 1; NaN becomes 0."""
     return np.where(np.isnan(x), x.dtype.type(0), np.clip(x, 0, 1))
 
@@ -63,13 +65,13 @@ def fma16(a: Any, b: Any, c: Any) -> Any:
     return (np.asarray(a, f8) * b + c).astype(f2)
 
 
-def fma64(a: Any, b: Any, c: Any) -> Array:
+def fma64(a: Any, b: Any, c: Any) -> Any:
     """Multiply and add of doubles, rounded once: the product and the sum with their remainders."""
     a, b, c = np.broadcast_arrays(np.asarray(a, f8), np.asarray(b, f8), np.asarray(c, f8))
     return _fma_two_parts(a, b, c, a * b)
 
 
-def _fma_two_parts(a: Array, b: Array, c: Array, high: Array) -> Array:
+def _fma_two_parts(a: Array, b: Array, c: Array, high: Array) -> Any:
     """Product as high + low exactly (Dekker), then a sum of three with one rounding that matters."""
     factor = f8(134217729.0)
     with np.errstate(all="ignore"):
@@ -112,7 +114,7 @@ def fraction(x: Any) -> Any:
     return np.minimum(x - np.floor(x), most)
 
 
-def to_integer(x: Any, least: int, most: int) -> Array:
+def to_integer(x: Any, least: int, most: int) -> Any:
     """Truncate, within bounds; NaN becomes 0."""
     wide = np.where(np.isnan(x), 0, np.asarray(x, f8))
     return np.clip(np.trunc(wide), float(least), float(most)).astype(i8)
@@ -133,13 +135,13 @@ def mantissa(x: Any) -> Any:
     return np.where(np.isfinite(x), found, x)
 
 
-def exponent(x: Any) -> Array:
+def exponent(x: Any) -> Any:
     """``v_frexp_exp_i32``: 0 of zero, infinity and NaN."""
     _, found = np.frexp(x)
     return np.where(np.isfinite(x), found, 0).astype(i4)
 
 
-def _biased(x: Array) -> Array:
+def _biased(x: Array) -> Any:
     """The exponent field."""
     if x.dtype == f4:
         return (x.view(u4) >> u4(23) & u4(0xFF)).astype(i8)
@@ -147,7 +149,7 @@ def _biased(x: Array) -> Array:
 
 
 def division_scale(chosen: Any, denominator: Any, numerator: Any) -> tuple[Array, Array]:
-    """``v_div_scale``: the chosen one of the two, scaled where the division would leave the range; and who must undo it."""
+    """``v_div_scale``: one of the two, scaled where the division would leave the range; and where that must be undone."""
     s0, s1, s2 = (np.ascontiguousarray(x) for x in np.broadcast_arrays(chosen, denominator, numerator))
     kind = s0.dtype.type
     far, step, least = (96, 64, 23) if kind is f4 else (768, 128, 53)
@@ -167,8 +169,15 @@ def division_scale(chosen: Any, denominator: Any, numerator: Any) -> tuple[Array
     wide = e2 - e1 >= far
     small = (e1 == 0) & (s1 != 0)
     conditions = [invalid, wide, small, inverse_small & quotient_small, inverse_small, quotient_small, e2 <= least]
-    results = [np.full_like(s0, np.nan), np.where(same["d"], up, s0), up, np.where(same["d"], up, s0), down,
-               np.where(same["n"], up, s0), up]  # fmt: skip
+    results = [
+        np.full_like(s0, np.nan),
+        np.where(same["d"], up, s0),
+        up,
+        np.where(same["d"], up, s0),
+        down,
+        np.where(same["n"], up, s0),
+        up,
+    ]
     flag = np.select(conditions, [np.full(s0.shape, v) for v in (False, True, False, True, False, True, False)], False)
     return np.select(conditions, results, s0).astype(kind), flag.astype(np.bool_)
 
@@ -182,27 +191,34 @@ def division_step(a: Any, b: Any, c: Any, undo: Any) -> Any:
     return np.where(undo, scale_by_power(plain, power), plain)
 
 
-def division_fix(quotient: Any, denominator: Any, numerator: Any) -> Array:
+def division_fix(quotient: Any, denominator: Any, numerator: Any) -> Any:
     """``v_div_fixup``: the quotient, or what a division gives where it is special."""
     q, d, n = (np.ascontiguousarray(x) for x in np.broadcast_arrays(quotient, denominator, numerator))
     kind = q.dtype.type
     negative = np.signbit(d) ^ np.signbit(n)
+    bits: Any
+    quiet: Any
     bits, quiet = (u4, u4(1 << 22)) if kind is f4 else (u8, u8(1 << 51)) if kind is f8 else (u2, u2(1 << 9))
 
-    def quieted(x: Array) -> Array:
+    def quieted(x: Array) -> Any:
         return (x.view(bits) | quiet).view(kind)
 
     infinity = np.where(negative, kind(-np.inf), kind(np.inf))
     zero = np.where(negative, kind(-0.0), kind(0.0))
-    conditions = [np.isnan(n), np.isnan(d), ((d == 0) & (n == 0)) | (np.isinf(d) & np.isinf(n)),
-                  (d == 0) | np.isinf(n), np.isinf(d) | (n == 0)]  # fmt: skip
+    conditions = [
+        np.isnan(n),
+        np.isnan(d),
+        ((d == 0) & (n == 0)) | (np.isinf(d) & np.isinf(n)),
+        (d == 0) | np.isinf(n),
+        np.isinf(d) | (n == 0),
+    ]
     results = [quieted(n), quieted(d), np.full_like(q, np.nan), infinity, zero]
     signed = np.where(negative, -np.abs(q), np.abs(q))
     overflow = np.isnan(q) & ~np.isnan(d) & ~np.isnan(n)
     return np.select([*conditions, overflow], [*results, infinity], signed).astype(kind)
 
 
-def in_class(x: Any, mask: Any) -> Array:
+def in_class(x: Any, mask: Any) -> Any:
     """``v_cmp_class``: whether a number is one of the kinds whose bits are set."""
     x = np.asarray(x)
     size = x.dtype.itemsize
@@ -212,12 +228,22 @@ def in_class(x: Any, mask: Any) -> Array:
     tiny = np.finfo(x.dtype).smallest_normal
     small = (np.abs(x) < tiny) & (x != 0)
     normal = np.isfinite(x) & (x != 0) & ~small
-    kinds = [nan & ~is_quiet, nan & is_quiet, infinite & negative, normal & negative, small & negative,
-             (x == 0) & negative, (x == 0) & ~negative, small & ~negative, normal & ~negative, infinite & ~negative]  # fmt: skip
+    kinds = [
+        nan & ~is_quiet,
+        nan & is_quiet,
+        infinite & negative,
+        normal & negative,
+        small & negative,
+        (x == 0) & negative,
+        (x == 0) & ~negative,
+        small & ~negative,
+        normal & ~negative,
+        infinite & ~negative,
+    ]
     result: Any = np.False_
     for place, kind in enumerate(kinds):
         result = result | (kind & (np.asarray(mask) >> u4(place) & u4(1) == 1))
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def sine(x: Any) -> Any:

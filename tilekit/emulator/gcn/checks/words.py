@@ -37,9 +37,9 @@ def tolerated(race: Race, loads: Mapping[tuple[int, int], list[tuple[int, int, W
       them stores and the others drop; and the same instruction stores what differs in the last bit at most.
     """
     earlier, later = _queue(race.earlier), _queue(race.later)
-    if race.earlier.write and race.later.write:
-        if earlier.wave is not later.wave and race.earlier.instruction is race.later.instruction:
-            return "waves store different values to one place by the same instruction: which stays is not determined"
+    same = race.earlier.instruction is race.later.instruction
+    if race.earlier.write and race.later.write and same and earlier.wave is not later.wave:
+        return "waves store different values to one place by the same instruction: which stays is not determined"
     if race.memory.cta is not None:
         return ""
     if race.earlier.write and later.wave.assumed.get(earlier.identity, 0) >= race.earlier.epoch:
@@ -70,8 +70,8 @@ def _side(access: Access, queue: Queue) -> str:
 def _hint(race: Race, earlier: Queue, later: Queue) -> str:
     if earlier.wave is later.wave:
         return (
-            f"the wave itself has not waited for it: s_waitcnt {earlier.counter}(n) must come between, with n the number "
-            "of operations issued after it that may still be outstanding"
+            f"the wave itself has not waited for it: s_waitcnt {earlier.counter}(n) must come between, with n the "
+            "number of operations issued after it that may still be outstanding"
         )
     complete = earlier.wave.known.get(earlier.identity, 0) >= race.earlier.epoch
     if not complete:

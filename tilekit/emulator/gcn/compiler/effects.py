@@ -9,13 +9,56 @@ from tilekit.emulator.gcn.memory.outstanding import SCALARS
 
 __all__ = ["Effects", "effects", "is_memory", "is_mfma", "queue_of"]
 
-_NO_TARGET = ("s_cmp", "s_bitcmp", "s_waitcnt", "s_cbranch", "s_branch", "s_barrier", "s_endpgm", "s_nop", "s_set",
-              "s_sleep", "s_sendmsg", "s_trap", "v_nop", "buffer_inv", "buffer_wb", "global_load_lds")  # fmt: skip
-_READ_TARGET = ("v_fmac", "v_dot2c", "v_smfmac", "s_addk", "s_mulk", "s_cmovk", "s_bitset", "v_writelane", "v_fma_mixlo",
-                "v_fma_mixhi", "v_cvt_pk_fp8", "v_cvt_pk_bf8", "v_cvt_scalef32_pk_fp8", "v_cvt_scalef32_pk_bf8",
-                "v_cvt_scalef32_pk_fp4", "s_cmov_")  # fmt: skip
-_TWO_TARGETS = ("v_add_co", "v_sub_co", "v_subrev_co", "v_addc_co", "v_subb_co", "v_subbrev_co", "v_mad_u64", "v_mad_i64",
-                "v_div_scale", "v_swap", "v_permlane16_swap", "v_permlane32_swap")  # fmt: skip
+_NO_TARGET = (
+    "s_cmp",
+    "s_bitcmp",
+    "s_waitcnt",
+    "s_cbranch",
+    "s_branch",
+    "s_barrier",
+    "s_endpgm",
+    "s_nop",
+    "s_set",
+    "s_sleep",
+    "s_sendmsg",
+    "s_trap",
+    "v_nop",
+    "buffer_inv",
+    "buffer_wb",
+    "global_load_lds",
+)
+_READ_TARGET = (
+    "v_fmac",
+    "v_dot2c",
+    "v_smfmac",
+    "s_addk",
+    "s_mulk",
+    "s_cmovk",
+    "s_bitset",
+    "v_writelane",
+    "v_fma_mixlo",
+    "v_fma_mixhi",
+    "v_cvt_pk_fp8",
+    "v_cvt_pk_bf8",
+    "v_cvt_scalef32_pk_fp8",
+    "v_cvt_scalef32_pk_bf8",
+    "v_cvt_scalef32_pk_fp4",
+    "s_cmov_",
+)
+_TWO_TARGETS = (
+    "v_add_co",
+    "v_sub_co",
+    "v_subrev_co",
+    "v_addc_co",
+    "v_subb_co",
+    "v_subbrev_co",
+    "v_mad_u64",
+    "v_mad_i64",
+    "v_div_scale",
+    "v_swap",
+    "v_permlane16_swap",
+    "v_permlane32_swap",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +94,9 @@ def effects(i: Instruction, accumulators: int) -> Effects:
     bits = [_bits(operand, accumulators) for operand in i.operands]
     name = i.name
     stores = "_store_" in name or name.startswith("ds_write") or name.startswith(_NO_TARGET) or i.flag("lds")
-    atomic = "_atomic_" in name or (name.startswith("ds_") and not name.startswith(("ds_read", "ds_write", "ds_bperm",
-                                                                                    "ds_perm", "ds_swiz")))  # fmt: skip
+    atomic = "_atomic_" in name or (
+        name.startswith("ds_") and not name.startswith(("ds_read", "ds_write", "ds_bperm", "ds_perm", "ds_swiz"))
+    )
     if stores or not bits:
         return Effects(_all(bits), 0, 0)
     if atomic:

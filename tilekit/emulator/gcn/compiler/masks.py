@@ -8,8 +8,6 @@ from tilekit.emulator.gcn.language.syntax import EXEC, Instruction, Operand, Reg
 
 __all__ = ["maskable"]
 
-_SAVES = "saveexec"
-
 
 def _pair(operand: Operand) -> int | None:
     if isinstance(operand, Register) and operand.file == "s" and operand.count == 2:
@@ -23,17 +21,17 @@ def maskable(code: Iterable[Instruction]) -> frozenset[int]:
     copies: list[tuple[int, list[int]]] = []
     for i in code:
         targets = [_pair(operand) for operand in i.operands[:2]]
-        if i.name.startswith("v_") or _SAVES in i.name:
+        if i.name.startswith("v_") or "saveexec" in i.name:
             pairs |= {target for target in targets if target is not None}
             if i.name.startswith("v_cmp"):
                 pairs.add(106)
         elif i.name.startswith("s_") and i.name.endswith("b64") and targets and targets[0] is not None:
-            sources = [_pair(operand) for operand in i.operands[1:]]
-            copies.append((targets[0], [source for source in sources if source is not None]))
+            found = [_pair(operand) for operand in i.operands[1:]]
+            copies.append((targets[0], [source for source in found if source is not None]))
     before = -1
     while before != len(pairs):
         before = len(pairs)
-        for target, sources in copies:
-            if pairs.intersection(sources):
+        for target, others in copies:
+            if pairs.intersection(others):
                 pairs.add(target)
     return frozenset(number for pair in pairs for number in (pair - 1, pair, pair + 1, pair + 2) if number >= 0)

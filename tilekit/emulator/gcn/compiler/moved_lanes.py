@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tilekit.emulator.gcn.compiler.operands import unsupported
 from tilekit.emulator.gcn.language.syntax import Register
@@ -20,11 +19,10 @@ _CONTROLS = (
     "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_shr", "wave_rol", "wave_ror", "row_mirror",
     "row_half_mirror", "row_bcast", "row_newbcast",
 )  # fmt: skip
-Lanes = npt.NDArray[np.int64]
 
 
 @lru_cache(256)
-def lane_sources(control: str, value: Any) -> Lanes:
+def lane_sources(control: str, value: Any) -> Any:
     """The lane that each lane reads, -1 where there is none: 64 numbers."""
     lane = np.arange(64)
     row, within = lane & ~15, lane & 15

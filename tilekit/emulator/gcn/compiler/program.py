@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from tilekit.emulator.core.errors import UnsupportedInstruction
 from tilekit.emulator.gcn.arithmetic import bits, conversions, floats, lanes, words
+from tilekit.emulator.gcn.checks.hazards import Hazard, hazards
 from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.effects import Effects, effects, is_memory, is_mfma, queue_of
 from tilekit.emulator.gcn.compiler.emitter import Emitter
@@ -91,6 +93,11 @@ class Program:
         """The function of a block for a batch as it is."""
         key = (block, batch.E is not None, batch.flushes)
         return self._functions.get(key) or self._compile(key)
+
+    @cached_property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """Where wait states are missing."""
+        return tuple(hazards(self.blocks, self.accumulators, self.chip.name))
 
     def check(self) -> None:
         """Compile every block once, so that what is not executed is said before the launch."""

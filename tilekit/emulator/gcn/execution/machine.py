@@ -61,9 +61,10 @@ class Machine(Interleaving[Batch, Gang]):
         batch.block = block
         if self.steps > self.budget:
             raise StepBudgetExceeded(
-                f"more than {self.budget} basic blocks have been executed", where=batch.where(program.first_of(block), 0),
+                f"more than {self.budget} basic blocks have been executed",
+                where=batch.where(program.first_of(block), 0),
                 hint="raise step_budget, or look for a loop that does not end",
-            )  # fmt: skip
+            )
         self._circle(batch)
         self.enqueue(batch)
 
@@ -154,10 +155,11 @@ class Machine(Interleaving[Batch, Gang]):
             batch = self.ready[0]
             first = self.launch.program.first_of(batch.block)
             raise Livelock(
-                "waves go round in a loop in which nothing changes", where=batch.where(first, 0),
+                "waves go round in a loop in which nothing changes",
+                where=batch.where(first, 0),
                 table="\n".join(self.launch.who_waits(self.resident)),
                 hint="they wait for memory that no other wave will write",
-            )  # fmt: skip
+            )
 
     def time_out(self, *, again: bool = False) -> bool:
         """Nothing gives up waiting on these machines."""

@@ -1,8 +1,8 @@
 """Scalar values of a batch of waves: one Python number where all waves agree, else one a wave.
 
 A 32-bit value is an int from 0 to 2**32 - 1, or int64[waves, 1] with such numbers. A 64-bit one is an int,
-uint64[waves, 1], or a mask of lanes, bool[waves, 64], which is what most 64-bit values are on these machines. A truth is
-a bool or bool[waves, 1]. Generated code uses the same operators for both kinds.
+uint64[waves, 1], or a mask of lanes, bool[waves, 64], which is what most 64-bit values are on these machines. A truth
+is a bool or bool[waves, 1]. Generated code uses the same operators for both kinds.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class BatchState:
     def __init__(self, gang: Gang, waves: list[WaveState], registers: Array) -> None:
         self.gang = gang
         self.launch: Launch = gang.launch
-        self.machine: Machine = gang.launch.machine
+        self.machine: Machine = self.launch.machine
         self.waves = waves
         self.W: int = len(waves)
         self.V: Array = registers

@@ -16,16 +16,68 @@ __all__ = ["parse"]
 
 _ENCODING = re.compile(r"_(e32|e64_dpp|e64|sdwa|dpp)$")
 _IGNORED = {
-    ".text", ".globl", ".global", ".weak", ".hidden", ".protected", ".internal", ".local", ".p2align", ".p2alignl",
-    ".balign", ".align", ".type", ".size", ".ident", ".file", ".loc", ".cfi_startproc", ".cfi_endproc", ".cfi_sections",
-    ".addrsig", ".addrsig_sym", ".amdhsa_code_object_version", ".fill", ".pushsection", ".popsection", ".previous",
-    ".amdgcn.next_free_vgpr", ".amdgcn.next_free_sgpr", ".comm", ".lcomm", ".org", ".skip", ".zero", ".space",
-    ".cfi_def_cfa", ".cfi_undefined", ".cfi_escape", ".cfi_llvm_def_aspace_cfa", ".cfi_register", ".cfi_offset",
-    ".hsa_code_object_version", ".amdgpu_lds", ".amdgpu_info",
-}  # fmt: skip
+    ".text",
+    ".globl",
+    ".global",
+    ".weak",
+    ".hidden",
+    ".protected",
+    ".internal",
+    ".local",
+    ".p2align",
+    ".p2alignl",
+    ".balign",
+    ".align",
+    ".type",
+    ".size",
+    ".ident",
+    ".file",
+    ".loc",
+    ".cfi_startproc",
+    ".cfi_endproc",
+    ".cfi_sections",
+    ".addrsig",
+    ".addrsig_sym",
+    ".amdhsa_code_object_version",
+    ".fill",
+    ".pushsection",
+    ".popsection",
+    ".previous",
+    ".amdgcn.next_free_vgpr",
+    ".amdgcn.next_free_sgpr",
+    ".comm",
+    ".lcomm",
+    ".org",
+    ".skip",
+    ".zero",
+    ".space",
+    ".cfi_def_cfa",
+    ".cfi_undefined",
+    ".cfi_escape",
+    ".cfi_llvm_def_aspace_cfa",
+    ".cfi_register",
+    ".cfi_offset",
+    ".hsa_code_object_version",
+    ".amdgpu_lds",
+    ".amdgpu_info",
+}
 """Directives that change nothing of what instructions do."""
-_DATA = {".byte", ".short", ".long", ".quad", ".ascii", ".asciz", ".string", ".hword", ".word", ".2byte", ".4byte",
-         ".8byte", ".octa", ".int"}  # fmt: skip
+_DATA = {
+    ".byte",
+    ".short",
+    ".long",
+    ".quad",
+    ".ascii",
+    ".asciz",
+    ".string",
+    ".hword",
+    ".word",
+    ".2byte",
+    ".4byte",
+    ".8byte",
+    ".octa",
+    ".int",
+}
 _TARGET = re.compile(r"gfx[0-9a-f]+")
 
 
@@ -60,8 +112,12 @@ class _Parser:
                 self.statement(kept, number + 1, note)
             number += 1
         if self.kernel is not None:
-            raise GcnSyntaxError(f".amdhsa_kernel {self.kernel.name} has no end", line=self.kernel.line, column=1,
-                                 hint="add .end_amdhsa_kernel")  # fmt: skip
+            raise GcnSyntaxError(
+                f".amdhsa_kernel {self.kernel.name} has no end",
+                line=self.kernel.line,
+                column=1,
+                hint="add .end_amdhsa_kernel",
+            )
 
     def metadata(self, start: int) -> int:
         """Read the metadata from one line to its end; returns the line behind."""
@@ -107,8 +163,12 @@ class _Parser:
         elif self.code:
             self.instruction(first, reader, kept, note)
         else:
-            raise GcnSyntaxError(f"instruction '{first.text}' outside the section of code", line=line, column=first.column,
-                                 hint="begin it with .text")  # fmt: skip
+            raise GcnSyntaxError(
+                f"instruction '{first.text}' outside the section of code",
+                line=line,
+                column=first.column,
+                hint="begin it with .text",
+            )
 
     def label(self, token: Token, line: int) -> None:
         if token.text in self.module.labels:
@@ -160,8 +220,9 @@ class _Parser:
         elif name in _DATA:
             if self.code:
                 reader.at -= 1
-                raise reader.error(f"data ({name}) among the instructions is not read",
-                                   hint="write instructions by their mnemonics")  # fmt: skip
+                raise reader.error(
+                    f"data ({name}) among the instructions is not read", hint="write instructions by their mnemonics"
+                )
         elif name not in _IGNORED:
             reader.at -= 1
             raise reader.error(f"unknown directive '{name}'")

@@ -60,7 +60,7 @@ def _elements(raw: Array, kind: str) -> Array:
     return np.packbits(groups, axis=-1, bitorder="little")[..., 0]
 
 
-def _values(codes: Array, kind: str, fnuz: bool) -> Array:
+def _values(codes: Array, kind: str, fnuz: bool) -> Any:
     """The numbers that patterns are."""
     match kind:
         case "f16":
@@ -80,7 +80,7 @@ def _values(codes: Array, kind: str, fnuz: bool) -> Array:
     return table(NARROW[kind], BITS[kind])[codes]
 
 
-def _matrix(raw: Array, rows: int, shape: Shape, kind: str, fnuz: bool) -> Array:
+def _matrix(raw: Array, rows: int, shape: Shape, kind: str, fnuz: bool) -> Any:
     codes = _elements(raw, kind)[:, _source_index(rows, shape.k, shape.blocks, kind)]
     return _values(codes, kind, fnuz).reshape(raw.shape[1], shape.blocks, rows, shape.k)
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from tilekit.emulator.core.errors import ProtocolError
 from tilekit.emulator.gcn.execution.scalars import word
 from tilekit.emulator.gcn.language.syntax import Instruction
-from tilekit.emulator.gcn.memory.global_access import GlobalAccess
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
+from tilekit.emulator.gcn.memory.local_access import LocalAccess
 
 __all__ = ["BufferAccess", "Resource"]
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class Resource(NamedTuple):
-    """A buffer descriptor: base, stride, number of records, and whether its fields allow accesses; one or one a wave."""
+    """A buffer descriptor: base, stride, number of records, word 3, and whether it is swizzled; one, or one a wave."""
 
     base: Any
     stride: Any
@@ -28,7 +28,7 @@ class Resource(NamedTuple):
     swizzled: Any
 
 
-class BufferAccess(GlobalAccess):
+class BufferAccess(LocalAccess):
     """The part of a batch that accesses buffers."""
 
     __slots__ = ()

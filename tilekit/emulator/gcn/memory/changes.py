@@ -49,7 +49,7 @@ class StoreChanges:
         places = self.places[wave][chosen][:, None] + np.arange(self.size)
         return places.ravel(), words[:, : self.size].ravel()
 
-    def _changed(self, wave: int) -> Array:
+    def _changed(self, wave: int) -> Any:
         places, new = self._bytes(wave)
         if not places.size:
             return places

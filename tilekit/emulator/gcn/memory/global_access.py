@@ -14,15 +14,16 @@ from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
-from tilekit.emulator.gcn.memory.outstanding import Outstanding, ScalarData, ToLds, VectorData
+from tilekit.emulator.gcn.memory.outstanding import Outstanding, ScalarData, VectorData
 
-__all__ = ["GlobalAccess"]
+__all__ = ["ADDRESS", "GlobalAccess", "gather", "scatter"]
 
 Array = npt.NDArray[Any]
-_ADDRESS = (1 << 48) - 1
+ADDRESS = (1 << 48) - 1
+"""The bits of an address that count."""
 
 
-def gather(data: Array, offsets: Array, size: int) -> Array:
+def gather(data: Array, offsets: Array, size: int) -> Any:
     """Bytes at each offset as uint32[registers, …]: narrow data is zero extended."""
     if size == 16 and not (offsets & 15).any():
         words = data.view(np.complex128)[offsets >> 4].view(np.uint32).reshape(*offsets.shape, 4)
@@ -35,8 +36,12 @@ def gather(data: Array, offsets: Array, size: int) -> Array:
         return data.view(np.uint16)[offsets >> 1].astype(np.uint32)[None]
     single = [data[offsets + place].astype(np.uint32) for place in range(size)]
     words_of = [single[i : i + 4] for i in range(0, size, 4)]
-    return np.stack([sum((part << np.uint32(8 * n) for n, part in enumerate(word)), np.zeros(offsets.shape, np.uint32))
-                     for word in words_of])  # fmt: skip
+    return np.stack(
+        [
+            sum((part << np.uint32(8 * n) for n, part in enumerate(word)), np.zeros(offsets.shape, np.uint32))
+            for word in words_of
+        ]
+    )
 
 
 def scatter(data: Array, offsets: Array, values: Array, size: int) -> None:
@@ -97,15 +102,17 @@ class GlobalAccess(BatchState):
             wave, lane = np.unravel_index(int(left.argmax()), left.shape)
             first = int(address[wave, lane])
             allocation = memory.find(first)
-            inside = None
-            if allocation is not None:
-                offsets = address - allocation.start
-                inside = left & (offsets >= 0) & (offsets + size <= allocation.size)
-            if inside is None or not inside[wave, lane]:
+            offsets = address - (allocation.start if allocation is not None else first + 1)
+            inside = left & (offsets >= 0) & (offsets + size <= (allocation.size if allocation is not None else 0))
+            if allocation is None or not inside[wave, lane]:
                 fault = memory.fault(first, size, action)
-                raise MemoryFault(f"{fault.message} (lane {lane})", where=self.where(i, int(wave)), details=fault.details,
-                                  hint="a lane that should not take part must be masked by EXEC, or kept outside by the "
-                                       "buffer's num_records")  # fmt: skip
+                raise MemoryFault(
+                    f"{fault.message} (lane {lane})",
+                    where=self.where(i, int(wave)),
+                    details=fault.details,
+                    hint="mask a lane that should not take part by EXEC, or keep it outside by the "
+                    "buffer's num_records",
+                )
             found.append((allocation, np.where(inside, offsets, 0), inside))
             left &= ~inside
         return found
@@ -113,9 +120,18 @@ class GlobalAccess(BatchState):
     # -- order -------------------------------------------------------------------------------------------------------
 
     def note(
-        self, i: Instruction, memory: Any, address: Array, size: int, lanes: Array | None, queue: int, *,
-        write: bool, atomic: bool = False, changes: StoreChanges | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        i: Instruction,
+        memory: Any,
+        address: Array,
+        size: int,
+        lanes: Array | None,
+        queue: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        changes: StoreChanges | None = None,
+    ) -> None:
         """Tell the race check of an access, wave by wave."""
         if not self.order_known:
             self.tell_order()
@@ -186,7 +202,7 @@ class GlobalAccess(BatchState):
 
     def global_load(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``global_load``."""
-        data = self.fetch(i, self.spread(address) & _ADDRESS, form.size, self.full(lanes))
+        data = self.fetch(i, self.spread(address) & ADDRESS, form.size, self.full(lanes))
         self.loaded(i, form, data, target, lanes, 0)
 
     def loaded(self, i: Instruction, form: Form, data: Array, target: int, lanes: Array | None, queue: int) -> None:
@@ -200,7 +216,7 @@ class GlobalAccess(BatchState):
 
     def global_store(self, i: Instruction, form: Form, address: Any, data: int, lanes: Array | None) -> None:
         """``global_store``."""
-        self.put(i, form, self.spread(address) & _ADDRESS, data, self.full(lanes))
+        self.put(i, form, self.spread(address) & ADDRESS, data, self.full(lanes))
 
     def put(self, i: Instruction, form: Form, address: Array, data: int, lanes: Array | None) -> None:
         """Write registers to global memory."""
@@ -213,8 +229,9 @@ class GlobalAccess(BatchState):
                 where = self.spread(address)
 
                 changes = StoreChanges(allocation.data, offsets, values, form.size, chosen, allocation.start)
-                self.note(i, allocation.shadow, where, form.size, chosen, 0, write=True, atomic=coherent,
-                          changes=changes)  # fmt: skip
+                self.note(
+                    i, allocation.shadow, where, form.size, chosen, 0, write=True, atomic=coherent, changes=changes
+                )
                 if coherent:
                     self.pass_on(address, chosen, acquire=False, release=True)
             if chosen is None:
@@ -235,12 +252,18 @@ class GlobalAccess(BatchState):
         self, i: Instruction, form: Atomic, address: Any, data: int, target: int | None, lanes: Array | None
     ) -> None:
         """``global_atomic``."""
-        self.change(i, form, self.spread(address) & _ADDRESS, data, target, self.full(lanes), lanes)
+        self.change(i, form, self.spread(address) & ADDRESS, data, target, self.full(lanes), lanes)
 
     def change(
-        self, i: Instruction, form: Atomic, address: Array, data: int, target: int | None,
-        lanes: Array | None, written: Array | None,
-    ) -> None:  # fmt: skip
+        self,
+        i: Instruction,
+        form: Atomic,
+        address: Array,
+        data: int,
+        target: int | None,
+        lanes: Array | None,
+        written: Array | None,
+    ) -> None:
         """Execute an atomic operation on global memory."""
         count = form.registers * (2 if form.compares else 1)
         values = self.V[data : data + count]
@@ -256,27 +279,11 @@ class GlobalAccess(BatchState):
         else:
             self.queue(0, VectorData(i, number, target, before, written))
 
-    def global_to_lds(self, i: Instruction, size: int, address: Any, m0: Any, offset: int, lanes: Array | None) -> None:
-        """``global_load_lds``."""
-        data = self.fetch(i, self.spread(address) & _ADDRESS, size, self.full(lanes))
-        self.to_lds(i, size, data, m0, offset, lanes)
-
-    def to_lds(self, i: Instruction, size: int, data: Array, m0: Any, offset: int, lanes: Array | None) -> None:
-        """Queue a load whose data goes to LDS: at M0 plus the instruction's offset, lane after lane."""
-        base = np.asarray(m0 & 0xFFFFFF if type(m0) is int else m0 & 0xFFFFFF)
-        address = self.spread(base + offset + np.arange(64) * size)
-        chosen = self.full(lanes)
-        places = self.lds_places(i, address, size, chosen, "a load to LDS")
-        if self.order_checked:
-            self.note_lds(i, address, size, chosen, 0, write=True)
-        packed = np.ascontiguousarray(np.moveaxis(data, 0, -1)).view(np.uint8)[..., : max(size, 4)][..., :size]
-        self.queue(0, ToLds(i, self.issued[0] + 1, places, packed, chosen))
-
     # -- scalar loads ------------------------------------------------------------------------------------------------
 
     def scalar_load(self, i: Instruction, base: Any, offset: Any, target: int, count: int) -> None:
         """``s_load``: the low two bits of the address do not count."""
-        address = (base + offset) & _ADDRESS & ~3 if type(base) is int and type(offset) is int else None
+        address = (base + offset) & ADDRESS & ~3 if type(base) is int and type(offset) is int else None
         memory = self.launch.memory
         values: list[Any]
         if address is not None:
@@ -287,7 +294,7 @@ class GlobalAccess(BatchState):
             where = np.broadcast_to(
                 np.asarray(base).astype(np.int64) + np.asarray(offset).astype(np.int64), (self.W, 1)
             )
-            where = where & _ADDRESS & ~3
+            where = where & ADDRESS & ~3
             rows = []
             for one in where[:, 0].tolist():
                 allocation, start = memory.at(one, 4 * count, "a scalar load")

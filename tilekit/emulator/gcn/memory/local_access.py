@@ -11,9 +11,9 @@ from tilekit.emulator.core.errors import MemoryFault
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
-from tilekit.emulator.gcn.memory.global_access import GlobalAccess, gather, scatter
+from tilekit.emulator.gcn.memory.global_access import ADDRESS, GlobalAccess, gather, scatter
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
-from tilekit.emulator.gcn.memory.outstanding import Outstanding, VectorData
+from tilekit.emulator.gcn.memory.outstanding import Outstanding, ToLds, VectorData
 
 __all__ = ["LocalAccess"]
 
@@ -38,17 +38,26 @@ class LocalAccess(GlobalAccess):
             first = int(address[wave, lane])
             raise MemoryFault(
                 f"{action} of {size} bytes at {first:#x} of LDS: out of bounds, the workgroup has "
-                f"{self.gang.lds_size} bytes (lane {lane})", where=self.where(i, int(wave)),
+                f"{self.gang.lds_size} bytes (lane {lane})",
+                where=self.where(i, int(wave)),
                 details={"address": first, "bytes": size},
                 hint="launch with more shared_bytes, or mend the offset",
-            )  # fmt: skip
+            )
         places = address + self.lds_base
         return places if lanes is None else np.where(lanes, places, self.lds_base)
 
     def note_lds(
-        self, i: Instruction, address: Array, size: int, lanes: Array | None, queue: int, *, write: bool,
-        atomic: bool = False, changes: StoreChanges | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        i: Instruction,
+        address: Array,
+        size: int,
+        lanes: Array | None,
+        queue: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        changes: StoreChanges | None = None,
+    ) -> None:
         """Tell the race check of an access to LDS, wave by wave."""
         if not self.order_known:
             self.tell_order()
@@ -61,7 +70,7 @@ class LocalAccess(GlobalAccess):
                 mine = None if changes is None else changes.of(index)
                 wave.workgroup.shadow.in_step(party, row, size, write=write, atomic=atomic, instruction=i, changes=mine)
 
-    def _read(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> Array:
+    def _read(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> Any:
         places = self.lds_places(i, address, size, lanes, "a read")
         if self.order_checked:
             self.note_lds(i, address, size, lanes, 1, write=False)
@@ -108,9 +117,14 @@ class LocalAccess(GlobalAccess):
         self.queue(1, Outstanding(i, self.issued[1] + 1))
 
     def lds_atomic(
-        self, i: Instruction, form: Atomic, address: Any, data: tuple[int, ...], target: int | None,
+        self,
+        i: Instruction,
+        form: Atomic,
+        address: Any,
+        data: tuple[int, ...],
+        target: int | None,
         lanes: Array | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """``ds_add`` and its like."""
         active, where = self.full(lanes), self.spread(address)
         places = self.lds_places(i, where, form.size, active, "an atomic")
@@ -139,17 +153,34 @@ class LocalAccess(GlobalAccess):
         data = np.ascontiguousarray(np.moveaxis(words, -1, 0))
         self.queue(1, VectorData(i, self.issued[1] + 1, target, data, lanes))
 
+    def global_to_lds(self, i: Instruction, size: int, address: Any, m0: Any, offset: int, lanes: Array | None) -> None:
+        """``global_load_lds``."""
+        data = self.fetch(i, self.spread(address) & ADDRESS, size, self.full(lanes))
+        self.to_lds(i, size, data, m0, offset, lanes)
+
+    def to_lds(self, i: Instruction, size: int, data: Array, m0: Any, offset: int, lanes: Array | None) -> None:
+        """Queue a load whose data goes to LDS: at M0 plus the instruction's offset, lane after lane."""
+        base = np.asarray(m0 & 0xFFFFFF)
+        address = self.spread(base + offset + np.arange(64) * size)
+        chosen = self.full(lanes)
+        places = self.lds_places(i, address, size, chosen, "a load to LDS")
+        if self.order_checked:
+            self.note_lds(i, address, size, chosen, 0, write=True)
+        packed = np.ascontiguousarray(np.moveaxis(data, 0, -1)).view(np.uint8)[..., : max(size, 4)][..., :size]
+        self.queue(0, ToLds(i, self.issued[0] + 1, places, packed, chosen))
+
     # -- scratch -----------------------------------------------------------------------------------------------------
 
-    def _scratch(self, i: Instruction, address: Any, size: int, lanes: Array | None) -> Array:
+    def _scratch(self, i: Instruction, address: Any, size: int, lanes: Array | None) -> Any:
         where = self.spread(np.asarray(address))
         active = where if lanes is None else where[lanes]
         limit = self.launch.scratch_bytes
         if active.size and (int(active.min()) < 0 or int(active.max()) + size > limit):
             raise MemoryFault(
-                f"an access of {size} bytes at {int(active.max()):#x} of scratch: out of bounds, a lane has {limit} bytes",
-                where=self.where(i, 0), hint="raise .amdhsa_private_segment_fixed_size",
-            )  # fmt: skip
+                f"an access of {size} bytes at {int(active.max()):#x} of scratch: a lane has {limit} bytes",
+                where=self.where(i, 0),
+                hint="raise .amdhsa_private_segment_fixed_size",
+            )
         own = np.arange(self.W * 64).reshape(self.W, 64) * self.scratch.shape[-1]
         return own + (where if lanes is None else np.where(lanes, where, 0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.operands import unsupported
 from tilekit.emulator.gcn.language.syntax import EXEC, Instruction, Register
-from tilekit.emulator.gcn.ops.table import begin_vector, op
+from tilekit.emulator.gcn.ops.table import Handler, begin_vector, op
 
 _INTEGER = {"f": None, "lt": "<", "eq": "==", "le": "<=", "gt": ">", "ne": "!=", "ge": ">=", "t": None}
 _FLOATING = {
@@ -21,7 +21,7 @@ def _register(name: str, kind: str, second: str, expression: str, value: bool | 
         op(f"{prefix}_{name}")(_handler(kind, second, expression, value, narrows))
 
 
-def _handler(kind: str, second: str, expression: str, value: bool | None, narrows: bool):  # type: ignore[no-untyped-def]
+def _handler(kind: str, second: str, expression: str, value: bool | None, narrows: bool) -> Handler:
     def handler(e: Emitter, i: Instruction) -> None:
         if len(i.operands) not in (2, 3):
             raise unsupported(i, "takes a destination and two sources")

@@ -13,10 +13,13 @@ END, BARRIER, SPLIT, YIELD = -1, -2, -3, -4
 """What a block answers instead of the number of the next one."""
 
 BRANCHES = {
-    "s_cbranch_scc0": ("B.scc", False), "s_cbranch_scc1": ("B.scc", True),
-    "s_cbranch_vccz": ("nonzero(wide(S, 106))", False), "s_cbranch_vccnz": ("nonzero(wide(S, 106))", True),
-    "s_cbranch_execz": ("nonzero(B.exec_mask())", False), "s_cbranch_execnz": ("nonzero(B.exec_mask())", True),
-}  # fmt: skip
+    "s_cbranch_scc0": ("B.scc", False),
+    "s_cbranch_scc1": ("B.scc", True),
+    "s_cbranch_vccz": ("nonzero(wide(S, 106))", False),
+    "s_cbranch_vccnz": ("nonzero(wide(S, 106))", True),
+    "s_cbranch_execz": ("nonzero(B.exec_mask())", False),
+    "s_cbranch_execnz": ("nonzero(B.exec_mask())", True),
+}
 """Conditional branches: what they look at, and the truth that takes them."""
 
 
@@ -52,8 +55,16 @@ def ending(e: Emitter, i: Instruction) -> None:
     """Instructions that end a block: what follows them is said by the program."""
 
 
-@op("s_set_gpr_idx_on", "s_set_gpr_idx_off", "s_setpc_b64", "s_getpc_b64", "s_swappc_b64", "s_call_b64", "s_store_dword",
-    "s_atomic_dec")  # fmt: skip
+@op(
+    "s_set_gpr_idx_on",
+    "s_set_gpr_idx_off",
+    "s_setpc_b64",
+    "s_getpc_b64",
+    "s_swappc_b64",
+    "s_call_b64",
+    "s_store_dword",
+    "s_atomic_dec",
+)
 def refused(e: Emitter, i: Instruction) -> None:
     """Known, and not executed."""
     raise unsupported(i, "is not executed yet")

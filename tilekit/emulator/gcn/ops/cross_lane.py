@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.operands import unsupported
 from tilekit.emulator.gcn.language.syntax import Instruction
@@ -67,7 +69,7 @@ def swizzle(e: Emitter, i: Instruction) -> None:
     e.add(f"B.queue_register(1, {e.name(i, 'i')}, {target}, t, {e.lanes})")
 
 
-def _pattern(i: Instruction, call) -> int:  # type: ignore[no-untyped-def]
+def _pattern(i: Instruction, call: Any) -> Any:
     """The number that a ``swizzle(...)`` stands for."""
     mode, *values = call.arguments
     if mode == "QUAD_PERM":

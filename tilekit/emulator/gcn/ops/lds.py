@@ -6,20 +6,36 @@ import re
 
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.operands import unsupported
-from tilekit.emulator.gcn.language.syntax import Instruction
+from tilekit.emulator.gcn.language.syntax import Instruction, Operand
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
 from tilekit.emulator.gcn.ops.table import op
 
 _READS = {
-    "b32": Form(4), "b64": Form(8, 2), "b96": Form(12, 3), "b128": Form(16, 4), "u8": Form(1), "i8": Form(1, signed=True),
-    "u16": Form(2), "i16": Form(2, signed=True), "u8_d16": Form(1, part=1), "u8_d16_hi": Form(1, part=2),
-    "i8_d16": Form(1, signed=True, part=1), "i8_d16_hi": Form(1, signed=True, part=2), "u16_d16": Form(2, part=1),
+    "b32": Form(4),
+    "b64": Form(8, 2),
+    "b96": Form(12, 3),
+    "b128": Form(16, 4),
+    "u8": Form(1),
+    "i8": Form(1, signed=True),
+    "u16": Form(2),
+    "i16": Form(2, signed=True),
+    "u8_d16": Form(1, part=1),
+    "u8_d16_hi": Form(1, part=2),
+    "i8_d16": Form(1, signed=True, part=1),
+    "i8_d16_hi": Form(1, signed=True, part=2),
+    "u16_d16": Form(2, part=1),
     "u16_d16_hi": Form(2, part=2),
-}  # fmt: skip
+}
 _WRITES = {
-    "b32": Form(4), "b64": Form(8, 2), "b96": Form(12, 3), "b128": Form(16, 4), "b8": Form(1), "b16": Form(2),
-    "b8_d16_hi": Form(1, part=2), "b16_d16_hi": Form(2, part=2),
-}  # fmt: skip
+    "b32": Form(4),
+    "b64": Form(8, 2),
+    "b96": Form(12, 3),
+    "b128": Form(16, 4),
+    "b8": Form(1),
+    "b16": Form(2),
+    "b8_d16_hi": Form(1, part=2),
+    "b16_d16_hi": Form(2, part=2),
+}
 
 
 def _offset(i: Instruction, name: str = "offset", most: int = 65535) -> int:
@@ -29,7 +45,7 @@ def _offset(i: Instruction, name: str = "offset", most: int = 65535) -> int:
     return value
 
 
-def _address(e: Emitter, i: Instruction, operand) -> str:  # type: ignore[no-untyped-def]
+def _address(e: Emitter, i: Instruction, operand: Operand) -> str:
     return f"U[{e.vector(operand, 1)}].astype(i8)"
 
 
@@ -81,8 +97,10 @@ def write_pair(e: Emitter, i: Instruction) -> None:
     e.begin(i, ())
     data = [e.vector(operand, form.registers) for operand in i.operands[1:3]]
     e.add(f"a = {_address(e, i, i.operands[0])}")
-    e.add(f"B.lds_write({e.name(i, 'i')}, {e.name(form, 'form')}, (a + {first}, a + {second}), "
-          f"({data[0]}, {data[1]}), {e.lanes})")  # fmt: skip
+    e.add(
+        f"B.lds_write({e.name(i, 'i')}, {e.name(form, 'form')}, (a + {first}, a + {second}), "
+        f"({data[0]}, {data[1]}), {e.lanes})"
+    )
 
 
 @op("ds_read_b64_tr_b16", "ds_read_b64_tr_b8", "ds_read_b64_tr_b4", "ds_read_b96_tr_b6")
@@ -98,8 +116,16 @@ def read_transposed(e: Emitter, i: Instruction) -> None:
 
 _ATOMICS: dict[str, Atomic] = {}
 for _size, _suffix in (("4", "32"), ("8", "64")):
-    for _name, _type in (("add", "u"), ("sub", "u"), ("inc", "u"), ("dec", "u"), ("min", "i"), ("max", "i"), ("min", "u"),
-                         ("max", "u")):  # fmt: skip
+    for _name, _type in (
+        ("add", "u"),
+        ("sub", "u"),
+        ("inc", "u"),
+        ("dec", "u"),
+        ("min", "i"),
+        ("max", "i"),
+        ("min", "u"),
+        ("max", "u"),
+    ):
         _ATOMICS[f"{_name}_{_type}{_suffix}"] = Atomic(_name, f"{_type}{_size}")
     for _name in ("and", "or", "xor", "cmpst"):
         _ATOMICS[f"{_name}_b{_suffix}"] = Atomic("cmpswap" if _name == "cmpst" else _name, f"u{_size}")
@@ -108,8 +134,9 @@ for _size, _suffix in (("4", "32"), ("8", "64")):
 _ATOMICS["pk_add_f16"], _ATOMICS["pk_add_bf16"] = Atomic("add", "pair_f16"), Atomic("add", "pair_bf16")
 _RETURNING = {
     **{(f"{name[: name.rindex('_')]}_rtn_{name[name.rindex('_') + 1 :]}"): form for name, form in _ATOMICS.items()},
-    "wrxchg_rtn_b32": Atomic("swap", "u4"), "wrxchg_rtn_b64": Atomic("swap", "u8"),
-}  # fmt: skip
+    "wrxchg_rtn_b32": Atomic("swap", "u4"),
+    "wrxchg_rtn_b64": Atomic("swap", "u8"),
+}
 
 
 @op(*(f"ds_{name}" for name in (*_ATOMICS, *_RETURNING)))

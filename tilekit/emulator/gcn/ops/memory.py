@@ -144,7 +144,8 @@ def buffer_load(e: Emitter, i: Instruction) -> None:
     if lds:
         e.check_lds_size(form.size)
         e.add(
-            f"B.buffer_to_lds({e.name(i, 'i')}, {form.size}, {where}, S[124], {i.modifiers.get('offset', 0)}, {e.lanes})"
+            f"B.buffer_to_lds({e.name(i, 'i')}, {form.size}, {where}, S[124], "
+            f"{i.modifiers.get('offset', 0)}, {e.lanes})"
         )
     else:
         e.add(f"B.buffer_load({e.name(i, 'i')}, {e.name(form, 'form')}, {where}, {target}, {e.lanes})")
