@@ -191,6 +191,11 @@ def read_file(path: Path, option: str) -> bytes:
         raise ArgumentError(f"{option}: {path} cannot be read: {error.strerror}{hint}", code=_FILES) from None
 
 
+def is_amdgcn(text: str) -> bool:
+    """Whether a text is assembly for AMD chips, and not PTX: it describes a kernel, or names its target, as such."""
+    return ".amdhsa_kernel" in text or ".amdgcn_target" in text
+
+
 def require_writable(path: Path, option: str) -> None:
     """Check that the folder of a file to be written is there, before anything runs.
 

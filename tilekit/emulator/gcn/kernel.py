@@ -68,6 +68,11 @@ class Kernel:
         return self._text.arguments
 
     @property
+    def threads(self) -> int | None:
+        """Most threads of a workgroup, as the metadata says."""
+        return self._text.threads
+
+    @property
     def mode(self) -> int:
         """The MODE register that waves start with."""
         value = 0

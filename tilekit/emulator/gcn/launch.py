@@ -186,7 +186,9 @@ class Launch:
         """Report missing wait states of code that ran."""
         if self.check == "off":
             return
-        ran = {id(block.instructions[0]) for block, number in zip(self.program.blocks, self.counts, strict=True) if number}
+        ran = {
+            id(block.instructions[0]) for block, number in zip(self.program.blocks, self.counts, strict=True) if number
+        }
         for hazard in self.program.hazards:
             block = next(b for b in self.program.blocks if hazard.consumer in b.instructions)
             if id(block.instructions[0]) not in ran:

@@ -19,20 +19,18 @@ os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
 os.environ["TRITON_CACHE_DIR"] = os.environ.get("CORPUS_CACHE") or tempfile.mkdtemp()
 
-HERE = Path(__file__).parent
-KERNELS = HERE.parents[1] / "corpus"
-sys.path.insert(0, str(KERNELS))
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parents[2] / "corpus"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton_kernels.variants import VARIANTS, Variant
 
+HERE = Path(__file__).parent
 for _source in ("elementwise", "reductions", "memory", "matmul", "models"):
     importlib.import_module(f"triton_kernels.{_source}")
-if (HERE / "hip_kernels.py").exists():
-    importlib.import_module("hip_kernels")
+importlib.import_module("hip_kernels")
 
 CHIPS = ("gfx942", "gfx950")
 OUT = Path(os.environ.get("CORPUS_OUT") or HERE / "asm")

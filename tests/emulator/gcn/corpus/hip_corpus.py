@@ -9,22 +9,16 @@ from __future__ import annotations
 import importlib
 import json
 import lzma
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-HERE = Path(__file__).parent
-ASM = HERE / "asm"
-sys.path.insert(0, str(HERE.parents[1] / "corpus"))
-
 from corpus_case import CASES, Addresses, Array, Launch, header
 
-from tilekit.emulator import LaunchReport
-from tilekit.emulator.gcn.device import Device
+from tilekit.emulator import Device, LaunchReport
 
+ASM = Path(__file__).parent / "asm"
 for _source in ("elementwise", "reductions", "memory", "matmul", "models"):
     importlib.import_module(f"cases_{_source}")
 importlib.import_module("hip_cases")

@@ -149,7 +149,7 @@ def _biased(x: Array) -> Any:
 
 
 def division_scale(chosen: Any, denominator: Any, numerator: Any) -> tuple[Array, Array]:
-    """``v_div_scale``: one of the two, scaled where the division would leave the range; and where that must be undone."""
+    """``v_div_scale``: one of two numbers, scaled where a division would leave the range; where to undo it."""
     s0, s1, s2 = (np.ascontiguousarray(x) for x in np.broadcast_arrays(chosen, denominator, numerator))
     kind = s0.dtype.type
     far, step, least = (96, 64, 23) if kind is f4 else (768, 128, 53)

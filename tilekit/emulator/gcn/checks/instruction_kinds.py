@@ -93,13 +93,28 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
         or (selected and len(selected) > len(i.operands) - 1 and selected[-1] and not name.startswith("v_pk"))
     )
     return Kind(
-        i, name, found, vector, name.startswith("s_"), is_memory(i), name.startswith("ds_"), matrix,
-        bool(shape) and shape is not None and shape.a not in ("f32", "f64"), shape is not None and shape.a == "f64",
-        (bits[1] | bits[2] | scales) if matrix else 0, bits[3] if matrix and len(bits) > 3 else 0,
-        bool(_TRANSCENDENTAL.match(name)), name.startswith("v_dot"), vector and partial, moved,
-        i.flag("lds") or name.startswith("global_load_lds"), _together(bits[1:]), bits[1] if moved and len(bits) > 1 else 0, scalars,
+        i,
+        name,
+        found,
+        vector,
+        name.startswith("s_"),
+        is_memory(i),
+        name.startswith("ds_"),
+        matrix,
+        bool(shape) and shape is not None and shape.a not in ("f32", "f64"),
+        shape is not None and shape.a == "f64",
+        (bits[1] | bits[2] | scales) if matrix else 0,
+        bits[3] if matrix and len(bits) > 3 else 0,
+        bool(_TRANSCENDENTAL.match(name)),
+        name.startswith("v_dot"),
+        vector and partial,
+        moved,
+        i.flag("lds") or name.startswith("global_load_lds"),
+        _together(bits[1:]),
+        bits[1] if moved and len(bits) > 1 else 0,
+        scalars,
         _stored(i, bits),
-    )  # fmt: skip
+    )
 
 
 def _together(bits: list[int]) -> int:
