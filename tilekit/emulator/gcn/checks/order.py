@@ -60,7 +60,7 @@ class WaveOrder:
     known
         By queue, the last operation that is known to be complete.
     assumed
-        By queue, the last store to global memory that a barrier came after, complete or not.
+        By queue, the last operation that a barrier came after, complete or not.
     queues
         Of vmcnt and of lgkmcnt.
     """

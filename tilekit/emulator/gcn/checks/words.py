@@ -46,7 +46,7 @@ def tolerated(race: Race, loads: Mapping[tuple[int, int], list[tuple[int, int, W
         return "a store that s_barrier came after and nothing had waited for: its wave needs s_waitcnt vmcnt(0) before"
     read, write = (race.earlier, race.later) if race.later.write else (race.later, race.earlier)
     reader, writer = _queue(read).wave, _queue(write).wave
-    if read.write or reader.actor.cluster != writer.actor.cluster:
+    if read.write or write.atomic or reader.actor.cluster != writer.actor.cluster:
         return ""
     entries = loads.get((id(read.instruction), reader.actor.cluster), [])
     covering = {wave for low, high, wave in entries if low <= race.lo and race.hi <= high}
@@ -73,8 +73,7 @@ def _hint(race: Race, earlier: Queue, later: Queue) -> str:
             f"the wave itself has not waited for it: s_waitcnt {earlier.counter}(n) must come between, with n the "
             "number of operations issued after it that may still be outstanding"
         )
-    complete = earlier.wave.known.get(earlier.identity, 0) >= race.earlier.epoch
-    if not complete:
+    if later.wave.assumed.get(earlier.identity, 0) >= race.earlier.epoch:
         return (
             f"{earlier.wave.actor} has not waited for it: s_waitcnt {earlier.counter}(...) must come before its next "
             "s_barrier, since a barrier does not wait for memory"

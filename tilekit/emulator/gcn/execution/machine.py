@@ -49,6 +49,12 @@ class Machine(Interleaving[Batch, Gang]):
         fuel = FUEL if self.policy != "random" else self.rng.randrange(1, FUEL)
         block = batch.block
         counts = self.launch.counts
+        if self.steps > self.budget:
+            raise StepBudgetExceeded(
+                f"more than {self.budget} basic blocks have been executed",
+                where=batch.where(program.first_of(block), 0),
+                hint="raise step_budget, or look for a loop that does not end",
+            )
         while fuel:
             answer = program.function(block, batch)(batch)
             counts[block] += batch.W
@@ -59,12 +65,6 @@ class Machine(Interleaving[Batch, Gang]):
             block = answer
             fuel -= 1
         batch.block = block
-        if self.steps > self.budget:
-            raise StepBudgetExceeded(
-                f"more than {self.budget} basic blocks have been executed",
-                where=batch.where(program.first_of(block), 0),
-                hint="raise step_budget, or look for a loop that does not end",
-            )
         self._circle(batch)
         self.enqueue(batch)
 
@@ -119,7 +119,8 @@ class Machine(Interleaving[Batch, Gang]):
         workgroups = dict.fromkeys(wave.workgroup for wave in batch.waves)
         for wave in batch.waves:
             wave.workgroup.arrived.add(wave.index)
-            wave.order.assumed[wave.order.queues[0].identity] = batch.issued[0]
+            for queue, issued in zip(wave.order.queues, batch.issued, strict=True):
+                wave.order.assumed[queue.identity] = issued
         self._release(batch.gang, [workgroup for workgroup in workgroups if workgroup.complete()])
 
     def _release(self, gang: Gang, complete: list[Workgroup]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.core.errors import MemoryFault
-from tilekit.emulator.core.memory.memory import Allocation
+from tilekit.emulator.core.memory.memory import GLOBAL_BASE, Allocation
 from tilekit.emulator.gcn.execution.state import BatchState
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
@@ -106,6 +106,8 @@ class GlobalAccess(BatchState):
             inside = left & (offsets >= 0) & (offsets + size <= (allocation.size if allocation is not None else 0))
             if allocation is None or not inside[wave, lane]:
                 fault = memory.fault(first, size, action)
+                if 1 << 16 <= first < GLOBAL_BASE:
+                    fault = MemoryFault(f"{action} of {size} bytes at {first:#x}: no address of global memory")
                 raise MemoryFault(
                     f"{fault.message} (lane {lane})",
                     where=self.where(i, int(wave)),
