@@ -14,7 +14,8 @@ from programs import run
 
 Array = np.ndarray[Any, Any]
 _TYPES = {
-    "f64": np.float64, "f32": np.float32, "xf32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i8": np.int8,
+    "f64": np.float64, "f32": np.float32, "xf32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
+    "i8": np.int8,
     "fp6": ml_dtypes.float6_e2m3fn, "bf6": ml_dtypes.float6_e3m2fn, "fp4": ml_dtypes.float4_e2m1fn,
 }  # fmt: skip
 _CODES = ["fp8", "bf8", "fp6", "bf6", "fp4"]

@@ -83,7 +83,6 @@ def _is_modifier(reader: Reader, after: bool) -> bool:
 
 
 def _read_modifier(reader: Reader, modifiers: dict[str, Any]) -> None:
-    column = reader.column
     name = reader.take().text
     if name in modifiers:
         reader.at -= 1
@@ -91,7 +90,6 @@ def _read_modifier(reader: Reader, modifiers: dict[str, Any]) -> None:
     if not reader.accept(":"):
         modifiers[name] = True
         return
-    del column
     if reader.accept("["):
         values = []
         while not reader.accept("]"):
@@ -160,7 +158,7 @@ def _word(reader: Reader) -> Operand | None:
     match = _ONE.match(text)
     if match:
         reader.take()
-        return _register(reader, match[1], int(match[2]), 1, back=1)
+        return _register(reader, match[1], int(match[2]), 1, reader.at - 1)
     if text in ("neg", "abs", "sext", "lit") and then.text == "(":
         reader.take()
         reader.take()
@@ -198,19 +196,20 @@ def _call(reader: Reader) -> Call:
 
 
 def _range(reader: Reader, file: str) -> Register:
+    start = reader.at - 1
     reader.expect("[")
     first = reader.number()
     last = reader.number() if reader.accept(":") else first
     reader.expect("]")
     if last < first:
-        reader.at -= 2
+        reader.at = start
         raise reader.error(f"{file}[{first}:{last}]: the last register comes before the first")
-    return _register(reader, file, first, last - first + 1, back=2)
+    return _register(reader, file, first, last - first + 1, start)
 
 
-def _register(reader: Reader, file: str, first: int, count: int, back: int) -> Register:
+def _register(reader: Reader, file: str, first: int, count: int, start: int) -> Register:
     if first < 0 or first + count > _FILES[file]:
-        reader.at -= back
+        reader.at = start
         raise reader.error(f"{file}{first + count - 1} does not exist; legal: {file}0 to {file}{_FILES[file] - 1}")
     if file == "ttmp":
         return Register("s", _TTMP + first, count)
