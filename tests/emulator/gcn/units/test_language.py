@@ -47,7 +47,7 @@ def test_operands(text: str, operands: tuple[object, ...]) -> None:
 def test_modifiers() -> None:
     """Modifiers with and without values."""
     dpp = _one("v_mov_b32_dpp v1, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf bound_ctrl:1")
-    assert dpp.name == "v_mov_b32" and dpp.encoding == "dpp"
+    assert (dpp.name, dpp.encoding) == ("v_mov_b32", "dpp")
     assert dpp.modifiers == {"quad_perm": [1, 0, 3, 2], "row_mask": 15, "bank_mask": 15, "bound_ctrl": 1}
     load = _one("buffer_load_dword v1, s[8:11], 0 offen offset:16 sc0 nt lds ; comment")
     assert load.modifiers == {"offen": True, "offset": 16, "sc0": True, "nt": True, "lds": True}
