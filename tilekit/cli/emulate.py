@@ -25,7 +25,7 @@ _PATIENCE = 1.0
 
 
 def emulate(
-    file: Annotated[Path, typer.Argument(metavar="FILE.ptx", help="PTX text, whoever wrote it.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX or AMDGCN text, whoever wrote it.")],
     entry: Annotated[str | None, typer.Option(help="Kernel of the file. Default: the only one.")] = None,
     grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs.")] = "1",
     block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a CTA. Default: the file's .reqntid.")] = "",
@@ -57,7 +57,7 @@ def emulate(
     ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Run a kernel of FILE.ptx on the emulator, with every check, and say what was found.
+    """Run a kernel of FILE.ptx or FILE.s on the emulator, with every check, and say what was found.
 
     Exits with 1 if there is a race, a hang or another fault, with 2 if the launch is not possible as given.
 
@@ -78,9 +78,13 @@ def emulate(
             shape: dict[str, Any] = {
                 "grid": _dims(grid, "--grid"),
                 "block": _dims(block, "--block") if block else _required_block(kernel),
-                "cluster": _dims(cluster, "--cluster") if cluster else None,
                 "shared_bytes": shared,
             }
+            amd = _is_amd(kernel)
+            if amd:
+                _check_amd(cluster, stop, timeline, statistics)
+            else:
+                shape["cluster"] = _dims(cluster, "--cluster") if cluster else None
             if step_budget is not None:
                 shape["step_budget"] = step_budget
             if stop is not None:
@@ -91,9 +95,9 @@ def emulate(
                 if explore:
                     found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
                 else:
-                    report = kernel.launch(
-                        args=args, statistics=statistics, timeline=timeline, progress=progress, **shape
-                    )
+                    if not amd:
+                        shape |= {"statistics": statistics, "timeline": timeline}
+                    report = kernel.launch(args=args, progress=progress, **shape)
         except EmulatorError as error:
             _present_fault(error, as_json)
     if explore:
@@ -150,13 +154,34 @@ def _check_together(
         require_writable(timeline, "--timeline")
 
 
+def _is_amd(kernel: object) -> bool:
+    """Whether a kernel is one for an AMD chip."""
+    from tilekit.emulator.gcn.kernel import Kernel as AmdKernel
+
+    return isinstance(kernel, AmdKernel)
+
+
+def _check_amd(cluster: str | None, stop: str | None, timeline: Path | None, statistics: bool) -> None:
+    """Refuse what is there for PTX only."""
+    from tilekit.cli.emulate_arguments import CODE
+    from tilekit.errors import ArgumentError
+
+    given = {"--cluster": cluster, "--stop": stop, "--timeline": timeline, "--statistics": statistics}
+    idle = [option for option, value in given.items() if value]
+    if idle:
+        raise ArgumentError(f"{', '.join(idle)}: for PTX only; leave it out for AMDGCN", code=CODE)
+
+
 def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) -> Module:
-    from tilekit.cli.emulate_arguments import read_file
+    from tilekit.cli.emulate_arguments import is_amdgcn, read_file
     from tilekit.emulator import Device
     from tilekit.emulator.ptx.chips import CHIPS
 
-    text = read_file(file, "FILE.ptx").decode("utf-8", "replace")
-    if target is None:
+    text = read_file(file, "FILE").decode("utf-8", "replace")
+    if target is None and is_amdgcn(text):
+        written = re.search(r"^\s*\.amdgcn_target\s+\".*(gfx\w+)", text, re.MULTILINE)
+        target = written[1] if written else "gfx950"
+    elif target is None:
         written = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
         # A text for an older chip runs on the oldest that the emulator has; a bad name is the parser's to report.
         target = written[1] if written and written[1] in CHIPS else "sm_90a"
@@ -187,11 +212,16 @@ def _dims(text: str, option: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.split("[,x]", text))
 
 
-def _required_block(kernel: Kernel) -> tuple[int, ...]:
+def _required_block(kernel: Any) -> tuple[int, ...]:
     from tilekit.cli.emulate_arguments import CODE
     from tilekit.errors import ArgumentError
 
-    directives = kernel.function.directives
+    if _is_amd(kernel):
+        if kernel.threads is None:
+            legal = "threads of a workgroup, as the metadata does not say them"
+            raise ArgumentError.of("--block", "", legal=legal, nearest="256", code=CODE)
+        return (kernel.threads,)
+    directives: dict[str, tuple[int, ...]] = kernel.function.directives
     if "reqntid" in directives:
         return directives["reqntid"]
     nearest = ",".join(map(str, directives.get("maxntid", (128,))))

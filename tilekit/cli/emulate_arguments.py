@@ -26,7 +26,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilekit.emulator import Buffer, Device
+from tilekit.emulator import Buffer
+from tilekit.emulator.ptx.device import Device
 from tilekit.errors import ArgumentError
 
 __all__ = ["CODE", "Argument", "arguments_of", "read_file", "readable", "require_writable"]
@@ -188,6 +189,11 @@ def read_file(path: Path, option: str) -> bytes:
         close = difflib.get_close_matches(path.name, names, 1)
         hint = f"; nearest: {path.with_name(close[0])}" if close else ""
         raise ArgumentError(f"{option}: {path} cannot be read: {error.strerror}{hint}", code=_FILES) from None
+
+
+def is_amdgcn(text: str) -> bool:
+    """Whether a text is assembly for AMD chips, and not PTX: it describes a kernel, or names its target, as such."""
+    return ".amdhsa_kernel" in text or ".amdgcn_target" in text
 
 
 def require_writable(path: Path, option: str) -> None:

@@ -1,4 +1,4 @@
-"""An emulator for PTX: runs the text that ptxas assembles, on the CPU, and explains what is wrong with it.
+"""An emulator for PTX and AMDGCN: runs the text that assemblers take, on the CPU, and explains what is wrong with it.
 
 It knows nothing of who wrote the text::
 
@@ -6,6 +6,8 @@ It knows nothing of who wrote the text::
     module = device.load(ptx_text)
     a = device.buffer(array)
     report = module["kernel"].launch(grid=(2, 1, 1), block=(128, 1, 1), args=[a, np.int32(7)])
+
+For AMD chips the text is assembly of the amdgcn target: ``Device("gfx950").load(text)``.
 """
 
 from __future__ import annotations
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
         UnsupportedInstruction,
     )
     from tilekit.emulator.core.explore import Exploration, Failure
+    from tilekit.emulator.core.memory.buffer import Buffer
     from tilekit.emulator.core.report import LaunchReport
     from tilekit.emulator.core.statistics import Statistics
-    from tilekit.emulator.ptx.device import Buffer, Device, EncodedTensorMap
+    from tilekit.emulator.door import Device
+    from tilekit.emulator.gcn.errors import GcnSyntaxError, MissingWait
+    from tilekit.emulator.ptx.device import EncodedTensorMap
     from tilekit.emulator.ptx.execution.device_runtime import AssertionFailedError
     from tilekit.emulator.ptx.kernel import Kernel
     from tilekit.emulator.ptx.memory.tensor_map import TensorMap
@@ -53,11 +58,13 @@ __all__ = [
     "Exploration",
     "Failure",
     "Finding",
+    "GcnSyntaxError",
     "Kernel",
     "LaunchError",
     "LaunchReport",
     "Livelock",
     "MemoryFault",
+    "MissingWait",
     "Module",
     "ProtocolError",
     "PtxSyntaxError",
@@ -75,7 +82,10 @@ _HOMES = {
     "core.checks.findings": ("Finding",),
     "core.explore": ("Exploration", "Failure"),
     "core.report": ("LaunchReport",),
-    "ptx.device": ("Buffer", "Device", "EncodedTensorMap"),
+    "core.memory.buffer": ("Buffer",),
+    "door": ("Device",),
+    "gcn.errors": ("GcnSyntaxError", "MissingWait"),
+    "ptx.device": ("EncodedTensorMap",),
     "ptx.execution.device_runtime": ("AssertionFailedError",),
     "ptx.kernel": ("Kernel",),
     "ptx.ops.table": ("coverage",),

@@ -27,6 +27,7 @@ __all__ = [
     "PtxSyntaxError",
     "RaceError",
     "StepBudgetExceeded",
+    "TextError",
     "UnsupportedInstruction",
     "Where",
     "describe",
@@ -89,6 +90,10 @@ class Actor:
     role: str = ""
     cluster: int = 0
 
+    def place(self) -> list[str]:
+        """Return the places that it is in, outermost first, and itself, in words."""
+        return [f"cluster {self.cluster}", f"CTA {self.cta}", str(self)]
+
     def __str__(self) -> str:
         return f"role {self.role} (warp {self.warp})" if self.role else f"warp {self.warp}"
 
@@ -130,7 +135,7 @@ class Where:
         found = []
         parts = [f"kernel {self.kernel}"] if self.kernel else []
         if self.actor is not None:
-            parts += [f"cluster {self.actor.cluster}", f"CTA {self.actor.cta}", str(self.actor)]
+            parts += self.actor.place()
         if parts:
             found.append("in " + ", ".join(parts))
         if self.instruction is not None:
@@ -242,10 +247,10 @@ class EmulatorError(Exception):
         return "\n".join(lines)
 
 
-class PtxSyntaxError(EmulatorError):
-    """Text that is not PTX; carries the line and column."""
+class TextError(EmulatorError):
+    """Text that is not what it should be; carries the line and column."""
 
-    title = "PTX syntax"
+    title = "syntax"
 
     def __init__(self, message: str, *, line: int, column: int, hint: str = "") -> None:
         super().__init__(message, where=Where(line=line, column=column), hint=hint)
@@ -254,6 +259,12 @@ class PtxSyntaxError(EmulatorError):
     def column(self) -> int:
         """Column in the line, from 1."""
         return self.where.column or 0
+
+
+class PtxSyntaxError(TextError):
+    """Text that is not PTX."""
+
+    title = "PTX syntax"
 
 
 class UnsupportedInstruction(EmulatorError):

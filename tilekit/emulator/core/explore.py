@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tilekit.emulator.core.errors import EmulatorError, LaunchError, PtxSyntaxError, UnsupportedInstruction
+from tilekit.emulator.core.errors import EmulatorError, LaunchError, TextError, UnsupportedInstruction
 from tilekit.emulator.core.memory.memory import GlobalMemory
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.schedules import Policy, Progress
@@ -148,7 +148,7 @@ def _attempt(
     """One launch: how it went wrong, or None."""
     try:
         report = launch(seed, schedule)
-    except (LaunchError, PtxSyntaxError, UnsupportedInstruction):
+    except (LaunchError, TextError, UnsupportedInstruction):
         raise  # what was asked is wrong, whatever the order
     except EmulatorError as error:
         return Failure(seed, schedule, error, None)

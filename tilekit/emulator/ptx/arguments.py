@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilekit.emulator.core.errors import LaunchError
 from tilekit.emulator.ptx.language.syntax import TYPE_BYTES, Variable
 
-if TYPE_CHECKING:
-    from tilekit.emulator.ptx.device import Buffer
-
-__all__ = ["Uploads", "download", "encode"]
-
-Uploads = list[tuple[np.ndarray[Any, Any], "Buffer"]]
-
-
-def download(uploads: Uploads) -> None:
-    """Bring uploaded arrays up to date and free their buffers."""
-    for array, buffer in uploads:
-        array[...] = buffer.read()
-        buffer.free()
+__all__ = ["encode"]
 
 
 def encode(index: int, value: Any, parameter: Variable) -> bytes:

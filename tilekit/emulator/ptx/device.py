@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Annotated, Any, Literal, Self, get_args
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from tilekit.emulator.core.annotations import Accepts
 from tilekit.emulator.core.checked import checked
 from tilekit.emulator.core.errors import LaunchError, nearest
+from tilekit.emulator.core.memory.buffer import Buffer, as_array
 from tilekit.emulator.core.memory.memory import GlobalMemory
 from tilekit.emulator.core.schedules import Policy, Starts
 from tilekit.emulator.ptx.chips import CHIPS
@@ -41,51 +40,6 @@ _ELEMENT_TYPES: dict[Any, str] = {
         (ml_dtypes.float8_e5m2, "u8"),
     )
 }
-
-
-class Buffer:
-    """An array in the device's global memory, alone in its part of the address space.
-
-    Attributes
-    ----------
-    address
-        Generic address of its first byte, a multiple of 256.
-    dtype, shape
-        Of the array; C order.
-    """
-
-    def __init__(self, memory: GlobalMemory, array: npt.NDArray[Any], name: str) -> None:
-        self._memory = memory
-        self.dtype = array.dtype
-        self.shape = array.shape
-        self.nbytes = array.nbytes
-        self._allocation = memory.allocate(array.nbytes, name)
-        self.address = self._allocation.start
-        self.write(array)
-
-    def read(self) -> npt.NDArray[Any]:
-        """A copy of the contents."""
-        return self._allocation.data[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
-
-    def write(self, array: Any) -> None:
-        """Replace the contents; the array must have the buffer's shape and type."""
-        given = _array(array)
-        if given.shape != self.shape or given.dtype != self.dtype:
-            raise LaunchError.argument("array", f"{given.dtype}{given.shape}", f"{self.dtype}{self.shape}")
-        flat = np.ascontiguousarray(given).reshape(-1)
-        self._allocation.data[: self.nbytes] = flat.view(np.uint8) if self.nbytes else 0
-
-    def free(self) -> None:
-        """Give the memory back; a kernel that still uses the address faults."""
-        self._memory.free(self._allocation)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.free()
 
 
 class EncodedTensorMap(bytes):
@@ -177,7 +131,7 @@ class Device:
     @checked
     def buffer(self, array: Any, name: str = "") -> Buffer:
         """Copy an array to the device."""
-        return Buffer(self.memory, _array(array), name or "a buffer")
+        return Buffer(self.memory, as_array(array), name or "a buffer")
 
     @checked
     def tensor_map_tiled(
@@ -313,17 +267,6 @@ class Device:
                 l2_promotion=l2_promotion,
             )
         )
-
-
-def _array(given: Any) -> npt.NDArray[Any]:
-    """The array that something is, of numbers or of bytes."""
-    try:
-        array = np.asarray(given)
-    except Exception:  # NumPy asks the object, whose methods may fail in any way
-        raise LaunchError.argument("array", given, "an array of numbers") from None
-    if array.dtype.hasobject:
-        raise LaunchError.argument("array", given, "an array of numbers, and none of objects")
-    return array
 
 
 def _tensor(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, overload
@@ -13,13 +12,15 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, overlo
 import numpy as np
 
 from tilekit.emulator.core.checked import checked, checked_values
+from tilekit.emulator.core.dimensions import Dim3, dim3
 from tilekit.emulator.core.errors import LaunchError, nearest
+from tilekit.emulator.core.memory.buffer import Uploads, download
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.schedules import Policy, Progress
-from tilekit.emulator.ptx.arguments import Uploads, download, encode
+from tilekit.emulator.ptx.arguments import encode
 from tilekit.emulator.ptx.execution import lockstep
 from tilekit.emulator.ptx.language.syntax import Function, Variable
-from tilekit.emulator.ptx.launch import Dim3, Launch
+from tilekit.emulator.ptx.launch import Launch
 from tilekit.emulator.ptx.observation.stops import Stop
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ class Kernel:
             )
         if step_budget < 1:
             raise LaunchError.argument("step_budget", step_budget, "1 or more", 1)
-        shape, threads = _dim3("grid", grid), _dim3("block", block)
+        shape, threads = dim3("grid", grid), dim3("block", block)
         clusters = self._cluster(cluster)
         self._check_shape(shape, threads, clusters)
         aligned = threads[1:] == (1, 1) or threads[0] % 32 == 0
@@ -397,10 +398,10 @@ class Kernel:
     def _cluster(self, cluster: int | Sequence[int] | None) -> Dim3:
         required = self.function.directives.get("reqnctapercluster")
         if cluster is None:
-            return _dim3("cluster", required or (1, 1, 1))
-        given = _dim3("cluster", cluster)
-        if required and _dim3("cluster", required) != given:
-            wanted = _dim3("cluster", required)
+            return dim3("cluster", required or (1, 1, 1))
+        given = dim3("cluster", cluster)
+        if required and dim3("cluster", required) != given:
+            wanted = dim3("cluster", required)
             raise LaunchError.argument("cluster", given, f"{wanted}, as .reqnctapercluster says", wanted)
         return given
 
@@ -410,8 +411,8 @@ class Kernel:
         if threads > chip.threads_per_cta or block[2] > 64:
             raise LaunchError.argument("block", block, f"at most {chip.threads_per_cta} threads, z at most 64")
         directives = self.function.directives
-        if "reqntid" in directives and _dim3("block", directives["reqntid"]) != block:
-            wanted = _dim3("block", directives["reqntid"])
+        if "reqntid" in directives and dim3("block", directives["reqntid"]) != block:
+            wanted = dim3("block", directives["reqntid"])
             raise LaunchError.argument("block", block, f"{wanted}, as .reqntid says", wanted)
         if "maxntid" in directives and threads > math.prod(directives["maxntid"]):
             raise LaunchError.argument("block", block, f"at most {math.prod(directives['maxntid'])} threads (.maxntid)")
@@ -476,14 +477,6 @@ class Kernel:
             data = encode(index, value, parameter)
             block[parameter.offset : parameter.offset + parameter.size] = data
         return bytes(block), uploads
-
-
-def _dim3(name: str, value: int | Sequence[int]) -> Dim3:
-    parts = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
-    if not 1 <= len(parts) <= 3 or not all(isinstance(part, Integral) and int(part) >= 1 for part in parts):
-        raise LaunchError.argument(name, value, "one to three positive integers", (1, 1, 1))
-    x, y, z = (*map(int, parts), 1, 1)[:3]
-    return x, y, z
 
 
 def _require_writable(timeline: object) -> None:

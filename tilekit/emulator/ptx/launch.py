@@ -15,6 +15,7 @@ from tilekit.emulator.core.checks.agents import Sync
 from tilekit.emulator.core.checks.deadlock import Blocked, GroupWait, deadlock, waiting_table
 from tilekit.emulator.core.checks.findings import Finding, Findings
 from tilekit.emulator.core.checks.shadow import Memory
+from tilekit.emulator.core.dimensions import Dim3
 from tilekit.emulator.core.errors import Deadlock, EmulatorError, LaunchError, ProtocolError
 from tilekit.emulator.core.memory.memory import PARAM_WINDOW, Allocation, GlobalMemory
 from tilekit.emulator.core.report import LaunchReport
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.compiler.program import Program
     from tilekit.emulator.ptx.execution.cta import Cluster, TileFile
     from tilekit.emulator.ptx.execution.warp import Warp
-
-Dim3 = tuple[int, int, int]
 
 
 class EmulatorDefectError(EmulatorError):

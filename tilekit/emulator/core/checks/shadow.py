@@ -200,6 +200,23 @@ class Memory:
         lanes = first, relative, width, active
         self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction, changes, lanes)
 
+    def in_step(
+        self,
+        party: Agent | Operation,
+        addresses: npt.NDArray[np.integer],
+        width: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        instruction: InstructionLike | None = None,
+        changes: Changes | None = None,
+    ) -> None:
+        """Access `width` bytes at each address by lanes that run in step, which of them matters to nobody."""
+        places = addresses.astype(np.int64, copy=False)
+        first = int(places[0])
+        pieces = footprint.lanes(first & IN_PAGE, (places - first).tobytes(), width)
+        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction, changes)
+
     def rows(
         self,
         party: Agent | Operation,

@@ -7,9 +7,9 @@ rule keeps silent. Running a kernel finds far more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tilekit.emulator.core.errors import EmulatorError, PtxSyntaxError, UnsupportedInstruction, describe
+from tilekit.emulator.core.remarks import Remark
 from tilekit.emulator.ptx.compiler.control_flow import ControlFlow, build_control_flow
 from tilekit.emulator.ptx.compiler.inlining import inline_calls
 from tilekit.emulator.ptx.compiler.unwritten import unwritten_reads
@@ -22,7 +22,7 @@ from tilekit.emulator.ptx.lint.flow import divergent_aligned, missing_proxy_fenc
 from tilekit.emulator.ptx.ops import table  # noqa: F401 (registers the instruction forms)
 from tilekit.emulator.ptx.ops.atomic import PACKED_HALVES, PACKED_HALVES_HINT
 
-__all__ = ["RULES", "Remark", "lint"]
+__all__ = ["RULES", "lint"]
 
 RULES = {
     "syntax": "the text cannot be parsed",
@@ -41,35 +41,6 @@ RULES = {
     "aligned": "an .aligned instruction under a predicate that differs between the lanes of a warp",
 }
 """Every rule, and what breaks it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """Something wrong with a text.
-
-    Attributes
-    ----------
-    rule
-        One of `RULES`.
-    kernel
-        Name of the entry; empty for the text as a whole.
-    line
-        Of the text, from 1.
-    message
-        What is wrong, in one sentence.
-    hint
-        What to change.
-    """
-
-    rule: str
-    kernel: str
-    line: int
-    message: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        place = f"line {self.line}" + (f", kernel {self.kernel}" if self.kernel else "")
-        return f"{place}: {self.rule}: {self.message}" + (f"\n  hint: {self.hint}" if self.hint else "")
 
 
 def lint(text: str, target: str | None = None) -> list[Remark]:

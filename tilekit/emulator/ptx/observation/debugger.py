@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tilekit.emulator.core.errors import LaunchError
+from tilekit.emulator.core.memory.buffer import download
 from tilekit.emulator.core.report import LaunchReport
-from tilekit.emulator.ptx.arguments import download
 from tilekit.emulator.ptx.compiler.instrument import BlockFunction, InstrumentedProgram, Observer, wait_name
 from tilekit.emulator.ptx.execution.warp import WAIT
 from tilekit.emulator.ptx.observation.inspection import Inspection

@@ -1,0 +1,62 @@
+"""Kernels that Triton made for gfx942 and gfx950 run unchanged on the emulator and compute what NumPy computes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from corpus_case import compare
+from hip_corpus import ASM, HipCase, cases, emulate
+
+from tilekit.emulator.gcn.lint import lint
+
+ALL = cases()
+_TIMED = ("spin_lock", "matmul_split_k_locks", "matmul_stream_k", "layer_norm_backward", "histogram", "matmul_bf16")
+
+
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_result(case: HipCase) -> None:
+    """The kernel runs under full checking, nothing is found, and its results match the reference."""
+    report, launch = emulate(case)
+    compare(launch, report.printed)
+    assert report.clean, str(report)
+
+
+@pytest.mark.parametrize("schedule", ["random", "fair"])
+@pytest.mark.parametrize("case", [case for case in ALL if case.name in _TIMED], ids=str)
+def test_other_orders(case: HipCase, schedule: str) -> None:
+    """Kernels that wait on each other give the same results, and the same verdict, in other orders."""
+    for seed in (1, 2):
+        report, launch = emulate(case, seed=seed, schedule=schedule)
+        compare(launch, report.printed)
+        assert report.clean, str(report)
+
+
+@pytest.mark.parametrize("case", ALL[::7], ids=str)
+def test_result_without_checks(case: HipCase) -> None:
+    """Without checks the results are the same."""
+    report, launch = emulate(case, check="off")
+    compare(launch, report.printed)
+
+
+@pytest.mark.parametrize("case", ALL[::5], ids=str)
+def test_lint_is_silent(case: HipCase) -> None:
+    """A compiler's text has the wait states that the chips ask for, and nothing else to remark on."""
+    assert lint(case.text) == []
+
+
+def test_every_text_is_a_case() -> None:
+    """No text lies around unused, and there are at least forty kernels for each chip."""
+    assert len(ALL) == len(list(ASM.glob("*.s.xz")))
+    for chip in ("gfx942", "gfx950"):
+        assert sum(case.chip == chip for case in ALL) >= 40
+
+
+@pytest.mark.parametrize(("name", "limit"), [("amd_matmul_bf16_512", 2.0), ("amd_add_million", 0.5)])
+def test_speed(name: str, limit: float) -> None:
+    """A matmul of 512 x 512 x 512, and a million elements, with every check, in processor time."""
+    case = HipCase(name, "gfx950")
+    emulate(case)  # reads and compiles the text
+    start = time.process_time()
+    emulate(case)
+    assert time.process_time() - start < limit

@@ -1,0 +1,122 @@
+"""What text is read, and what is said of text that is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import program, run
+
+from tilekit.emulator import Device, GcnSyntaxError, LaunchError, UnsupportedInstruction
+from tilekit.emulator.gcn.language.parser import parse
+from tilekit.emulator.gcn.language.syntax import Call, Constant, Off, Register, Symbol
+
+
+def _one(text: str) -> Any:
+    return parse(text).instructions[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "operands"),
+    [
+        ("v_mov_b32_e32 v1, v2", (Register("v", 1), Register("v", 2))),
+        ("v_add_f32_e64 v1, -|v2|, -1.0", (Register("v", 1), Register("v", 2, 1, True, True), Constant(-1.0))),
+        (
+            "v_add_f32 v1, neg(v2), abs(s3)",
+            (Register("v", 1), Register("v", 2, 1, True), Register("s", 3, 1, False, True)),
+        ),
+        ("s_mov_b64 exec, vcc", (Register("s", 126, 2), Register("s", 106, 2))),
+        ("s_mov_b32 m0, 0x10", (Register("s", 124), Constant(16))),
+        ("s_load_dwordx4 [s4, s5, s6, s7], s[0:1], 8+(2<<3)", (Register("s", 4, 4), Register("s", 0, 2), Constant(24))),
+        ("global_load_dword v1, v[2:3], off", (Register("v", 1), Register("v", 2, 2), Off())),
+        ("v_accvgpr_read_b32 v1, a16", (Register("v", 1), Register("a", 16))),
+        ("s_waitcnt vmcnt(3) & lgkmcnt(0)", (Call("vmcnt", (3,)), Call("lgkmcnt", (0,)))),
+        ("s_branch .LBB0_1", (Symbol(".LBB0_1"),)),
+        ("s_add_u32 s0, s0, table@rel32@lo+4", (Register("s", 0), Register("s", 0), Symbol("table", 4, "rel32@lo"))),
+    ],
+)
+def test_operands(text: str, operands: tuple[object, ...]) -> None:
+    """Operands of every form that LLVM writes."""
+    assert _one(text).operands == operands
+
+
+def test_modifiers() -> None:
+    """Modifiers with and without values."""
+    dpp = _one("v_mov_b32_dpp v1, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf bound_ctrl:1")
+    assert (dpp.name, dpp.encoding) == ("v_mov_b32", "dpp")
+    assert dpp.modifiers == {"quad_perm": [1, 0, 3, 2], "row_mask": 15, "bank_mask": 15, "bound_ctrl": 1}
+    load = _one("buffer_load_dword v1, s[8:11], 0 offen offset:16 sc0 nt lds ; comment")
+    assert load.modifiers == {"offen": True, "offset": 16, "sc0": True, "nt": True, "lds": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "says"),
+    [
+        ("s_nop 0\n  v_mov_b32 v1, v512", 2, 17, "v512 does not exist"),
+        ("v_mov_b32 v1 v2", 1, 14, "expected ',' or a modifier"),
+        ("v_mov_b32 v1, v[3:2]", 1, 15, "the last register comes before the first"),
+        ("v_mov_b32 v1, ?", 1, 15, "unexpected character"),
+        ("s_waitcnt vmcnt(64)", 1, 20, "vmcnt"),
+        (".frobnicate 3", 1, 1, "unknown directive '.frobnicate'"),
+        ("a:\na:", 2, 1, "label 'a' is defined twice"),
+        (".amdhsa_kernel k\n", 1, 1, "has no end"),
+        ("/* s_nop 0", 1, 1, "never closed"),
+        (".amdgpu_metadata\namdhsa.version: [1, 2]", 1, 1, "metadata without an end"),
+        (".section .rodata\nv_mov_b32 v1, v2", 2, 1, "outside the section of code"),
+    ],
+)
+def test_errors_have_a_place(text: str, line: int, column: int, says: str) -> None:
+    """What cannot be read is said with its line and column."""
+    with pytest.raises(GcnSyntaxError, match="(?s)" + says.replace("?", r"\?").replace(".fro", r"\.fro")) as caught:
+        parse(text)
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+def test_unknown_instruction_names_the_nearest() -> None:
+    """An instruction that is not executed is refused when the text is loaded, and the nearest is named."""
+    with pytest.raises(UnsupportedInstruction, match="v_add_u33") as caught:
+        run("v_add_u33 v1, v2, v3", np.zeros(1, np.uint32))
+    assert "v_add_u32" in caught.value.hint
+
+
+def test_text_for_another_chip() -> None:
+    """A module says which chip it is for."""
+    with pytest.raises(LaunchError, match="the module is for gfx942, the device is gfx950"):
+        Device("gfx950").load(program("s_nop 0", "gfx942"))
+
+
+def test_arguments_must_fit() -> None:
+    """Arguments that the metadata does not describe are packed; too many are refused."""
+    kernel = Device("gfx950").load(program("s_nop 0", "gfx950"))["k"]
+    with pytest.raises(LaunchError, match="kernarg_size"):
+        kernel.launch(1, 64, [np.zeros(4), np.zeros(4)])
+    with pytest.raises(LaunchError, match="shared_bytes"):
+        kernel.launch(1, 64, [np.zeros(4)], shared_bytes=163844)
+    with pytest.raises(LaunchError, match="block"):
+        kernel.launch(1, 2048, [np.zeros(4)])
+
+
+def test_door() -> None:
+    """One name makes devices of both kinds."""
+    from tilekit.emulator.gcn.device import Device as AmdDevice
+
+    assert isinstance(Device("gfx942"), AmdDevice)
+    assert Device("sm_90a").chip.name == "sm_90a"
+    with pytest.raises(LaunchError, match="gfx950"):
+        Device("gfx951")
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_assembler_takes_what_the_tests_run(chip: str, tmp_path: Path) -> None:
+    """LLVM's assembler accepts the frame of the tests' programs."""
+    pytest.importorskip("ziglang")
+    source = tmp_path / "k.s"
+    source.write_text(program("v_lshlrev_b32_e32 v1, 2, v0\nglobal_store_dword v1, v0, s[2:3]", chip))
+    command = [sys.executable, "-m", "ziglang", "-cc1as", "-triple", "amdgcn-amd-amdhsa", "-target-cpu", chip,
+               "-filetype", "obj", str(source), "-o", str(tmp_path / "k.o")]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,1 @@
+"""Numbers as AMD chips hold and round them."""

@@ -1,0 +1,1 @@
+"""What is checked: order between waves, missing waits, wait states."""

@@ -1,0 +1,1 @@
+"""From instructions to Python source over NumPy: basic blocks, operands, statements."""

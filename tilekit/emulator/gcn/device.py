@@ -1,0 +1,77 @@
+"""The emulated AMD device: memory and modules."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from tilekit.emulator.core.annotations import Accepts
+from tilekit.emulator.core.checked import checked
+from tilekit.emulator.core.errors import LaunchError, nearest
+from tilekit.emulator.core.memory.buffer import Buffer, as_array
+from tilekit.emulator.core.memory.memory import GlobalMemory
+from tilekit.emulator.core.schedules import Policy, Starts
+from tilekit.emulator.gcn.chips import CHIPS
+from tilekit.emulator.gcn.module import Module
+
+__all__ = ["Device"]
+
+Check = Literal["full", "protocol", "off"]
+
+
+class Device:
+    """An emulated AMD GPU.
+
+    Parameters
+    ----------
+    target
+        Chip, ``gfx942`` or ``gfx950``.
+    seed
+        Of every random choice of the schedule: the same seed runs the same way.
+    schedule
+        ``adversarial`` lets memory operations land when they are waited for, ``random`` at that moment or at once,
+        ``fair`` at once.
+    check
+        ``full``: everything, races included. ``protocol``: rules of use, missing waits included. ``off``: only what
+        would break the run.
+    starts
+        Order in which workgroups start.
+    """
+
+    @checked
+    def __init__(
+        self,
+        target: str = "gfx950",
+        *,
+        seed: int = 0,
+        schedule: Policy = "adversarial",
+        check: Check = "full",
+        starts: Starts = "ascending",
+    ) -> None:
+        if target not in CHIPS:
+            raise LaunchError.argument("target", target, ", ".join(CHIPS), nearest(target, CHIPS) or "gfx950")
+        choices = ("schedule", schedule, Policy), ("check", check, Check), ("starts", starts, Starts)
+        for name, given, legal in ((name, given, get_args(kind)) for name, given, kind in choices):
+            if given not in legal:
+                raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
+        self.chip = CHIPS[target]
+        self.seed = seed
+        self.schedule: Policy = schedule
+        self.check: Check = check
+        self.starts: Starts = starts
+        self.memory = GlobalMemory()
+
+    @checked
+    def load(self, text: Annotated[str, Accepts("a string of AMDGCN assembly")]) -> Module:
+        """Load AMDGCN assembly text.
+
+        Raises
+        ------
+        GcnSyntaxError, UnsupportedInstruction
+            Naming line and column.
+        """
+        return Module(self, text)
+
+    @checked
+    def buffer(self, array: Any, name: str = "") -> Buffer:
+        """Copy an array to the device."""
+        return Buffer(self.memory, as_array(array), name or "a buffer")

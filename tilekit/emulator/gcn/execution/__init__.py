@@ -1,0 +1,1 @@
+"""Batches of waves, workgroups, and the machine that runs them."""

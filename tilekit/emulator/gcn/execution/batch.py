@@ -1,0 +1,74 @@
+"""Waves that run in step, with all that generated code asks of them.
+
+NumPy takes hardly longer for the lanes of many waves than for those of one, so the waves of several workgroups run as
+one batch as long as they take the same way. Where a branch parts them, the batch is split.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilekit.emulator.gcn.execution.scalars import settle_number
+from tilekit.emulator.gcn.memory.buffer_access import BufferAccess
+from tilekit.emulator.gcn.memory.outstanding import of_waves
+from tilekit.emulator.gcn.ops.control import SPLIT
+
+__all__ = ["Batch"]
+
+Array = npt.NDArray[Any]
+
+
+class Batch(BufferAccess):
+    """Waves that run in step: what they can be asked to do besides accessing memory is to part."""
+
+    __slots__ = ()
+
+    def branch(self, truth: Any, taken: int, following: int) -> int:
+        """Go on at one of two blocks, or part the batch."""
+        if type(truth) is bool:
+            return taken if truth else following
+        chosen = np.broadcast_to(truth, (self.W, 1))[:, 0]
+        other = self.part(chosen)
+        other.block = taken
+        self.keep(~chosen)
+        self.block = following
+        self.gang.batches.append(other)
+        self.machine.enqueue(other)
+        return SPLIT
+
+    def part(self, chosen: Array) -> Batch:
+        """Return the waves of a mask as a batch of their own."""
+        other = Batch(
+            self.gang, [self.waves[index] for index in np.nonzero(chosen)[0]], np.ascontiguousarray(self.V[:, chosen])
+        )
+        other.S = [settled(of_waves(value, chosen)) for value in self.S]
+        other.E = None if self.E is None or self.E[chosen].all() else self.E[chosen]
+        other.scc = self.scc if type(self.scc) is bool else _settled_truth(self.scc[chosen])
+        other.mode = self.mode
+        other.queues = tuple([operation.part(chosen) for operation in queue] for queue in self.queues)  # type: ignore[assignment]
+        other.issued = self.issued.copy()
+        other.pending, other.written, other.block = self.pending, self.written, self.block
+        other.order_known = self.order_known
+        other.scratch = self.scratch[chosen]
+        return other
+
+    def keep(self, chosen: Array) -> None:
+        """Keep the waves of a mask."""
+        rest = self.part(chosen)
+        for name in ("waves", "W", "V", "U", "I", "F", "S", "E", "scc", "queues", "lds_base", "scratch"):
+            setattr(self, name, getattr(rest, name))
+
+
+def settled(value: Any) -> Any:
+    """A scalar register of fewer waves: an int where these agree."""
+    if isinstance(value, np.ndarray) and value.dtype != np.bool_:
+        return settle_number(value)
+    return value
+
+
+def _settled_truth(value: Array) -> Any:
+    first = bool(value.flat[0])
+    return first if (value == first).all() else value

@@ -1,0 +1,198 @@
+"""A kernel of a loaded module: its descriptor, checks of a launch, and the launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from tilekit.emulator.core.checked import checked
+from tilekit.emulator.core.dimensions import dim3
+from tilekit.emulator.core.errors import LaunchError, nearest
+from tilekit.emulator.core.explore import Exploration, explore
+from tilekit.emulator.core.memory.buffer import download
+from tilekit.emulator.core.report import LaunchReport
+from tilekit.emulator.core.schedules import Policy, Progress
+from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.gcn.arguments import pack
+from tilekit.emulator.gcn.compiler.program import Program
+from tilekit.emulator.gcn.language.syntax import Argument
+from tilekit.emulator.gcn.launch import Launch
+
+if TYPE_CHECKING:
+    from tilekit.emulator.gcn.module import Module
+
+__all__ = ["Kernel"]
+
+DEFAULT_STEP_BUDGET = 200_000_000
+_MODE_DEFAULTS = {
+    "float_round_mode_32": (0, 2, 0), "float_round_mode_16_64": (2, 2, 0), "float_denorm_mode_32": (4, 2, 0),
+    "float_denorm_mode_16_64": (6, 2, 3), "dx10_clamp": (8, 1, 1), "ieee_mode": (9, 1, 1), "fp16_overflow": (23, 1, 0),
+}  # fmt: skip
+"""Fields of MODE that a descriptor sets: first bit, bits, and the default."""
+
+
+class Kernel:
+    """One kernel of a module.
+
+    Attributes
+    ----------
+    name
+        Its symbol.
+    program
+        Its code.
+    symbols
+        Names of its waves' roles and of its LDS.
+    vectors
+        Vector registers that a lane has here: those that it declares, or uses.
+    """
+
+    def __init__(self, module: Module, name: str) -> None:
+        self.module = module
+        self.name = name
+        self._text = module.text.kernels[name]
+        self.program: Program = module.program(name)
+        self.symbols: SymbolMap = SymbolMap.parse("\n".join(module.text.notes))
+        self.vectors: int = max(self.program.rows, 1)
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.name} for {self.module.device.chip.name}>"
+
+    def field(self, name: str, default: int = 0) -> int:
+        """A field of the descriptor, by its directive without ``.amdhsa_``."""
+        return self._text.fields.get(name, default)
+
+    @property
+    def arguments(self) -> list[Argument] | None:
+        """Its arguments, hidden ones included; None where the text has no metadata."""
+        return self._text.arguments
+
+    @property
+    def threads(self) -> int | None:
+        """Most threads of a workgroup, as the metadata says."""
+        return self._text.threads
+
+    @property
+    def mode(self) -> int:
+        """The MODE register that waves start with."""
+        value = 0
+        for name, (first, bits, default) in _MODE_DEFAULTS.items():
+            value |= (self.field(name, default) & ((1 << bits) - 1)) << first
+        return value
+
+    @checked
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        shared_bytes: int = 0,
+        params: bytes | None = None,
+        step_budget: int = DEFAULT_STEP_BUDGET,
+        progress: Progress | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+    ) -> LaunchReport:
+        """Run the kernel to its end.
+
+        Parameters
+        ----------
+        grid, block
+            Dimensions (x, y, z) in workgroups and threads; missing ones are 1.
+        args
+            One value an argument: a `Buffer`, a NumPy array (uploaded, and updated afterwards), a NumPy scalar or raw
+            bytes of the argument's size, a Python number, or None for a null pointer.
+        shared_bytes
+            Dynamic LDS of a workgroup, behind what the descriptor declares.
+        params
+            A ready kernarg segment instead of `args`.
+        step_budget
+            Basic blocks, counted in waves, after which the launch is stopped.
+        progress
+            Called with (workgroups finished, workgroups, seconds).
+        seed, schedule
+            Order of this launch; None for the device's.
+
+        Raises
+        ------
+        LaunchError
+            If an argument does not fit the kernel or the chip.
+        EmulatorError
+            The first fault of the run.
+        """
+        device = self.module.device
+        if schedule is not None and schedule not in get_args(Policy):
+            legal = get_args(Policy)
+            raise LaunchError.argument(
+                "schedule", schedule, ", ".join(legal), nearest(str(schedule), legal) or legal[0]
+            )
+        if step_budget < 1:
+            raise LaunchError.argument("step_budget", step_budget, "1 or more", 1)
+        shape, threads = dim3("grid", grid), dim3("block", block)
+        most = self._text.threads or 1024
+        if math.prod(threads) > most:
+            raise LaunchError.argument("block", threads, f"at most {most} threads")
+        lds_bytes = self._lds(shared_bytes)
+        size = self.field("kernarg_size")
+        if params is None:
+            data, uploads = pack(device, self.name, self.arguments, size, args, shape, threads, lds_bytes)
+        else:
+            data, uploads = self._given(params, args, size), []
+        launch = Launch(
+            self, device, grid=shape, block=threads, lds_bytes=lds_bytes, arguments=data,
+            schedule=device.schedule if schedule is None else schedule, seed=device.seed if seed is None else seed,
+            check=device.check, starts=device.starts, step_budget=step_budget, progress=progress,
+        )  # fmt: skip
+        try:
+            return launch.run()
+        finally:
+            download(uploads)
+
+    def _lds(self, dynamic: int) -> int:
+        static = self.field("group_segment_fixed_size")
+        limit = self.module.device.chip.lds_bytes
+        if dynamic < 0 or static + dynamic > limit:
+            raise LaunchError.argument(
+                "shared_bytes", dynamic, f"0 to {limit - static} ({static} bytes are static)", max(0, limit - static)
+            )
+        return static + dynamic
+
+    @staticmethod
+    def _given(params: bytes, args: Sequence[Any], size: int) -> bytes:
+        if len(args):
+            raise LaunchError("give args or params, not both")
+        if size and len(params) < size:
+            raise LaunchError.argument("params", f"{len(params)} bytes", f"{size} bytes, as .amdhsa_kernarg_size says")
+        return bytes(params)
+
+    @checked
+    def explore(
+        self,
+        tries: int,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        schedules: Sequence[Policy] = get_args(Policy),
+        seed: int = 0,
+        accept: Callable[[LaunchReport], bool] | None = None,
+        progress: Progress | None = None,
+        shared_bytes: int = 0,
+        params: bytes | None = None,
+        step_budget: int = DEFAULT_STEP_BUDGET,
+    ) -> Exploration:
+        """Launch in many orders, each on a fresh copy of the device's memory; stop at the first that goes wrong.
+
+        Parameters are those of `launch` and, as for PTX, `tries`, `schedules`, and `accept`, called after a launch that
+        found nothing, while its results are in memory.
+        """
+
+        def launch(seed: int, schedule: Policy) -> LaunchReport:
+            return self.launch(
+                grid, block, args, seed=seed, schedule=schedule, shared_bytes=shared_bytes, params=params,
+                step_budget=step_budget,
+            )  # fmt: skip
+
+        memory = self.module.device.memory
+        return explore(self.name, launch, memory, args, tries, schedules, seed, accept, progress)

@@ -1,0 +1,1 @@
+"""AMDGCN assembly text: tokens, operands, instructions, kernel descriptors and metadata."""

@@ -1,0 +1,260 @@
+"""From AMDGCN assembly text, as LLVM prints and accepts it, to instructions and kernels."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tilekit.emulator.gcn.errors import GcnSyntaxError
+from tilekit.emulator.gcn.language.expressions import Reader
+from tilekit.emulator.gcn.language.lexer import Token, strip_comments, tokens
+from tilekit.emulator.gcn.language.metadata import read_metadata
+from tilekit.emulator.gcn.language.operands import read_operands
+from tilekit.emulator.gcn.language.syntax import Argument, Instruction, KernelText, ModuleText
+
+__all__ = ["parse"]
+
+_ENCODING = re.compile(r"_(e32|e64_dpp|e64|sdwa|dpp)$")
+_IGNORED = {
+    ".text",
+    ".globl",
+    ".global",
+    ".weak",
+    ".hidden",
+    ".protected",
+    ".internal",
+    ".local",
+    ".p2align",
+    ".p2alignl",
+    ".balign",
+    ".align",
+    ".type",
+    ".size",
+    ".ident",
+    ".file",
+    ".loc",
+    ".cfi_startproc",
+    ".cfi_endproc",
+    ".cfi_sections",
+    ".addrsig",
+    ".addrsig_sym",
+    ".amdhsa_code_object_version",
+    ".fill",
+    ".pushsection",
+    ".popsection",
+    ".previous",
+    ".amdgcn.next_free_vgpr",
+    ".amdgcn.next_free_sgpr",
+    ".comm",
+    ".lcomm",
+    ".org",
+    ".skip",
+    ".zero",
+    ".space",
+    ".cfi_def_cfa",
+    ".cfi_undefined",
+    ".cfi_escape",
+    ".cfi_llvm_def_aspace_cfa",
+    ".cfi_register",
+    ".cfi_offset",
+    ".hsa_code_object_version",
+    ".amdgpu_lds",
+    ".amdgpu_info",
+}
+"""Directives that change nothing of what instructions do."""
+_DATA = {
+    ".byte",
+    ".short",
+    ".long",
+    ".quad",
+    ".ascii",
+    ".asciz",
+    ".string",
+    ".hword",
+    ".word",
+    ".2byte",
+    ".4byte",
+    ".8byte",
+    ".octa",
+    ".int",
+}
+_TARGET = re.compile(r"gfx[0-9a-f]+")
+
+
+def parse(text: str) -> ModuleText:
+    """Read a module.
+
+    Raises
+    ------
+    GcnSyntaxError
+        At the first thing that is not AMDGCN assembly, with its line and column.
+    """
+    return _Parser(text).module
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.module = ModuleText()
+        self.lines = text.split("\n")
+        self.notes = strip_comments(self.lines)
+        self.kernel: KernelText | None = None
+        self.code = True
+        self.sections: list[bool] = []
+        number = 0
+        while number < len(self.lines):
+            kept, note = self.notes[number]
+            if "//@" in note and not kept.strip():
+                self.module.notes.append(note[note.index("//@") :])
+            if kept.strip() in (".amdgpu_metadata", ".amd_amdgpu_hsa_metadata"):
+                number = self.metadata(number)
+                continue
+            if kept.strip():
+                self.statement(kept, number + 1, note)
+            number += 1
+        if self.kernel is not None:
+            raise GcnSyntaxError(
+                f".amdhsa_kernel {self.kernel.name} has no end",
+                line=self.kernel.line,
+                column=1,
+                hint="add .end_amdhsa_kernel",
+            )
+
+    def metadata(self, start: int) -> int:
+        """Read the metadata from one line to its end; returns the line behind."""
+        ending = "." + "end_" + self.lines[start].strip()[1:]
+        for number in range(start + 1, len(self.lines)):
+            if self.lines[number].strip() == ending:
+                found = read_metadata(self.lines[start + 1 : number], start + 2)
+                self.describe(found, start + 1)
+                return number + 1
+        raise GcnSyntaxError("metadata without an end", line=start + 1, column=1, hint=f"add {ending}")
+
+    def describe(self, found: Any, line: int) -> None:
+        kernels = found.get("amdhsa.kernels", []) if isinstance(found, dict) else []
+        for entry in kernels or []:
+            name = entry.get(".symbol", "").removesuffix(".kd") or entry.get(".name", "")
+            kernel = self.module.kernels.get(name)
+            if kernel is None:
+                kernel = self.module.kernels[name] = KernelText(name, {}, line)
+            kernel.threads = entry.get(".max_flat_workgroup_size")
+            kernel.arguments = [
+                Argument(a[".offset"], a[".size"], a.get(".value_kind", "by_value"), str(a.get(".name", "")))
+                for a in entry.get(".args") or []
+            ]
+
+    def statement(self, kept: str, line: int, note: str) -> None:
+        """Read one line: labels, then a directive or an instruction."""
+        found = tokens(kept, line)
+        while len(found) > 1 and found[0].kind == "word" and found[1].text == ":":
+            self.label(found[0], line)
+            found = found[2:]
+        if not found:
+            return
+        reader = Reader(found, line, len(kept) + 1, self.module.constants)
+        first = reader.take()
+        if first.kind != "word":
+            reader.at = 0
+            raise reader.error(f"expected an instruction, a label or a directive before '{first.text}'")
+        if reader.peek().text == "=" and reader.peek().kind == "sign":
+            reader.take()
+            self.assign(first.text, reader)
+        elif first.text.startswith("."):
+            self.directive(first.text, reader)
+        elif self.code:
+            self.instruction(first, reader, kept, note)
+        else:
+            raise GcnSyntaxError(
+                f"instruction '{first.text}' outside the section of code",
+                line=line,
+                column=first.column,
+                hint="begin it with .text",
+            )
+
+    def label(self, token: Token, line: int) -> None:
+        if token.text in self.module.labels:
+            raise GcnSyntaxError(f"label '{token.text}' is defined twice", line=line, column=token.column)
+        self.module.labels[token.text] = len(self.module.instructions) if self.code else -1
+
+    def assign(self, name: str, reader: Reader) -> None:
+        """Give a symbol its value; one that depends on what is not known, such as resource totals, has none."""
+        if any(t.kind == "word" and t.text not in self.module.constants for t in reader.tokens[reader.at :]):
+            return
+        self.module.constants[name] = reader.number()
+
+    def directive(self, name: str, reader: Reader) -> None:
+        if name in (".set", ".equ"):
+            symbol = reader.take()
+            if symbol.kind != "word":
+                raise reader.error(f"{name} needs a name")
+            reader.expect(",")
+            self.assign(symbol.text, reader)
+        elif name == ".amdgcn_target":
+            match = _TARGET.search(reader.peek().text)
+            if reader.peek().kind != "string" or match is None:
+                raise reader.error('.amdgcn_target needs the name of a target, such as "amdgcn-amd-amdhsa--gfx950"')
+            self.module.target = match.group()
+        elif name == ".amdhsa_kernel":
+            self.open_kernel(reader)
+        elif name == ".end_amdhsa_kernel":
+            if self.kernel is None:
+                reader.at -= 1
+                raise reader.error(".end_amdhsa_kernel without .amdhsa_kernel")
+            self.kernel = None
+        elif name.startswith(".amdhsa_") and name not in _IGNORED:
+            if self.kernel is None:
+                reader.at -= 1
+                raise reader.error(f"{name} outside .amdhsa_kernel")
+            self.kernel.fields[name.removeprefix(".amdhsa_")] = _field(reader)
+        elif name == ".section":
+            word = reader.peek().text
+            self.code = word.startswith(".text")
+        elif name == ".pushsection":
+            self.sections.append(self.code)
+            self.code = reader.peek().text.startswith(".text")
+        elif name == ".popsection":
+            self.code = self.sections.pop() if self.sections else True
+        elif name == ".text":
+            self.code = True
+        elif name in (".data", ".rodata", ".bss"):
+            self.code = False
+        elif name in _DATA:
+            if self.code:
+                reader.at -= 1
+                raise reader.error(
+                    f"data ({name}) among the instructions is not read", hint="write instructions by their mnemonics"
+                )
+        elif name not in _IGNORED:
+            reader.at -= 1
+            raise reader.error(f"unknown directive '{name}'")
+
+    def open_kernel(self, reader: Reader) -> None:
+        if self.kernel is not None:
+            raise reader.error(f".amdhsa_kernel {self.kernel.name} is still open", hint="add .end_amdhsa_kernel")
+        token = reader.take()
+        if token.kind != "word":
+            raise reader.error(".amdhsa_kernel needs the name of a kernel")
+        known = self.module.kernels.get(token.text)
+        if known is not None and known.fields:
+            raise GcnSyntaxError(f"kernel '{token.text}' is described twice", line=reader.line, column=token.column)
+        self.kernel = known or KernelText(token.text, {}, reader.line)
+        self.kernel.line = reader.line
+        self.module.kernels[token.text] = self.kernel
+
+    def instruction(self, first: Token, reader: Reader, kept: str, note: str) -> None:
+        name = first.text
+        match = _ENCODING.search(name)
+        encoding = match[1] if match else ""
+        if match:
+            name = name[: match.start()]
+        operands, modifiers = read_operands(reader, name)
+        origin = note[note.index("//@") + 3 :].strip() if "//@" in note else ""
+        self.module.instructions.append(
+            Instruction(name, encoding, operands, modifiers, reader.line, first.column, kept.strip(), origin)
+        )
+
+
+def _field(reader: Reader) -> int:
+    """The value of a field of the descriptor; resource totals that the assembler works out count as not given."""
+    if any(t.kind == "word" and t.text not in reader.constants for t in reader.tokens[reader.at :]):
+        return 0
+    return reader.number()

@@ -1,0 +1,1 @@
+"""Matrix instructions: layouts of their registers and their arithmetic."""

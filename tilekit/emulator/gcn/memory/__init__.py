@@ -1,0 +1,1 @@
+"""Accesses to global memory, LDS and scratch, and buffer resource descriptors."""
