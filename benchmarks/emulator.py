@@ -9,6 +9,8 @@ blocks left to the first; it is processor time, so what else runs on the machine
 
 from __future__ import annotations
 
+import importlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,6 +114,23 @@ def tcgen05_roles(size: int) -> Case:
     return Case(f"tcgen05-{size}", "matmul f16, sm_100a, Gluon, warp-specialised", f"{size}³", prepare)
 
 
+def amd(name: str, kernel: str, size: str, text: str) -> Case:
+    """A kernel that Triton made for gfx950, with the launch and the reference of the corpus; loading included."""
+
+    def prepare(check: Check) -> Prepared:
+        sys.path += [str(CORPUS.parent), "tests/emulator/gcn/corpus"]
+        hip_corpus = importlib.import_module("hip_corpus")
+        case = hip_corpus.HipCase(text, "gfx950")
+
+        def run() -> int:
+            steps: int = hip_corpus.emulate(case, check=check)[0].steps
+            return steps
+
+        return run
+
+    return Case(name, kernel, size, prepare)
+
+
 TRITON_ADD, NVCC_ADD = CORPUS / "triton/add.sm_90a.ptx", HERE / "ptx/scale_add.sm_90a.ptx"
 CASES = {
     case.name: case
@@ -123,6 +142,8 @@ CASES = {
         elementwise("add-256", "2x + y, nvcc", NVCC_ADD, "scale_add", 4096, 256, 1 << 20),
         elementwise("add-128", "2x + y, nvcc", NVCC_ADD, "scale_add", 8192, 128, 1 << 20),
         softmax(4096),
+        amd("amd-matmul", "matmul bf16, gfx950, Triton", "512³", "amd_matmul_bf16_512"),
+        amd("amd-add", "x + y, gfx950, Triton", "2²⁰", "amd_add_million"),
     )
 }
 LONG = {"matmul-4096": matmul(4096, 4096, 4096)}

@@ -10,6 +10,7 @@ from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.memory.buffer import Buffer, as_array
 from tilekit.emulator.core.memory.memory import GlobalMemory
 from tilekit.emulator.core.schedules import Policy, Starts
+from tilekit.emulator.gcn.binary.listing import decode
 from tilekit.emulator.gcn.chips import CHIPS
 from tilekit.emulator.gcn.module import Module
 
@@ -61,15 +62,17 @@ class Device:
         self.memory = GlobalMemory()
 
     @checked
-    def load(self, text: Annotated[str, Accepts("a string of AMDGCN assembly")]) -> Module:
-        """Load AMDGCN assembly text.
+    def load(self, module: Annotated[str | bytes, Accepts("a string of AMDGCN assembly, or a code object")]) -> Module:
+        """Load AMDGCN assembly text, or a code object, which is decoded into such text.
 
         Raises
         ------
         GcnSyntaxError, UnsupportedInstruction
-            Naming line and column.
+            Naming line and column, of the text or of the code object's listing.
+        CodeObjectFault
+            For bytes that are no code object for gfx942 or gfx950, or a damaged one.
         """
-        return Module(self, text)
+        return Module(self, module if isinstance(module, str) else decode(bytes(module), exact=False))
 
     @checked
     def buffer(self, array: Any, name: str = "") -> Buffer:

@@ -62,9 +62,15 @@ def fields(text: str) -> dict[str, Any]:
 
 
 def emulate(
-    case: HipCase, *, seed: int = 0, drawn: int | None = None, schedule: Any = "adversarial", check: Any = "full"
+    case: HipCase,
+    *,
+    seed: int = 0,
+    drawn: int | None = None,
+    schedule: Any = "adversarial",
+    check: Any = "full",
+    image: bytes | None = None,
 ) -> tuple[LaunchReport, Launch]:
-    """Run a case's text unchanged; the launch's arrays hold the results afterwards."""
+    """Run a case's text unchanged, or its code object; the launch's arrays hold the results afterwards."""
     text = case.text
     compiled = fields(text)
     launch = DRAWS[case.name](np.random.default_rng(seed if drawn is None else drawn))
@@ -86,7 +92,7 @@ def emulate(
     for size in compiled.get("scratch", ()):
         count = size * int(np.prod(launch.grid))
         args.append(device.buffer(np.zeros(count, np.uint8)) if count else None)
-    report = device.load(text)[compiled["entry"]].launch(
+    report = device.load(text if image is None else image)[compiled["entry"]].launch(
         launch.grid, compiled["threads"], args, shared_bytes=compiled["shared_bytes"]
     )
     for array, buffer in buffers.values():
