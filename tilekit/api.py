@@ -190,7 +190,7 @@ def grouped_matmul(
     ------
     ArgumentError
         Naming the argument, what was given, what is legal, and the nearest legal value: also for bounds in host memory
-        that are out of order or out of range. On a device nobody looks at them before the kernel, which takes the
+        that are out of order or out of range. On a device they are not looked at before the kernel, which takes the
         nearest legal bound instead: an end before the last group's end makes a group empty, one beyond M ends with the
         last row, and a count is cut to 0 … R. Rows that belong to no group are left as they are.
     """

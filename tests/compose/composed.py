@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BF16 = np.dtype(ml_dtypes.bfloat16)
 PADDING = 24
-"""Elements between rows, at least: what lies there is poison, and nobody may write it."""
+"""Elements between rows, at least: what lies there is poison, and no kernel may write it."""
 
 
 def example(file: str, name: str) -> ComposedKernel:

@@ -25,7 +25,7 @@ _PATIENCE = 1.0
 
 
 def emulate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX or AMDGCN text, whoever wrote it.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX or AMDGCN text of any origin.")],
     entry: Annotated[str | None, typer.Option(help="Kernel of the file. Default: the only one.")] = None,
     grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs.")] = "1",
     block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a CTA. Default: the file's .reqntid.")] = "",

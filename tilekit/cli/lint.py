@@ -14,7 +14,7 @@ from tilekit.cli import common
 
 
 def lint(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX or AMDGCN text, whoever wrote it.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX or AMDGCN text of any origin.")],
     target: Annotated[str | None, typer.Option(help="Chip. Default: the file's .target.")] = None,
     as_json: common.Json = False,
 ) -> None:

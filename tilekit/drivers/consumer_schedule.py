@@ -18,7 +18,7 @@ class ConsumerSchedule(Protocol):
     """What the driver asks of a schedule of consumers."""
 
     def bind(self, w: Writer, group: Warpgroup | None) -> BoundConsumerSchedule:
-        """Prepare a warpgroup; once a role. `group` is None where one thread issues for everybody."""
+        """Prepare a warpgroup; once a role. `group` is None where one thread issues for all."""
 
 
 class BoundConsumerSchedule(Protocol):
@@ -43,7 +43,7 @@ class Cooperative:
         return nullcontext()
 
     def hand_over(self) -> None:
-        """Nobody waits for a turn."""
+        """No warpgroup waits for a turn."""
 
 
 class PingPong:
@@ -54,8 +54,8 @@ class PingPong:
     That is also what makes it right to go past stages (`RingPosition.skip`): when a warpgroup begins to wait for its
     first stage, those before it have all been waited for.
 
-    Each warpgroup has a named barrier for its turn, at which it meets whoever hands over to it: one waits, the other
-    arrives and goes on (CUTLASS calls this an ordered sequence barrier).
+    Each warpgroup has a named barrier for its turn, at which it meets the warpgroup that hands over to it: one waits,
+    the other arrives and goes on (CUTLASS calls this an ordered sequence barrier).
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class BoundReduction(Protocol):
     def add(
         self, w: Writer, accumulators: AccumulatorTile, tile: Tile, store: Callable[[AccumulatorTile, Tile], None]
     ) -> None:
-        """Add this CTA's share of a tile's sum; whoever has a complete part of the sum stores it."""
+        """Add this CTA's share of a tile's sum; the CTA that has a complete part of the sum stores it."""
 
 
 class Reduction(Protocol):
@@ -128,7 +128,7 @@ class TileOp(Protocol):
     """What the driver asks of a matrix instruction."""
 
     def bind(self, w: Writer, tiles: Any, group: Warpgroup | None) -> BoundOp:
-        """Prepare the descriptors; once a role. `group` is None where one thread issues for everybody."""
+        """Prepare the descriptors; once a role. `group` is None where one thread issues for all."""
 
 
 class TileScheduler(Protocol):
@@ -334,8 +334,8 @@ class WarpSpecialized:
             self.cluster.sync(w, self.warps.threads)
 
     def _tear_down(self, w: Writer, warp: Value) -> None:
-        # Peers multicast into this CTA's shared memory, send shares of sums there and arrive on its barriers: nobody
-        # leaves before everybody is done. Nor is tensor memory freed before.
+        # Peers multicast into this CTA's shared memory, send shares of sums there and arrive on its barriers: no CTA
+        # leaves before all are done. Nor is tensor memory freed before.
         if self.cluster.size > 1 or self.accumulators.allocated:
             self.cluster.sync(w, self.warps.threads)
         self.accumulators.free(w, warp)

@@ -1,6 +1,6 @@
 """Sums of tiles whose k-blocks several CTAs have (stream-K): who has the head adds what the others have kept.
 
-The others keep their shares in a workspace without waiting for anybody. Shares are added in the order of K, each when
+The others keep their shares in a workspace without waiting. Shares are added in the order of K, each when
 it is there, so the result is the same every time.
 """
 

@@ -39,7 +39,7 @@ class StartOrder:
     def take(self, w: Writer) -> None:
         """Take the cluster's number: one thread of each CTA, once what uses the counter before is complete.
 
-        The cluster must meet before anybody reads the number.
+        The cluster must meet before any thread reads the number.
         """
         if self._cluster.size == 1:
             self._take(w)

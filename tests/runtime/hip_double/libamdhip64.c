@@ -1,4 +1,4 @@
-// A stand-in for AMD's runtime: every function hands its name and its arguments to whoever asked for them.
+// A stand-in for AMD's runtime: every function hands its name and its arguments to the Python function that asked for them.
 #include <stdint.h>
 
 typedef int64_t (*receiver)(const char *name, const uint64_t *arguments);

@@ -109,7 +109,7 @@ def memory_is_what_the_kernel_sees(double: Double) -> None:
 
 @scenario
 def an_array_known_by_its_interface_alone(double: Double) -> None:
-    """Whose memory it is the runtime says; an address of nobody's is refused."""
+    """Whose memory it is the runtime says; an address outside of all memory is refused."""
 
     class Words:
         def __init__(self, address: int) -> None:

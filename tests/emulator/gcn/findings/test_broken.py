@@ -244,7 +244,7 @@ BROKEN = [
     Broken("EXEC left narrowed", "exchange", "v_xor_b32_e32 v3", "s_mov_b64 exec, 0\n    v_xor_b32_e32 v3", "wrong"),
     Broken("never ends", "exchange", "s_barrier", ".Lhere:\n    s_branch .Lhere", r"livelock: waves go round"),
     Broken(
-        "polls what nobody writes",
+        "polls what is never written",
         "exchange",
         "s_barrier",
         ".Lpoll:\n    global_load_dword v9, v1, s[2:3] offset:256 sc1\n    s_waitcnt vmcnt(0)\n"

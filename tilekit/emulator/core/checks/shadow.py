@@ -211,7 +211,7 @@ class Memory:
         instruction: InstructionLike | None = None,
         changes: Changes | None = None,
     ) -> None:
-        """Access `width` bytes at each address by lanes that run in step, which of them matters to nobody."""
+        """Access `width` bytes at each address by lanes that run in step, and which of them does not matter."""
         places = addresses.astype(np.int64, copy=False)
         first = int(places[0])
         pieces = footprint.lanes(first & IN_PAGE, (places - first).tobytes(), width)

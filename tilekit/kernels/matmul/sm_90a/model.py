@@ -100,7 +100,7 @@ ASKED_CLOCKS = 1.093
 """Between two answers of L2 about the same line."""
 
 SHORT_ROWS_COST = 0.2
-"""Time lost by several rows of tiles with fewer rows than an instruction (an assumption: nobody has timed it)."""
+"""Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
 
 DRAINED_COST = 1.065
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
