@@ -138,6 +138,8 @@ def _resolve(what: Any, name: str) -> DType:
         found = _BY_NAME.get(str(what).removeprefix("torch."))
     else:
         try:
+            if isinstance(what, int | float | complex | np.generic):
+                raise TypeError("a number, which NumPy takes for its type")
             numpy_type = np.dtype(what)
         except Exception:  # NumPy asks the object, whose methods may fail in any way
             raise _unknown(what, name) from None

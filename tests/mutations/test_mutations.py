@@ -110,7 +110,7 @@ def test_subtiles_that_do_not_fill_the_ring(columns: int, buffers: int) -> None:
     assert judge(case, Mutation("", "", "", "")).caught == NOT_CAUGHT
 
 
-CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "corpus" / "ptx").rglob("*.sm_90a.ptx"))
+CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "ptx" / "corpus" / "ptx").rglob("*.sm_90a.ptx"))
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=[path.name for path in CORPUS])

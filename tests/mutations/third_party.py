@@ -17,7 +17,7 @@ from tilekit.emulator import LaunchReport
 
 from .mutation import Mutation, mutations
 
-CORPUS = Path(__file__).parents[1] / "emulator" / "corpus"
+CORPUS = Path(__file__).parents[1] / "emulator" / "ptx" / "corpus"
 
 KERNELS = {
     "triton/matmul_bias_relu-sm_80": "Triton, matmul through `cp.async`",

@@ -10,7 +10,7 @@ from tilekit.runtime.assembler import assemble, disassemble
 
 from .sass import Instruction, Program, histogram, read
 
-TEXTS = Path(__file__).parents[1] / "emulator" / "corpus" / "ptx" / "triton"
+TEXTS = Path(__file__).parents[1] / "emulator" / "ptx" / "corpus" / "ptx" / "triton"
 
 NESTED = """\
 .text.kernel:
