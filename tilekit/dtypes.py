@@ -16,6 +16,7 @@ import numpy as np
 
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
+from tilekit.tensor.dtypes import element_type
 
 __all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S8", "S32", "DType", "as_dtype"]
 
@@ -72,14 +73,19 @@ class DType:
         return as_dtype, (self.name,)
 
 
-BF16: Final = DType("bf16", 16, np.dtype(ml_dtypes.bfloat16), "bf16", (4, 16), 2.0**-7)
-F16: Final = DType("f16", 16, np.dtype(np.float16), "f16", (2, 16), 2.0**-10)
-F32: Final = DType("f32", 32, np.dtype(np.float32), "f32", (2, 32), 2.0**-23)
-E4M3: Final = DType("e4m3", 8, np.dtype(ml_dtypes.float8_e4m3fn), "u8", (10, 8), 2.0**-3)
-E5M2: Final = DType("e5m2", 8, np.dtype(ml_dtypes.float8_e5m2), "u8", (12, 8), 2.0**-2)
-S8: Final = DType("s8", 8, np.dtype(np.int8), "u8", (0, 8), 1.0)
+def _type(name: str, numpy_type: Any, tensor_map: str, dlpack_code: int, epsilon: float) -> DType:
+    bits = element_type(name).bits
+    return DType(name, bits, np.dtype(numpy_type), tensor_map, (dlpack_code, bits), epsilon)
+
+
+BF16: Final = _type("bf16", ml_dtypes.bfloat16, "bf16", 4, 2.0**-7)
+F16: Final = _type("f16", np.float16, "f16", 2, 2.0**-10)
+F32: Final = _type("f32", np.float32, "f32", 2, 2.0**-23)
+E4M3: Final = _type("e4m3", ml_dtypes.float8_e4m3fn, "u8", 10, 2.0**-3)
+E5M2: Final = _type("e5m2", ml_dtypes.float8_e5m2, "u8", 12, 2.0**-2)
+S8: Final = _type("s8", np.int8, "u8", 0, 1.0)
 """Weights that a loader widens on their way."""
-S32: Final = DType("s32", 32, np.dtype(np.int32), "s32", (0, 32), 1.0)
+S32: Final = _type("s32", np.int32, "s32", 0, 1.0)
 """Row counts and offsets."""
 
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)

@@ -176,7 +176,7 @@ class WarpPlan:
         *,
         consumers: int,
         accumulators: int,
-        in_turn: bool = False,
+        pingpong: bool = False,
         epilogue_loads: bool = False,
         copies: bool = False,
     ) -> WarpPlan:
@@ -185,8 +185,8 @@ class WarpPlan:
         The load warpgroup gives registers up to the consumers (``setmaxnreg``). Its share is 24 where the consumers
         hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
         to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
-        to give. The consumers share each tile, or have whole tiles `in_turn`. Where the epilogue reads an operand, the
-        last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies` themselves, all
+        to give. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the epilogue reads an
+        operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies` themselves, all
         of them do, and keep `COPYING_REGISTERS`.
         """
         groups = 1 + consumers
@@ -204,7 +204,7 @@ class WarpPlan:
             frozenset({"mma", "sync", "wait", "store", "memory"}),
             mma_share,
             raised=mma_share is not None,
-            turns=consumers if in_turn else 1,
+            turns=consumers if pingpong else 1,
         )
         plan = cls.of(target, (load, mma))
         return plan.with_role(EPILOGUE_LOAD, beside="load") if epilogue_loads else plan

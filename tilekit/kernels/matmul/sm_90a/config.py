@@ -177,7 +177,7 @@ class MatmulConfig(KernelConfig):
             target,
             consumers=self.consumers,
             accumulators=self.sum_registers(spec),
-            in_turn=self.pingpong,
+            pingpong=self.pingpong,
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
         )
