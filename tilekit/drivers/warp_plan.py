@@ -186,8 +186,8 @@ class WarpPlan:
         hold 208 accumulators or more, or there are three of them, else 40; what the launch granted beyond that goes
         to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
         to give. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the epilogue reads an
-        operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies` themselves, all
-        of them do, and keep `COPYING_REGISTERS`.
+        operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies`
+        themselves, all of them do, and keep `COPYING_REGISTERS`.
         """
         groups = 1 + consumers
         launch = _launch_registers(target, groups)
