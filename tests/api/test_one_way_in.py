@@ -17,7 +17,7 @@ import pytest
 import tilekit
 from tilekit import api
 from tilekit.arrays import view_of
-from tilekit.emulator import Device
+from tilekit.emulator.ptx.device import Device
 from tilekit.errors import ArgumentError
 from tilekit.kernels import dispatch, registry
 from tilekit.kernels.compiled import BindKeywords, CompiledKernel
@@ -152,7 +152,7 @@ def test_defaults_are_those_of_the_call() -> None:
 
 
 def test_the_emulators_options_are_its_own() -> None:
-    """`bind` takes what `tilekit.emulator.Device` takes, but for the target, which the kernel has."""
+    """`bind` takes what the emulated device for PTX takes, but for the target, which the kernel has."""
     options = [name for name in inspect.signature(Device).parameters if name != "target"]
     assert options == list(EmulatorKeywords.__annotations__)
     bound = set(inspect.signature(CompiledKernel.bind).parameters) - {"self", "a", "b", "out"}

@@ -10,7 +10,6 @@ from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.memory.buffer import Buffer, as_array
 from tilekit.emulator.core.memory.memory import GlobalMemory
 from tilekit.emulator.core.schedules import Policy, Starts
-from tilekit.emulator.gcn.binary.listing import decode
 from tilekit.emulator.gcn.chips import CHIPS
 from tilekit.emulator.gcn.module import Module
 
@@ -72,7 +71,12 @@ class Device:
         CodeObjectFault
             For bytes that are no code object for gfx942 or gfx950, or a damaged one.
         """
-        return Module(self, module if isinstance(module, str) else decode(bytes(module), exact=False))
+        if isinstance(module, str):
+            return Module(self, module)
+        # Only code objects take readers of ELF and of msgpack, which texts run without.
+        from tilekit.emulator.gcn.binary.listing import decode
+
+        return Module(self, decode(bytes(module), exact=False))
 
     @checked
     def buffer(self, array: Any, name: str = "") -> Buffer:

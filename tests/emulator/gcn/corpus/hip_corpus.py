@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hip_cases
 import numpy as np
 from corpus_case import CASES, Addresses, Array, Launch, header
 
@@ -21,10 +22,9 @@ from tilekit.emulator import Device, LaunchReport
 ASM = Path(__file__).parent / "asm"
 for _source in ("elementwise", "reductions", "memory", "matmul", "models"):
     importlib.import_module(f"cases_{_source}")
-importlib.import_module("hip_cases")
 
 CHIPS = ("gfx942", "gfx950")
-DRAWS = {case.name.removeprefix("triton/"): case.draw for case in CASES}
+DRAWS = {case.name.removeprefix("triton/"): case.draw for case in CASES} | hip_cases.DRAWS
 
 
 @dataclass(frozen=True)
