@@ -9,7 +9,8 @@ import pytest
 from tests.bench.simulated import measured
 from tilekit.bench.matmul import Case
 from tilekit.bench.record import Record
-from tilekit.bench.roofline import CEILINGS, roofline_svg
+from tilekit.bench.roofline import roofline_svg
+from tilekit.targets.ceilings import CEILINGS
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 ABOUT = {"device": "NVIDIA H200", "tilekit": "1.0"}

@@ -55,6 +55,9 @@ Contiguous = Annotated[
         "threads copy what TMA refuses.",
     ),
 ]
+DEFAULT_TARGET = "sm_90a"
+"""That of `tilekit.targets.DEFAULT`, said again because `--help` imports no targets."""
+
 TargetName = Annotated[str, typer.Option(help="Architecture to build for.")]
 Tile = Annotated[
     str | None, typer.Option(metavar="MxN", help="Output tile of a CTA, for example 128x256. Default: chosen by shape.")
