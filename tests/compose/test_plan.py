@@ -116,7 +116,7 @@ def test_a_read_before_the_wait_is_found() -> None:
         w.isa.memory.store_global_f32(address=places[1], value=value + value, valid=w.thread() < 64)
         return OneCta()
 
-    with pytest.raises(RaceError, match="use by the grid ahead, which is not over before griddepcontrol.wait"):
+    with pytest.raises(RaceError, match=r"use by the grid ahead, which is not over before griddepcontrol\.wait"):
         early(np.arange(64, dtype=np.float32))
 
 

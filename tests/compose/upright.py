@@ -65,8 +65,8 @@ def matmul(
         raster = tk.RasterOrder(w, tile_m=64, tile_n=tile, cluster=position, k=k, k_block=stage.k, batched=batched)
         scheduler = tk.StaticScheduler(raster)
         loaders = (
-            tk.TmaLoader(w, tile, sharers=sharers, batched=batched)
-            for tile, sharers in ((a, position.n), (b, position.m))
+            tk.TmaLoader(w, tile, participants=participants, batched=batched)
+            for tile, participants in ((a, position.n), (b, position.m))
         )
         stores, source = epilogue(w, Made(op.layout, raster, m, n))
         tk.WarpSpecialized(

@@ -148,11 +148,11 @@ def test_tuning_tries_what_is_not_picked() -> None:
     """Narrow candidates share sums in clusters of up to eight; so do wider ones that tuning tries beside them."""
     shape = {"m": 64, "n": 2112, "k": 7168}
     known = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape)]
-    spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, tuning=True)]
+    tried = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, tuning=True)]
     shared = {(layers, True) for layers in (2, 4, 8)}
     assert {(config.cluster_k, config.tile[1] <= 64) for config in known} == {(1, True), (1, False), *shared}
-    assert {config.cluster_k for config in spares} == {1, 2, 4, 8}
-    assert all(config.legal(SM_90A, MatmulSpec()) for config in spares)
+    assert {config.cluster_k for config in tried} == {1, 2, 4, 8}
+    assert all(config.legal(SM_90A, MatmulSpec()) for config in tried)
 
 
 def test_explain() -> None:
@@ -170,11 +170,11 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 send, part = BoundDsmemReduction._send, DsmemReduction.part
 
 
-def nobody_awaits_the_readers(patch: pytest.MonkeyPatch) -> None:
+def no_wait_for_the_readers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BoundDsmemReduction, "_await_readers", lambda self, w: None)
 
 
-def nobody_awaits_the_shares(patch: pytest.MonkeyPatch) -> None:
+def no_wait_for_the_shares(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BoundDsmemReduction, "_await_shares", lambda self, w: None)
 
 
@@ -209,7 +209,7 @@ def ctas_wait_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cluster, "sync", lambda self, w, threads: w.barrier(id=0, threads=threads))
 
 
-def everybody_sends_to_one_slot(patch: pytest.MonkeyPatch) -> None:
+def all_send_to_one_slot(patch: pytest.MonkeyPatch) -> None:
     def same(self: BoundDsmemReduction, w: Writer, accumulators: AccumulatorTile, rank: int) -> None:
         s, position = self._s, self._s.cluster
         s.cluster = replace(position, rank=w.constant(U32, 0))
@@ -220,14 +220,14 @@ def everybody_sends_to_one_slot(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: tuple[tuple[Plant, str], ...] = (
-    (nobody_awaits_the_readers, r"race: sum\.part"),
-    (nobody_awaits_the_shares, r"sum\.part"),
+    (no_wait_for_the_readers, r"race: sum\.part"),
+    (no_wait_for_the_shares, r"sum\.part"),
     (one_cta_is_not_sent_to, r"deadlock: .*role mma .*waits for sum\.full"),
     (released_without_the_warp, r"race|bar\.warp\.sync|lanes"),
     (released_here_only, r"deadlock: .*role mma .*waits for sum\.empty"),
     (no_wait_at_the_end, r"exited|has ended|sum\.(empty|full)"),
     (ctas_wait_alone, r"initialis|exited|has ended"),
-    (everybody_sends_to_one_slot, r"race: sum\.part"),
+    (all_send_to_one_slot, r"race: sum\.part"),
 )
 """Each with what the emulator's report says."""
 

@@ -152,7 +152,7 @@ def a_turn_for_three(patch: pytest.MonkeyPatch) -> None:
     _turns_of(patch, 384)
 
 
-def a_turn_that_nobody_hands_over(patch: pytest.MonkeyPatch) -> None:
+def a_turn_without_hand_over(patch: pytest.MonkeyPatch) -> None:
     _turns_of(patch, 128)
 
 
@@ -175,7 +175,7 @@ def laps_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RingPosition, "skip", within_a_lap)
 
 
-def everybody_counted(patch: pytest.MonkeyPatch) -> None:
+def every_warp_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Role, "arrivals", property(lambda role: 1 if role.one_thread else len(role.warps)))
 
 
@@ -198,12 +198,12 @@ PLANTED: tuple[tuple[Plant, str], ...] = (
     (handed_over_before_the_main_loop, r"race: inputs\.[ab]\[\d\]|inputs\.full\[\d\]"),
     (handed_over_to_itself, r"deadlock: .*waits for bar|inputs\.full\[\d\]"),
     (a_turn_for_three, r"bar 3 expects 384 threads"),
-    (a_turn_that_nobody_hands_over, r"race: inputs\.[ab]\[\d\]|inputs\.full\[\d\]"),
+    (a_turn_without_hand_over, r"race: inputs\.[ab]\[\d\]|inputs\.full\[\d\]"),
     (stages_not_skipped, r"role mma \(warps 8-11\) waits for inputs\.full"),
     (one_stage_too_many_skipped, r"role mma \(warps 8-11\) waits for inputs\.full"),
     (one_tile_too_many_skipped, r"inputs\.(full|empty)\[\d\]"),
     (laps_not_counted, r"inputs\.(full|empty)\[\d\]"),
-    (everybody_counted, r"inputs\.empty\[0\] expects 8 arrivals"),
+    (every_warp_counted, r"inputs\.empty\[0\] expects 8 arrivals"),
 )
 """Each with what the emulator's report says."""
 

@@ -154,11 +154,11 @@ def test_tuning_tries_what_is_not_picked() -> None:
     """No candidate streams; of what tuning tries beside them, those do that share tiles of the shape."""
     shape = {"m": 2048, "n": 2112, "k": 7168}
     known = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape)]
-    spares = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, tuning=True)]
+    tried = [e.config for e in ranked(MatmulSpec(), SM_90A, **shape, tuning=True)]
     assert {config.stream_k for config in known} == {0}
-    assert {config.stream_k for config in spares} == {0, 2, 8}
-    assert all(config.legal(SM_90A, MatmulSpec()) for config in spares)
-    assert any(config.stream_k for config in spares[:6])  # as many as tuning tries
+    assert {config.stream_k for config in tried} == {0, 2, 8}
+    assert all(config.legal(SM_90A, MatmulSpec()) for config in tried)
+    assert any(config.stream_k for config in tried[:6])  # as many as tuning tries
     whole = {"m": 128 * 132, "n": 256, "k": 1024}  # 132 tiles of 128x256: nothing to stream for them
     streamed = [e.config for e in ranked(MatmulSpec(), SM_90A, **whole, tuning=True) if e.config.stream_k]
     assert {config.tile for config in streamed if config.cluster == (1, 1)}.isdisjoint({(128, 256), (64, 256)})
@@ -169,7 +169,7 @@ def test_tuning_tries_what_is_not_picked() -> None:
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def nobody_awaits_the_others(patch: pytest.MonkeyPatch) -> None:
+def no_wait_for_the_others(patch: pytest.MonkeyPatch) -> None:
     def add(self: BoundFixup, w: Writer, accumulators: AccumulatorTile, share: StreamShare) -> None:
         for other in w.range(share.others, name="other"):
             slot = self._workspace.slot(w, share.behind(other))
@@ -179,7 +179,7 @@ def nobody_awaits_the_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BoundFixup, "_add_others", add)
 
 
-def nobody_waits_for_the_warpgroup(patch: pytest.MonkeyPatch) -> None:
+def no_wait_for_the_warpgroup(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BoundWorkspace, "meet", lambda self, w: None)
 
 
@@ -193,7 +193,7 @@ def said_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BoundFixup, "_keep", keep)
 
 
-def everybody_keeps_in_one_slot(patch: pytest.MonkeyPatch) -> None:
+def all_keep_in_one_slot(patch: pytest.MonkeyPatch) -> None:
     slot = BoundWorkspace.slot
 
     def first(self: BoundWorkspace, w: Writer, place: Value) -> Slot:
@@ -203,10 +203,10 @@ def everybody_keeps_in_one_slot(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: tuple[tuple[Plant, str], ...] = (
-    (nobody_awaits_the_others, r"race: .*workspace"),
-    (nobody_waits_for_the_warpgroup, r"race: .*workspace"),
+    (no_wait_for_the_others, r"race: .*workspace"),
+    (no_wait_for_the_warpgroup, r"race: .*workspace"),
     (said_before_it_is_kept, r"race: .*workspace"),
-    (everybody_keeps_in_one_slot, r"race: .*workspace"),
+    (all_keep_in_one_slot, r"race: .*workspace"),
 )
 """Each with what the emulator's report says."""
 

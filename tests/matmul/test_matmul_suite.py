@@ -183,7 +183,7 @@ def test_stray_writes_are_noticed() -> None:
         operand.check_unchanged()
 
 
-def test_an_output_is_written_by_nobody_at_first() -> None:
+def test_an_output_is_not_written_at_first() -> None:
     """Outputs start as NaN, and gaps of operands are NaN in every type."""
     for dtype in DTYPES:
         layout = Layout((2, 3), (16, 1))

@@ -70,8 +70,8 @@ ScheduleName = Annotated[
     str | None,
     typer.Option(
         "--schedule",
-        help="Of the consumers on sm_90a: cooperative, each with a part of every tile, or pingpong, in turn. Default: "
-        "chosen.",
+        help="Of the consumers on sm_90a: cooperative, each with a part of every tile, or pingpong, with whole tiles. "
+        "Default: chosen.",
     ),
 ]
 StreamK = Annotated[
