@@ -33,8 +33,8 @@ def composed_matmul(w: tk.Writer) -> tk.StaticScheduler:
     a, b = tk.OperandTile("a", tk.BF16, TILE, "k"), tk.OperandTile("b", tk.BF16, TILE, "k")
     payload = tk.StandardPayload(a, b)
     tiles = payload.allocate(w.shared, "inputs", STAGES)
-    load_a = tk.TmaLoader(w, a, sharers=cluster.share_a_count)
-    load_b = tk.TmaLoader(w, b, sharers=cluster.share_b_count)
+    load_a = tk.TmaLoader(w, a, participants=cluster.share_a_count)
+    load_b = tk.TmaLoader(w, b, participants=cluster.share_b_count)
     loader = tk.StandardLoader(w, load_a, load_b, tiles, cluster)
 
     # When a stage may be filled and read: arrival counts follow from the roles.

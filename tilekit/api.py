@@ -19,7 +19,7 @@ from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
 from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.kernels.problem import output_matrix
-from tilekit.targets import ChipName, PlaceName
+from tilekit.targets import DEFAULT, ChipName, PlaceName
 from tilekit.targets import target as target_named
 from tilekit.tuning.lookup import tuned_config
 
@@ -236,7 +236,7 @@ def result_of(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> tuple[tuple
 
 @checked
 def compile(  # noqa: A001  the field's name for it
-    spec: Any, target: ChipName = "sm_90a", config: Any = None
+    spec: Any, target: ChipName = DEFAULT.name, config: Any = None
 ) -> CompiledKernel:
     """Build the kernel that `spec` describes.
 

@@ -111,7 +111,7 @@ def measured(label: str, ratios: dict[str, list[float]], *, suite: str = "decode
         )
     case = Case(label, "bf16→bf16 k/k", 2 * 10**9, 10**7, 3, 0.5, results, suite=suite)
     for result in results:
-        result.settle(case.flops)
+        result.summarise(case.flops)
     return case
 
 

@@ -73,7 +73,7 @@ def test_shapes_take_peers_and_a_pace(command: Any) -> None:
     assert [r["name"] for r in whole["cases"][0]["results"]] == ["tilekit", "cuBLAS (simulated)"]
 
 
-def test_everybody_accumulates_alike(command: Any, computing: Any) -> None:
+def test_all_accumulate_alike(command: Any, computing: Any) -> None:
     """`--accumulation` reaches tilekit and, through the machine, the library and the peers; the table names it."""
     words = ("--shape", "32x32x32", "--dtype", "e4m3", "--pace", "quick", "--seconds", 0.1, "--json")
     result: Result = command(*words, "--accumulation", "promoted")

@@ -42,7 +42,7 @@ def test_drift_cancels_in_the_ratio(machine: Any) -> None:
     assert min(ratios) < 1.10 < max(ratios)
 
 
-def test_whoever_starts_changes_from_round_to_round(machine: Any) -> None:
+def test_the_first_changes_from_round_to_round(machine: Any) -> None:
     """The starting contestant rotates, in rounds and in bursts: no one inherits the same neighbour's heat each time."""
     order: list[int] = []
     replays: dict[Any, int] = {}

@@ -72,7 +72,7 @@ def test_the_table_shows_the_aims_and_all_lines_are_whole() -> None:
     cases[2].results[1].failure = "ValueError: a | b"
     for case in cases:
         for result in case.results:
-            result.settle(case.flops)
+            result.summarise(case.flops)
     record = Record(ABOUT, cases, notes=["deepgemm does not take part"], host=HostTimes("64x64x64", {"plan()": 2.5}))
     text = to_markdown(record)
     assert text.startswith("device NVIDIA H200, tilekit 1.0\n")

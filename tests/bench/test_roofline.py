@@ -9,7 +9,8 @@ import pytest
 from tests.bench.simulated import measured
 from tilekit.bench.matmul import Case
 from tilekit.bench.record import Record
-from tilekit.bench.roofline import CEILINGS, roofline_svg
+from tilekit.bench.roofline import roofline_svg
+from tilekit.targets.ceilings import CEILINGS
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 ABOUT = {"device": "NVIDIA H200", "tilekit": "1.0"}
@@ -34,7 +35,7 @@ def test_every_case_and_library_has_a_mark() -> None:
     """Marks are grouped by library with a tooltip each, tilekit's drawn last; a failure has none."""
     failed = measured("3x8x8", {"cuBLAS": [1.0]})
     failed.results[1].failure = "ValueError: <no> & never"
-    failed.results[1].settle(failed.flops)
+    failed.results[1].summarise(failed.flops)
     cases = [measured("1x8x8", {"cuBLAS": [1.5], "Triton": [2.0]}), measured("2x8x8", {"cuBLAS": [0.5]}), failed]
     found = marks(drawn(*cases))
     assert list(found) == ["cuBLAS", "Triton", "tilekit"]
@@ -69,7 +70,7 @@ def test_a_mark_at_the_roof_lies_on_the_roof() -> None:
     """A case that reads at the ceiling's speed is drawn on the memory's slope."""
     case = measured("1x8x8", {}, us=1.0)
     case.flops, case.bytes = 10**7, 4_600_000
-    case.results[0].settle(case.flops)
+    case.results[0].summarise(case.flops)
     dense = measured("2x8x8", {})
     root = drawn(case, dense)
     mark = marks(root)["tilekit"][0]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.compose import ComposedKernel
-from tilekit.compose.launch import EmulatedLaunch
+from tilekit.kernels.plan import EmulatedPlan
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +51,7 @@ def run(kernel: ComposedKernel, inputs: dict[str, Array], outputs: dict[str, Arr
             _whole(target).view(np.uint8)[...] = 0x7F
         launch()
         results.append({name: _whole(target).copy() for name, target in targets.items()})
-        if isinstance(launch, EmulatedLaunch):
+        if isinstance(launch, EmulatedPlan):
             assert launch.report.clean, str(launch.report)
     for name, values in outputs.items():
         one, other = (result[name] for result in results)

@@ -101,6 +101,14 @@ def test_the_emulators_options_are_passed_on() -> None:
         ((tk.Input("x", tk.F32, "m"),), "at least one Output"),
         ((*ADD, tk.Input("x", tk.F32, "m")), "given 'x'; legal: each name once"),
         ((*ADD, tk.Output("z", tk.F32, "j")), "z's shape: given 'j'; legal: letters of inputs, not 'j'"),
+        (
+            (tk.Input("x", tk.F32, "bmk"), tk.Output("y", tk.F32, "lmk")),
+            "y's shape: given 'lmk'; legal: 'b'",
+        ),
+        (
+            (tk.Input("x", tk.F32, "bmk"), tk.Output("y", tk.F32, "mb")),
+            "y's shape: given 'mb'; legal: 'b'",
+        ),
         ((*ADD, "z"), r"Input\(...\) and Output\(...\)"),
     ],
 )
@@ -119,14 +127,15 @@ def test_operands_that_cannot_be_together(operands: Any, message: str) -> None:
         ("emulator", "m"),
         ("x", ""),
         ("x", "mm"),
-        ("x", "bmk"),
+        ("x", "kmn"),
+        ("x", "lbmk"),
         ("x", "m1"),
         (None, "m"),
         ("x", ("m", "k")),
     ],
 )
 def test_an_operand_that_cannot_be(name: Any, shape: Any) -> None:
-    """A name is a Python name that means nothing else in a launch, a shape one or two letters."""
+    """A name is a Python name that means nothing else in a launch, a shape one to three letters."""
     with pytest.raises(ArgumentError, match="TK-COMP-001"):
         tk.Input(name, tk.F32, shape)
 
@@ -171,7 +180,7 @@ A, B = integers(np.random.default_rng(1), 3, 20, 16), integers(np.random.default
         ((A[0], B), r"a is declared as bf16 of shape \(m, k\); given bf16 of shape \(16,\)"),
         ((A, B[:, :8]), "k is 8 in b and 16 in a; nearest: 16"),
         ((A, np.asfortranarray(B)), r"given strides \(1, 24\).*last dimension must be contiguous"),
-        ((A[::-1], B), "the first may not run backwards"),
+        ((A[::-1], B), "no other may run backwards"),
         ((A[:0], B), "m = 0 leaves d without elements.*Nearest: 1"),
     ],
 )
@@ -320,7 +329,9 @@ class FakeKernel:
         """So many."""
         return 132
 
-    def prepare(self, config: Any, parameters: Any, *, ordinal: int, shares: Any) -> Any:
+    def prepare(
+        self, config: Any, parameters: Any, *, ordinal: int, shares: Any, description: str = "", owns: Any = None
+    ) -> Any:
         """Keep what was asked for."""
         self.prepared.append((config, parameters, ordinal, shares))
         return self.streams.append

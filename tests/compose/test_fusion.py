@@ -11,8 +11,8 @@ import upright
 from composed import BF16, Array, integers, padded, run
 
 import tilekit.compose as tk
+from tilekit.arrays.staging import EmulatedStaging
 from tilekit.assembly.errors import TraceError
-from tilekit.compose import launch as launches
 
 
 def plus_gate(w: tk.Writer, x: tk.Value, gate: tk.Value) -> tk.Value:
@@ -102,13 +102,13 @@ def test_a_narrow_last_piece() -> None:
 def test_counters_are_left_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next launch on the same memory finds every counter at zero."""
     left: list[bytes] = []
-    download = launches.EmulatedStaging.download
+    download = EmulatedStaging.download
 
     def look(staging: Any, view: Any) -> None:
         left.append(staging.read_scratch("sums_counters"))
         download(staging, view)
 
-    monkeypatch.setattr(launches.EmulatedStaging, "download", look)
+    monkeypatch.setattr(EmulatedStaging, "download", look)
     check(upright.matmul(epilogue=staged_plain, outputs=OUTPUTS), 70, 200, 64, gate=False, seed=1)
     assert left
     assert not any(b"".join(left))

@@ -82,7 +82,7 @@ def kernel(
                 w, tile, source=sources[tile.name], transform=transforms[tile.name], stages=3, role=plan["load"]
             )
             if tile.name in transforms
-            else tk.TmaLoader(w, tile, sharers=position.m if tile is b else 1)
+            else tk.TmaLoader(w, tile, participants=position.m if tile is b else 1)
             for tile in (a, b)
         ]
         by_engine = sum(tile.bytes for tile in (a, b) if tile.name not in transforms)

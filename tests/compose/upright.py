@@ -40,12 +40,17 @@ def matmul(
     outputs: tuple[Any, ...] = (D,),
     tile: int = 64,
     loads: bool = True,
+    inputs: tuple[tk.Input, tk.Input] = AB,
 ) -> tk.ComposedKernel:
-    """A kernel whose epilogue, and what a role of its own `loads` for it if there are `others`, `epilogue` makes."""
+    """A kernel whose epilogue, and what a role of its own `loads` for it if there are `others`, `epilogue` makes.
+
+    It has a batch where an operand's shape has three letters; so has the epilogue, if it is told.
+    """
+    batched = any(len(operand.shape) == 3 for operand in inputs)
     plan = PLAN if others and loads else PLAIN
     ctas = cluster[0] * cluster[1]
 
-    @tk.kernel(*AB, *others, *outputs, target="sm_90a", threads=plan.threads, cluster=ctas)
+    @tk.kernel(*inputs, *others, *outputs, target="sm_90a", threads=plan.threads, cluster=ctas)
     def upright(w: tk.Writer) -> Any:
         position = tk.Cluster.read(w, *cluster)
         a, b = tk.OperandTile("a", tk.BF16, 64, "k"), tk.OperandTile("b", tk.BF16, tile, "k")
@@ -57,9 +62,12 @@ def matmul(
             w.parameter(name, tk.registers.U32, value)
             for name, value in (("k", lambda call: call.k), ("m", lambda call: call.m), ("n", lambda call: call.n))
         )
-        raster = tk.RasterOrder(w, tile_m=64, tile_n=tile, cluster=position, k=k, k_block=stage.k)
+        raster = tk.RasterOrder(w, tile_m=64, tile_n=tile, cluster=position, k=k, k_block=stage.k, batched=batched)
         scheduler = tk.StaticScheduler(raster)
-        loaders = tk.TmaLoader(w, a, sharers=position.n), tk.TmaLoader(w, b, sharers=position.m)
+        loaders = (
+            tk.TmaLoader(w, tile, participants=participants, batched=batched)
+            for tile, participants in ((a, position.n), (b, position.m))
+        )
         stores, source = epilogue(w, Made(op.layout, raster, m, n))
         tk.WarpSpecialized(
             warps=plan,

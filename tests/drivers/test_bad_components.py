@@ -125,7 +125,7 @@ def twice_the_same_array(w: Writer) -> None:
 def twice_the_same_barrier(w: Writer) -> None:
     """Two meetings."""
     w.barriers.claim(1, 2, meeting="each warpgroup of the epilogue", threads=128)
-    w.barriers.claim(2, meeting="warpgroups in turn", threads=256)
+    w.barriers.claim(2, meeting="pingpong", threads=256)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_turns_at_the_epilogue_s_barriers() -> None:
     message = str(caught.value)
     for word in ("named barrier 1", "StagedEpilogue", "each warpgroup of the epilogue (128 threads)", "BoundPingPong"):
         assert word in message
-    assert "warpgroups in turn (256 threads); nearest free: 3" in message
+    assert "pingpong (256 threads); nearest free: 3" in message
 
 
 # -- where a role uses what it did not declare -------------------------------------------------------------------------

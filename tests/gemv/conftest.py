@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "matmul"))
-
-from matmul_machine import Cuda, Emulator, Machine
-
+from tests.matmul.matmul_machine import Cuda, Emulator, Machine
 from tilekit.kernels.plan import EmulatedPlan
 
 MACHINES = ("emulator", pytest.param("cuda", marks=pytest.mark.gpu))

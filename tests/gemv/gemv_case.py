@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from matmul_case import Case, Data, Kernel, Layout
-from matmul_data import inputs_of
-from matmul_machine import Machine
-from matmul_reference import compare, expected_of
-
+from tests.matmul.matmul_case import Case, Data, Kernel, Layout
+from tests.matmul.matmul_data import inputs_of
+from tests.matmul.matmul_machine import Machine
+from tests.matmul.matmul_reference import compare, expected_of
 from tilekit import ElementwiseSpec
 from tilekit.arrays import view_of
 from tilekit.dtypes import F32, as_dtype

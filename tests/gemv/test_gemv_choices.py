@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemv_case import kernel_for
-from matmul_machine import aligned
 
 import tilekit
+from tests.gemv.gemv_case import kernel_for
+from tests.matmul.matmul_machine import aligned
 from tilekit import ElementwiseSpec, MatmulConfig
 from tilekit.arrays import view_of
 from tilekit.dtypes import E4M3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gemv_case import kernel_for
 
+from tests.gemv.gemv_case import kernel_for
 from tilekit import ElementwiseSpec
 from tilekit.arrays import view_of
 from tilekit.kernels.gemv.compiled import GemvKernel, compiled

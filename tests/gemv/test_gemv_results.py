@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from gemv_case import Gemv, check, kernel_for, kernel_of
-from matmul_case import Layout
-from matmul_data import inputs_of
-from matmul_machine import Machine
 
+from tests.gemv.gemv_case import Gemv, check, kernel_for, kernel_of
+from tests.matmul.matmul_case import Layout
+from tests.matmul.matmul_data import inputs_of
+from tests.matmul.matmul_machine import Machine
 from tilekit import ElementwiseSpec
 from tilekit.dtypes import F16, as_dtype
 from tilekit.kernels.gemv.compiled import compiled

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import tilekit
+from tilekit.cli import common
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import having, platform, platforms
-from tilekit.targets import SM_90A, TARGETS
+from tilekit.targets import DEFAULT, SM_90A, TARGETS
 
 ROOT = Path(tilekit.__file__).parent
 
@@ -24,19 +25,9 @@ TABLES = ("targets/", "emulator/", *(f"kernels/matmul/{name}/" for name in TARGE
 
 REMAINING = {
     "__init__.py": "the public names of the chips' configs",
-    "api.py": "the default of compile(target=)",
-    "assembly/ptx/module.py": "the first PTX version of each architecture",
-    "bench/roofline.py": "measured ceilings of a product",
     "cli/app.py": "examples of commands",
-    "cli/common.py": "help of options",
-    "cli/dump.py": "the default of --target",
-    "cli/emulate.py": "the default of --target",
-    "cli/run.py": "the default of --target",
-    "cli/trace.py": "the default of --target",
+    "cli/common.py": "help of options that one chip has, and the default of --target, which imports no targets",
     "kernels/gemv/family.py": "the chip that the gemv was measured on, and is built for",
-    "kernels/resolve.py": "the chip that arrays in host memory are emulated on, where none is named",
-    "runtime/assembler.py": "an example in an error",
-    "runtime/driver.py": "the driver that loads the oldest architecture's images",
 }
 """What names a chip elsewhere, and why; a file that no longer does so leaves the list."""
 
@@ -105,6 +96,11 @@ def test_every_chip_brings_its_part() -> None:
     assert having("consumers") == ["sm_90a"]
     assert having("cta_group") == ["sm_100a"]
     assert having("nothing") == []
+
+
+def test_commands_have_the_default_chip() -> None:
+    """What `--target` is where it is not given is what a call without a target is built for."""
+    assert DEFAULT.name == common.DEFAULT_TARGET
 
 
 def test_a_chip_without_a_matmul() -> None:

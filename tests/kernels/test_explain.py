@@ -130,7 +130,7 @@ def test_turns_are_named() -> None:
         "k-blocks, one warpgroup's in its turn, 8192 B of output"
         in tilekit.compile(MatmulSpec(), config=config).explain()
     )
-    assert "2 consumers in turn" in str(config)
+    assert "2 consumers pingpong" in str(config)
 
 
 def test_streamed_tiles_are_named() -> None:

@@ -47,7 +47,7 @@ def sass(kernel: MatmulKernel) -> list[str]:
     return [line.strip() for line in kernel.isa.splitlines() if re.search(r"/\*[0-9a-f]{4,}\*/|^\s*\.L_", line)]
 
 
-IN_TURN = MatmulConfig(tile=(64, 256), schedule="pingpong")
+PINGPONG = MatmulConfig(tile=(64, 256), schedule="pingpong")
 STREAMED = MatmulConfig(stream_k=2)
 
 
@@ -75,7 +75,7 @@ def test_registers_move_between_the_roles() -> None:
     assert sum("USETMAXREG" in line for line in machine_code()) == 2
 
 
-@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN, STREAMED], ids=str)
+@pytest.mark.parametrize("config", [MatmulConfig(), PINGPONG, STREAMED], ids=str)
 def test_k_loop_has_four_hgmma_and_nothing_between(config: MatmulConfig) -> None:
     """A k-block of 64 is four HGMMAs, whose descriptors stay in uniform registers: no R2UR between them."""
     loop = k_loop(machine_code(config))
@@ -84,7 +84,7 @@ def test_k_loop_has_four_hgmma_and_nothing_between(config: MatmulConfig) -> None
     assert not [line for line in loop[hgmma[0] : hgmma[-1]] if "R2UR" in line]
 
 
-@pytest.mark.parametrize("config", [MatmulConfig(), IN_TURN, STREAMED], ids=str)
+@pytest.mark.parametrize("config", [MatmulConfig(), PINGPONG, STREAMED], ids=str)
 def test_k_loop_has_no_fence(config: MatmulConfig) -> None:
     """No MEMBAR, no local memory and no CTA barrier in the k-loop: only mbarriers, HGMMA and address arithmetic."""
     loop = k_loop(machine_code(config))

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import matmul_generator
 import pytest
-from matmul_case import Case
-from matmul_machine import Cuda, Emulator, Machine
 
+from tests.matmul import matmul_generator
+from tests.matmul.matmul_case import Case
+from tests.matmul.matmul_machine import Cuda, Emulator, Machine
 from tilekit.kernels.plan import EmulatedPlan
 
 MACHINES = ("emulator", pytest.param("cuda", marks=pytest.mark.gpu))

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from matmul_case import Case
 from numpy.typing import NDArray
 
+from tests.matmul.matmul_case import Case
 from tilekit.dtypes import F32, DType, as_dtype
 
 Array = NDArray[Any]
@@ -34,11 +34,14 @@ def inputs_of(case: Case) -> Inputs:
     """The inputs of a case: the same for the same case, on every machine."""
     rng = np.random.default_rng(case.seed)
     a_shape, b_shape = case.a_layout.shape, case.b_layout.shape
+    positive = case.kernel.activation is not None
     plain = case.data.startswith("coded")  # one value goes through unchanged, so that it still tells its place
     if case.data == "coded_a":
-        a, b = _coded(a_shape, case.a_dtype, case, rng), _picking(b_shape, -1, case.b_dtype, rng)
+        a = coded(a_shape, case.a_dtype, case.out_dtype, rng, positive=positive)
+        b = picking(b_shape, -1, case.b_dtype, rng)
     elif case.data == "coded_b":
-        a, b = _picking(a_shape, -2, case.a_dtype, rng), _coded(b_shape, case.b_dtype, case, rng)
+        a = picking(a_shape, -2, case.a_dtype, rng)
+        b = coded(b_shape, case.b_dtype, case.out_dtype, rng, positive=positive)
     elif case.data == "integers":
         most = _largest_integer(case)
         a = _integers(rng, most, a_shape, case.a_dtype)
@@ -81,7 +84,9 @@ def _integers(rng: np.random.Generator, most: int, shape: tuple[int, ...], dtype
     return rng.integers(-most, most, shape, np.int8, endpoint=True).astype(dtype.numpy)
 
 
-def _coded(shape: tuple[int, ...], dtype: DType, case: Case, rng: np.random.Generator) -> Array:
+def coded(
+    shape: tuple[int, ...], dtype: DType, out: DType, rng: np.random.Generator, *, positive: bool = False
+) -> Array:
     """Values that tell places apart: along each axis the type's values take their turns, by a step of the axis's own.
 
     A matrix of no more elements than there are values (30 thousand for bf16) has each at most once. In a larger one,
@@ -89,7 +94,7 @@ def _coded(shape: tuple[int, ...], dtype: DType, case: Case, rng: np.random.Gene
     distance, which no tile, subtile or swizzle has, and two others for one pair of distances in that many, another one
     for each seed.
     """
-    table = distinct_values(dtype, case.out_dtype, positive=case.kernel.activation is not None)
+    table = distinct_values(dtype, out, positive=positive)
     steps = [int(step) for step in rng.integers(2, len(table), len(shape))]
     steps[-1] = 1
     if shape[-1] * shape[-2] <= len(table):
@@ -100,7 +105,7 @@ def _coded(shape: tuple[int, ...], dtype: DType, case: Case, rng: np.random.Gene
     return table[place % len(table)]
 
 
-def _picking(shape: tuple[int, ...], line_axis: int, dtype: DType, rng: np.random.Generator) -> Array:
+def picking(shape: tuple[int, ...], line_axis: int, dtype: DType, rng: np.random.Generator) -> Array:
     """A single 1 in each row of A (``line_axis`` -2) or column of B (-1), at a k that walks over all of them."""
     k_axis = -3 - line_axis
     array = np.zeros(shape, dtype.numpy)

@@ -9,8 +9,7 @@ from functools import cache
 from itertools import product
 from random import Random
 
-from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
-
+from tests.matmul.matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 from tilekit.dtypes import as_dtype
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.sm_90a.model import CANDIDATES

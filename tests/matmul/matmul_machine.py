@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from matmul_case import Layout
 from numpy.typing import NDArray
 
+from tests.matmul.matmul_case import Layout
 from tilekit.dtypes import DType, as_dtype
 
 Array = NDArray[Any]

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
-from matmul_generator import MAJORS
-from matmul_swapped import ALL_OUTS, ALL_TYPES
-
+from tests.matmul.matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
+from tests.matmul.matmul_generator import MAJORS
+from tests.matmul.matmul_swapped import ALL_OUTS, ALL_TYPES
 from tilekit.dtypes import as_dtype
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 

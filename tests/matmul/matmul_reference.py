@@ -11,10 +11,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from matmul_case import Case
-from matmul_data import Inputs
 from numpy.typing import NDArray
 
+from tests.matmul.matmul_case import Case
+from tests.matmul.matmul_data import Inputs
 from tilekit.dtypes import DType
 
 Array = NDArray[Any]

@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
-
+from tests.matmul.matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
 from tilekit.dtypes import as_dtype
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig

@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
-from matmul_generator import MAJORS, OUTS, TYPES
-
+from tests.matmul.matmul_case import ALIGNMENT, DATA, Case, Kernel, legal
+from tests.matmul.matmul_generator import MAJORS, OUTS, TYPES
 from tilekit.dtypes import as_dtype
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig

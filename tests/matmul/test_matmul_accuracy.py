@@ -5,9 +5,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from matmul_reference import accumulation_bound
 
 import tilekit
+from tests.matmul.matmul_reference import accumulation_bound
 from tilekit import MatmulConfig, MatmulSpec
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.kernels.plan import EmulatedPlan

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
 
-import matmul_streamed as streamed
 import pytest
-from matmul_blackwell import blackwell_cases
-from matmul_case import Case
-from matmul_data import inputs_of
-from matmul_generator import (
+
+from tests.matmul import matmul_streamed as streamed
+from tests.matmul.cases_sm_100a import blackwell_cases
+from tests.matmul.matmul_case import Case
+from tests.matmul.matmul_check import check, over
+from tests.matmul.matmul_generator import (
     corner_cases,
     emulated,
     emulated_corner_cases,
@@ -19,78 +18,18 @@ from matmul_generator import (
     largest_cases,
     width_cases,
 )
-from matmul_layered import layered_cases, layered_cases_on_gpu
-from matmul_machine import Machine
-from matmul_pingpong import MULTIPROCESSORS, pingpong_cases, pingpong_cases_on_gpu
-from matmul_reference import compare, expected_of
-from matmul_scaled import promoted_cases, promoted_cases_on_gpu, scaled_cases
-from matmul_short import short_cases, short_cases_on_gpu
-from matmul_swapped import swapped_cases, swapped_cases_on_gpu
-
-import tilekit
+from tests.matmul.matmul_layered import layered_cases, layered_cases_on_gpu
+from tests.matmul.matmul_machine import Machine
+from tests.matmul.matmul_pingpong import MULTIPROCESSORS, pingpong_cases, pingpong_cases_on_gpu
+from tests.matmul.matmul_scaled import promoted_cases, promoted_cases_on_gpu, scaled_cases
+from tests.matmul.matmul_short import short_cases, short_cases_on_gpu
+from tests.matmul.matmul_swapped import swapped_cases, swapped_cases_on_gpu
 from tilekit.emulator.ptx.chips import CHIPS
 
-Test = TypeVar("Test", bound=Callable[..., None])
 
-
-def over(**cases: tuple[Case, ...]) -> Callable[[Test], Test]:
-    """Say which cases a test runs on which machine."""
-
-    def attach(test: Test) -> Test:
-        test.cases = cases  # type: ignore[attr-defined]
-        return test
-
-    return attach
-
-
-def check(machine: Machine, case: Case) -> None:
-    """Run a case on a poisoned output and compare it; operands and all that lies around must stay as they were."""
-    inputs = inputs_of(case)
-    a = machine.place(inputs.a, case.a_layout)
-    b = machine.place(inputs.b, case.b_layout)
-    out = machine.place_output(case.out_dtype, case.out_layout)
-    extras = {}
-    if inputs.bias is not None:
-        extras["bias"] = machine.place(inputs.bias)
-    for name, factors in (("scale_a", inputs.scale_a), ("scale_b", inputs.scale_b)):
-        if factors is not None:  # with the product's other dimension, or without
-            flat = factors.reshape(*factors.shape[:-2], -1)
-            extras[name] = machine.place(factors if case.seed % 2 else flat)
-    scale: Any = inputs.scale
-    if case.kernel.scale == "array":
-        extras["scale"] = machine.place(one_f32(inputs.scale))
-        scale = extras["scale"].array
-    result = tilekit.matmul(
-        a.array,
-        b.array,
-        out=out.array,
-        bias=extras["bias"].array if "bias" in extras else None,
-        scale_a=extras["scale_a"].array if "scale_a" in extras else None,
-        scale_b=extras["scale_b"].array if "scale_b" in extras else None,
-        scale=scale,
-        activation=case.kernel.activation,  # type: ignore[arg-type]
-        precision=case.kernel.precision,
-        accumulation=case.kernel.accumulation,
-        config=case.kernel.config,
-        target=case.kernel.target if machine.name == "emulator" else None,
-    )
-    assert result is out.array
-    compare(out.read(), expected_of(case, inputs, machine))
-    out.check_surroundings()
-    for operand in (a, b, *extras.values()):
-        operand.check_unchanged()
-
-
-def one_f32(value: float | None) -> Any:
-    """An array of one f32."""
-    import numpy as np
-
-    return np.array([value], np.float32)
-
-
-@over(emulator=emulated(), cuda=generated())
+@over(emulator=(*emulated(), *blackwell_cases()), cuda=generated())
 def test_generated(machine: Machine, case: Case) -> None:
-    """A generated case is right to the last bit, or within its bound, on poisoned and guarded memory."""
+    """A case drawn for either chip is right to the last bit, or within its bound, on poisoned and guarded memory."""
     check(machine, case)
 
 
@@ -109,12 +48,6 @@ def test_width(machine: Machine, case: Case) -> None:
 @over(cuda=largest_cases())
 def test_largest(machine: Machine, case: Case) -> None:
     """Problems with several large dimensions are right, tile for tile."""
-    check(machine, case)
-
-
-@over(emulator=blackwell_cases())
-def test_blackwell(machine: Machine, case: Case) -> None:
-    """Blackwell's kernels, over layouts of tensor memory, pairs, schedules, types and majors, are as right."""
     check(machine, case)
 
 

@@ -10,14 +10,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from matmul_blackwell import blackwell_cases
-from matmul_case import DATA, Case, Kernel, Layout, legal
-from matmul_data import Inputs, distinct_values, inputs_of
-from matmul_generator import CLUSTERS, EDGES, MAJORS, OUTS, TILES, TYPES, corner_cases, emulated, generated
-from matmul_machine import Array, Emulator
-from matmul_reference import Expected, Mismatch, activate, compare, expected_of
-from matmul_swapped import swapped_cases, swapped_cases_on_gpu
 
+from tests.matmul.cases_sm_100a import blackwell_cases
+from tests.matmul.matmul_case import DATA, Case, Kernel, Layout, legal
+from tests.matmul.matmul_data import Inputs, distinct_values, inputs_of
+from tests.matmul.matmul_generator import CLUSTERS, EDGES, MAJORS, OUTS, TILES, TYPES, corner_cases, emulated, generated
+from tests.matmul.matmul_machine import Array, Emulator
+from tests.matmul.matmul_reference import Expected, Mismatch, activate, compare, expected_of
+from tests.matmul.matmul_swapped import swapped_cases, swapped_cases_on_gpu
 from tilekit.dtypes import BF16, DTYPES, E4M3, F16, F32
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
@@ -183,7 +183,7 @@ def test_stray_writes_are_noticed() -> None:
         operand.check_unchanged()
 
 
-def test_an_output_is_written_by_nobody_at_first() -> None:
+def test_an_output_is_not_written_at_first() -> None:
     """Outputs start as NaN, and gaps of operands are NaN in every type."""
     for dtype in DTYPES:
         layout = Layout((2, 3), (16, 1))

@@ -8,14 +8,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from matmul_case import DATA, Case, Kernel, Layout
-from matmul_data import inputs_of
-from matmul_generator import MAJORS
-from matmul_machine import Machine
-from matmul_reference import compare, expected_of
-from test_matmul_results import check, over
 
 import tilekit
+from tests.matmul.matmul_case import DATA, Case, Kernel, Layout
+from tests.matmul.matmul_check import check, over
+from tests.matmul.matmul_data import inputs_of
+from tests.matmul.matmul_generator import MAJORS
+from tests.matmul.matmul_machine import Machine
+from tests.matmul.matmul_reference import compare, expected_of
 from tilekit import MatmulConfig, MatmulSpec
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer

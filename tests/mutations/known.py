@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from .mutation import Mutation
 
-SINGLE, CLUSTER, DIRECT, IN_TURN = "two consumers", "cluster 2x1", "direct, cluster 1x2", "in turn"
+SINGLE, CLUSTER, DIRECT, PINGPONG = "two consumers", "cluster 2x1", "direct, cluster 1x2", "pingpong"
 LAYERED, STREAMED = "sum in a cluster", "streamed"
-EVERYWHERE = (SINGLE, CLUSTER, DIRECT, IN_TURN, LAYERED, STREAMED)
+EVERYWHERE = (SINGLE, CLUSTER, DIRECT, PINGPONG, LAYERED, STREAMED)
 
 
 ORDER = (
@@ -55,7 +55,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r".*setmaxnreg\.inc: removed",
-        (SINGLE, IN_TURN),
+        (SINGLE, PINGPONG),
         False,
         "PTX has virtual registers: how many a role needs is known to ptxas only, which refuses such a kernel",
     ),
@@ -68,7 +68,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.store: fence\.proxy\.async( #\d)?: behind the barrier",
-        (SINGLE, CLUSTER, IN_TURN, LAYERED, STREAMED),
+        (SINGLE, CLUSTER, PINGPONG, LAYERED, STREAMED),
         True,
         "the thread that starts the copy executes the fence as well, and a proxy fence may stand anywhere on the path "
         "from the writes to the copy (PTX ISA, proxy-preserved base causality order)",
@@ -99,7 +99,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma BoundStagedEpilogue\.(store: bra|(_claim|finish): bra( #\d)?): never taken",
-        (SINGLE, CLUSTER, IN_TURN, LAYERED, STREAMED),
+        (SINGLE, CLUSTER, PINGPONG, LAYERED, STREAMED),
         True,
         "threads without bulk stores of their own wait for nothing",
     ),
@@ -135,7 +135,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"mma ArriveConsumer\.consumer_release: mbarrier\.arrive #2: guard inverted",
-        (IN_TURN, LAYERED),
+        (PINGPONG, LAYERED),
         True,
         "31 lanes of each of four warps complete 31 phases of a barrier of four: an odd number, so that it looks as "
         "after one",
@@ -160,7 +160,7 @@ UNNOTICED = (
     ),
     Unnoticed(
         r"host: tile_count: one more",
-        (DIRECT, IN_TURN, LAYERED),
+        (DIRECT, PINGPONG, LAYERED),
         True,
         "the tile lies below the last row, where every store is predicated off or clipped",
     ),

@@ -124,14 +124,14 @@ def cases() -> dict[str, Case]:
     two = MatmulConfig(tile=(128, 64), cluster=(1, 1), consumers=2, stages=2, output_buffers=1, in_flight=0)
     shared_b = MatmulConfig(tile=(64, 128), cluster=(2, 1), consumers=1, stages=3, output_buffers=2, in_flight=1)
     shared_a = MatmulConfig(tile=(64, 64), cluster=(1, 2), consumers=1, stages=2, in_flight=1)
-    in_turn = MatmulConfig(tile=(64, 64), cluster=(1, 1), schedule="pingpong", stages=3, output_buffers=1)
+    pingpong = MatmulConfig(tile=(64, 64), cluster=(1, 1), schedule="pingpong", stages=3, output_buffers=1)
     layers = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, cluster_k=2, stages=2, output_buffers=1)
     streamed = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, stream_k=4, stages=2, output_buffers=1)
     every = (
         Case("two consumers", two, MatmulSpec(), 256, 64, 384),
         Case("cluster 2x1", shared_b, MatmulSpec(), 256, 128, 512),
         Case("direct, cluster 1x2", shared_a, MatmulSpec(store="direct"), 104, 101, 384),
-        Case("in turn", in_turn, MatmulSpec(), 448, 64, 128),
+        Case("pingpong", pingpong, MatmulSpec(), 448, 64, 128),
         Case("sum in a cluster", layers, MatmulSpec(), 192, 64, 320),
         Case("streamed", streamed, MatmulSpec(), 576, 64, 320, clusters=4),
     )

@@ -14,7 +14,7 @@ from tilekit import MatmulConfig, MatmulSpec
 from tilekit.emulator.ptx.language.parser import parse_module
 
 from .judge import NOT_CAUGHT, judge
-from .known import CLUSTER, IN_TURN, LAYERED, ORDER, SINGLE, STREAMED, UNNOTICED, explanation
+from .known import CLUSTER, LAYERED, ORDER, PINGPONG, SINGLE, STREAMED, UNNOTICED, explanation
 from .launches import Case, argument_mutations, cases
 from .mutation import Mutation, mutations
 from .statements import Program
@@ -38,7 +38,7 @@ def is_fast(launch: str, mutation: Mutation) -> bool:
     """What runs with the tests: order in a cluster, turns, sums, what two warpgroups show, one of each other kind."""
     if launch == CLUSTER:
         return mutation.family in ORDER or (mutation.ordinal == 0 and mutation.family != "guard")
-    if launch == IN_TURN:
+    if launch == PINGPONG:
         return mutation.family == "barrier" and "BoundPingPong" in mutation.site
     if launch == LAYERED:
         return mutation.family in ORDER and "BoundDsmemReduction" in mutation.site

@@ -61,7 +61,7 @@ def test_without_cuda_bindings_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
 def test_old_driver_is_named_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver before CUDA 12.0 is refused, saying what it supports and what is needed."""
     probe(monkeypatch, version=11080)
-    with pytest.raises(DriverError, match=r"supports CUDA 11\.8; sm_90a kernels need 12\.0") as caught:
+    with pytest.raises(DriverError, match=r"supports CUDA 11\.8; tilekit's kernels need 12\.0") as caught:
         driver.bindings()
     assert caught.value.code == "TK-DRV-004"
 

@@ -131,7 +131,7 @@ def test_tuning_tries_what_the_picker_leaves_alone(simulated: TunedTable) -> Non
     assert result.picked == pick(spec, SM_90A, **shape)
     times = {m.config: m.seconds for m in result.measurements}
     best = min(times[c] for c in times if c not in result.tuning_candidates)
-    assert result.spare_gain == pytest.approx(best / min(times[c] for c in result.tuning_candidates))
+    assert result.tuning_gain == pytest.approx(best / min(times[c] for c in result.tuning_candidates))
     assert result.gain == pytest.approx(times[result.picked] / min(times.values()))
     assert str(result).count("(the model picks it)") == 1
     assert str(result).count("(only tuning tries it)") == len(result.tuning_candidates)
@@ -171,7 +171,7 @@ def test_a_suite_is_tuned_and_summed_up() -> None:
     assert f"{np.exp(np.mean(np.log(gains))):.3f} of the quickest's time, {max(gains):.3f} at worst" in text
     assert "what only tuning tries wins" in text
     winners = [line for line in text.splitlines() if line.startswith("    ")]
-    assert len(winners) == sum((case.result.spare_gain or 0) > 1 for case in done) > 0
+    assert len(winners) == sum((case.result.tuning_gain or 0) > 1 for case in done) > 0
     fresh = {str(config) for case in done for config in case.result.tuning_candidates}
     assert all(line.split(maxsplit=2)[2] in fresh for line in winners)
     gains = [case.result.gain for case in done]

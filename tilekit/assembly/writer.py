@@ -160,6 +160,8 @@ class Writer(Verbs):
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
         self.roles: list[Role] = []
+        self.placed: set[str] = set()
+        """The fragments placed so far, ``file.name`` each."""
         self._names = Names(self.dialect.reserved | local_names(self.dialect))
         self._root = Scope(depth=1)
         self._scopes = [self._root]
@@ -258,6 +260,7 @@ class Writer(Verbs):
                 outputs.append(result)
             elif operand.direction == "inout" and isinstance(given[operand.name], Value):
                 given[operand.name].uniform = uniform and not self.divergent
+        self.placed.add(f"{fragment.file.stem}.{fragment.name}")
         self.emit(Placement(fragment, bound))
         return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
 

@@ -66,7 +66,7 @@ class Result:
     sm_mhz: float | None = None
     watts: float | None = None
 
-    def settle(self, flops: int) -> None:
+    def summarise(self, flops: int) -> None:
         """Compute the figures from the rounds and bursts; a failure has none."""
         if self.failure is not None:
             self.rounds = self.bursts = self.ratios = self.burst_ratios = ()
@@ -273,7 +273,7 @@ def _fill(results: Mapping[str, Result], timings: Mapping[str, Timing], flops: i
             if mine is not None and mine is not timing:
                 result.ratios = _over(timing.rounds, mine.rounds)
                 result.burst_ratios = _over(timing.bursts, mine.bursts)
-        result.settle(flops)
+        result.summarise(flops)
 
 
 def _over(theirs: Sequence[float], mine: Sequence[float]) -> list[float]:

@@ -149,7 +149,7 @@ def _joined(one: Result, other: Result, flops: int) -> Result:
         sm_mhz=_of(statistics.mean, one.sm_mhz, other.sm_mhz),
         watts=_of(statistics.mean, one.watts, other.watts),
     )
-    result.settle(flops)
+    result.summarise(flops)
     return result
 
 

@@ -12,30 +12,10 @@ from xml.etree import ElementTree
 from tilekit.bench.entrants import OURS
 from tilekit.bench.matmul import Case, Result
 from tilekit.bench.record import Record
+from tilekit.targets.ceilings import CEILINGS, Ceilings
 
-__all__ = ["CEILINGS", "Ceilings", "roofline_svg"]
+__all__ = ["roofline_svg"]
 
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What a chip reaches at best, measured on it rather than read off its data sheet.
-
-    Attributes
-    ----------
-    read_tbps : float
-        Reading device memory, TB/s.
-    sustained, burst : dict of int to float
-        TFLOP/s of the tensor cores by operand bits, on random normal data: at the power limit, and in the first
-        milliseconds. The instructions alone, from operands that stay in shared memory.
-    """
-
-    read_tbps: float
-    sustained: dict[int, float]
-    burst: dict[int, float]
-
-
-CEILINGS: Final = {"H200": Ceilings(4.6, {16: 858.0, 8: 1673.0}, {16: 930.0, 8: 1803.0})}
-"""By a part of the device's name. benchmarks/README.md says how they were measured."""
 
 _WIDTH, _HEIGHT = 1120, 720
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 24, 84, 64

@@ -55,6 +55,9 @@ Contiguous = Annotated[
         "threads copy what TMA refuses.",
     ),
 ]
+DEFAULT_TARGET = "sm_90a"
+"""That of `tilekit.targets.DEFAULT`, said again because `--help` imports no targets."""
+
 TargetName = Annotated[str, typer.Option(help="Architecture to build for.")]
 Tile = Annotated[
     str | None, typer.Option(metavar="MxN", help="Output tile of a CTA, for example 128x256. Default: chosen by shape.")
@@ -67,8 +70,8 @@ ScheduleName = Annotated[
     str | None,
     typer.Option(
         "--schedule",
-        help="Of the consumers on sm_90a: cooperative, each with a part of every tile, or pingpong, in turn. Default: "
-        "chosen.",
+        help="Of the consumers on sm_90a: cooperative, each with a part of every tile, or pingpong, with whole tiles. "
+        "Default: chosen.",
     ),
 ]
 StreamK = Annotated[

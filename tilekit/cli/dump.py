@@ -46,7 +46,7 @@ def dump(
     contiguous: common.Contiguous = False,
     accumulation: common.AccumulationMode = "fast",
     batched: Annotated[bool, typer.Option("--batched", help="The kernel of batched products.")] = False,
-    target: common.TargetName = "sm_90a",
+    target: common.TargetName = common.DEFAULT_TARGET,
     tile: common.Tile = None,
     cluster: common.Cluster = None,
     cta_group: common.CtaGroup = None,

@@ -176,6 +176,7 @@ def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) 
     from tilekit.cli.emulate_arguments import is_amdgcn, read_file
     from tilekit.emulator import Device
     from tilekit.emulator.ptx.chips import CHIPS
+    from tilekit.targets import DEFAULT
 
     text = read_file(file, "FILE").decode("utf-8", "replace")
     if target is None and is_amdgcn(text):
@@ -183,8 +184,8 @@ def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) 
         target = written[1] if written else "gfx950"
     elif target is None:
         written = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
-        # A text for an older chip runs on the oldest that the emulator has; a bad name is the parser's to report.
-        target = written[1] if written and written[1] in CHIPS else "sm_90a"
+        # A text for a chip that the emulator has not runs on the default one; a bad name is the parser's to report.
+        target = written[1] if written and written[1] in CHIPS else DEFAULT.name
     device = Device(target, seed=seed, schedule=cast("Any", schedule), check=cast("Any", check))
     return device.load(text)
 

@@ -38,7 +38,7 @@ def run(
     activation: common.Activation = None,
     contiguous: common.Contiguous = False,
     accumulation: common.AccumulationMode = "fast",
-    target: common.TargetName = "sm_90a",
+    target: common.TargetName = common.DEFAULT_TARGET,
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
     ] = "auto",

@@ -132,5 +132,5 @@ def _facts(result: TuneResult) -> dict[str, Any]:
         }
         for m in result.measurements
     ]
-    found = {"gain": result.gain, "spare_gain": result.spare_gain, "file": result.path, "measured": rows}
+    found = {"gain": result.gain, "tuning_gain": result.tuning_gain, "file": result.path, "measured": rows}
     return {**asdict(result.problem), **found}

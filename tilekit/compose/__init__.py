@@ -10,7 +10,6 @@ from tilekit.assembly.values import Operand as ValueOrNumber
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
-from tilekit.compose.launch import BoundLaunch
 from tilekit.compose.operands import Input, Output
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
@@ -73,7 +72,6 @@ __all__ = [
     "Accumulators",
     "AlongColumns",
     "AlongRows",
-    "BoundLaunch",
     "Call",
     "ClcScheduler",
     "Cluster",

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from hashlib import sha256
+from typing import Any, ClassVar, Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Parameter, Role, Writer
-from tilekit.compose.launch import BoundLaunch, DeviceLaunch, EmulatedLaunch, StagedLaunch
-from tilekit.compose.operands import Operand, Output, check_operands, read_arrays
+from tilekit.compose.explain import explain
+from tilekit.compose.operands import Arrays, Operand, Output, check_operands, read_arrays
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import AssembledKernel
-from tilekit.kernels.launch import Launch, bind_parameters, require_value
-from tilekit.kernels.resolve import resolve_target, target_of
-from tilekit.runtime import driver
-from tilekit.runtime.prepared import LaunchConfig
+from tilekit.kernels.launch import Launch, require_value
+from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
+from tilekit.kernels.resolve import resolve_target
+from tilekit.runtime.emulated import Work
 from tilekit.targets import target as target_named
-from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.call import Call, Schedule, Scratch
 
 
 class Schedules(Protocol):
@@ -49,6 +50,8 @@ class Traced:
         Dynamic shared memory, bytes.
     roles, shared
         The roles, and the shared-memory map.
+    waits
+        Whether it waits for the kernels ahead of it in the stream.
     """
 
     ptx: str
@@ -57,6 +60,7 @@ class Traced:
     shared_bytes: int
     roles: tuple[Role, ...]
     shared: tuple[SharedArray, ...]
+    waits: bool
 
 
 class ComposedKernel(AssembledKernel):
@@ -77,15 +81,16 @@ class ComposedKernel(AssembledKernel):
         ``TK-COMP-001`` for operands that cannot be, ``TK-TARGET-001`` for an unknown target.
     """
 
+    OPTIONS: ClassVar[str | None] = "TK-COMP-002"
+
     def __init__(
         self, compose: Compose, operands: Sequence[Operand], *, target: str, threads: int, cluster: int = 1
     ) -> None:
         self.target = target_named(target)
         self.operands = check_operands(operands)
-        self.threads = threads
-        self.cluster = cluster
+        self._threads = threads
+        self._cluster = cluster
         self._compose = compose
-        self._resident: dict[int, int] = {}
         self.__doc__ = compose.__doc__
 
     def __repr__(self) -> str:
@@ -108,7 +113,7 @@ class ComposedKernel(AssembledKernel):
         ArgumentError
             ``TK-PAR-003`` for a parameter that does not say how its value follows from a call.
         """
-        w = Writer(self.name, target=self.target, threads=self.threads, cluster=self.cluster)
+        w = Writer(self.name, target=self.target, threads=self._threads, cluster=self._cluster)
         scheduler = self._compose(w)
         if not callable(getattr(scheduler, "schedule", None)):
             raise TraceError(
@@ -126,6 +131,7 @@ class ComposedKernel(AssembledKernel):
             shared_bytes=w.shared.size,
             roles=tuple(w.roles),
             shared=tuple(w.shared.arrays),
+            waits="grid.wait" in w.placed,
         )
 
     def _check_size(self, w: Writer) -> None:
@@ -144,6 +150,10 @@ class ComposedKernel(AssembledKernel):
     def ptx(self) -> str:
         """The module's text, each line with its role and origin."""
         return self.traced.ptx
+
+    def explain(self) -> str:
+        """Operands, roles and warps, the shared-memory map, barriers and who arrives, parameters."""
+        return explain(self)
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Launch once, where the arrays are: host memory means the emulator.
@@ -167,7 +177,7 @@ class ComposedKernel(AssembledKernel):
         seed: int = 0,
         emulator: dict[str, Any] | None = None,
         **named: Any,
-    ) -> BoundLaunch:
+    ) -> Plan:
         """Check the arrays once and prepare the launch, to be made any number of times.
 
         Parameters
@@ -192,46 +202,90 @@ class ComposedKernel(AssembledKernel):
             raise ArgumentError.of("device", device, legal=legal, nearest="cuda", code="TK-COMP-002")
         found = read_arrays(self.name, self.operands, arrays, named)
         outputs = [operand.name for operand in self.operands if isinstance(operand, Output)]
-        view = found.views[outputs[0]]
-        if view.device != "cpu":
-            return DeviceLaunch(self, found, outputs)
+        made = tuple(found.given[name] for name in outputs)
+        bound = BoundArrays(
+            found.views,
+            outputs,
+            made[0] if len(made) == 1 else made,
+            lambda addresses, resident, scratch: self._launch(found, addresses, resident, scratch),
+            lambda launch: Work(flops=found.flops, tiles=launch.tiles),
+        )
+        if bound.out.device != "cpu":
+            return DevicePlan(self, bound)
+        # Copies are aligned as the arrays are: what a component cannot take, it says now.
+        bound.launch({name: view.address for name, view in found.views.items()}, 1, lambda name, size: 0)
         if device == "cuda":
-            resolve_target(view, "cuda")
-            return StagedLaunch(self, found, outputs)
-        return EmulatedLaunch(self, found, outputs, {"seed": seed, **(emulator or {})})
+            resolve_target(bound.out, "cuda")
+            self.require_chip(0)
+            return StagedPlan(self, bound)
+        chosen: dict[str, Any] = {"seed": seed, **(emulator or {})}
+        known = EmulatorKeywords.__annotations__
+        for option in chosen.keys() - known.keys():
+            raise ArgumentError.of("emulator", option, legal=", ".join(known), code="TK-COMP-002")
+        return EmulatedPlan(self, bound, chosen)
 
     # -- what a launch asks -------------------------------------------------------------------------------------------
 
-    def launch(self, call: Call) -> Launch:
-        """Grid and parameters of a call."""
-        return bind_parameters(self.traced.parameters, self.traced.schedule, call)
+    def _launch(self, arrays: Arrays, addresses: Mapping[str, int], resident: int, scratch: Scratch) -> Launch:
+        """Grid and parameters."""
+        m, n, k = arrays.product
+        return self.launch(
+            Call(
+                m=m,
+                n=n,
+                k=k,
+                batches=arrays.batches,
+                matrices=arrays.matrices(),
+                addresses=addresses,
+                numbers=arrays.extents,
+                resident=resident,
+                scratch=scratch,
+                cluster_size=self.cluster,
+            )
+        )
 
-    def launch_config(self, grid: int) -> LaunchConfig:
-        """The launch's shape for a grid of so many CTAs.
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """Those of the entry, in launch order."""
+        return self.traced.parameters
+
+    @property
+    def schedule(self) -> Callable[[Call], Schedule]:
+        """How a launch covers the output."""
+        return self.traced.schedule
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return self._threads
+
+    @property
+    def cluster(self) -> int:
+        """CTAs of a cluster."""
+        return self._cluster
+
+    @property
+    def launch_bytes(self) -> int:
+        """Dynamic shared memory of a launch, bytes.
 
         A kernel with accumulators in tensor memory asks for more than half of the shared memory there is: two clusters
         on the same multiprocessors could each hold columns that the other waits for.
         """
         alone = self.target.shared_bytes // 2 if self.target.has("tensor_memory") else 0
-        return LaunchConfig(
-            grid=(grid, 1, 1),
-            block=(self.threads, 1, 1),
-            cluster=(self.cluster, 1, 1),
-            shared_bytes=max(self.traced.shared_bytes, alone),
-        )
+        return max(self.traced.shared_bytes, alone)
 
-    def resident_clusters(self, ordinal: int) -> int:
-        """Clusters that a device holds at once.
+    @property
+    def waits_for_prerequisites(self) -> bool:
+        """Whether the function waits for the kernels ahead of it (`Writer.wait_for_prerequisites`)."""
+        return self.traced.waits
 
-        Raises
-        ------
-        ArgumentError
-            ``TK-API-001`` where it is another chip than the kernel's.
-        """
-        if ordinal not in self._resident:
-            target_of(driver.devices()[ordinal], self.target.name)
-            self._resident[ordinal] = self.cuda.max_active_clusters(self.launch_config(self.cluster), ordinal=ordinal)
-        return self._resident[ordinal]
+    @cached_property
+    def _digest(self) -> str:
+        return sha256(self.ptx.encode()).hexdigest()
+
+    def shared_scratch(self, name: str) -> str | None:
+        """A kernel's launches in a stream follow each other, and leave counters as they found them."""
+        return f"{name} {self._digest}"
 
 
 def kernel(*operands: Operand, target: str, threads: int, cluster: int = 1) -> Callable[[Compose], ComposedKernel]:

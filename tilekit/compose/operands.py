@@ -29,7 +29,7 @@ class Operand:
         Element type.
     shape
         A letter for each extent, the last one contiguous: ``"mk"``. Operands agree in an extent of one letter; m, n
-        and k are those of the product.
+        and k are those of the product. Of three letters the first counts the matrices of a batch: ``"bmk"``.
 
     Raises
     ------
@@ -47,8 +47,8 @@ class Operand:
             legal = f"a Python name other than {', '.join(RESERVED)}"
             raise ArgumentError.of("name", self.name, legal=legal, code="TK-COMP-001")
         letters = self.shape if isinstance(self.shape, str) else ""
-        if not (letters.isalpha() and len(letters) == len(set(letters)) <= 2):
-            legal = "one or two different letters, the contiguous extent last"
+        if not (letters.isalpha() and len(letters) == len(set(letters)) <= 3) or _batch(letters) in tuple("mnk"):
+            legal = "one or two different letters, the contiguous extent last, or a batch's before them"
             raise ArgumentError.of(f"{self.name}'s shape", self.shape, legal=legal, nearest="mk", code="TK-COMP-001")
 
 
@@ -72,15 +72,30 @@ class Arrays:
         Of each.
     extents
         By letter.
+    batches
+        Matrices of a batch; 1 where no operand has a batch.
     """
 
     given: dict[str, Any]
     views: dict[str, ArrayView]
     extents: dict[str, int]
+    batches: int = 1
 
     def matrices(self) -> dict[str, Matrix]:
-        """The arrays of two dimensions, as components see them."""
-        return {name: _matrix(name, view) for name, view in self.views.items() if len(view.shape) == 2}
+        """The arrays of two and three dimensions, as components see them."""
+        return {name: _matrix(name, view) for name, view in self.views.items() if len(view.shape) > 1}
+
+    @property
+    def product(self) -> tuple[int, int, int]:
+        """M, N and K, 1 for a letter that no operand has."""
+        m, n, k = (self.extents.get(letter, 1) for letter in "mnk")
+        return m, n, k
+
+    @property
+    def flops(self) -> float:
+        """Of a product of these extents."""
+        m, n, k = self.product
+        return 2.0 * m * n * k * self.batches
 
 
 def check_operands(operands: Sequence[Operand]) -> tuple[Operand, ...]:
@@ -91,9 +106,18 @@ def check_operands(operands: Sequence[Operand]) -> tuple[Operand, ...]:
     ArgumentError
         ``TK-COMP-001``: one name twice, no output, an extent of an output that no input has, or something else.
     """
+    batch = next((letter for operand in operands if (letter := _batch(getattr(operand, "shape", "")))), "")
     for operand in operands:
         if not isinstance(operand, (Input, Output)):
             raise ArgumentError.of("operands", operand, legal="Input(...) and Output(...)", code="TK-COMP-001")
+    for operand in operands:
+        if batch and (batch in operand.shape[-2:] or _batch(operand.shape) not in ("", batch)):
+            raise ArgumentError.of(
+                f"{operand.name}'s shape",
+                operand.shape,
+                legal=f"{batch!r}, which counts the matrices of a batch, first of three letters or not at all",
+                code="TK-COMP-001",
+            )
     names = [operand.name for operand in operands]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -146,7 +170,8 @@ def read_arrays(kernel: str, operands: Sequence[Operand], arrays: Sequence[Any],
         require_output(views[operand.name], shape, operand.dtype, inputs, operand.name)
         inputs.append((operand.name, views[operand.name]))  # outputs do not overlap each other either
     require_same_place(inputs)
-    return Arrays(given, views, sizes)
+    batch = next((letter for operand in operands if (letter := _batch(operand.shape))), "")
+    return Arrays(given, views, sizes, sizes[batch] if batch else 1)
 
 
 def _matched(
@@ -186,17 +211,24 @@ def _check_view(operand: Operand, view: ArrayView, extents: dict[str, tuple[int,
                 code="TK-COMP-003",
             )
     contiguous = view.strides[-1] == 1 or view.shape[-1] <= 1 or 0 in view.shape
-    if not contiguous or (len(view.shape) == 2 and view.strides[0] < 0):
+    if not contiguous or any(stride < 0 for stride in view.strides[:-1]):
         raise ArgumentError(
             f"{declared}; given strides {tuple(view.strides)} (elements): the last dimension must be contiguous, and "
-            "the first may not run backwards. Nearest: a copy in C order",
+            "no other may run backwards. Nearest: a copy in C order",
             code="TK-COMP-003",
         )
 
 
 def _matrix(name: str, view: ArrayView) -> Matrix:
-    rows, columns = view.shape
+    *batch, rows, columns = view.shape
     size = view.dtype.bytes
     plain = rows <= 1 or 0 in view.shape  # then the stride between rows means nothing
-    pitch = -(-max(1, columns) * size // TMA_ALIGNMENT) * TMA_ALIGNMENT if plain else view.strides[0] * size
-    return Matrix(name=name, dtype=view.dtype, extents=(columns, rows), pitch=pitch, major="k")
+    pitch = -(-max(1, columns) * size // TMA_ALIGNMENT) * TMA_ALIGNMENT if plain else view.strides[-2] * size
+    batch_pitch = view.strides[0] * size if batch and batch[0] > 1 else 0
+    batches = batch[0] if batch_pitch else 1  # a broadcast batch is one matrix
+    return Matrix(name, view.dtype, (columns, rows), pitch, batch_pitch, batches, "k")
+
+
+def _batch(shape: str) -> str:
+    """The letter of a shape that counts the matrices of a batch; none of a matrix or a vector."""
+    return shape[0] if isinstance(shape, str) and len(shape) == 3 else ""

@@ -88,7 +88,7 @@ class BoundPingPong:
         self._own = group + schedule.first_barrier
         self._next = (group + 1) % turns + schedule.first_barrier
         self._turn = w.variable(U32, 0, "turn")
-        w.barriers.claim(schedule.first_barrier, turns, meeting="warpgroups in turn", threads=self._threads)
+        w.barriers.claim(schedule.first_barrier, turns, meeting="pingpong", threads=self._threads)
         # The last warpgroup begins as if the tile before the first one had been its own.
         with w.when(group == turns - 1):
             self.hand_over()

@@ -1,18 +1,27 @@
-"""A kernel's text and what becomes of it: machine code, resources, the kernel in the driver."""
+"""A kernel's text and what becomes of it: machine code, resources, the kernel in the driver, a launch's shape."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import ClassVar
 
+from tilekit.assembly.writer import Parameter
+from tilekit.drivers.profiler import TileProfiler
+from tilekit.kernels.launch import Launch, bind_parameters
+from tilekit.kernels.resolve import target_of
+from tilekit.runtime import driver
 from tilekit.runtime.assembler import Assembled, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
+from tilekit.runtime.prepared import LaunchConfig
 from tilekit.runtime.resources import Resources
 from tilekit.targets import Target
+from tilekit.tiles.call import Call, Schedule
 
 
 class AssembledKernel(ABC):
-    """What every kernel object shows.
+    """What every kernel object shows, and what a plan asks of it.
 
     Attributes
     ----------
@@ -21,6 +30,9 @@ class AssembledKernel(ABC):
     """
 
     target: Target
+
+    OPTIONS: ClassVar[str | None] = None
+    """Code of the error for options that the emulator refuses; None for that of any argument."""
 
     @property
     @abstractmethod
@@ -51,3 +63,95 @@ class AssembledKernel(ABC):
     def cuda(self) -> CudaKernel:
         """The kernel in the CUDA driver."""
         return CudaModule.from_ptx(self.ptx, self.target.name, kernel_name=self.name).kernel(self.name)
+
+    # -- a launch -----------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def parameters(self) -> Sequence[Parameter]:
+        """Those of the entry, in launch order."""
+
+    @property
+    @abstractmethod
+    def schedule(self) -> Callable[[Call], Schedule]:
+        """How a launch covers the output."""
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Threads of a CTA."""
+
+    @property
+    @abstractmethod
+    def cluster(self) -> int:
+        """CTAs of a cluster."""
+
+    @property
+    @abstractmethod
+    def launch_bytes(self) -> int:
+        """Dynamic shared memory of a launch, bytes."""
+
+    @property
+    @abstractmethod
+    def waits_for_prerequisites(self) -> bool:
+        """Whether the kernel itself waits for those ahead of it, so that it may start while they run."""
+
+    @property
+    def reads_early(self) -> bool:
+        """Whether operands are read while the kernel ahead in the stream runs: else they wait for its end."""
+        return False
+
+    @property
+    def description(self) -> str:
+        """The config, for errors of launches."""
+        return ""
+
+    @property
+    def profile(self) -> TileProfiler | None:
+        """What the kernel notes of its own times, if anything."""
+        return None
+
+    @abstractmethod
+    def shared_scratch(self, name: str) -> str | None:
+        """Under which name launches of a stream share a component's memory; None where each has its own."""
+
+    @cached_property
+    def _residents(self) -> dict[int, int]:
+        """By device, its `resident_clusters`."""
+        return {}
+
+    def launch(self, call: Call) -> Launch:
+        """Grid and parameters of a call."""
+        return bind_parameters(self.parameters, self.schedule, call)
+
+    def launch_config(self, grid: int) -> LaunchConfig:
+        """The launch's shape for a grid of so many CTAs."""
+        return LaunchConfig(
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            cluster=(self.cluster, 1, 1),
+            shared_bytes=self.launch_bytes,
+            pdl=self.target.has("dependent_launch") and self.waits_for_prerequisites,
+        )
+
+    def resident_clusters(self, ordinal: int) -> int:
+        """Clusters of a full grid on a device.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-API-001`` where it is another chip than the kernel was built for.
+        """
+        if ordinal not in self._residents:
+            self.require_chip(ordinal)
+            held = self.cuda.max_active_clusters(self.launch_config(self.cluster), ordinal=ordinal)
+            self._residents[ordinal] = self._wanted(held, ordinal)
+        return self._residents[ordinal]
+
+    def require_chip(self, ordinal: int) -> None:
+        """Check that a device is of the chip that the kernel was built for."""
+        target_of(driver.devices()[ordinal], self.target.name)
+
+    def _wanted(self, held: int, ordinal: int) -> int:
+        """How many clusters a full grid has, of those that the device holds at once."""
+        return held

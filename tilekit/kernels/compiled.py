@@ -6,25 +6,24 @@ What the families have in common: each adds what it reads, how many CTAs it want
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Unpack, cast
 
 from tilekit.annotations import takes
 from tilekit.arrays import ArrayView
+from tilekit.assembly.writer import Parameter
+from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
-from tilekit.kernels.launch import Launch, bind_parameters
+from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_call import Addresses, launch_call
-from tilekit.kernels.plan import DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
+from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
-from tilekit.kernels.resolve import target_of
-from tilekit.runtime import driver
 from tilekit.runtime.emulated import Work
-from tilekit.runtime.prepared import LaunchConfig
 from tilekit.targets import Target
-from tilekit.tiles.call import Scratch
+from tilekit.tiles.call import Call, Schedule, Scratch
 
 
 class BindKeywords(EpilogueKeywords, EmulatorKeywords, total=False):
@@ -52,7 +51,6 @@ class CompiledKernel(AssembledKernel):
         self.config = config
         self.target = target
         self.text = text
-        self._resident: dict[int, int] = {}
 
     def __repr__(self) -> str:
         return f"<{self.name} for {self.target.name}: {self.config}>"
@@ -61,11 +59,6 @@ class CompiledKernel(AssembledKernel):
     @abstractmethod
     def k_block(self) -> int:
         """Elements of K that are fetched at once."""
-
-    @property
-    def reads_early(self) -> bool:
-        """Whether operands are read while the kernel ahead in the stream runs: else they wait for its end."""
-        return False
 
     @property
     def name(self) -> str:
@@ -81,41 +74,49 @@ class CompiledKernel(AssembledKernel):
     def explain(self) -> str:
         """Who does what, with which memory, in words and tables."""
 
-    def resident_clusters(self, ordinal: int) -> int:
-        """Clusters of a full grid on a device.
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """Those of the entry, in launch order."""
+        return cast("Sequence[Parameter]", self.text.parameters)
 
-        Raises
-        ------
-        ArgumentError
-            ``TK-API-001`` where it is another chip than the kernel was built for.
-        """
-        if ordinal not in self._resident:
-            self._require_chip(ordinal)
-            held = self.cuda.max_active_clusters(self.launch_config(self.text.cluster), ordinal=ordinal)
-            self._resident[ordinal] = self._wanted(held, ordinal)
-        return self._resident[ordinal]
+    @property
+    def schedule(self) -> Callable[[Call], Schedule]:
+        """How a launch covers the output."""
+        return cast("Callable[[Call], Schedule]", self.text.schedule)
 
-    def _require_chip(self, ordinal: int) -> None:
-        target_of(driver.devices()[ordinal], self.target.name)
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return int(self.text.threads)
 
-    def _wanted(self, held: int, ordinal: int) -> int:
-        """How many clusters a full grid has, of those that the device holds at once."""
-        return held
+    @property
+    def cluster(self) -> int:
+        """CTAs of a cluster."""
+        return int(self.text.cluster)
 
     @property
     def launch_bytes(self) -> int:
         """Dynamic shared memory of a launch, bytes."""
         return int(self.text.shared_bytes)
 
-    def launch_config(self, grid: int) -> LaunchConfig:
-        """The launch's shape for a grid of so many CTAs."""
-        return LaunchConfig(
-            grid=(grid, 1, 1),
-            block=(self.text.threads, 1, 1),
-            cluster=(self.text.cluster, 1, 1),
-            shared_bytes=self.launch_bytes,
-            pdl=self.target.has("dependent_launch"),
-        )
+    @property
+    def waits_for_prerequisites(self) -> bool:
+        """Whether the kernel itself waits for those ahead of it: every family's does, where the chip can."""
+        return True
+
+    @property
+    def description(self) -> str:
+        """The config, for errors of launches."""
+        return str(self.config)
+
+    @property
+    def profile(self) -> TileProfiler | None:
+        """What the kernel notes of its own times, if anything."""
+        return cast("TileProfiler | None", self.text.profile)
+
+    def shared_scratch(self, name: str) -> str | None:
+        """Counters and workspaces are shared, by all kernels of a stream; what a launch notes is its own."""
+        return name if name in ("turns", "workspace", "starts") else None
 
     @takes(BindKeywords)
     def bind(self, a: Any, b: Any, out: Any = None, **keywords: Unpack[BindKeywords]) -> Plan:
@@ -156,30 +157,39 @@ class CompiledKernel(AssembledKernel):
 
     def plan(self, arguments: Arguments, **emulator: Unpack[EmulatorKeywords]) -> Plan:
         """Prepare the launch for arguments that this kernel was built for."""
+        bound = BoundArrays(
+            arguments.arrays,
+            ("out",),
+            arguments.result,
+            lambda addresses, resident, scratch: self.launch_of(
+                arguments.call, Addresses(**addresses), resident, scratch
+            ),
+            lambda launch: self.work(arguments.call.problem, launch),
+        )
         if arguments.empty:
-            return Plan(arguments)
+            return Plan(bound)
         if arguments.out.device != "cpu":
-            return DevicePlan(self, arguments)
+            return DevicePlan(self, bound)
         if arguments.device == "cuda":
-            self._require_chip(0)
-            return StagedPlan(self, arguments)
-        return EmulatedPlan(self, arguments, **emulator)
+            self.require_chip(0)
+            return StagedPlan(self, bound)
+        return EmulatedPlan(self, bound, emulator)
 
     swapped = False
     """Whether the kernel multiplies the transposes in the other order."""
 
     def launch_of(self, call: MatmulCall, addresses: Addresses, resident: int, scratch: Scratch) -> Launch:
         """Grid and parameters of a launch, on a device that runs so many clusters at once."""
-        text = self.text
-        seen = launch_call(
-            call,
-            addresses,
-            resident_clusters=resident,
-            scratch=scratch,
-            cluster_size=text.cluster,
-            swapped=self.swapped,
+        return self.launch(
+            launch_call(
+                call,
+                addresses,
+                resident_clusters=resident,
+                scratch=scratch,
+                cluster_size=self.cluster,
+                swapped=self.swapped,
+            )
         )
-        return bind_parameters(text.parameters, text.schedule, seen)
 
     @abstractmethod
     def work(self, problem: MatmulProblem, launch: Launch) -> Work:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from tilekit.arrays import resolve_stream, stream_getter
+from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
-from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
-from tilekit.kernels.launch_call import Addresses
-from tilekit.runtime.emulated import EmulatedModule
+from tilekit.runtime.emulated import EmulatedModule, Work
 from tilekit.runtime.scratch import DeviceScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
+from tilekit.tiles.call import Scratch
 
 if TYPE_CHECKING:
     from tilekit.emulator import Device
-    from tilekit.kernels.compiled import CompiledKernel
+    from tilekit.kernels.assembled import AssembledKernel
 
 
 class EmulatorKeywords(TypedDict, total=False):
@@ -33,13 +34,43 @@ class EmulatorKeywords(TypedDict, total=False):
     starts: Any
 
 
+@dataclass(frozen=True)
+class BoundArrays:
+    """The arrays of a call, checked, and how a launch on them is made.
+
+    Attributes
+    ----------
+    views
+        Of each array, by the name that its address has in a launch.
+    outputs
+        Names of those that the kernel writes.
+    result
+        What the call returns: the output as the caller's library knows it, or a tuple of all outputs.
+    launch
+        Grid and parameters, from addresses by name, the clusters that the device runs at once, and a source of memory.
+    work
+        What a launch does, for the emulator's estimate of its time.
+    """
+
+    views: Mapping[str, ArrayView]
+    outputs: Sequence[str]
+    result: Any
+    launch: Callable[[Mapping[str, int], int, Scratch], Launch]
+    work: Callable[[Launch], Work]
+
+    @property
+    def out(self) -> ArrayView:
+        """The first output, whose device and stream are the launch's."""
+        return self.views[self.outputs[0]]
+
+
 class Plan:
     """A bound call. This base class is the plan of an empty output: nothing to launch.
 
     Attributes
     ----------
     out
-        The output array, as the caller's library knows it.
+        The output array, as the caller's library knows it, or a tuple of all outputs.
     cacheable
         The launch without the arrays, to be made again for any arrays at the same addresses with the same layout; None
         where a call is more than a launch, or depends on more.
@@ -47,9 +78,9 @@ class Plan:
 
     cacheable: CachedLaunch | None = None
 
-    def __init__(self, arguments: Arguments) -> None:
-        self.out = arguments.result
-        self._view = arguments.out
+    def __init__(self, bound: BoundArrays) -> None:
+        self.out = bound.result
+        self._view = bound.out
 
     def __call__(self, stream: Any = None) -> Any:
         """Launch, without waiting, on `stream` or the current stream of the arrays' library; return the output."""
@@ -72,35 +103,41 @@ class Plan:
 class DevicePlan(Plan):
     """Arrays in GPU memory: a call is one launch."""
 
-    def __init__(self, kernel: CompiledKernel, arguments: Arguments) -> None:
-        super().__init__(arguments)
-        arrays = arguments.arrays
-        self._arrays = arrays  # keeps the arrays' memory as long as the plan, which knows addresses only
-        ordinal = int(arguments.out.device[1])
-        addresses = Addresses(**{name: view.address for name, view in arrays.items()})
+    def __init__(self, kernel: AssembledKernel, bound: BoundArrays) -> None:
+        super().__init__(bound)
+        self._arrays = bound.views  # keeps the arrays' memory as long as the plan, which knows addresses only
+        ordinal = int(bound.out.device[1])
+        addresses = {name: view.address for name, view in bound.views.items()}
         owned: dict[str, DeviceScratch] = {}
-        index_of = {parameter.name: index for index, parameter in enumerate(kernel.text.parameters)}
+        index_of = {parameter.name: index for index, parameter in enumerate(kernel.parameters)}
         shares: list[StreamScratch] = []
 
         def scratch(name: str, size: int) -> int:
-            if name in ("turns", "workspace", "starts"):
-                shares.append(StreamScratch(name, size, index_of[name]))
-                return 0  # filled in when the stream is known
-            owned[name] = DeviceScratch(size, ordinal)
-            return owned[name].address
+            shared = kernel.shared_scratch(name)
+            if shared is None:
+                owned[name] = DeviceScratch(size, ordinal)
+                return owned[name].address
+            if name not in index_of:
+                raise ArgumentError(
+                    f"a component asks for memory {name!r}, but the parameter that points to it has another name; "
+                    f"parameters: {', '.join(index_of)}",
+                    code="TK-PAR-003",
+                )
+            shares.append(StreamScratch(shared, size, index_of[name]))
+            return 0  # filled in when the stream is known
 
-        launch = kernel.launch_of(arguments.call, addresses, kernel.resident_clusters(ordinal), scratch)
+        launch = bound.launch(addresses, kernel.resident_clusters(ordinal), scratch)
         self.launch = kernel.cuda.prepare(
             kernel.launch_config(launch.grid),
             launch.parameters,
-            description=str(kernel.config),
+            description=kernel.description,
             ordinal=ordinal,
             owns=owned,
             shares=shares,
         )
-        self._profiler, self._scratch, self._name = kernel.text.profile, owned, kernel.name
-        self.current_stream = stream_getter(arguments.out)
-        if arguments.out.library in ("torch", "cupy"):  # other libraries' streams belong to each array
+        self._profiler, self._scratch, self._name = kernel.profile, owned, kernel.name
+        self.current_stream = stream_getter(bound.out)
+        if bound.out.library in ("torch", "cupy"):  # other libraries' streams belong to each array
             self.cacheable = CachedLaunch(self.launch, self.current_stream)
 
     def __call__(self, stream: Any = None) -> Any:
@@ -119,13 +156,12 @@ def _trace(kernel: str, profiler: TileProfiler, data: bytes, unit: str) -> TileT
 
 
 class HostPlan(Plan, ABC):
-    """Arrays in host memory: each call copies them to a device, launches there, and copies the output back."""
+    """Arrays in host memory: each call copies them to a device, launches there, and copies the outputs back."""
 
-    def __init__(self, kernel: CompiledKernel, arguments: Arguments) -> None:
-        super().__init__(arguments)
+    def __init__(self, kernel: AssembledKernel, bound: BoundArrays) -> None:
+        super().__init__(bound)
         self._kernel = kernel
-        self._call = arguments.call
-        self._arrays = arguments.arrays
+        self._bound = bound
         self._times: bytes | None = None
 
     def __call__(self, stream: Any = None) -> Any:
@@ -138,7 +174,7 @@ class HostPlan(Plan, ABC):
 
     def trace(self) -> TileTrace:
         """Return the times that the kernel noted in the latest call."""
-        profiler = self._kernel.text.profile
+        profiler = self._kernel.profile
         if profiler is None or self._times is None:
             return super().trace()
         return _trace(self._kernel.name, profiler, self._times, self.unit)
@@ -148,13 +184,14 @@ class HostPlan(Plan, ABC):
         """Copy, launch, wait, copy back."""
 
     def _finish(self, staging: Staging) -> None:
-        staging.download(self._view)
-        if self._kernel.text.profile is not None:
+        for name in self._bound.outputs:
+            staging.download(self._bound.views[name])
+        if self._kernel.profile is not None:
             self._times = staging.read_scratch("profile")
 
     def _launch(self, staging: Staging, resident: int) -> Launch:
-        addresses = Addresses(**{name: staging.upload(view) for name, view in self._arrays.items()})
-        return self._kernel.launch_of(self._call, addresses, resident, staging.scratch)
+        addresses = {name: staging.upload(view) for name, view in self._bound.views.items()}
+        return self._bound.launch(addresses, resident, staging.scratch)
 
 
 class StagedPlan(HostPlan):
@@ -165,7 +202,7 @@ class StagedPlan(HostPlan):
         with CudaStaging() as staging:
             launch = self._launch(staging, kernel.resident_clusters(staging.ordinal))
             config = kernel.launch_config(launch.grid)
-            kernel.cuda.prepare(config, launch.parameters, description=str(kernel.config), ordinal=staging.ordinal)()
+            kernel.cuda.prepare(config, launch.parameters, description=kernel.description, ordinal=staging.ordinal)()
             self._finish(staging)
 
 
@@ -180,9 +217,9 @@ class EmulatedPlan(HostPlan):
 
     unit = "steps"
 
-    def __init__(self, kernel: CompiledKernel, arguments: Arguments, **emulator: Unpack[EmulatorKeywords]) -> None:
-        super().__init__(kernel, arguments)
-        self._emulator = emulator
+    def __init__(self, kernel: AssembledKernel, bound: BoundArrays, options: Mapping[str, Any]) -> None:
+        super().__init__(kernel, bound)
+        self._options = options
         self.report: Any = None
         self._device()
 
@@ -191,22 +228,22 @@ class EmulatedPlan(HostPlan):
         from tilekit.emulator import Device, LaunchError  # after the checks: the parser takes longer than a launch
 
         try:
-            return Device(self._kernel.target.name, **self._emulator)
+            return Device(self._kernel.target.name, **self._options)
         except LaunchError as error:
-            raise ArgumentError(error.message) from None
+            raise ArgumentError(error.message, code=self._kernel.OPTIONS) from None
 
     def _run(self) -> None:
-        kernel, problem = self._kernel, self._call.problem
+        kernel = self._kernel
         staging = EmulatedStaging(self._device())
-        launch = self._launch(staging, max(1, staging.device.chip.sms // kernel.text.cluster))
+        launch = self._launch(staging, max(1, staging.device.chip.sms // kernel.cluster))
         prepared = (
             EmulatedModule(staging.device, kernel.ptx)
             .kernel(kernel.name)
             .prepare(
                 kernel.launch_config(launch.grid),
                 launch.parameters,
-                description=str(kernel.config),
-                work=kernel.work(problem, launch),
+                description=kernel.description,
+                work=self._bound.work(launch),
                 reads_early=kernel.reads_early,
             )
         )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError, DriverError
 from tilekit.runtime import driver
-from tilekit.targets import SM_90A, TARGETS, Target
+from tilekit.targets import DEFAULT, TARGETS, Target
 from tilekit.targets import target as target_named
 
 
 def resolve_target(a: ArrayView, target: str | None, *, memory: bool = True) -> tuple[Target, str | None]:
     """Return the chip to build for, and ``"cuda"`` where arrays in host memory go to the GPU.
 
-    Without `memory`, where arrays are layouts alone, those of a GPU that is not here count as sm_90a's.
+    Without `memory`, where arrays are layouts alone, those of a GPU that is not here count as the default chip's.
     """
     if a.device == "cpu":
         if target != "cuda":
-            return target_named(target or SM_90A.name), None
+            return target_named(target or DEFAULT.name), None
         reason = driver.why_unavailable()
         if reason is not None:
             raise DriverError(
@@ -25,7 +25,7 @@ def resolve_target(a: ArrayView, target: str | None, *, memory: bool = True) -> 
             )
         return target_of(driver.devices()[0], target), "cuda"
     if not memory and (driver.why_unavailable() is not None or a.device[1] >= len(driver.devices())):
-        return SM_90A, None
+        return DEFAULT, None
     return target_of(driver.devices()[a.device[1]], target), None
 
 

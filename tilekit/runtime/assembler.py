@@ -15,6 +15,7 @@ from tilekit.runtime.amdgcn import Amdgcn, disassemble_code_object
 from tilekit.runtime.cache import Entry, default_cache, entry_key
 from tilekit.runtime.ptxas import Ptxas, disassemble_cubin
 from tilekit.runtime.resources import Resources
+from tilekit.targets import DEFAULT
 
 __all__ = ["Assembled", "Assembler", "assemble", "disassemble"]
 
@@ -126,5 +127,5 @@ def _assembler_of(target: str) -> Assembler:
         return Ptxas()
     if _GCN_TARGET.fullmatch(target):
         return Amdgcn()
-    legal = "an architecture such as 'sm_90a' or 'gfx942'"
+    legal = f"an architecture such as {DEFAULT.name!r} or 'gfx942'"
     raise ArgumentError.of("target", target, legal=legal, code="TK-ASM-007")

@@ -100,7 +100,7 @@ def bindings() -> Any:
     if result or version < MINIMUM_DRIVER:
         has, needs = _version(version), _version(MINIMUM_DRIVER)
         message = (
-            f"the NVIDIA driver supports CUDA {has[0]}.{has[1]}; sm_90a kernels need {needs[0]}.{needs[1]} or later"
+            f"the NVIDIA driver supports CUDA {has[0]}.{has[1]}; tilekit's kernels need {needs[0]}.{needs[1]} or later"
         )
         raise DriverError(message, call="cuDriverGetVersion", code="TK-DRV-004")
     return driver

@@ -15,6 +15,7 @@ from tilekit.targets.sm_100a import SM_100A
 __all__ = [
     "CAPABILITIES",
     "CHIPS",
+    "DEFAULT",
     "SM_80",
     "SM_90A",
     "SM_100A",
@@ -30,6 +31,9 @@ CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A)}
 
 TARGETS: Final = {t.name: t for t in (SM_90A, SM_100A)}
 """The chips that kernels are built for."""
+
+DEFAULT: Final = SM_90A
+"""The chip that is meant where none is named: kernels are built for it, and arrays in host memory emulated on it."""
 
 _CHIPS: Final = " or ".join(map(repr, TARGETS))
 _CODE: Final = "TK-TARGET-001"

@@ -55,6 +55,8 @@ class Target:
         CTAs of a cluster that every device of the target accepts.
     tensor_columns
         Columns of tensor memory, 128 lanes of 32 bits each; 0 where there is none.
+    isa_version
+        The version of its instruction set's language that has it first; fragments may need a later one.
     named_barriers
         Barriers of a CTA (PTX ISA, bar.sync), the one of all its threads among them.
     transposed_bits
@@ -83,6 +85,7 @@ class Target:
     compute_capability: tuple[int, int]
     thread_registers: int = 255
     tensor_columns: int = 0
+    isa_version: tuple[int, int] = (8, 0)
     named_barriers: int = 16
     transposed_bits: tuple[int, ...] = (16,)
 

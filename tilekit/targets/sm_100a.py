@@ -34,5 +34,6 @@ SM_100A: Final = Target(
     max_cluster=8,
     compute_capability=(10, 0),
     tensor_columns=512,
+    isa_version=(8, 6),
     transposed_bits=(8, 16, 32),
 )

@@ -96,7 +96,7 @@ class TmaLoader:
         The image to fill, once a stage.
     batched
         Whether the tensor has a batch dimension (a third coordinate).
-    sharers
+    participants
         CTAs of a cluster that need the same tile; each fetches that fraction of it: rows, or MN-major whole chunks, or
         else rows of every chunk.
     paired
@@ -113,13 +113,13 @@ class TmaLoader:
         tile: OperandTile,
         *,
         batched: bool = False,
-        sharers: int = 1,
+        participants: int = 1,
         paired: bool = False,
         policy: int | None = None,
         l2_promotion: L2Promotion | None = None,
     ) -> None:
         self.tile = tile
-        self.sharers = sharers
+        self.participants = participants
         self.batched = batched
         self.paired = paired
         self.policy = policy
@@ -149,17 +149,17 @@ class TmaLoader:
     @property
     def divides_chunks(self) -> bool:
         """Whether each sharer fetches some rows of every chunk, since there are no whole chunks for all of them."""
-        return self.tile.major == "mn" and self.tile.image_rows // self.tile.chunk % self.sharers > 0
+        return self.tile.major == "mn" and self.tile.image_rows // self.tile.chunk % self.participants > 0
 
     @property
     def extent(self) -> int:
         """Rows of the image that one CTA fetches; MN-major elements along M or N."""
-        return self.tile.image_rows // (1 if self.divides_chunks else self.sharers)
+        return self.tile.image_rows // (1 if self.divides_chunks else self.participants)
 
     @property
     def k_per_copy(self) -> int:
         """Elements along K of one copy of an MN-major tile."""
-        return self.tile.slice_k // (self.sharers if self.divides_chunks else 1)
+        return self.tile.slice_k // (self.participants if self.divides_chunks else 1)
 
     @property
     def rows_per_copy(self) -> int:

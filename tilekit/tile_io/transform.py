@@ -140,8 +140,8 @@ class TransformLoader:
         """
         if multicast is not None:
             raise TraceError(
-                f"{self.tile.name}: {multicast.sharers} CTAs of the cluster share the tile, but threads write to their "
-                "own CTA's shared memory alone; nearest: a cluster of one CTA along that dimension",
+                f"{self.tile.name}: {multicast.participants} CTAs of the cluster share the tile, but threads write to "
+                "their own CTA's shared memory alone; nearest: a cluster of one CTA along that dimension",
                 code="TK-LOAD-002",
             )
         return BoundTransformLoader(w, self, stages)

@@ -16,15 +16,15 @@ class Multicast:
 
     Attributes
     ----------
-    sharers
+    participants
         CTAs that need the same tile.
     slice
-        Which of the tile's `sharers` slices this CTA fetches, u32.
+        Which of the tile's `participants` slices this CTA fetches, u32.
     mask
         The CTAs to send to, a bit a rank, b16.
     """
 
-    sharers: int
+    participants: int
     slice: Value
     mask: Value
 

@@ -26,7 +26,7 @@ class TunedCase:
         result, best = self.result, self.result.best
         if best.seconds is None:
             return f"| {self.suite} {self.workload.label} | | | | no candidate ran: {best.failure} |"
-        fresh = f"{result.spare_gain:.3f}" if result.spare_gain is not None else ""
+        fresh = f"{result.tuning_gain:.3f}" if result.tuning_gain is not None else ""
         return (
             f"| {self.suite} {self.workload.label} | {best.seconds * 1e6:.2f} | {result.gain:.3f} | {fresh} | "
             f"{best.config} |"
@@ -36,7 +36,7 @@ class TunedCase:
 _ALL = "all"
 
 HEAD = """\
-| case | quickest, us | model's choice / quickest | candidates / spares | quickest config |
+| case | quickest, us | model's choice / quickest | candidates / what tuning adds | quickest config |
 |---|---|---|---|---|"""
 
 
@@ -81,7 +81,7 @@ def tune_suite(
 
 
 def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
-    """Say of each suite, and of all, how far the model's choices are from the quickest, and where spares win."""
+    """Say of each suite, and of all, how far the model's choices are from the quickest, and where tuning's own win."""
     lines = []
     suites = {suite: [case for case in done if case.suite == suite] for suite in dict.fromkeys(c.suite for c in done)}
     for suite, cases in (suites | ({_ALL: list(done)} if len(suites) > 1 else {})).items():
@@ -95,7 +95,7 @@ def summary(done: Sequence[TunedCase], left_out: int = 0) -> str:
             f"{_geomean(case.result.gain for case in found):.3f} of the quickest's time, "
             f"{worst.result.gain:.3f} at worst ({worst.workload.label})"
         )
-        gains = {case: gain for case in found if (gain := case.result.spare_gain) is not None}
+        gains = {case: gain for case in found if (gain := case.result.tuning_gain) is not None}
         wins = sorted((case for case in gains if gains[case] > 1), key=lambda case: -gains[case])
         if gains:
             mean = _geomean(gains.values())

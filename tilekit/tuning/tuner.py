@@ -71,10 +71,10 @@ class TuneResult:
         return picked.seconds / self.best.seconds
 
     @property
-    def spare_gain(self) -> float | None:
-        """How many times quicker the quickest spare is than the quickest of the others; None where either has none."""
+    def tuning_gain(self) -> float | None:
+        """How many times quicker the best of what tuning adds is than the best of the rest; None without either."""
         seconds = [(m.config in self.tuning_candidates, m.seconds) for m in self.measurements if m.seconds is not None]
-        known, fresh = ([s for spare, s in seconds if spare is which] for which in (False, True))
+        known, fresh = ([s for added, s in seconds if added is which] for which in (False, True))
         return min(known) / min(fresh) if known and fresh else None
 
     def __str__(self) -> str:

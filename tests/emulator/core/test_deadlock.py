@@ -79,7 +79,7 @@ def test_bytes_promised_and_not_brought() -> None:
     assert "arrived in this phase: role load (warp 0) (expects 49152 B, brought 32768 B)" in text
 
 
-def test_bytes_nobody_announced() -> None:
+def test_bytes_that_were_not_announced() -> None:
     """Copies without arrive.expect_tx leave the tx-count negative."""
     f = full()
     f.complete_tx(16384, by=LOAD, instruction=TMA)
@@ -180,7 +180,7 @@ def test_waiting_for_ones_own_arrival() -> None:
     assert "role load (warp 0) waits on inputs.full[0] for its own arrival" in error.hint
 
 
-def test_nobody_arrives_at_all() -> None:
+def test_no_thread_arrives_at_all() -> None:
     """A barrier without history or declaration asks who should arrive."""
     error = deadlock([waits(LOAD, Mbarrier(0x400, 1, "lonely"))])
     assert "no thread has ever arrived on lonely" in error.hint
@@ -199,7 +199,7 @@ def test_named_barriers_that_wait_for_each_other() -> None:
     assert "no thread but those that wait at it has ever come" in swapped.hint
 
 
-def test_barriers_that_nobody_arrived_on_are_one_hint() -> None:
+def test_barriers_without_an_arrival_are_one_hint() -> None:
     """Several silent barriers are named together, and where they were initialised."""
     init = Line(12, "mbarrier.init.shared::cta.b64 [%r1], 1;")
     barriers = [Mbarrier(0x400 + 8 * i, 1, instruction=init) for i in range(5)]

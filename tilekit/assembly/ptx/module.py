@@ -10,9 +10,7 @@ from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type, number_t
 from tilekit.assembly.shared import BASE_ALIGNMENT
 from tilekit.assembly.trace import Line, Placement, Register, Scope, Trace
 from tilekit.assembly.types import MAP
-
-_FIRST_VERSION = {"sm_100": (8, 6), "sm_100a": (8, 6)}
-"""The PTX version that a module starts at, of targets that 8.0 does not know. Fragments may raise it."""
+from tilekit.targets import DEFAULT
 
 _ORIGIN_COLUMN = 100
 _REGISTER_LIST = 100
@@ -25,7 +23,7 @@ class PtxDialect:
     fragments = FragmentFormat(
         suffix=".ptx",
         target=re.compile(r"(?P<architecture>sm_\d+a?) ptx (?P<major>\d+)\.(?P<minor>\d+)"),
-        example="sm_90a ptx 8.0",
+        example=f"{DEFAULT.name} ptx 8.0",
         local=re.compile(r"^\s*(?:(\w+):|\.reg\s+\.\w+\s+([\w\s,]+);)"),
         guard=re.compile(r"@!?\$\{(\w+)\}"),
     )
@@ -66,7 +64,7 @@ def _version(trace: Trace) -> tuple[int, int]:
     """The version that the target and every fragment need."""
     statements = [line.statement for line in trace.body.lines()]
     needed = {statement.fragment.version for statement in statements if isinstance(statement, Placement)}
-    return max(needed | {_FIRST_VERSION.get(trace.target.name, (8, 0))})
+    return max(needed | {trace.target.isa_version})
 
 
 def _block(scope: Scope) -> list[str]:

@@ -51,7 +51,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
             w,
             tile,
             batched=spec.indexed,
-            sharers=count,
+            participants=count,
             paired=config.cta_group > 1,
             policy=policy,
             l2_promotion=config.l2_promotion,

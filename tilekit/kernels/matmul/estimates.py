@@ -172,7 +172,7 @@ class Grids:
         beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
         outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
         off_line, off_chunk, off_sector = [], [], []
-        for first, extent, tile, chunk, sharers, others in (
+        for first, extent, tile, chunk, participants, others in (
             (True, along_m, c.tile_m, c.chunk_m, c.cluster_n, columns),
             (False, along_n, c.tile_n, c.chunk_n, c.cluster_m, rows),
         ):
@@ -183,8 +183,8 @@ class Grids:
             # Of the last tile's chunks, those that the operand ends in or before.
             chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
             rows_beyond = np.where(mn_major, -(-tile // chunk) * line, tile - rows_outside) * beyond
-            outside += (np.where(mn_major, 0, rows_outside) + rows_beyond) / sharers
-            ragged += np.where(mn_major, chunks / count * chunk, 0) / sharers
+            outside += (np.where(mn_major, 0, rows_outside) + rows_beyond) / participants
+            ragged += np.where(mn_major, chunks / count * chunk, 0) / participants
             pitch = np.where(mn_major, extent, k) * spec.a_dtype.bytes
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
             overlap = np.clip(chunk / tile, 1, count)

@@ -7,6 +7,7 @@ from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.kernel import KernelText
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.shared_map import shared_memory_map
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_schedule.clc import RESPONSE_BYTES
 
@@ -20,7 +21,8 @@ def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
         f"stages, cluster {config.cluster[0]}x{config.cluster[1]}{layers}, {text.target.name}"
         + (", operands swapped: rows along N" if config.swap_ab else "")
     )
-    lines = [head, "", *_roles(spec, config, text), "", *_shared_memory(text), ""]
+    memory = shared_memory_map(text.shared, text.shared_bytes, text.target.shared_bytes)
+    lines = [head, "", *_roles(spec, config, text), "", *memory, ""]
     tensor_memory = platform(text.target).notes.tensor_memory(spec, config, text.target)
     if tensor_memory:
         lines += [*tensor_memory, ""]
@@ -43,17 +45,6 @@ def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
     used = sum(32 * len(r.warps) * (r.registers or launch) for r in text.roles)
     accumulators = platform(chip).notes.accumulators(spec, config)
     return [*lines, "", f"registers {used} of {chip.registers}{accumulators}"]
-
-
-def _shared_memory(text: KernelText) -> list[str]:
-    lines = [
-        f"shared memory {text.shared_bytes} of {text.target.shared_bytes} B",
-        f"{'  offset':<10}{'bytes':>8}  object",
-    ]
-    for array in text.shared:
-        count = f"[{array.count}] x {array.stride} B" if array.count > 1 else ""
-        lines.append(f"{array.offset:>8}{array.size:>10}  {array.name} {count}".rstrip())
-    return lines
 
 
 def _barriers(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:

@@ -67,15 +67,15 @@ def raster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterato
 def slice_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """CTAs that share an operand fetch equal slices of it: of its rows, or MN-major of its chunks or of their rows."""
     (rows, columns), (cluster_m, cluster_n) = config.tile, config.cluster
-    for tile, sharers in zip(config.operands(spec), config.multicast, strict=True):
+    for tile, participants in zip(config.operands(spec), config.multicast, strict=True):
         chunks = tile.image_rows // tile.chunk
         parts = (tile.image_rows,) if tile.major == "k" else (chunks, tile.slice_k)
-        if all(count % sharers for count in parts):
+        if all(count % participants for count in parts):
             yield Violation(
                 f"slices of {tile.name.upper()}",
                 "tile",
                 f"tile {rows}x{columns} in a {cluster_m}x{cluster_n} cluster: {tile.name.upper()}'s "
-                f"{tile.image_rows} rows are fetched in {sharers} equal slices",
+                f"{tile.image_rows} rows are fetched in {participants} equal slices",
             )
 
 

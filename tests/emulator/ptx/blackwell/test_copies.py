@@ -164,7 +164,7 @@ def test_asynchronous_reductions(assemble: Any) -> None:
             assert out[rank].tolist() == [5 + 2 * peer, 0xF0 ^ peer, peer, (3 + peer) << 16]
 
 
-def test_a_reduction_nobody_waited_for(assemble: Any) -> None:
+def test_a_reduction_that_was_not_waited_for(assemble: Any) -> None:
     """Reading what red.async changes without waiting on its mbarrier is a race."""
     before = "  mov.u32 %r8, 5; st.shared.u32 [%s], %r8; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 4;"
     body = f"""{CLUSTER}

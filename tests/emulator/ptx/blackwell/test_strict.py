@@ -125,7 +125,7 @@ def test_f16_accumulators_fill_half_of_their_cells() -> None:
     assert ((cells >> 16) == 0xFFFF).all(), "not zero, as the sum is: a kernel that reads 32 bits sees NaN"
 
 
-def test_a_load_that_nobody_waited_for() -> None:
+def test_a_load_that_was_not_waited_for() -> None:
     """A warp may not end while a load from tensor memory is on its way to its registers."""
     last = text("", columns=8, filled=8)
     place = last.rindex("  tcgen05.wait::ld.sync.aligned;")
@@ -143,7 +143,7 @@ def unfenced() -> str:
     return found
 
 
-def test_a_load_that_nobody_waited_for_in_text_without_fences() -> None:
+def test_a_load_that_was_not_waited_for_in_text_without_fences() -> None:
     """Also text that leaves registers to the assembler's tracking waits for its loads: at its end, or before."""
     source = unfenced()
     place = source.rindex("  tcgen05.wait::ld.sync.aligned;")
@@ -324,7 +324,7 @@ def test_an_answer_read_too_early() -> None:
         claim(source[:start] + source[end:])
 
 
-def test_the_cluster_of_a_refusal_is_nobodys() -> None:
+def test_the_refusal_names_no_cluster() -> None:
     """Which cluster an answer names that obtained none is undefined: who goes on with it goes astray."""
     source = clc_kernel(stop="@!%p1 bra LAST;").replace("DONE:", "LAST:\n  mov.u32 %phase, 7;\nDONE:")
     assert (claim(source) == 1).all()

@@ -142,7 +142,7 @@ def test_one_lane_of_the_peer_tells(schedule: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_copy_that_nobody_waits_for(schedule: str) -> None:
+def test_a_copy_that_is_not_waited_for(schedule: str) -> None:
     """A copy into shared memory that its CTA does not wait for is a fault, also where it lands at once."""
     for seed in range(6):
         with pytest.raises(EmulatorError, match="CTA 0 exited before a copy that completes on full was complete"):

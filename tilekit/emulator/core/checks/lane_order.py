@@ -23,7 +23,7 @@ touch the same bytes, None when each touches the bytes behind those of the lane 
 lanes as a bool array's bytes, None for all 32, `COLLECTIVE` for rows that the warp reads or writes as one."""
 
 COLLECTIVE = b"warp"
-_SOMEBODY_READS, _SOMEBODY_WRITES = 1 << 32, 1 << 33
+_ANY_LANE_READS, _ANY_LANE_WRITES = 1 << 32, 1 << 33
 """Stand for the lane that a row's byte goes to, or comes from."""
 
 
@@ -112,7 +112,7 @@ def _owners(relative: bytes | None, width: int, active: bytes | None, reads: boo
     """The lanes that touch each byte, by its offset from the first address."""
     if active == COLLECTIVE:
         assert relative is not None
-        bits = [_SOMEBODY_READS if reads else _SOMEBODY_WRITES] * (len(relative) // 8)
+        bits = [_ANY_LANE_READS if reads else _ANY_LANE_WRITES] * (len(relative) // 8)
     else:
         members = lanes_of(active)
         bits = [1 << lane for lane in range(32) if members >> lane & 1]

@@ -5,7 +5,7 @@ absolute shared address. Under a swizzle every row starts a new span, so rows na
 load does not write. Global memory is one allocation's bytes; the caller checks `footprint` against it.
 
 See PTX ISA, "Tensors" and ``cp.async.bulk.tensor``. What the manual leaves open (holes, fill patterns, conversions,
-which coordinates fault) was settled by hundreds of random copies on an H200.
+which coordinates fault) was found by hundreds of random copies on an H200.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class Ownership:
         if self._written is None and len(self._listed) < _LISTED:
             self._listed.append((units, who))
             return
-        if self._settled().unordered(units, who) is not None:
+        if self._unlisted().unordered(units, who) is not None:
             raise Unsure
         self._read.read(units, who)
 
@@ -192,7 +192,7 @@ class Ownership:
             Whether several have written the same bytes now: then none may differ from what its thread wrote.
         """
         units, who = self._units(offsets, size, who)
-        written = self._settled()
+        written = self._unlisted()
         if self._read.unordered(units, who) is not None:
             raise Unsure
         more = written.unordered(units, who)
@@ -214,11 +214,11 @@ class Ownership:
     def _refine(self, shift: int) -> None:
         """Let a unit be ``1 << shift`` bytes."""
         if self._written is not None or self._listed:
-            for touched in (self._settled(), self._read):
+            for touched in (self._unlisted(), self._read):
                 touched.refine(1 << self._shift - shift)
         self._shift = shift
 
-    def _settled(self) -> _Touched:
+    def _unlisted(self) -> _Touched:
         """Who has written, with the listed reads no longer listed."""
         if self._written is None:
             units = -(-self._size // 16) * 16 >> self._shift

@@ -42,8 +42,8 @@ POISON = {
     "u128": np.full((2, 32), 0xFFFFFFFFFFFFFFFF, np.uint64),
 }
 """What registers hold before they are written, by the array type they are kept in."""
-_NOBODY: Mask = np.zeros(32, np.bool_)
-_NOBODY.flags.writeable = False
+_NO_LANES: Mask = np.zeros(32, np.bool_)
+_NO_LANES.flags.writeable = False
 
 
 class Fragment:
@@ -95,7 +95,7 @@ class Fragment:
         self.join = join
         self.parent = parent
         self.children = 0
-        self.collected = _NOBODY
+        self.collected = _NO_LANES
         self.blocked: Any = None
         self.ticket: Any = None
         self.cluster_ticket: Any = None  # apart, since a CTA barrier may stand between a cluster's arrive and its wait
@@ -340,7 +340,7 @@ class Warp(Lanes):
         self.tile_rows: TileRows | None = None
         self.at = 0
         self.in_flight = 0
-        self.carry = _NOBODY
+        self.carry = _NO_LANES
         self.unfenced = -1
         self.counts = position.counts
         self.queued = False

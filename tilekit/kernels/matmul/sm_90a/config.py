@@ -198,7 +198,7 @@ class MatmulConfig(KernelConfig):
         return (
             f"{'swapped, ' if self.swap_ab else ''}tile {self.tile[0]}x{self.tile[1]}, "
             f"cluster {self.cluster[0]}x{self.cluster[1]}, "
-            f"{plural(self.consumers, 'consumer')}{' in turn' if self.pingpong else ''}, "
+            f"{plural(self.consumers, 'consumer')}{' pingpong' if self.pingpong else ''}, "
             f"{stages}{f' of {self.k_group} slices' if self.k_group > 1 else ''}, "
             f"in flight {self.in_flight}"
             + (f", split k {self.split_k}" if self.split_k > 1 else "")

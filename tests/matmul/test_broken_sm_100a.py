@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.matmul.broken_sm_100a import KERNELS, Broken
+from tests.matmul.bugs_sm_100a import BARRIERS, BROKEN, HARMLESS, miscounted
 from tests.mutations.judge import NOT_CAUGHT, WRONG_RESULT, judge
 from tests.mutations.mutation import Mutation
 from tilekit.emulator import LaunchReport
 from tilekit.emulator.ptx.lint.lint import lint
-
-from .broken import KERNELS, Broken
-from .bugs import BARRIERS, BROKEN, HARMLESS, miscounted
 
 STEP_BUDGET = 100_000
 """More than twice the blocks that an unbroken launch of these executes."""

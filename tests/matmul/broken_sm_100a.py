@@ -10,27 +10,28 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from tests.matmul.launches_sm_100a import pairs, single
+from tests.matmul.matmul_launch import LaunchCase, computes
 from tests.mutations.mutation import SCRATCH, Edit, Mutation, instead, recounted, scoped
 from tests.mutations.statements import Program, Statement
 from tilekit.dtypes import BF16
 
-from .case import Case
-from .configs import computes, pairs, single
-
 Edits = tuple[Edit, ...]
 Change = Callable[[Program], Edits]
 
-KERNELS: dict[str, Case] = {
-    "one CTA": Case(single(128, 64, stages=2), k_blocks=3),
-    "pair": Case(pairs(128, 64, stages=2), k_blocks=3),
-    "cluster 2x2": Case(pairs(128, 32, (2, 2), stages=2), tiles=(3, 2), k_blocks=3),
-    "deep": Case(single(128, 64, stages=8), tiles=(4, 2), k_blocks=1),
-    "cluster 2x1": Case(single(128, 32, (2, 1), stages=8), tiles=(2, 1), k_blocks=8),
-    "N-major": Case(single(128, 128, stages=2), computes(majors="mn"), k_blocks=2),
-    "f32 N-major": Case(single(128, 64, stages=2), computes("f32 f32 f32", "mn"), k_blocks=2),
-    "residual": Case(pairs(128, 128, stages=2, output_buffers=2), computes(residual=BF16), k_blocks=2),
-    "load order": Case(pairs(128, 64, stages=3, load_order=True), computes(residual=BF16), tiles=(3, 1), k_blocks=5),
-    "shared sum": Case(single(128, 64, stages=8, split_k=2), tiles=(1, 1), k_blocks=3),
+KERNELS: dict[str, LaunchCase] = {
+    "one CTA": LaunchCase(single(128, 64, stages=2), k_blocks=3),
+    "pair": LaunchCase(pairs(128, 64, stages=2), k_blocks=3),
+    "cluster 2x2": LaunchCase(pairs(128, 32, (2, 2), stages=2), tiles=(3, 2), k_blocks=3),
+    "deep": LaunchCase(single(128, 64, stages=8), tiles=(4, 2), k_blocks=1),
+    "cluster 2x1": LaunchCase(single(128, 32, (2, 1), stages=8), tiles=(2, 1), k_blocks=8),
+    "N-major": LaunchCase(single(128, 128, stages=2), computes(majors="mn"), k_blocks=2),
+    "f32 N-major": LaunchCase(single(128, 64, stages=2), computes("f32 f32 f32", "mn"), k_blocks=2),
+    "residual": LaunchCase(pairs(128, 128, stages=2, output_buffers=2), computes(residual=BF16), k_blocks=2),
+    "load order": LaunchCase(
+        pairs(128, 64, stages=3, load_order=True), computes(residual=BF16), tiles=(3, 1), k_blocks=5
+    ),
+    "shared sum": LaunchCase(single(128, 64, stages=8, split_k=2), tiles=(1, 1), k_blocks=3),
 }
 """What is broken: every role and every barrier is in one of them."""
 

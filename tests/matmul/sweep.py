@@ -1,9 +1,9 @@
-"""Assemble and run every kernel of `configs`: `python -m tests.blackwell_matmul.sweep`.
+"""Assemble and run every kernel of `launches_sm_100a`: `python -m tests.matmul.sweep`.
 
 Every kernel runs on each of its problems, with every seed and kind of inputs.
 
 Prints what was run and what was found, for docs/blackwell.md; exits with 1 if anything was. With words, as in
-`python -m tests.blackwell_matmul.sweep pairs residual`, only the kernels whose names have all of them.
+`python -m tests.matmul.sweep pairs residual`, only the kernels whose names have all of them.
 """
 
 from __future__ import annotations
@@ -15,40 +15,16 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
+from tests.matmul.launches_sm_100a import CASES
+from tests.matmul.matmul_launch import LaunchCase, Run
+from tests.matmul.matmul_launch_data import kinds_of
 from tilekit.emulator import EmulatorError
 from tilekit.runtime.toolchain import find_ptxas
-
-from .case import Case, Problem
-from .configs import CASES
-from .inputs import kinds_of
 
 SEEDS = range(20)
 
 
-@dataclass(frozen=True)
-class Run:
-    """One launch of a case.
-
-    Attributes
-    ----------
-    problem, kind
-        What is multiplied.
-    schedule, seed, clusters
-        In which order, on a device for how many clusters.
-    """
-
-    case: Case
-    problem: Problem
-    kind: str
-    schedule: str
-    seed: int
-    clusters: int
-
-    def __str__(self) -> str:
-        return f"{self.case} | {self.problem}, {self.kind}, {self.schedule} {self.seed}, room for {self.clusters}"
-
-
-def runs_of(case: Case) -> Iterator[Run]:
+def runs_of(case: LaunchCase) -> Iterator[Run]:
     """All launches of a case: every seed with integers, and with one operand after the other position-coded."""
     coded = kinds_of(case.spec)[1:]
     for seed in SEEDS:

@@ -1,26 +1,26 @@
-"""One Blackwell matmul to prove: a kernel, a problem that it does not divide, and a device that is too small for it."""
+"""One launch of a matmul: a kernel of any chip, a problem that it does not divide, a device for few clusters."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tilekit import BlackwellConfig, MatmulSpec
+from tests.matmul.matmul_launch_data import Array, Inputs, inputs_of, wrong
+from tilekit import ElementwiseSpec, MatmulSpec
 from tilekit.arrays import view_of
 from tilekit.arrays.staging import EmulatedStaging
-from tilekit.dtypes import DType
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.emulator import Device, LaunchReport, TensorMap
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_call import Addresses
 from tilekit.kernels.matmul.compiled import MatmulKernel
+from tilekit.kernels.matmul.config import KernelConfig, plural
 from tilekit.kernels.problem import MatmulCall, output_matrix, read_problem
 from tilekit.runtime.parameters import pack
-from tilekit.targets import SM_100A
-
-from .inputs import Array, Inputs, inputs_of, wrong
+from tilekit.targets import Target, target
 
 STEP_BUDGET = 1_000_000
 """Many times the blocks that an unbroken launch executes."""
@@ -63,13 +63,15 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Case:
+class LaunchCase:
     """A kernel, and how many cluster tiles its problem has.
 
     Attributes
     ----------
     config, spec
-        Of the kernel.
+        Of the kernel; the chip is the config's.
+    extents
+        The problem, where it is not to follow from `tiles` and `k_blocks`.
     tiles
         Cluster tiles along M and N; the last of each is cut.
     k_blocks
@@ -78,36 +80,49 @@ class Case:
         Batch extent of A and of B: None for an operand without that dimension.
     """
 
-    config: BlackwellConfig
+    config: KernelConfig
     spec: MatmulSpec = field(default_factory=MatmulSpec)
     tiles: tuple[int, int] = (3, 2)
     k_blocks: int = 3
     batches: tuple[int | None, int | None] = (None, None)
+    extents: Problem | None = None
 
     def __str__(self) -> str:
         c, s = self.config, self.spec
+        knobs = {knob.name for knob in fields(c)}
         words = [
             "swapped" if c.swap_ab else "",
             f"{c.tile[0]}x{c.tile[1]}",
             "pairs" if c.cta_group == 2 else "",
-            f"cluster {c.cluster[0]}x{c.cluster[1]}" if c.cluster_size > 1 else "",
+            f"cluster {c.cluster[0]}x{c.cluster[1]}" + f"x{c.cluster_k}" * (c.cluster_k > 1)
+            if c.cluster_size > 1
+            else "",
+            plural(c.consumers, "consumer") + f" {c.schedule}" * c.pingpong if "consumers" in knobs else "",
             f"stages {c.stages or 'auto'}" + (f" of {c.k_group}" if c.k_group > 1 else ""),
-            f"accumulators {c.accumulator_stages}",
-            f"claims {c.clc_stages}" if c.clc_stages else "static",
+            f"accumulators {c.accumulator_stages}" if "accumulator_stages" in knobs else f"in flight {c.in_flight}",
+            (f"claims {c.clc_stages}" if c.clc_stages else "static") if "clc_stages" in knobs else "",
             f"buffers {c.output_buffers}",
             "load order" if c.load_order else "",
             f"split {c.split_k}" if c.split_k > 1 else "",
+            f"stream {c.stream_k}" if c.stream_k else "",
+            f"prefetch {c.prefetch}" if c.prefetch else "",
             f"raster {c.raster_group or ''}{'n' if c.raster_order == 'n' else ''}"
             if c.raster_group or c.raster_order == "n"
             else "",
             s.name.removeprefix("matmul_"),
+            str(self.extents or ""),
         ]
         return ", ".join(filter(None, words))
+
+    @property
+    def target(self) -> Target:
+        """The chip."""
+        return target(self.config.TARGET)
 
     @cached_property
     def kernel(self) -> MatmulKernel:
         """The compiled kernel."""
-        return MatmulKernel(self.spec, self.config, SM_100A)
+        return MatmulKernel(self.spec, self.config, self.target)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -117,7 +132,9 @@ class Case:
 
     @property
     def problem(self) -> Problem:
-        """A problem that ends inside a tile along M and N and inside a block of K."""
+        """That of `extents`, or one that ends inside a tile along M and N and inside a block of K."""
+        if self.extents:
+            return self.extents
         rows, columns = self.span
         block = self.config.k_block(self.spec.a_dtype)
         mix = rows * 7 + columns * 3 + block
@@ -166,7 +183,7 @@ class Case:
         """
         kernel, spec = self.kernel, self.spec
         held = clusters * self.config.cluster_size
-        device = Device("sm_100a", schedule=schedule, seed=seed, multiprocessors=held, starts=starts)
+        device = Device(self.target.name, schedule=schedule, seed=seed, multiprocessors=held, starts=starts)
         staging = EmulatedStaging(device)
         a = _placed(inputs.a, inputs.a.ndim - 1 if spec.a_major == "k" else inputs.a.ndim - 2)
         b = _placed(inputs.b, inputs.b.ndim - 2 if spec.b_major == "k" else inputs.b.ndim - 1)
@@ -219,6 +236,50 @@ class Case:
         shares = min(self.config.split_k, -(-inputs.a.shape[-1] // self.config.k_block(self.spec.a_dtype)))
         tiles: int = -(-m // rows) * -(-n // columns) * (batch[0] if batch else 1) * max(shares, 1)
         return tiles
+
+
+@dataclass(frozen=True)
+class Run:
+    """One launch of a case.
+
+    Attributes
+    ----------
+    problem, kind
+        What is multiplied.
+    schedule, seed, clusters
+        In which order, on a device for how many clusters.
+    """
+
+    case: LaunchCase
+    problem: Problem
+    kind: str
+    schedule: str
+    seed: int
+    clusters: int
+
+    def __str__(self) -> str:
+        return f"{self.case} | {self.problem}, {self.kind}, {self.schedule} {self.seed}, room for {self.clusters}"
+
+
+def computes(
+    types: str = "bf16 bf16 bf16", majors: str = "kk", *, store: str = "tma", batched: bool = False, **functions: Any
+) -> MatmulSpec:
+    """A spec: types of A, B and the output; the contiguous dimensions of A and of B; what the epilogue adds."""
+    a, b, out = (TYPES[name] for name in types.split())
+    return MatmulSpec(
+        a,
+        b,
+        out,
+        "k" if majors[0] == "k" else "mn",
+        "k" if majors[1] == "k" else "mn",
+        batched=batched,
+        functions=ElementwiseSpec(**functions),
+        store=store,
+        precision="tf32" if a == F32 else None,
+    )
+
+
+TYPES: dict[str, DType] = {dtype.name: dtype for dtype in (BF16, F16, F32, E4M3, E5M2)}
 
 
 def _placed(values: Array, contiguous: int) -> Array:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.mutations.mutation import SCRATCH, Edit, instead, scoped
-from tests.mutations.statements import Program
-
-from .broken import (
+from tests.matmul.broken_sm_100a import (
     Broken,
     Change,
     Edits,
@@ -22,7 +19,9 @@ from .broken import (
     waits_removed,
     without,
 )
-from .reports import at, stuck, unwaited
+from tests.matmul.matmul_reports import at, stuck, unwaited
+from tests.mutations.mutation import SCRATCH, Edit, instead, scoped
+from tests.mutations.statements import Program
 
 AFTER, BEFORE = "tcgen05.fence::after_thread_sync", "tcgen05.fence::before_thread_sync"
 

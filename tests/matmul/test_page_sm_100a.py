@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .configs import CASES
-from .page import PAGE, current
-from .sweep import SEEDS, runs_of
+from tests.matmul.launches_sm_100a import CASES
+from tests.matmul.page_sm_100a import PAGE, current
+from tests.matmul.sweep import SEEDS, runs_of
 
 
 def test_the_page_is_current() -> None:
-    """Its tables are those of the kernels and bugs there are now: `python -m tests.blackwell_matmul.page`."""
+    """Its tables are those of the kernels and bugs there are now: `python -m tests.matmul.page_sm_100a`."""
     text = PAGE.read_text("utf-8")
     assert text == current(text)
 

@@ -7,14 +7,14 @@ from functools import cache
 
 import pytest
 
+from tests.matmul.launches_sm_100a import pairs, single
+from tests.matmul.matmul_launch import computes
 from tests.mutations.statements import Program
 from tilekit import ElementwiseSpec, MatmulConfig, MatmulSpec
 from tilekit.dtypes import BF16
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.targets import SM_90A, SM_100A
-
-from .configs import computes, pairs, single
 
 RESIDUAL = ElementwiseSpec(residual=BF16)
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from tests.matmul.broken_sm_100a import (
+    Broken,
+    Edits,
+    behind,
+    every,
+    half,
+    hoisted,
+    one,
+    operand,
+    removed,
+    spelled,
+    waits_removed,
+    without,
+)
+from tests.matmul.matmul_reports import at, phase, unwaited
 from tests.mutations.mutation import instead
 from tests.mutations.statements import Program
-
-from .broken import Broken, Edits, behind, every, half, hoisted, one, operand, removed, spelled, waits_removed, without
-from .reports import at, phase, unwaited
 
 LOADS, STORES, EXPECTS = "cp.async.bulk.tensor", "cp.async.bulk.tensor", "mbarrier.arrive.expect_tx"
 

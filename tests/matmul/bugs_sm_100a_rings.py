@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import Edit, instead
-from tests.mutations.statements import Program
-
-from .broken import (
+from tests.matmul.broken_sm_100a import (
     Broken,
     Change,
     Edits,
@@ -25,7 +22,9 @@ from .broken import (
     waits_removed,
     without,
 )
-from .reports import at, phase, stuck, unwaited
+from tests.matmul.matmul_reports import at, phase, stuck, unwaited
+from tests.mutations.mutation import Edit, instead
+from tests.mutations.statements import Program
 
 LOADS, EXPECTS = "cp.async.bulk.tensor", "mbarrier.arrive.expect_tx"
 

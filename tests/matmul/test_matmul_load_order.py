@@ -8,17 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.matmul.launches_sm_100a import pairs, single
+from tests.matmul.matmul_launch import LaunchCase, Problem, computes
 from tilekit.dtypes import BF16
 from tilekit.emulator.core.schedules import Pending
 from tilekit.emulator.ptx.copies.bulk import Load
 from tilekit.emulator.ptx.execution.scheduler import Machine
 
-from .case import Case, Problem
-from .configs import computes, pairs, single
-
 CASES = (
-    Case(single(128, 64, stages=2, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
-    Case(pairs(128, 64, stages=6, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=3),
+    LaunchCase(single(128, 64, stages=2, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=5),
+    LaunchCase(pairs(128, 64, stages=6, load_order=True), computes(residual=BF16), tiles=(2, 2), k_blocks=3),
 )
 """A ring that holds less than the first tile, and one that holds all of it."""
 
@@ -42,7 +41,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     return found
 
 
-def first_operands(case: Case, loads: Loads, seed: int) -> Counter[int]:
+def first_operands(case: LaunchCase, loads: Loads, seed: int) -> Counter[int]:
     """How many operands each CTA has loaded when it loads its first subtile of the residual."""
     loads.clear()
     inputs = case.inputs(case.problem, "integers", seed)
@@ -53,7 +52,7 @@ def first_operands(case: Case, loads: Loads, seed: int) -> Counter[int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_operands_come_first(case: Case, loads: Loads) -> None:
+def test_operands_come_first(case: LaunchCase, loads: Loads) -> None:
     """No CTA loads of its residual before it has filled the ring or loaded its first tile; without the knob some do."""
     wanted = 2 * min(case.config.stages or 0, case.k_blocks)
     for seed in range(4):
@@ -63,7 +62,7 @@ def test_operands_come_first(case: Case, loads: Loads) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_an_empty_sum_has_no_operands(case: Case, loads: Loads) -> None:
+def test_an_empty_sum_has_no_operands(case: LaunchCase, loads: Loads) -> None:
     """With K = 0 the residual alone is stored, and no role waits for operands."""
     inputs = case.inputs(Problem(200, 96, 0), "integers", 1)
     outcome = case.run(inputs)

@@ -1,4 +1,4 @@
-"""Write the tables of docs/blackwell.md: `python -m tests.blackwell_matmul.page`."""
+"""Write the tables of docs/blackwell.md: `python -m tests.matmul.page_sm_100a`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.generated import with_tables
-
-from .bugs import BARRIERS, BROKEN, HARMLESS
-from .bugs_output import BUGS_OUTPUT
-from .bugs_rings import BUGS_RINGS
-from .bugs_tensor import BUGS_TENSOR
-from .configs import CASES
+from tests.matmul.bugs_sm_100a import BARRIERS, BROKEN, HARMLESS
+from tests.matmul.bugs_sm_100a_output import BUGS_OUTPUT
+from tests.matmul.bugs_sm_100a_rings import BUGS_RINGS
+from tests.matmul.bugs_sm_100a_tensor import BUGS_TENSOR
+from tests.matmul.launches_sm_100a import CASES
 
 PAGE = Path(__file__).parents[2] / "docs" / "blackwell.md"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tests.matmul.broken_sm_100a import Broken, Edits, count, no_throttle, removed, waits_removed, without
+from tests.matmul.bugs_sm_100a_output import BUGS_OUTPUT
+from tests.matmul.bugs_sm_100a_rings import BUGS_RINGS
+from tests.matmul.bugs_sm_100a_tensor import AFTER, BUGS_TENSOR
 from tests.mutations.statements import Program
-
-from .broken import Broken, Edits, count, no_throttle, removed, waits_removed, without
-from .bugs_output import BUGS_OUTPUT
-from .bugs_rings import BUGS_RINGS
-from .bugs_tensor import AFTER, BUGS_TENSOR
 
 BROKEN: tuple[Broken, ...] = (*BUGS_TENSOR, *BUGS_RINGS, *BUGS_OUTPUT)
 """One bug each."""
