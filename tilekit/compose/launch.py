@@ -18,7 +18,7 @@ from tilekit.tiles.call import Call, Scratch
 
 if TYPE_CHECKING:
     from tilekit.compose.kernel import ComposedKernel
-    from tilekit.emulator import Device
+    from tilekit.emulator import PtxDevice
 
 
 class BoundLaunch(ABC):
@@ -149,15 +149,15 @@ class EmulatedLaunch(HostLaunch):
         self.report: Any = None
         self._device()
 
-    def _device(self) -> Device:
+    def _device(self) -> PtxDevice:
         """A device of its own for each call, with the options that the arrays were bound with."""
-        from tilekit.emulator import Device, LaunchError  # after the checks: the parser takes longer than a launch
+        from tilekit.emulator import LaunchError, PtxDevice  # after the checks: the parser takes longer than a launch
 
         try:
-            return Device(self._kernel.target.name, **self._options)
+            return PtxDevice(self._kernel.target.name, **self._options)
         except LaunchError as error:
             raise ArgumentError(error.message, code="TK-COMP-002") from None
-        except TypeError as error:  # an option that it does not have
+        except TypeError as error:  # a name that is no string
             raise ArgumentError(f"emulator={self._options}: {error}", code="TK-COMP-002") from None
 
     def _run(self) -> None:

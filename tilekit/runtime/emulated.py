@@ -12,7 +12,8 @@ from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.emulator import Device, Kernel, LaunchReport
+    from tilekit.emulator import LaunchReport, PtxDevice
+    from tilekit.emulator.ptx.kernel import Kernel
 
 __all__ = ["EmulatedKernel", "EmulatedLaunch", "EmulatedModule", "Work"]
 
@@ -61,7 +62,7 @@ class EmulatedModule:
 
     Parameters
     ----------
-    device : tilekit.emulator.Device
+    device : tilekit.emulator.PtxDevice
         Where the kernels run, with its seed, schedule and checks.
     ptx : str
         A complete PTX module: the very text that would be assembled.
@@ -72,7 +73,7 @@ class EmulatedModule:
         When the text cannot be parsed.
     """
 
-    def __init__(self, device: Device, ptx: str) -> None:
+    def __init__(self, device: PtxDevice, ptx: str) -> None:
         self._module = device.load(ptx)
 
     def kernel(self, name: str) -> EmulatedKernel:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+from tilekit.emulator.core import room
 from tilekit.emulator.core.checked import checked
 from tilekit.emulator.core.dimensions import dim3
 from tilekit.emulator.core.errors import LaunchError, nearest
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kernel"]
 
-DEFAULT_STEP_BUDGET = 200_000_000
 _MODE_DEFAULTS = {
     "float_round_mode_32": (0, 2, 0), "float_round_mode_16_64": (2, 2, 0), "float_denorm_mode_32": (4, 2, 0),
     "float_denorm_mode_16_64": (6, 2, 3), "dx10_clamp": (8, 1, 1), "ieee_mode": (9, 1, 1), "fp16_overflow": (23, 1, 0),
@@ -32,7 +32,7 @@ _MODE_DEFAULTS = {
 """Fields of MODE that a descriptor sets: first bit, bits, and the default."""
 
 
-class Kernel:
+class Kernel(room.Kernel):
     """One kernel of a module.
 
     Attributes
@@ -89,7 +89,7 @@ class Kernel:
         *,
         shared_bytes: int = 0,
         params: bytes | None = None,
-        step_budget: int = DEFAULT_STEP_BUDGET,
+        step_budget: int = room.DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
         seed: int | None = None,
         schedule: Policy | None = None,
@@ -180,7 +180,7 @@ class Kernel:
         progress: Progress | None = None,
         shared_bytes: int = 0,
         params: bytes | None = None,
-        step_budget: int = DEFAULT_STEP_BUDGET,
+        step_budget: int = room.DEFAULT_STEP_BUDGET,
     ) -> Exploration:
         """Launch in many orders, each on a fresh copy of the device's memory; stop at the first that goes wrong.
 
