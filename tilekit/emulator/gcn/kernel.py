@@ -136,7 +136,7 @@ class Kernel(room.Kernel):
         lds_bytes = self._lds(shared_bytes)
         size = self.field("kernarg_size")
         if params is None:
-            data, uploads = pack(device, self.name, self.arguments, size, args, shape, threads, lds_bytes)
+            data, uploads = pack(device, self.name, self.arguments, size, args, shape, threads, shared_bytes)
         else:
             data, uploads = self._given(params, args, size), []
         launch = Launch(
