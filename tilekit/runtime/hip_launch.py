@@ -164,13 +164,13 @@ class HipKernel:
 class HipLaunch(PreparedLaunch):
     """A launch prepared by `HipKernel.prepare`; a call is one hipModuleLaunchKernel.
 
-    The whole kernarg segment is handed over as its bytes; the runtime fills in what it calls hidden.
+    The whole kernarg segment is handed over as its bytes.
     """
 
     def __init__(
         self, kernel: HipKernel, handle: Any, label: str, config: LaunchConfig, parameters: Sequence[Parameter]
     ) -> None:
-        super().__init__(label, config, parameters, no_tensor_map, layout=kernel.layout.pack)
+        super().__init__(label, config, parameters, no_tensor_map, layout=kernel.layout.of_launch(config))
         self.kernel = kernel
         self._handle = handle
         self._size = ctypes.c_size_t(len(bytes(self._block)))

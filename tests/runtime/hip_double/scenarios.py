@@ -77,8 +77,8 @@ def a_launch_arrives_whole(double: Double) -> None:
     assert first.image == found._image
     assert CodeObject.read(first.image).kernels.keys() == {"small"}
     assert (first.kernel, first.grid, first.block, first.shared_bytes) == ("small", (3, 2, 1), (64, 2, 1), 1024)
-    assert first.kernarg == struct.pack("<QQIfQ", 0x1122334455667788, 0, 7, 0.5, 0)
-    assert second.kernarg == struct.pack("<QQIfQ", 0x99, 0, 9, 0.5, 0)
+    assert first.kernarg == struct.pack("<QQIfQ", 0x1122334455667788, 0, 7, 0.5, 3)
+    assert second.kernarg == struct.pack("<QQIfQ", 0x99, 0, 9, 0.5, 3)
     assert (first.stream, second.stream) == (stream.handle, 0)
     hip.synchronize()
     found.unload()
@@ -129,7 +129,7 @@ def arguments_without_a_list_follow_each_other(double: Double) -> None:
     kernel = loaded(arguments="").kernel("small")
     kernel.prepare(LaunchConfig((1, 1, 1), (64, 1, 1)), [U32(1), Pointer(2), S32(-3)])()
     assert double.launches[0].kernarg == struct.pack("<IxxxxQixxxxQ", 1, 2, -3, 0)
-    with pytest.raises(ArgumentError, match=r"'40 bytes'; legal: at most 32 bytes.*TK-PAR-004"):
+    with pytest.raises(ArgumentError, match=r"'40 bytes'; legal: 32 bytes, the kernarg segment.*TK-PAR-004"):
         kernel.prepare(LaunchConfig((1, 1, 1), (64, 1, 1)), [Pointer(0)] * 5)
 
 

@@ -9,17 +9,14 @@ import numpy as np
 
 from tilekit.emulator.core.dimensions import Dim3
 from tilekit.emulator.core.errors import LaunchError
-from tilekit.emulator.gcn.hidden import hidden_argument, is_hidden
+from tilekit.emulator.gcn.abi import hidden_argument, is_hidden, unlisted_fit
 from tilekit.emulator.gcn.language.syntax import Argument
 
 if TYPE_CHECKING:
     from tilekit.emulator.core.memory.buffer import Uploads
     from tilekit.emulator.gcn.device import Device
 
-__all__ = ["SLOT_BYTES", "pack"]
-
-SLOT_BYTES = 16
-"""What hand-written kernels round a segment up to: a launch without metadata may lack this much at its end."""
+__all__ = ["pack"]
 
 
 def pack(
@@ -80,9 +77,8 @@ def _pack_naturally(device: Device, kernel: str, values: Sequence[Any], size: in
         part = _encode(device, f"args[{index}]", value, None, uploads)
         align = min(1 << max(len(part) - 1, 0).bit_length(), 16)
         data += bytes(-len(data) % align) + part
-    rounded = -(-len(data) // SLOT_BYTES) * SLOT_BYTES
-    if size and (len(data) > size or rounded < size):
-        legal = f"{size} bytes, as .amdhsa_kernarg_size of {kernel} says, or fewer by less than {SLOT_BYTES}"
+    if size and not unlisted_fit(len(data), size):
+        legal = f"{size} bytes, as .amdhsa_kernarg_size of {kernel} says, less its padding"
         raise LaunchError.argument("args", f"{len(data)} bytes", legal)
     return bytes(data) + bytes(max(0, size - len(data)))
 

@@ -21,12 +21,12 @@ from tilekit.emulator.core.errors import EmulatorError, ProtocolError, Where, de
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.core.schedules import Policy, Progress, Starts
 from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.gcn.abi import dispatch_packet
 from tilekit.emulator.gcn.checks.order import WaveOrder
 from tilekit.emulator.gcn.checks.words import explain, tolerated
 from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.errors import MissingWait
 from tilekit.emulator.gcn.execution.machine import Machine
-from tilekit.emulator.gcn.hidden import dispatch_packet
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.outstanding import SCALARS, Outstanding
 from tilekit.emulator.gcn.report import DispatchReport
@@ -259,7 +259,7 @@ class Launch:
                 words += [value >> 32 * place & 0xFFFFFFFF for place in range(size)]
         first = kernel.field("user_sgpr_kernarg_preload_offset")
         last = first + kernel.field("user_sgpr_kernarg_preload_length")
-        return words + self._arguments.views[4][first:last].tolist()
+        return words + [int(word) for word in self._arguments.views[4][first:last]]
 
     def wave_ends(self, batch: Batch, program_end: Instruction) -> None:
         """Look at what a wave leaves behind: loads to LDS that nothing waits for are lost, and harmless."""

@@ -1,4 +1,4 @@
-"""What a launch tells a kernel beside its arguments: hidden arguments, and the dispatch packet.
+"""What a launch passes to a kernel: its arguments' segment, hidden arguments in it, and the dispatch packet.
 
 Hidden arguments are those that a kernel's metadata lists with a ``hidden_`` kind (LLVM's user guide for AMDGPU, kernel
 argument metadata of code objects V3 to V5). Sizes are as the guide has them; the number of dimensions is always 3, and
@@ -12,7 +12,10 @@ from typing import Final
 
 from tilekit.emulator.core.dimensions import Dim3
 
-__all__ = ["dispatch_packet", "hidden_argument", "is_hidden"]
+__all__ = ["dispatch_packet", "hidden_argument", "is_hidden", "unlisted_fit"]
+
+_SLOT: Final = 16
+"""What hand-written kernels pad arguments and segments to."""
 
 _DIMENSIONS: Final = 3
 _KERNEL_DISPATCH: Final = 2  # HSA_PACKET_TYPE_KERNEL_DISPATCH
@@ -46,6 +49,11 @@ def hidden_argument(kind: str, grid: Dim3, block: Dim3, dynamic_lds: int) -> int
     for axis, workgroups, size in zip("xyz", grid, block, strict=True):
         values |= {f"hidden_block_count_{axis}": workgroups, f"hidden_group_size_{axis}": size}
     return values.get(kind, 0)
+
+
+def unlisted_fit(given: int, size: int) -> bool:
+    """Whether so many bytes of arguments are those of a segment whose metadata lists none: it may be padded."""
+    return given <= size <= -(-given // _SLOT) * _SLOT
 
 
 def dispatch_packet(grid: Dim3, block: Dim3, scratch_bytes: int, lds_bytes: int, arguments: int) -> bytes:
