@@ -12,7 +12,6 @@ from tilekit.runtime.kernarg import KernargLayout, no_tensor_map
 from tilekit.runtime.parameters import U32, BufferDescriptor, Pointer
 from tilekit.runtime.prepared import LaunchConfig
 
-
 SHAPE = LaunchConfig((5, 6, 7), (64, 2, 3), shared_bytes=1024)
 
 

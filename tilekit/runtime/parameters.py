@@ -125,7 +125,9 @@ class BufferDescriptor:
         if size >= 2**32:
             legal = "less than 4 GB from the first byte to the last: give parts of the buffer a descriptor each"
             nearest = f"{(2**32 - 1) // self.stride} records"
-            raise ArgumentError.of("buffer descriptor", f"{size} bytes", legal=legal, nearest=nearest, code="TK-PAR-001")
+            raise ArgumentError.of(
+                "buffer descriptor", f"{size} bytes", legal=legal, nearest=nearest, code="TK-PAR-001"
+            )
         if self.address + size > 2**48:
             legal = f"at most {2**48 - self.address} bytes behind address {self.address:#x}, of 48 bits"
             raise ArgumentError.of("buffer descriptor", f"{size} bytes", legal=legal, code="TK-PAR-001")
@@ -300,7 +302,10 @@ def _encoded(position: int, parameter: Parameter, encode: Callable[[TensorMap], 
                 raise ValueError(f"the tensor map encoder returned {len(content)} bytes, not {TENSOR_MAP_BYTES}")
             return content, TENSOR_MAP_ALIGNMENT
     raise ArgumentError.of(
-        f"parameters[{position}]", parameter, legal="a U32, S32, F32, Pointer, BufferDescriptor or TensorMap", code="TK-PAR-001"
+        f"parameters[{position}]",
+        parameter,
+        legal="a U32, S32, F32, Pointer, BufferDescriptor or TensorMap",
+        code="TK-PAR-001",
     )
 
 

@@ -154,5 +154,5 @@ def test_hidden_arguments_that_a_launch_has_not(hidden: str) -> None:
 def test_arguments_without_a_list(count: int) -> None:
     """Without metadata only the segment's size can tell: more bytes, or too few to be padded to it, are refused."""
     text = PRELOADED.format(offset=0)
-    with pytest.raises(LaunchError, match="24 bytes, as .amdhsa_kernarg_size of k says"):
+    with pytest.raises(LaunchError, match=r"24 bytes, as \.amdhsa_kernarg_size of k says"):
         Device("gfx950").load(text)["k"].launch(1, 64, [np.uint64(0)] * count)

@@ -144,7 +144,7 @@ class Device:
         """Make a class that says which chips it has a room; note which options a class takes."""
         super().__init_subclass__(**rest)
         signature = inspect.signature(cls.__init__)
-        first, *parameters = signature.parameters.values()
+        _, *parameters = signature.parameters.values()
         # The signature of `__new__` would be shown in its place.
         cls.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         cls._options = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name != "target")
@@ -154,7 +154,9 @@ class Device:
 
     def __new__(cls, target: str = "sm_90a", **options: Any) -> Self:
         """Make an object of the room that has the chip, or of the room that was called."""
-        room: type[Any] = cls if cls is not Device else _chosen(target, {chip: room for room in Device._rooms for chip in room.chips})
+        room: type[Any] = (
+            cls if cls is not Device else _chosen(target, {chip: room for room in Device._rooms for chip in room.chips})
+        )
         for name in options:
             if name not in room._options:
                 raise _no_option(target, name, room._options)

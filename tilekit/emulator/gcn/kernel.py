@@ -151,7 +151,13 @@ class Kernel(room.Kernel):
 
     def _lds(self, dynamic: int) -> int:
         static = self.field("group_segment_fixed_size")
-        limit = self.module.device.chip.lds_bytes
+        chip = self.module.device.chip
+        limit = chip.lds_bytes
+        if static > limit:
+            raise LaunchError(
+                f"kernel {self.name} has {static} bytes of LDS, and a workgroup on {chip.name} has at most {limit}",
+                details={"given": static, "legal": limit},
+            )
         if dynamic < 0 or static + dynamic > limit:
             raise LaunchError.argument(
                 "shared_bytes", dynamic, f"0 to {limit - static} ({static} bytes are static)", max(0, limit - static)
