@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tilekit.emulator.gcn.abi import hidden_argument, is_hidden, unlisted_fit
@@ -11,7 +12,7 @@ from tilekit.errors import ArgumentError, AssemblerError
 from tilekit.runtime.parameters import Layout, PackedParameters, Parameter, Pointer, TensorMap, pack
 from tilekit.runtime.prepared import LaunchConfig
 
-__all__ = ["KernargLayout", "no_tensor_map"]
+__all__ = ["KernargLayout", "no_tensor_map", "shape_problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,16 @@ class KernargLayout:
     def _listed(self) -> str:
         slots = self.slots or ()
         return ", ".join(f"{slot.name or index} ({slot.size} B)" for index, slot in enumerate(slots)) or "nothing"
+
+
+def shape_problems(config: LaunchConfig, chip: str) -> list[str]:
+    """Return what of a launch's shape no AMD chip has."""
+    found = []
+    if prod(config.cluster) > 1:
+        found.append(f"cluster = {config.cluster}: {chip} has no clusters; legal (1, 1, 1)")
+    if config.pdl:
+        found.append(f"pdl = True: {chip} has no programmatic dependent launch; legal False")
+    return found
 
 
 def no_tensor_map(tensor_map: TensorMap) -> bytes:
