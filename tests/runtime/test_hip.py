@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.hip_double.double import build
+from tests.runtime.hip_double.emulated_scenarios import SCENARIOS as EMULATED
 from tests.runtime.hip_double.scenarios import SCENARIOS
 
 pytest.importorskip("hip")
@@ -38,6 +39,13 @@ def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
 def test_with_a_runtime(name: str, rocm: Path) -> None:
     """What the scenario of that name says of itself."""
     answer = child("-m", "tests.runtime.hip_double.scenarios", name, ROCM_PATH=str(rocm))
+    assert answer.returncode == 0, answer.stderr[-3000:]
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_with_an_emulated_gpu(name: str, rocm: Path) -> None:
+    """What the scenario of that name says of itself: launches are executed."""
+    answer = child("-m", "tests.runtime.hip_double.emulated_scenarios", name, ROCM_PATH=str(rocm))
     assert answer.returncode == 0, answer.stderr[-3000:]
 
 

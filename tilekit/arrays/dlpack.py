@@ -14,7 +14,7 @@ from typing import Any, Final
 from tilekit.dtypes import DTYPES, DType
 from tilekit.errors import ArgumentError
 
-__all__ = ["CPU", "CUDA", "LEGACY_DEFAULT_STREAM", "ROCM", "Exchanged", "c_strides", "exchange"]
+__all__ = ["CPU", "CUDA", "LEGACY_DEFAULT_STREAM", "ROCM", "Exchanged", "c_strides", "device_name", "exchange"]
 
 CPU: Final = 1
 """``kDLCPU``."""
@@ -25,7 +25,16 @@ ROCM: Final = 10
 LEGACY_DEFAULT_STREAM: Final = 1
 """The consumer stream of the CUDA exchange that makes the producer wait for all of its blocking streams."""
 
-_DEVICE_NAMES: Final = {3: "pinned host memory", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed"}
+_DEVICE_NAMES: Final = {
+    1: "host memory",
+    2: "CUDA",
+    3: "pinned host memory",
+    4: "OpenCL",
+    7: "Vulkan",
+    8: "Metal",
+    10: "ROCm",
+    13: "CUDA managed",
+}
 _READ_ONLY: Final = 1
 _DTYPES: Final = {dtype.dlpack: dtype for dtype in DTYPES}
 
@@ -94,6 +103,11 @@ class Exchanged:
     capsule: object
 
 
+def device_name(device_type: int) -> str:
+    """Return whose memory a ``DLDeviceType`` means, in words."""
+    return _DEVICE_NAMES.get(device_type, f"DLPack device type {device_type}")
+
+
 def exchange(
     array: Any, name: str, stream: int = LEGACY_DEFAULT_STREAM, *, devices: tuple[int, ...] = (CPU, CUDA)
 ) -> Exchanged:
@@ -117,8 +131,9 @@ def exchange(
     """
     device_type, ordinal = (int(value) for value in array.__dlpack_device__())
     if device_type not in devices:
-        where = _DEVICE_NAMES.get(device_type, f"DLPack device type {device_type}")
-        raise ArgumentError(f"{name} lies in {where}; tilekit takes CPU and CUDA memory", code="TK-ARRAY-003")
+        raise ArgumentError(
+            f"{name} lies in {device_name(device_type)}; tilekit takes CPU and CUDA memory", code="TK-ARRAY-003"
+        )
     keywords: dict[str, Any] = {} if device_type == CPU else {"stream": stream}
     try:
         capsule = array.__dlpack__(max_version=(1, 0), **keywords)

@@ -47,7 +47,7 @@ def hip_view(array: Any, name: str = "array") -> ArrayView:
         if device_type == dlpack.ROCM:
             found = dlpack.exchange(array, name, _DEFAULT_STREAM, devices=(dlpack.ROCM,))
             return view_of_exchanged(found, array, ("hip", found.device[1]))
-        raise _elsewhere(name, f"DLPack device type {int(device_type)}")
+        raise _elsewhere(name, f"in {dlpack.device_name(int(device_type))}")
     if hasattr(array, "__cuda_array_interface__"):
         return view_of_interface(array, name, lambda address: ("hip", hip.device_of(address)))
     raise ArgumentError(
@@ -65,4 +65,8 @@ def _built_for_rocm(library: str) -> bool:
 
 
 def _elsewhere(name: str, place: str) -> ArgumentError:
-    return ArgumentError(f"{name} is {place}; a launch through HIP takes memory of AMD GPUs", code="TK-ARRAY-003")
+    return ArgumentError(
+        f"{name} is {place}; a launch through HIP takes memory of AMD GPUs. Launches of arrays in host memory are "
+        "the emulator's: tilekit.runtime.emulated",
+        code="TK-ARRAY-003",
+    )

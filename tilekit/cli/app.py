@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run, trace, tune
+from tilekit.cli import bench, disassemble, doctor, dump, emulate, lint, listing, run, trace, tune
 from tilekit.errors import TilekitError
 
 __all__ = ["app", "main"]
@@ -33,7 +33,11 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit emulate kernel.ptx --arg f32[64]=range`: any PTX file on the emulator, with every check
 
-- `tilekit lint kernel.ptx`: what is wrong with it without running it
+- `tilekit emulate kernel.hsaco`: the same for AMD GPUs: assembly (`kernel.s`) or a code object
+
+- `tilekit lint kernel.ptx`: what is wrong with it without running it; also `kernel.s` and `kernel.hsaco`
+
+- `tilekit disassemble kernel.hsaco`: the assembly text of a code object
 
 - `tilekit tune matmul --shape 4096x4096x4096`: measure configs here, and use the quickest from now on
 
@@ -54,6 +58,7 @@ app.command("dump")(dump.dump)
 app.command("trace")(trace.trace)
 app.command("emulate")(emulate.emulate)
 app.command("lint")(lint.lint)
+app.command("disassemble")(disassemble.disassemble)
 app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
 app.command("doctor")(doctor.doctor)

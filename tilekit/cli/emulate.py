@@ -1,4 +1,4 @@
-"""``tilekit emulate``: any PTX file on the emulator, with arguments from the command line."""
+"""``tilekit emulate``: any file of PTX or AMDGCN on the emulator, with arguments from the command line."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from tilekit.cli.emulate_arguments import Argument
     from tilekit.emulator import Debugger, EmulatorError, Exploration, Kernel, LaunchReport, Module
     from tilekit.emulator.core.schedules import Progress
+    from tilekit.emulator.ptx.kernel import Kernel as PtxKernel
 
+_NO_KERNEL = "a file with a kernel (.entry in PTX, .amdhsa_kernel in AMDGCN)"
 _PATIENCE = 1.0
 """Seconds after which a progress bar appears."""
 
 
 def emulate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX or AMDGCN text of any origin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX, AMDGCN text or an AMD code object.")],
     entry: Annotated[str | None, typer.Option(help="Kernel of the file. Default: the only one.")] = None,
-    grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs.")] = "1",
-    block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a CTA. Default: the file's .reqntid.")] = "",
+    grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs, or workgroups.")] = "1",
+    block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a CTA. Default: as the file says.")] = "",
     cluster: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs of a cluster.")] = "",
-    shared: Annotated[int, typer.Option(help="Dynamic shared memory of a CTA, bytes.")] = 0,
+    shared: Annotated[int, typer.Option(help="Dynamic shared memory (LDS) of a CTA, bytes.")] = 0,
     arg: Annotated[
         list[str] | None,
         typer.Option(
@@ -40,7 +42,7 @@ def emulate(
     ] = None,
     show: Annotated[list[int] | None, typer.Option("--print", help="Print this argument's buffer afterwards.")] = None,
     save: Annotated[list[str] | None, typer.Option(metavar="N=FILE.npy", help="Save argument N's buffer.")] = None,
-    target: Annotated[str | None, typer.Option(help="Chip. Default: the file's .target.")] = None,
+    target: Annotated[str | None, typer.Option(help="Chip. Default: the one that the file names.")] = None,
     seed: Annotated[int, typer.Option(help="Of the order of events.")] = 0,
     schedule: Annotated[str, typer.Option(help="adversarial, random or fair.")] = "adversarial",
     check: Annotated[str, typer.Option(help="full, protocol or off.")] = "full",
@@ -57,12 +59,13 @@ def emulate(
     ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Run a kernel of FILE.ptx or FILE.s on the emulator, with every check, and say what was found.
+    """Run a kernel of FILE.ptx, FILE.s or FILE.hsaco on the emulator, with every check, and say what was found.
 
     Exits with 1 if there is a race, a hang or another fault, with 2 if the launch is not possible as given.
 
     Examples: `tilekit emulate add.ptx --block 128 --arg f32[128]=range --arg f32[128]=zeros --print 1`;
-    `tilekit emulate matmul.ptx --explore 50`; `tilekit emulate hang.ptx --stop wait=full[0]`.
+    `tilekit emulate matmul.ptx --explore 50`; `tilekit emulate hang.ptx --stop wait=full[0]`; `tilekit emulate
+    add.hsaco --entry add --grid 4 --arg f32[1024]=range --arg f32[1024]=ones --arg f32[1024]=zeros --arg i32:1024`.
     """
     from tilekit.emulator import EmulatorError
 
@@ -88,10 +91,10 @@ def emulate(
             if step_budget is not None:
                 shape["step_budget"] = step_budget
             if stop is not None:
-                with kernel.debug(args=args, stop=stop, **shape) as session:
+                with cast("PtxKernel", kernel).debug(args=args, stop=stop, **shape) as session:
                     _present_stop(session, as_json)
                 raise typer.Exit(common.OK)
-            with _progress_bar("orders" if explore else "CTAs", as_json) as progress:
+            with _progress_bar("orders" if explore else "workgroups" if amd else "CTAs", as_json) as progress:
                 if explore:
                     found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
                 else:
@@ -173,21 +176,12 @@ def _check_amd(cluster: str | None, stop: str | None, timeline: Path | None, sta
 
 
 def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) -> Module:
-    from tilekit.cli.emulate_arguments import is_amdgcn, read_file
+    from tilekit.cli.sources import read_source
     from tilekit.emulator import Device
-    from tilekit.emulator.ptx.chips import CHIPS
-    from tilekit.targets import DEFAULT
 
-    text = read_file(file, "FILE").decode("utf-8", "replace")
-    if target is None and is_amdgcn(text):
-        written = re.search(r"^\s*\.amdgcn_target\s+\".*(gfx\w+)", text, re.MULTILINE)
-        target = written[1] if written else "gfx950"
-    elif target is None:
-        written = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
-        # A text for a chip that the emulator has not runs on the default one; a bad name is the parser's to report.
-        target = written[1] if written and written[1] in CHIPS else DEFAULT.name
-    device = Device(target, seed=seed, schedule=cast("Any", schedule), check=cast("Any", check))
-    return device.load(text)
+    source = read_source(file)
+    device = Device(source.chip(target), seed=seed, schedule=schedule, check=check)
+    return device.load(source.text)
 
 
 def _kernel(module: Module, entry: str | None) -> Kernel:
@@ -197,7 +191,7 @@ def _kernel(module: Module, entry: str | None) -> Kernel:
     if entry is not None:
         return module[entry]
     if len(module.kernels) != 1:
-        legal = f"one of {', '.join(module.kernels)}" if module.kernels else "a file with an .entry"
+        legal = f"one of {', '.join(module.kernels)}" if module.kernels else _NO_KERNEL
         raise ArgumentError.of("--entry", None, legal=legal, nearest=next(iter(module.kernels), None), code=CODE)
     return module[module.kernels[0]]
 

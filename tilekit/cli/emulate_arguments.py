@@ -26,15 +26,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilekit.emulator import Buffer
-from tilekit.emulator.ptx.device import Device
+from tilekit.emulator import Buffer, Device, PtxDevice
 from tilekit.errors import ArgumentError
 
-__all__ = ["CODE", "Argument", "arguments_of", "read_file", "readable", "require_writable"]
+__all__ = ["CODE", "FILES", "Argument", "arguments_of", "read_file", "readable", "require_writable"]
 
 CODE = "TK-CLI-007"
 _LARGEST = 1 << 32
-_FILES = "TK-CLI-008"
+FILES = "TK-CLI-008"
 TYPES: dict[str, np.dtype[Any]] = {
     **{f"{letter}{bits}": np.dtype(f"{kind}{bits // 8}") for letter, kind in ("si", "ii", "uu", "bu")
        for bits in (8, 16, 32, 64)},
@@ -42,6 +41,8 @@ TYPES: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
 }  # fmt: skip
 _FILLS = ("random", "random:SEED", "range", "zeros", "ones", "nan")
 """What an array can be filled with, beside numbers and files."""
@@ -147,11 +148,13 @@ def _loaded(path: str) -> np.ndarray[Any, Any]:
     try:
         array: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
     except ValueError as error:
-        raise ArgumentError(f"--arg @{path}: not an array file that NumPy can read: {error}", code=_FILES) from None
+        raise ArgumentError(f"--arg @{path}: not an array file that NumPy can read: {error}", code=FILES) from None
     return array
 
 
 def _tensor_map(device: Device, before: Sequence[Argument], text: str) -> Argument:
+    if not isinstance(device, PtxDevice):
+        raise _bad(text, f"anything else: {device.chip.name} has no tensor maps")
     first, *rest = text.removeprefix("map:").split(",")
     buffers = [index for index, argument in enumerate(before) if isinstance(argument, Buffer)]
     if first not in map(str, buffers):
@@ -188,12 +191,7 @@ def read_file(path: Path, option: str) -> bytes:
         names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, names, 1)
         hint = f"; nearest: {path.with_name(close[0])}" if close else ""
-        raise ArgumentError(f"{option}: {path} cannot be read: {error.strerror}{hint}", code=_FILES) from None
-
-
-def is_amdgcn(text: str) -> bool:
-    """Whether a text is assembly for AMD chips, and not PTX: it describes a kernel, or names its target, as such."""
-    return ".amdhsa_kernel" in text or ".amdgcn_target" in text
+        raise ArgumentError(f"{option}: {path} cannot be read: {error.strerror}{hint}", code=FILES) from None
 
 
 def require_writable(path: Path, option: str) -> None:
@@ -205,7 +203,7 @@ def require_writable(path: Path, option: str) -> None:
         If it is not.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise ArgumentError(f"{option}: {path} cannot be written: no such folder, or a folder itself", code=_FILES)
+        raise ArgumentError(f"{option}: {path} cannot be written: no such folder, or a folder itself", code=FILES)
 
 
 def readable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -33,14 +33,13 @@ if TYPE_CHECKING:
     from tilekit.emulator.core.explore import Exploration, Failure
     from tilekit.emulator.core.memory.buffer import Buffer
     from tilekit.emulator.core.report import LaunchReport
+    from tilekit.emulator.core.room import Kernel, Module
     from tilekit.emulator.core.statistics import Statistics
-    from tilekit.emulator.door import Device
+    from tilekit.emulator.door import Device, GcnDevice, PtxDevice
     from tilekit.emulator.gcn.errors import GcnSyntaxError, MissingWait
     from tilekit.emulator.ptx.device import EncodedTensorMap
     from tilekit.emulator.ptx.execution.device_runtime import AssertionFailedError
-    from tilekit.emulator.ptx.kernel import Kernel
     from tilekit.emulator.ptx.memory.tensor_map import TensorMap
-    from tilekit.emulator.ptx.module import Module
     from tilekit.emulator.ptx.observation.debugger import Debugger
     from tilekit.emulator.ptx.observation.stops import Stop
     from tilekit.emulator.ptx.ops.control import TrapError
@@ -58,6 +57,7 @@ __all__ = [
     "Exploration",
     "Failure",
     "Finding",
+    "GcnDevice",
     "GcnSyntaxError",
     "Kernel",
     "LaunchError",
@@ -67,6 +67,7 @@ __all__ = [
     "MissingWait",
     "Module",
     "ProtocolError",
+    "PtxDevice",
     "PtxSyntaxError",
     "RaceError",
     "Statistics",
@@ -82,15 +83,14 @@ _HOMES = {
     "core.checks.findings": ("Finding",),
     "core.explore": ("Exploration", "Failure"),
     "core.report": ("LaunchReport",),
+    "core.room": ("Kernel", "Module"),
     "core.memory.buffer": ("Buffer",),
-    "door": ("Device",),
+    "door": ("Device", "GcnDevice", "PtxDevice"),
     "gcn.errors": ("GcnSyntaxError", "MissingWait"),
     "ptx.device": ("EncodedTensorMap",),
     "ptx.execution.device_runtime": ("AssertionFailedError",),
-    "ptx.kernel": ("Kernel",),
     "ptx.ops.table": ("coverage",),
     "ptx.memory.tensor_map": ("TensorMap",),
-    "ptx.module": ("Module",),
     "ptx.observation.debugger": ("Debugger",),
     "core.statistics": ("Statistics",),
     "ptx.observation.stops": ("Stop",),

@@ -1,18 +1,20 @@
-"""Launching on the emulator: the same PTX text, shape and parameters, behind the interface of `prepared`."""
+"""Launching on the emulator: the same text, shape and parameters, behind the interface of `prepared`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tilekit.errors import EmulationTooLong
-from tilekit.runtime.parameters import Parameter, TensorMap
+from tilekit.errors import ConfigError, EmulationTooLong
+from tilekit.runtime.kernarg import KernargLayout, no_tensor_map, shape_problems
+from tilekit.runtime.parameters import Layout, Parameter, TensorMap, pack
 from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
     from tilekit.emulator import Device, Kernel, LaunchReport
+    from tilekit.emulator.gcn.kernel import Kernel as GcnKernel
 
 __all__ = ["EmulatedKernel", "EmulatedLaunch", "EmulatedModule", "Work"]
 
@@ -57,14 +59,14 @@ class Work:
 
 
 class EmulatedModule:
-    """PTX text loaded into an emulator device.
+    """PTX or AMDGCN text, or an AMD code object, loaded into an emulated device.
 
     Parameters
     ----------
     device : tilekit.emulator.Device
         Where the kernels run, with its seed, schedule and checks.
-    ptx : str
-        A complete PTX module: the very text that would be assembled.
+    text : str or bytes
+        A complete module of the chip's language: the very text that would be assembled, or what was made of it.
 
     Raises
     ------
@@ -72,8 +74,8 @@ class EmulatedModule:
         When the text cannot be parsed.
     """
 
-    def __init__(self, device: Device, ptx: str) -> None:
-        self._module = device.load(ptx)
+    def __init__(self, device: Device, text: str | bytes) -> None:
+        self._module = device.load(text)
 
     def kernel(self, name: str) -> EmulatedKernel:
         """Return an entry by name."""
@@ -110,9 +112,35 @@ class EmulatedKernel:
             How much the launch does. Without it a launch is never refused for being too long.
         reads_early : bool, optional
             Whether the kernel may read operands while the kernel ahead runs. Else, with ``config.pdl``, it is an error.
+
+        Raises
+        ------
+        ConfigError
+            ``TK-LAUNCH-003``, for a shape that an AMD chip does not have.
+        ArgumentError
+            ``TK-PAR-004``, when the parameters are not those of an AMD kernel.
         """
         label = f"{self.name} [{description}], {config}" if description else f"{self.name}, {config}"
-        return EmulatedLaunch(self._handle, label, config, parameters, work, config.pdl and not reads_early)
+        if isinstance(self._handle, _gcn_kernel()):
+            return self._prepare_gcn(self._handle, label, config, parameters, work)
+        options = {"cluster": config.cluster, "prerequisite": config.pdl and not reads_early}
+        return EmulatedLaunch(self._handle, label, config, parameters, work, options)
+
+    @staticmethod
+    def _prepare_gcn(
+        handle: GcnKernel, label: str, config: LaunchConfig, parameters: Sequence[Parameter], work: Work | None
+    ) -> EmulatedLaunch:
+        problems = shape_problems(config, handle.module.device.chip.name)
+        if problems:
+            raise ConfigError(problems, what=f"launch of {label}", code="TK-LAUNCH-003")
+        listed = handle.arguments
+        metadata: dict[str, Any] = {".kernarg_segment_size": handle.field("kernarg_size")}
+        if listed is not None:
+            metadata[".args"] = [
+                {".name": a.name, ".offset": a.offset, ".size": a.size, ".value_kind": a.kind} for a in listed
+            ]
+        layout = KernargLayout.of(handle.name, metadata).of_launch(config)
+        return EmulatedLaunch(handle, label, config, parameters, work, {}, encode=no_tensor_map, layout=layout)
 
 
 class EmulatedLaunch(PreparedLaunch):
@@ -131,13 +159,16 @@ class EmulatedLaunch(PreparedLaunch):
         config: LaunchConfig,
         parameters: Sequence[Parameter],
         work: Work | None,
-        prerequisite: bool,
+        options: Mapping[str, Any],
+        *,
+        encode: Callable[[TensorMap], bytes] = TensorMap.encode,
+        layout: Layout = pack,
     ) -> None:
-        super().__init__(label, config, parameters, TensorMap.encode)
+        super().__init__(label, config, parameters, encode, layout=layout)
         self.report: LaunchReport | None = None
         self._handle = handle
         self._work = work
-        self._prerequisite = prerequisite
+        self._options = options
 
     def __call__(self, stream: int = 0) -> None:
         """Run to the end; streams have no meaning on the emulator.
@@ -154,11 +185,16 @@ class EmulatedLaunch(PreparedLaunch):
         self.report = self._handle.launch(
             grid=self.config.grid,
             block=self.config.block,
-            cluster=self.config.cluster,
             shared_bytes=self.config.shared_bytes,
-            prerequisite=self._prerequisite,
             params=bytes(self._block),
+            **self._options,
         )
+
+
+def _gcn_kernel() -> type[GcnKernel]:
+    from tilekit.emulator.gcn.kernel import Kernel  # when it is launched: the room takes longer to load than a check
+
+    return Kernel
 
 
 def _duration(seconds: float) -> str:

@@ -92,7 +92,7 @@ def bindings() -> Any:
     except RuntimeError as error:
         raise HipError(
             "no ROCm runtime on this machine: libamdhip64.so cannot be loaded. Set ROCM_PATH where it is elsewhere "
-            "than in /opt/rocm; without one, code for AMD GPUs is assembled and read, and not run",
+            "than in /opt/rocm; without one, kernels for AMD GPUs run on the emulator: tilekit.runtime.emulated",
             code="TK-HIP-003",
         ) from error
     if int(result) != _SUCCESS:

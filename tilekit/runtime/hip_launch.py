@@ -12,7 +12,7 @@ from tilekit.emulator.gcn.binary.code_object import CodeObject, CodeObjectKernel
 from tilekit.errors import ArgumentError, AssemblerError, ConfigError, HipError
 from tilekit.runtime import device_faults, hip
 from tilekit.runtime.assembler import assemble
-from tilekit.runtime.kernarg import KernargLayout, no_tensor_map
+from tilekit.runtime.kernarg import KernargLayout, no_tensor_map, shape_problems
 from tilekit.runtime.parameters import Parameter
 from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
 
@@ -131,12 +131,7 @@ class HipKernel:
         return HipLaunch(self, self._handle, label, config, parameters)
 
     def _problems(self, config: LaunchConfig) -> Sequence[str]:
-        found = []
-        chip = self.module.code_object.chip.name
-        if prod(config.cluster) > 1:
-            found.append(f"cluster = {config.cluster}: {chip} has no clusters; legal (1, 1, 1)")
-        if config.pdl:
-            found.append(f"pdl = True: {chip} has no programmatic dependent launch; legal False")
+        found = shape_problems(config, self.module.code_object.chip.name)
         threads, most = prod(config.block), int(self._kernel.metadata.get(".max_flat_workgroup_size", 1024))
         if threads > most:
             found.append(f"block = {config.block}: {threads} threads, and {self.name} was built for at most {most}")
@@ -164,13 +159,13 @@ class HipKernel:
 class HipLaunch(PreparedLaunch):
     """A launch prepared by `HipKernel.prepare`; a call is one hipModuleLaunchKernel.
 
-    The whole kernarg segment is handed over as its bytes; the runtime fills in what it calls hidden.
+    The whole kernarg segment is handed over as its bytes.
     """
 
     def __init__(
         self, kernel: HipKernel, handle: Any, label: str, config: LaunchConfig, parameters: Sequence[Parameter]
     ) -> None:
-        super().__init__(label, config, parameters, no_tensor_map, layout=kernel.layout.pack)
+        super().__init__(label, config, parameters, no_tensor_map, layout=kernel.layout.of_launch(config))
         self.kernel = kernel
         self._handle = handle
         self._size = ctypes.c_size_t(len(bytes(self._block)))

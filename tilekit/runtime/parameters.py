@@ -23,6 +23,7 @@ __all__ = [
     "TENSOR_MAP_ALIGNMENT",
     "TENSOR_MAP_BYTES",
     "U32",
+    "BufferDescriptor",
     "Layout",
     "PackedParameters",
     "Parameter",
@@ -45,6 +46,7 @@ _U32 = struct.Struct("<I")
 _S32 = struct.Struct("<i")
 _F32 = struct.Struct("<f")
 _U64 = struct.Struct("<Q")
+_WORDS = struct.Struct("<4I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,60 @@ class Pointer:
         _check_integer("pointer parameter", self.address, 0, 2**64 - 1)
 
 
-Parameter: TypeAlias = U32 | S32 | F32 | Pointer | TensorMap
+@dataclass(frozen=True, slots=True)
+class BufferDescriptor:
+    """The four words by which instructions of AMD's GPUs know a buffer, for a kernel that takes one by value.
+
+    Parameters
+    ----------
+    address : int
+        Of the first byte; 48 bits.
+    records : int
+        Bytes of the buffer, or structures where there is a stride: what lies behind is loaded as 0 and not stored to.
+    stride : int
+        Bytes of a structure; 0 for bytes without structure.
+    format : int
+        The fourth word, whose data format (bits 18:15) must not be 0: else every load gives 0.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-PAR-001``. Offsets have 32 bits: a buffer of 4 GB and more takes several descriptors.
+    """
+
+    address: int
+    records: int
+    stride: int = 0
+    format: int = 0x0002_0000
+
+    def __post_init__(self) -> None:
+        _check_integer("address of a buffer descriptor", self.address, 0, 2**48 - 1)
+        _check_integer("records of a buffer descriptor", self.records, 0, 2**32 - 1)
+        _check_integer("stride of a buffer descriptor", self.stride, 0, 2**14 - 1)
+        _check_integer("format of a buffer descriptor", self.format, 0, 2**30 - 1)
+        size = self.records * max(self.stride, 1)
+        if size >= 2**32:
+            legal = "less than 4 GB from the first byte to the last: give parts of the buffer a descriptor each"
+            nearest = f"{(2**32 - 1) // self.stride} records"
+            raise ArgumentError.of(
+                "buffer descriptor", f"{size} bytes", legal=legal, nearest=nearest, code="TK-PAR-001"
+            )
+        if self.address + size > 2**48:
+            legal = f"at most {2**48 - self.address} bytes behind address {self.address:#x}, of 48 bits"
+            raise ArgumentError.of("buffer descriptor", f"{size} bytes", legal=legal, code="TK-PAR-001")
+        if not self.format >> 15 & 15:
+            raise ArgumentError.of(
+                "format of a buffer descriptor", hex(self.format), legal="a word whose bits 18:15 are not all 0",
+                nearest=hex(self.format | 0x0002_0000), code="TK-PAR-001",
+            )  # fmt: skip
+
+    def __bytes__(self) -> bytes:
+        return _WORDS.pack(
+            self.address & 0xFFFF_FFFF, self.address >> 32 | self.stride << 16, self.records, self.format
+        )
+
+
+Parameter: TypeAlias = U32 | S32 | F32 | Pointer | BufferDescriptor | TensorMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +294,18 @@ def _encoded(position: int, parameter: Parameter, encode: Callable[[TensorMap], 
             return _single(value), 4
         case Pointer(address):
             return _U64.pack(address), 8
+        case BufferDescriptor():
+            return bytes(parameter), _WORDS.size
         case TensorMap():
             content = encode(parameter)
             if len(content) != TENSOR_MAP_BYTES:
                 raise ValueError(f"the tensor map encoder returned {len(content)} bytes, not {TENSOR_MAP_BYTES}")
             return content, TENSOR_MAP_ALIGNMENT
     raise ArgumentError.of(
-        f"parameters[{position}]", parameter, legal="a U32, S32, F32, Pointer or TensorMap", code="TK-PAR-001"
+        f"parameters[{position}]",
+        parameter,
+        legal="a U32, S32, F32, Pointer, BufferDescriptor or TensorMap",
+        code="TK-PAR-001",
     )
 
 

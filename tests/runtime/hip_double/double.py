@@ -1,6 +1,7 @@
 """A HIP runtime in Python, behind a library that hip-python loads as ROCm's: launches arrive at a function.
 
-Its memory is this process's, so that what a launch is handed to may read and write buffers by their addresses.
+Its memory is that of the emulator (`GlobalMemory`), so that a launch may be handed to an emulated device. As on a GPU,
+launches are made when something waits for them, and a kernel that dies is told of by whatever is called next.
 """
 
 # ruff: noqa: N802 (methods have the names of the functions that they stand for)
@@ -10,15 +11,21 @@ import ctypes
 import struct
 import subprocess
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tilekit.emulator import MemoryFault
+from tilekit.emulator.core.memory.memory import Allocation, GlobalMemory
+from tilekit.emulator.gcn.binary.code_object import CodeObject, CodeObjectKernel
 from tilekit.runtime.amd_toolchain import find_amd_tools
 
 SOURCE = Path(__file__).with_name("libamdhip64.c")
-UNKNOWN = 999  # hipErrorUnknown
+INVALID_VALUE, NOT_FOUND, UNKNOWN = 1, 500, 999  # hipError_t
+STATIC_LDS = 65536  # bytes of dynamic LDS that a kernel may have without being allowed more
 KEYS = {"pointer": 1, "size": 2, "end": 3}
 RECEIVER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64))
 
@@ -43,6 +50,21 @@ class Launch:
     shared_bytes: int
     kernarg: bytes
     stream: int
+    ordinal: int = 0
+
+
+class Gpu:
+    """What executes launches; this one does nothing. A number other than None is a hipError_t."""
+
+    def load(self, image: bytes, ordinal: int) -> int | None:
+        """Take a code object."""
+
+    def launch(self, launch: Launch) -> int | None:
+        """Execute a launch to its end."""
+
+    def report(self) -> str:
+        """What there is to say of the latest error."""
+        return "described by the runtime"
 
 
 @dataclass
@@ -53,22 +75,33 @@ class Double:
     ----------
     library
         The library's path.
-    execute
-        Called with each launch; a number other than None is the launch's hipError_t.
+    gpu
+        Executes the launches.
     results
         The hipError_t that the next calls of a function return, by name.
+    memory
+        Of all devices together.
+    launches
+        Those that were made, in order; `waiting` are those of each stream that have not been executed.
+    lost
+        The hipError_t of a kernel that died: every later call returns it.
     """
 
     library: Path
-    execute: Callable[[Launch], int | None] = lambda launch: None
     chips: tuple[str, ...] = ("gfx942:sramecc+:xnack-", "gfx950:sramecc+:xnack-")
+    gpu: Gpu = field(default_factory=Gpu)
     results: dict[str, list[int]] = field(default_factory=dict)
+    memory: GlobalMemory = field(default_factory=GlobalMemory)
     launches: list[Launch] = field(default_factory=list)
+    waiting: dict[int, list[Launch]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    attributes: dict[int, dict[int, int]] = field(default_factory=dict)
     current: int = 0
+    lost: int = 0
 
     def __post_init__(self) -> None:
         self._objects: dict[int, Any] = {}
+        self._buffers: dict[int, tuple[Allocation, int]] = {}
         self._receiver = RECEIVER(self._receive)
         ctypes.CDLL(str(self.library)).double_hand_to(self._receiver)
 
@@ -78,12 +111,25 @@ class Double:
         pending = self.results.get(function)
         if pending:
             return pending.pop(0)
+        if self.lost and not function.startswith("hipGetError"):
+            return self.lost
         try:
             answer = getattr(self, "_" + function)(*(arguments[i] for i in range(11)))
+        except MemoryFault:  # of a copy
+            return INVALID_VALUE
         except Exception:  # it cannot pass through the C library; the caller gets an error, and the test a trace
             traceback.print_exc()
             return UNKNOWN
         return 0 if answer is None else int(answer)
+
+    def _drain(self, *streams: int) -> int | None:
+        """Execute what waits in these streams, one stream after the other; in all of them without a name."""
+        for stream in streams or tuple(self.waiting):
+            for launch in self.waiting.pop(stream, ()):
+                self.lost = self.gpu.launch(launch) or 0
+                if self.lost:
+                    return self.lost
+        return None
 
     def _new(self, place: int, thing: Any) -> None:
         """Keep a thing, and write its handle where the caller wants it."""
@@ -92,12 +138,18 @@ class Double:
         ctypes.c_uint64.from_address(place).value = handle
 
     def _hipInit(self, *_: int) -> None: ...
-    def _hipDeviceSynchronize(self, *_: int) -> None: ...
-    def _hipStreamSynchronize(self, *_: int) -> None: ...
-    def _hipEventSynchronize(self, *_: int) -> None: ...
+
+    def _hipDeviceSynchronize(self, *_: int) -> int | None:
+        return self._drain()
+
+    def _hipStreamSynchronize(self, stream: int, *_: int) -> int | None:
+        return self._drain(0, stream)
+
+    def _hipEventSynchronize(self, event: int, *_: int) -> int | None:
+        return self._drain(0, self._objects[event][-1][1])
 
     def _hipGetErrorString(self, *_: int) -> int:
-        self._words = ctypes.create_string_buffer(b"described by the runtime")
+        self._words = ctypes.create_string_buffer(self.gpu.report().encode())
         return ctypes.addressof(self._words)
 
     def _hipGetDeviceCount(self, place: int, *_: int) -> None:
@@ -114,57 +166,94 @@ class Double:
         ctypes.memmove(place, properties, len(properties))
 
     def _hipMalloc(self, place: int, size: int, *_: int) -> None:
-        buffer = ctypes.create_string_buffer(size)
-        self._objects[ctypes.addressof(buffer)] = buffer
-        ctypes.c_uint64.from_address(place).value = ctypes.addressof(buffer)
+        allocation = self.memory.allocate(size, f"hipMalloc {len(self._buffers)}")
+        self._buffers[allocation.start] = allocation, self.current
+        ctypes.c_uint64.from_address(place).value = allocation.start
 
-    def _hipFree(self, address: int, *_: int) -> None:
-        del self._objects[address]
+    def _hipFree(self, address: int, *_: int) -> int | None:
+        failed = self._drain()
+        self.memory.free(self._buffers.pop(address)[0])
+        return failed
 
     def _hipPointerGetAttributes(self, place: int, address: int, *_: int) -> int | None:
-        inside = (b for b in self._objects.values() if isinstance(b, ctypes.Array))
-        if not any(ctypes.addressof(b) <= address < ctypes.addressof(b) + len(b) for b in inside):
-            return 1  # hipErrorInvalidValue
-        ctypes.c_int.from_address(place + 4).value = self.current  # after the type of memory
+        found = (ordinal for a, ordinal in self._buffers.values() if a.start <= address < a.start + a.size)
+        ordinal = next(found, None)
+        if ordinal is None:
+            return INVALID_VALUE
+        ctypes.c_int.from_address(place + 4).value = ordinal  # after the type of memory
         return None
 
-    def _hipMemcpy(self, destination: int, source: int, size: int, *_: int) -> None:
-        ctypes.memmove(destination, source, size)
+    def _hipMemcpy(self, destination: int, source: int, size: int, kind: int, *_: int) -> int | None:
+        failed = self._drain()
+        if failed:
+            return failed
+        from_device, to_device = kind in (2, 3), kind in (1, 3)
+        data = self._device_bytes(source, size).tobytes() if from_device else ctypes.string_at(source, size)
+        if to_device:
+            self._device_bytes(destination, size)[:] = np.frombuffer(data, np.uint8)
+        else:
+            ctypes.memmove(destination, data, size)
+        return None
 
-    def _hipModuleLoadData(self, place: int, image: int, *_: int) -> None:
+    def _device_bytes(self, address: int, size: int) -> Any:
+        allocation, offset = self.memory.at(address, size, "a copy")
+        return allocation.data[offset : offset + size]
+
+    def _hipModuleLoadData(self, place: int, image: int, *_: int) -> int | None:
         # As the real one it is not told how long the image is: the headers say.
         header = ctypes.string_at(image, 64)
         (sections,) = struct.unpack_from("<Q", header, 40)
         size, count = struct.unpack_from("<HH", header, 58)
-        self._new(place, ctypes.string_at(image, sections + size * count))
+        data = ctypes.string_at(image, sections + size * count)
+        failed = self.gpu.load(data, self.current)
+        if failed is None:
+            self._new(place, (data, CodeObject.read(data), self.current))
+        return failed
 
-    def _hipModuleUnload(self, module: int, *_: int) -> None:
+    def _hipModuleUnload(self, module: int, *_: int) -> int | None:
+        failed = self._drain()
         del self._objects[module]
+        return failed
 
-    def _hipModuleGetFunction(self, place: int, module: int, name: int, *_: int) -> None:
-        self._new(place, (self._objects[module], ctypes.string_at(name).decode()))
+    def _hipModuleGetFunction(self, place: int, module: int, name: int, *_: int) -> int | None:
+        image, code_object, ordinal = self._objects[module]
+        kernel = code_object.kernels.get(ctypes.string_at(name).decode())
+        if kernel is None:
+            return NOT_FOUND
+        self._new(place, (image, kernel, ordinal))
+        return None
 
     def _hipFuncSetAttribute(self, function: int, attribute: int, value: int, *_: int) -> None:
-        self.attributes = {**getattr(self, "attributes", {}), attribute: value}
+        self.attributes.setdefault(function, {})[attribute] = ctypes.c_int(value).value
 
     def _hipModuleLaunchKernel(self, function: int, *rest: int) -> int | None:
-        image, kernel = self._objects[function]
-        gx, gy, gz, bx, by, bz, shared, stream, params, extra = rest
-        assert not params
-        key, address, second, size, end = (ctypes.c_uint64 * 5).from_address(extra)
-        assert (key, second, end) == tuple(KEYS.values())
-        kernarg = ctypes.string_at(address, ctypes.c_size_t.from_address(size).value)
-        unsigned = [extent & 0xFFFFFFFF for extent in (gx, gy, gz, bx, by, bz, shared)]
-        grid, block = tuple(unsigned[:3]), tuple(unsigned[3:6])
-        launch = Launch(image, kernel, grid, block, unsigned[6], kernarg, stream)  # type: ignore[arg-type]
+        image, kernel, ordinal = self._objects[function]
+        *extents, shared, stream, params, extra = rest
+        unsigned = [extent & 0xFFFFFFFF for extent in (*extents, shared)]
+        grid, block, shared = tuple(unsigned[:3]), tuple(unsigned[3:6]), unsigned[6]
+        allowed = max((STATIC_LDS, *self.attributes.get(function, {}).values()))
+        if not 0 < prod(block) <= 1024 or shared > allowed or ordinal != self.current:
+            return INVALID_VALUE
+        if bool(params) == bool(extra):
+            return INVALID_VALUE
+        kernarg = _of_pointers(params, kernel) if params else _of_buffer(extra)
+        kernarg = _with_hidden(kernarg, kernel, grid, block, shared)
+        launch = Launch(image, kernel.name, grid, block, shared, kernarg, stream, ordinal)  # type: ignore[arg-type]
+        if stream:  # the default stream waits for the others, and they for it
+            failed = self._drain(0)
+        else:
+            failed = self._drain(*(other for other in tuple(self.waiting) if other)) if len(self.waiting) else None
         self.launches.append(launch)
-        return self.execute(launch)
+        self.waiting.setdefault(stream, []).append(launch)
+        return failed
 
     def _hipStreamCreate(self, place: int, *_: int) -> None:
         self._new(place, "stream")
 
-    def _hipStreamDestroy(self, stream: int, *_: int) -> None:
+    def _hipStreamDestroy(self, stream: int, *_: int) -> int | None:
+        failed = self._drain(0, stream)
         del self._objects[stream]
+        return failed
 
     def _hipEventCreate(self, place: int, *_: int) -> None:
         self._new(place, [])
@@ -178,6 +267,40 @@ class Double:
     def _hipEventElapsedTime(self, place: int, start: int, stop: int, *_: int) -> None:
         passed = self._objects[stop][-1][0] - self._objects[start][-1][0]
         ctypes.c_float.from_address(place).value = 0.5 * passed
+
+
+def _of_pointers(params: int, kernel: CodeObjectKernel) -> bytes:
+    """The kernarg segment of ``kernelParams``: a pointer to each argument that is not hidden."""
+    data = bytearray(kernel.metadata[".kernarg_segment_size"])
+    explicit = [a for a in kernel.metadata[".args"] if not a[".value_kind"].startswith("hidden_")]
+    pointers = (ctypes.c_uint64 * len(explicit)).from_address(params)
+    for argument, pointer in zip(explicit, pointers, strict=True):
+        place, size = argument[".offset"], argument[".size"]
+        data[place : place + size] = ctypes.string_at(pointer, size)
+    return bytes(data)
+
+
+def _of_buffer(extra: int) -> bytes:
+    """The kernarg segment of ``extra``: keys and values, up to the end."""
+    values: dict[int, int] = {}
+    words = (ctypes.c_uint64 * 5).from_address(extra)
+    for key, value in zip(words[::2], words[1::2], strict=False):
+        values[key] = value
+    assert words[4] == KEYS["end"]
+    return ctypes.string_at(values[KEYS["pointer"]], ctypes.c_size_t.from_address(values[KEYS["size"]]).value)
+
+
+def _with_hidden(data: bytes, kernel: CodeObjectKernel, grid: Any, block: Any, shared: int) -> bytes:
+    """The segment with hidden arguments as HIP's runtime writes them, whatever stood there."""
+    written = bytearray(data)
+    for argument in kernel.metadata.get(".args", []):
+        kind, place, size = argument[".value_kind"], argument[".offset"], argument[".size"]
+        if kind.startswith("hidden_"):
+            name, axis = kind.removeprefix("hidden_")[:-2], "xyz".find(kind[-1])
+            value = {"block_count": grid[axis], "group_size": block[axis]}.get(name, 0)
+            value = {"hidden_grid_dims": 3, "hidden_dynamic_lds_size": shared}.get(kind, value)
+            written[place : place + size] = value.to_bytes(size, "little")
+    return bytes(written)
 
 
 def properties_of(name: bytes, chip: bytes) -> bytes:

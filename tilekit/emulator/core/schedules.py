@@ -8,11 +8,14 @@ from typing import Literal, Protocol
 
 from tilekit.emulator.core.errors import Where
 
-__all__ = ["Pending", "Policy", "Progress", "Starts", "start_order"]
+__all__ = ["Check", "Pending", "Policy", "Progress", "Starts", "start_order"]
 
 Policy = Literal["adversarial", "random", "fair"]
 Starts = Literal["ascending", "descending", "random"]
 """Orders in which clusters may start; PTX promises none."""
+
+Check = Literal["full", "protocol", "off"]
+"""How much is checked."""
 
 Progress = Callable[[int, int, float], None]
 """Told how many parts are done, of how many, after how many seconds."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilekit.emulator.core.dimensions import Dim3
 from tilekit.emulator.core.errors import LaunchError
+from tilekit.emulator.gcn.abi import hidden_argument, is_hidden, unlisted_fit
 from tilekit.emulator.gcn.language.syntax import Argument
 
 if TYPE_CHECKING:
@@ -20,54 +21,65 @@ __all__ = ["pack"]
 
 def pack(
     device: Device, kernel: str, arguments: list[Argument] | None, size: int, values: Sequence[Any], grid: Dim3,
-    block: Dim3, lds_bytes: int,
+    block: Dim3, dynamic_lds: int,
 ) -> tuple[bytes, Uploads]:  # fmt: skip
     """Return the kernarg segment, and the arrays that were uploaded for it.
 
     With the kernel's metadata each value must fit its argument, and hidden arguments are filled in; without, values
     follow each other with their natural alignment.
+
+    Raises
+    ------
+    LaunchError
+        If the values are not those of the kernel: too few, too many, of another size or kind.
     """
     uploads: Uploads = []
-    if arguments is None:
-        return _pack_naturally(device, values, size, uploads), uploads
-    explicit = [argument for argument in arguments if not argument.kind.startswith("hidden")]
+    try:
+        if arguments is None:
+            return _pack_naturally(device, kernel, values, size, uploads), uploads
+        return _pack_listed(device, kernel, arguments, size, values, grid, block, dynamic_lds, uploads), uploads
+    except LaunchError:
+        for _, buffer in uploads:
+            buffer.free()
+        raise
+
+
+def _pack_listed(
+    device: Device, kernel: str, arguments: list[Argument], size: int, values: Sequence[Any], grid: Dim3, block: Dim3,
+    dynamic_lds: int, uploads: Uploads,
+) -> bytes:  # fmt: skip
+    explicit = [argument for argument in arguments if not is_hidden(argument.kind)]
     if len(values) != len(explicit):
+        listed = ", ".join(f"{a.name or index} ({a.kind}, {a.size} B)" for index, a in enumerate(explicit)) or "nothing"
         raise LaunchError(
             f"{len(values)} arguments for the {len(explicit)} parameters of kernel '{kernel}'",
+            hint=f"it takes {listed}",
             details={"given": len(values), "expected": len(explicit)},
         )
     data = bytearray(max(size, max((a.offset + a.size for a in arguments), default=0)))
     for index, (value, argument) in enumerate(zip(values, explicit, strict=True)):
-        part = _encode(device, f"args[{index}]", value, argument.size, uploads)
+        name = f"args[{index}]"
+        if argument.kind == "global_buffer" and isinstance(value, float | np.floating | np.bool_ | bool):
+            legal = f"a Buffer, an array, an address or None: {argument.name or 'it'} is a pointer to global memory"
+            raise LaunchError.argument(name, value, legal)
+        part = _encode(device, name, value, argument.size, uploads)
         data[argument.offset : argument.offset + argument.size] = part
     for argument in arguments:
-        if argument.kind.startswith("hidden"):
-            hidden = _hidden(argument.kind, grid, block, lds_bytes) & ((1 << 8 * argument.size) - 1)
+        if is_hidden(argument.kind):
+            hidden = hidden_argument(argument.kind, grid, block, dynamic_lds) & ((1 << 8 * argument.size) - 1)
             data[argument.offset : argument.offset + argument.size] = hidden.to_bytes(argument.size, "little")
-    return bytes(data), uploads
+    return bytes(data)
 
 
-def _hidden(kind: str, grid: Dim3, block: Dim3, lds_bytes: int) -> int:
-    for axis, letter in enumerate("xyz"):
-        values = {
-            f"hidden_block_count_{letter}": grid[axis], f"hidden_group_size_{letter}": block[axis],
-            f"hidden_remainder_{letter}": 0, f"hidden_global_offset_{letter}": 0,
-        }  # fmt: skip
-        if kind in values:
-            return values[kind]
-    if kind == "hidden_grid_dims":
-        return max(1, sum(size > 1 for size in grid))
-    return lds_bytes if kind == "hidden_dynamic_lds_size" else 0
-
-
-def _pack_naturally(device: Device, values: Sequence[Any], size: int, uploads: Uploads) -> bytes:
+def _pack_naturally(device: Device, kernel: str, values: Sequence[Any], size: int, uploads: Uploads) -> bytes:
     data = bytearray()
     for index, value in enumerate(values):
         part = _encode(device, f"args[{index}]", value, None, uploads)
         align = min(1 << max(len(part) - 1, 0).bit_length(), 16)
         data += bytes(-len(data) % align) + part
-    if size and len(data) > size:
-        raise LaunchError.argument("args", f"{len(data)} bytes", f"{size} bytes, as .amdhsa_kernarg_size says")
+    if size and not unlisted_fit(len(data), size):
+        legal = f"{size} bytes, as .amdhsa_kernarg_size of {kernel} says, less its padding"
+        raise LaunchError.argument("args", f"{len(data)} bytes", legal)
     return bytes(data) + bytes(max(0, size - len(data)))
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated
 
+from tilekit.emulator.core import room
 from tilekit.emulator.core.annotations import Accepts
 from tilekit.emulator.core.checked import checked
-from tilekit.emulator.core.errors import LaunchError, nearest
-from tilekit.emulator.core.memory.buffer import Buffer, as_array
-from tilekit.emulator.core.memory.memory import GlobalMemory
-from tilekit.emulator.core.schedules import Policy, Starts
-from tilekit.emulator.gcn.chips import CHIPS
+from tilekit.emulator.core.schedules import Check, Policy, Starts
+from tilekit.emulator.gcn.chips import CHIPS, Chip
 from tilekit.emulator.gcn.module import Module
 
 __all__ = ["Device"]
 
-Check = Literal["full", "protocol", "off"]
 
-
-class Device:
+class Device(room.Device, chips=CHIPS):
     """An emulated AMD GPU.
 
     Parameters
@@ -37,6 +33,8 @@ class Device:
         Order in which workgroups start.
     """
 
+    chip: Chip
+
     @checked
     def __init__(
         self,
@@ -47,18 +45,7 @@ class Device:
         check: Check = "full",
         starts: Starts = "ascending",
     ) -> None:
-        if target not in CHIPS:
-            raise LaunchError.argument("target", target, ", ".join(CHIPS), nearest(target, CHIPS) or "gfx950")
-        choices = ("schedule", schedule, Policy), ("check", check, Check), ("starts", starts, Starts)
-        for name, given, legal in ((name, given, get_args(kind)) for name, given, kind in choices):
-            if given not in legal:
-                raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
-        self.chip = CHIPS[target]
-        self.seed = seed
-        self.schedule: Policy = schedule
-        self.check: Check = check
-        self.starts: Starts = starts
-        self.memory = GlobalMemory()
+        self._set(target, seed, schedule, check, starts)
 
     @checked
     def load(self, module: Annotated[str | bytes, Accepts("a string of AMDGCN assembly, or a code object")]) -> Module:
@@ -77,8 +64,3 @@ class Device:
         from tilekit.emulator.gcn.binary.listing import decode
 
         return Module(self, decode(bytes(module), exact=False))
-
-    @checked
-    def buffer(self, array: Any, name: str = "") -> Buffer:
-        """Copy an array to the device."""
-        return Buffer(self.memory, as_array(array), name or "a buffer")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+from tilekit.emulator.core import room
 from tilekit.emulator.core.checked import checked
 from tilekit.emulator.core.dimensions import dim3
 from tilekit.emulator.core.errors import LaunchError, nearest
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kernel"]
 
-DEFAULT_STEP_BUDGET = 200_000_000
 _MODE_DEFAULTS = {
     "float_round_mode_32": (0, 2, 0), "float_round_mode_16_64": (2, 2, 0), "float_denorm_mode_32": (4, 2, 0),
     "float_denorm_mode_16_64": (6, 2, 3), "dx10_clamp": (8, 1, 1), "ieee_mode": (9, 1, 1), "fp16_overflow": (23, 1, 0),
@@ -32,7 +32,7 @@ _MODE_DEFAULTS = {
 """Fields of MODE that a descriptor sets: first bit, bits, and the default."""
 
 
-class Kernel:
+class Kernel(room.Kernel):
     """One kernel of a module.
 
     Attributes
@@ -89,7 +89,7 @@ class Kernel:
         *,
         shared_bytes: int = 0,
         params: bytes | None = None,
-        step_budget: int = DEFAULT_STEP_BUDGET,
+        step_budget: int = room.DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
         seed: int | None = None,
         schedule: Policy | None = None,
@@ -136,7 +136,7 @@ class Kernel:
         lds_bytes = self._lds(shared_bytes)
         size = self.field("kernarg_size")
         if params is None:
-            data, uploads = pack(device, self.name, self.arguments, size, args, shape, threads, lds_bytes)
+            data, uploads = pack(device, self.name, self.arguments, size, args, shape, threads, shared_bytes)
         else:
             data, uploads = self._given(params, args, size), []
         launch = Launch(
@@ -151,7 +151,13 @@ class Kernel:
 
     def _lds(self, dynamic: int) -> int:
         static = self.field("group_segment_fixed_size")
-        limit = self.module.device.chip.lds_bytes
+        chip = self.module.device.chip
+        limit = chip.lds_bytes
+        if static > limit:
+            raise LaunchError(
+                f"kernel {self.name} has {static} bytes of LDS, and a workgroup on {chip.name} has at most {limit}",
+                details={"given": static, "legal": limit},
+            )
         if dynamic < 0 or static + dynamic > limit:
             raise LaunchError.argument(
                 "shared_bytes", dynamic, f"0 to {limit - static} ({static} bytes are static)", max(0, limit - static)
@@ -180,7 +186,7 @@ class Kernel:
         progress: Progress | None = None,
         shared_bytes: int = 0,
         params: bytes | None = None,
-        step_budget: int = DEFAULT_STEP_BUDGET,
+        step_budget: int = room.DEFAULT_STEP_BUDGET,
     ) -> Exploration:
         """Launch in many orders, each on a fresh copy of the device's memory; stop at the first that goes wrong.
 

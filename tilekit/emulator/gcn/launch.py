@@ -21,6 +21,7 @@ from tilekit.emulator.core.errors import EmulatorError, ProtocolError, Where, de
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.core.schedules import Policy, Progress, Starts
 from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.gcn.abi import dispatch_packet
 from tilekit.emulator.gcn.checks.order import WaveOrder
 from tilekit.emulator.gcn.checks.words import explain, tolerated
 from tilekit.emulator.gcn.compiler.program import Program
@@ -44,12 +45,12 @@ GANG_BYTES = 1 << 25
 """Registers that a gang has together, unless one workgroup has more."""
 _COUNTERS = ("vmcnt", "lgkmcnt")
 _USER = (
-    ("user_sgpr_dispatch_ptr", 2),
-    ("user_sgpr_queue_ptr", 2),
-    ("user_sgpr_kernarg_segment_ptr", 2),
-    ("user_sgpr_dispatch_id", 2),
-    ("user_sgpr_flat_scratch_init", 2),
-    ("user_sgpr_private_segment_size", 1),
+    ("dispatch_ptr", 2),
+    ("queue_ptr", 2),
+    ("kernarg_segment_ptr", 2),
+    ("dispatch_id", 2),
+    ("flat_scratch_init", 2),
+    ("private_segment_size", 1),
 )
 """What a wave's first scalar registers hold, in order, where the descriptor asks for it; and how many registers."""
 
@@ -119,6 +120,7 @@ class Launch:
         self.most_gangs: int = max(4, 304 // self._per_gang)
         self.machine: Machine = Machine(self, schedule, seed, step_budget, starts, gangs)
         self._arguments: Allocation | None = None
+        self._packet: Allocation | None = None
         self._started = 0.0
         self._done = 0
 
@@ -144,10 +146,14 @@ class Launch:
         self._started = start = time.perf_counter()
         self._arguments = self.memory.allocate(max(len(self.arguments), 16), "the kernel's arguments", align=64)
         self._arguments.data[: len(self.arguments)] = np.frombuffer(self.arguments, np.uint8)
+        packet = dispatch_packet(self.grid, self.block, self.scratch_bytes, self.lds_bytes, self._arguments.start)
+        self._packet = self.memory.allocate(len(packet), "the dispatch packet", align=64)
+        self._packet.data[: len(packet)] = np.frombuffer(packet, np.uint8)
+        own = (self._arguments, self._packet)
         watched = []
         if self.order_checked:
             for allocation in self.memory.allocations():
-                if allocation is not self._arguments:
+                if allocation not in own:
                     allocation.shadow = Memory(allocation.name, allocation.start, allocation.size, self.race)
                     watched.append(allocation)
         try:
@@ -159,7 +165,8 @@ class Launch:
         finally:
             for allocation in watched:
                 allocation.shadow = None
-            self.memory.free(self._arguments)
+            for allocation in own:
+                self.memory.free(allocation)
         self.findings.raise_races()
         self._add_hazards()
         steps = sum(
@@ -213,15 +220,11 @@ class Launch:
     def prepare(self, batch: Batch) -> None:
         """Give the waves of a gang the registers that they start with."""
         kernel, width, height = self.kernel, *self.block[:2]
-        assert self._arguments is not None
         s = batch.S
         at = 0
-        for name, size in _USER:
-            if not kernel.field(name):
-                continue
-            if name == "user_sgpr_kernarg_segment_ptr":
-                s[at], s[at + 1] = self._arguments.start & 0xFFFFFFFF, self._arguments.start >> 32
-            at += size
+        for value in self._user_registers():
+            s[at] = value
+            at += 1
         at = max(at, kernel.field("user_sgpr_count"))
         groups = np.array([wave.workgroup.index for wave in batch.waves], np.int64)
         for axis, letter in enumerate("xyz"):
@@ -238,6 +241,25 @@ class Launch:
         if self.scratch_bytes:
             pitch = -(-self.scratch_bytes // 16) * 16
             batch.scratch = np.full((batch.W, 64, pitch), 0xFF, np.uint8)
+
+    def _user_registers(self) -> list[int]:
+        """What the first scalar registers of every wave hold: what the descriptor asks for, preloaded arguments last.
+
+        LLVM's user guide for AMDGPU, initial kernel execution state and preloaded kernel arguments. A wave starts at
+        the kernel's first instruction, so code that loads the same arguments for old firmware runs too.
+        """
+        assert self._arguments is not None
+        assert self._packet is not None
+        kernel = self.kernel
+        words = []
+        pointers = {"dispatch_ptr": self._packet.start, "kernarg_segment_ptr": self._arguments.start}
+        for name, size in _USER:
+            if kernel.field(f"user_sgpr_{name}"):
+                value = self.scratch_bytes if name == "private_segment_size" else pointers.get(name, 0)
+                words += [value >> 32 * place & 0xFFFFFFFF for place in range(size)]
+        first = kernel.field("user_sgpr_kernarg_preload_offset")
+        last = first + kernel.field("user_sgpr_kernarg_preload_length")
+        return words + [int(word) for word in self._arguments.views[4][first:last]]
 
     def wave_ends(self, batch: Batch, program_end: Instruction) -> None:
         """Look at what a wave leaves behind: loads to LDS that nothing waits for are lost, and harmless."""

@@ -14,6 +14,7 @@ RULES = {
     "syntax": "the text cannot be parsed, or a branch goes nowhere",
     "unsupported": "an instruction that the chip does not have, or the emulator does not execute",
     "hazard": "fewer wait states between two instructions than the chip asks for",
+    "kernel": "the text describes no kernel, so that nothing in it is checked",
     "lds": "more LDS than a workgroup may have",
 }
 """Every rule, and what breaks it."""
@@ -43,6 +44,8 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
         raise LaunchError.argument("target", name, ", ".join(CHIPS), nearest(name, CHIPS) or "gfx950")
     chip = CHIPS[name]
     remarks = []
+    if not module.kernels:
+        remarks.append(Remark("kernel", "", 0, "the text describes no kernel", "describe it with .amdhsa_kernel"))
     for entry, kernel in module.kernels.items():
         size = kernel.fields.get("group_segment_fixed_size", 0)
         if size > chip.lds_bytes:

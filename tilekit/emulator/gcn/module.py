@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tilekit.emulator.core import room
 from tilekit.emulator.core.errors import LaunchError, nearest, shown
 from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.program import Program
@@ -33,11 +33,11 @@ def _read(text: str, chip: Chip) -> tuple[ModuleText, dict[str, Program]]:
     return module, programs
 
 
-class Module:
+class Module(room.Module):
     """AMDGCN text on a device; ``module["name"]`` is a kernel."""
 
     def __init__(self, device: Device, text: str) -> None:
-        self.device = device
+        self.device: Device = device
         self.text, self._programs = _read(text, device.chip)
 
     @property
@@ -57,6 +57,3 @@ class Module:
                 hint=f"did you mean {close!r}?" if close else "",
             )
         return Kernel(self, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._programs)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 import ml_dtypes
 import numpy as np
 
+from tilekit.emulator.core import room
 from tilekit.emulator.core.annotations import Accepts
 from tilekit.emulator.core.checked import checked
-from tilekit.emulator.core.errors import LaunchError, nearest
-from tilekit.emulator.core.memory.buffer import Buffer, as_array
-from tilekit.emulator.core.memory.memory import GlobalMemory
-from tilekit.emulator.core.schedules import Policy, Starts
-from tilekit.emulator.ptx.chips import CHIPS
+from tilekit.emulator.core.errors import LaunchError
+from tilekit.emulator.core.memory.buffer import Buffer
+from tilekit.emulator.core.schedules import Check, Policy, Starts
+from tilekit.emulator.ptx.chips import CHIPS, Chip
 from tilekit.emulator.ptx.memory.swizzle import Swizzle
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap, WideMode
 from tilekit.emulator.ptx.module import Module
 
-Check = Literal["full", "protocol", "off"]
 _ELEMENT_TYPES: dict[Any, str] = {
     np.dtype(dtype): name
     for dtype, name in (
@@ -53,8 +52,8 @@ class EncodedTensorMap(bytes):
         return self
 
 
-class Device:
-    """An emulated GPU.
+class Device(room.Device, chips=CHIPS):
+    """An emulated GPU of NVIDIA.
 
     Parameters
     ----------
@@ -79,6 +78,8 @@ class Device:
         ``descending``, or ``random`` (by the seed). PTX promises none: where clusters wait for each other, try all.
     """
 
+    chip: Chip
+
     @checked
     def __init__(
         self,
@@ -91,13 +92,7 @@ class Device:
         multiprocessors: int | None = None,
         starts: Starts = "ascending",
     ) -> None:
-        if target not in CHIPS:
-            raise LaunchError.argument("target", target, ", ".join(CHIPS), nearest(target, CHIPS) or "sm_90a")
-        choices = ("schedule", schedule, Policy), ("check", check, Check), ("starts", starts, Starts)
-        for name, given, legal in ((name, given, get_args(kind)) for name, given, kind in choices):
-            if given not in legal:
-                raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
-        self.chip = CHIPS[target]
+        self._set(target, seed, schedule, check, starts)
         if multiprocessors is not None:
             most = self.chip.sms
             if not 1 <= multiprocessors <= most:
@@ -109,11 +104,6 @@ class Device:
             where = f"False on {target}: the rounding known is that of sm_90a, and of tcgen05 on sm_100a"
             raise LaunchError.argument("exact", exact, where, False)
         self.exact = exact
-        self.seed = seed
-        self.schedule: Policy = schedule
-        self.check: Check = check
-        self.starts: Starts = starts
-        self.memory = GlobalMemory()
 
     @checked
     def load(self, text: Annotated[str, Accepts("a string of PTX")]) -> Module:
@@ -127,11 +117,6 @@ class Device:
             If ``text`` is no string.
         """
         return Module(self, text)
-
-    @checked
-    def buffer(self, array: Any, name: str = "") -> Buffer:
-        """Copy an array to the device."""
-        return Buffer(self.memory, as_array(array), name or "a buffer")
 
     @checked
     def tensor_map_tiled(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, overlo
 
 import numpy as np
 
+from tilekit.emulator.core import room
 from tilekit.emulator.core.checked import checked, checked_values
 from tilekit.emulator.core.dimensions import Dim3, dim3
 from tilekit.emulator.core.errors import LaunchError, nearest
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.module import Module
     from tilekit.emulator.ptx.observation.debugger import Debugger
 
-DEFAULT_STEP_BUDGET = 200_000_000
-
 
 class LaunchOptions(TypedDict, total=False):
     """What `Kernel.explore` and `Kernel.debug` hand on to a launch; see `Kernel.launch`."""
@@ -45,7 +44,7 @@ class LaunchOptions(TypedDict, total=False):
     step_budget: int
 
 
-class Kernel:
+class Kernel(room.Kernel):
     """One entry of a module.
 
     Attributes
@@ -91,7 +90,7 @@ class Kernel:
         cooperative: bool = False,
         prerequisite: bool | Sequence[Any] = False,
         params: bytes | None = None,
-        step_budget: int = DEFAULT_STEP_BUDGET,
+        step_budget: int = room.DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
         seed: int | None = None,
         schedule: Policy | None = None,
@@ -125,7 +124,7 @@ class Kernel:
         cooperative: bool = False,
         prerequisite: bool | Sequence[Any] = False,
         params: bytes | None = None,
-        step_budget: int = DEFAULT_STEP_BUDGET,
+        step_budget: int = room.DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
         seed: int | None = None,
         schedule: Policy | None = None,
@@ -241,7 +240,7 @@ class Kernel:
         cooperative: bool = False,
         prerequisite: bool | Sequence[Any] = False,
         params: bytes | None = None,
-        step_budget: int = DEFAULT_STEP_BUDGET,
+        step_budget: int = room.DEFAULT_STEP_BUDGET,
         progress: Progress | None = None,
         seed: int | None = None,
         schedule: Policy | None = None,

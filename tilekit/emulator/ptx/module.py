@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilekit.emulator.core import room
 from tilekit.emulator.core.errors import LaunchError, PtxSyntaxError, nearest, shown
 from tilekit.emulator.core.memory.memory import Allocation
 from tilekit.emulator.core.symbols import SymbolMap
@@ -76,7 +77,7 @@ def _check_cta_groups(code: list[Decoded]) -> None:
             )
 
 
-class Module:
+class Module(room.Module):
     """PTX text on a device; ``module["name"]`` is a kernel.
 
     Raises
@@ -86,7 +87,7 @@ class Module:
     """
 
     def __init__(self, device: Device, text: str) -> None:
-        self.device = device
+        self.device: Device = device
         self.chip: Chip = device.chip
         self.text = text
         decoded = _decode_text(text, self.chip)
@@ -111,9 +112,6 @@ class Module:
                 hint=f"did you mean {close!r}?" if close else "",
             )
         return Kernel(self, name)
-
-    def __iter__(self) -> object:
-        return iter(self._code)
 
     def function(self, name: str) -> Function:
         """The parsed entry."""

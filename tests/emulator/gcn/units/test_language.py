@@ -66,6 +66,15 @@ def test_modifiers() -> None:
         (".amdhsa_kernel k\n", 1, 1, "has no end"),
         ("/* s_nop 0", 1, 1, "never closed"),
         (".amdgpu_metadata\namdhsa.version: [1, 2]", 1, 1, "metadata without an end"),
+        (".amdgpu_metadata\na: [1, {b: 2]\n.end_amdgpu_metadata", 2, 1, "does not close"),
+        (".amdgpu_metadata\na: {b}\n.end_amdgpu_metadata", 2, 1, "does not close"),
+        (
+            ".amdgpu_metadata\namdhsa.kernels: [{.args: [{.size: 8}]}]\n.end_amdgpu_metadata",
+            1,
+            1,
+            "KeyError: '.offset'",
+        ),
+        (".amdgpu_metadata\namdhsa.kernels: [7]\n.end_amdgpu_metadata", 1, 1, "does not describe kernels"),
         (".section .rodata\nv_mov_b32 v1, v2", 2, 1, "outside the section of code"),
     ],
 )
@@ -120,3 +129,16 @@ def test_assembler_takes_what_the_tests_run(chip: str, tmp_path: Path) -> None:
                "-filetype", "obj", str(source), "-o", str(tmp_path / "k.o")]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_metadata_in_braces() -> None:
+    """Lists and maps may stand on one line, in each other, with commas and colons in quotes."""
+    from tilekit.emulator.gcn.language.metadata import read_metadata
+
+    lines = ["amdhsa.kernels:", "  - .name: 'f(int, {x: 1})'", "    .args:", "      - {.offset: 0, .kind: by_value}",
+             "      - {.name: \"a, b\", .size: [1, [2, 0x10]], .ok: true, .none: {}}"]  # fmt: skip
+    arguments = [
+        {".offset": 0, ".kind": "by_value"},
+        {".name": "a, b", ".size": [1, [2, 16]], ".ok": True, ".none": {}},
+    ]
+    assert read_metadata(lines, 1) == {"amdhsa.kernels": [{".name": "f(int, {x: 1})", ".args": arguments}]}

@@ -214,7 +214,7 @@ def test_stop(run: Run):
         (("--cluster", 16), "cluster"),
         (("--entry", "duble"), "the module has no kernel 'duble'"),
         (("--arg", "i32:1"), "4 arguments for the 3 parameters"),
-        (("--target", "sm_95"), "target='sm_95'"),
+        (("--target", "sm_95"), "--target: given 'sm_95'"),
         (("--schedule", "fare"), "schedule='fare'"),
         (("--check", "ful"), "use check='full'"),
         (("--stop", "nowher"), "label='nowher'"),
@@ -246,7 +246,7 @@ def test_wrong_argument_type(run: Run):
         ("# no PTX", 1, "unexpected character"),
         (DOUBLE.replace("ld.param.u64 in,", "ld.param.u64 in"), 1, "line 21"),
         (DOUBLE.replace("bar.sync 0", "bar.synch 0"), 1, "the nearest form known is 'bar"),
-        (".version 8.0\n.target sm_90a\n.address_size 64\n", 2, "a file with an .entry"),
+        (".version 8.0\n.target sm_90a\n.address_size 64\n", 2, "a file with a kernel (.entry in PTX"),
     ],
 )
 def test_bad_texts(run: Run, written: Any, text: str, code: int, message: str):

@@ -125,7 +125,13 @@ class _Parser:
         for number in range(start + 1, len(self.lines)):
             if self.lines[number].strip() == ending:
                 found = read_metadata(self.lines[start + 1 : number], start + 2)
-                self.describe(found, start + 1)
+                try:
+                    self.describe(found, start + 1)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise GcnSyntaxError(
+                        f"metadata: it does not describe kernels as it should: {type(error).__name__}: {error}",
+                        line=start + 1, column=1,
+                    ) from None  # fmt: skip
                 return number + 1
         raise GcnSyntaxError("metadata without an end", line=start + 1, column=1, hint=f"add {ending}")
 
@@ -137,10 +143,13 @@ class _Parser:
             if kernel is None:
                 kernel = self.module.kernels[name] = KernelText(name, {}, line)
             kernel.threads = entry.get(".max_flat_workgroup_size")
-            kernel.arguments = [
-                Argument(a[".offset"], a[".size"], a.get(".value_kind", "by_value"), str(a.get(".name", "")))
-                for a in entry.get(".args") or []
-            ]
+            if ".args" in entry:
+                kernel.arguments = [
+                    Argument(
+                        int(a[".offset"]), int(a[".size"]), a.get(".value_kind", "by_value"), str(a.get(".name", ""))
+                    )
+                    for a in entry[".args"] or []
+                ]
 
     def statement(self, kept: str, line: int, note: str) -> None:
         """Read one line: labels, then a directive or an instruction."""
