@@ -80,9 +80,8 @@ def emulate(
                 "block": _dims(block, "--block") if block else _required_block(kernel),
                 "shared_bytes": shared,
             }
-            amd = _is_amd(kernel)
-            if amd:
-                _check_amd(cluster, stop, timeline, statistics)
+            if _is_amd(kernel):
+                _check_amd(cluster)
             else:
                 shape["cluster"] = _dims(cluster, "--cluster") if cluster else None
             if step_budget is not None:
@@ -95,9 +94,8 @@ def emulate(
                 if explore:
                     found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
                 else:
-                    if not amd:
-                        shape |= {"statistics": statistics, "timeline": timeline}
-                    report = kernel.launch(args=args, progress=progress, **shape)
+                    watched: dict[str, Any] = {"statistics": statistics, "timeline": timeline}
+                    report = kernel.launch(args=args, progress=progress, **watched, **shape)
         except EmulatorError as error:
             _present_fault(error, as_json)
     if explore:
@@ -161,15 +159,13 @@ def _is_amd(kernel: object) -> bool:
     return isinstance(kernel, AmdKernel)
 
 
-def _check_amd(cluster: str | None, stop: str | None, timeline: Path | None, statistics: bool) -> None:
+def _check_amd(cluster: str | None) -> None:
     """Refuse what is there for PTX only."""
     from tilekit.cli.emulate_arguments import CODE
     from tilekit.errors import ArgumentError
 
-    given = {"--cluster": cluster, "--stop": stop, "--timeline": timeline, "--statistics": statistics}
-    idle = [option for option, value in given.items() if value]
-    if idle:
-        raise ArgumentError(f"{', '.join(idle)}: for PTX only; leave it out for AMDGCN", code=CODE)
+    if cluster:
+        raise ArgumentError("--cluster: for PTX only; leave it out for AMDGCN", code=CODE)
 
 
 def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) -> Module:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from tilekit.emulator.core.explore import Exploration, Failure
     from tilekit.emulator.core.memory.buffer import Buffer
+    from tilekit.emulator.core.observation.debugger import Debugger
+    from tilekit.emulator.core.observation.stops import Stop
     from tilekit.emulator.core.report import LaunchReport
     from tilekit.emulator.core.statistics import Statistics
     from tilekit.emulator.door import Device
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.kernel import Kernel
     from tilekit.emulator.ptx.memory.tensor_map import TensorMap
     from tilekit.emulator.ptx.module import Module
-    from tilekit.emulator.ptx.observation.debugger import Debugger
-    from tilekit.emulator.ptx.observation.stops import Stop
     from tilekit.emulator.ptx.ops.control import TrapError
     from tilekit.emulator.ptx.ops.table import coverage
 
@@ -91,9 +91,9 @@ _HOMES = {
     "ptx.ops.table": ("coverage",),
     "ptx.memory.tensor_map": ("TensorMap",),
     "ptx.module": ("Module",),
-    "ptx.observation.debugger": ("Debugger",),
+    "core.observation.debugger": ("Debugger",),
     "core.statistics": ("Statistics",),
-    "ptx.observation.stops": ("Stop",),
+    "core.observation.stops": ("Stop",),
     "ptx.ops.control": ("TrapError",),
 }
 """Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map only."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tilekit.emulator.gcn.checks.order import WaveOrder
 from tilekit.emulator.gcn.checks.words import explain, tolerated
 from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.errors import MissingWait
+from tilekit.emulator.gcn.execution.batch import Batch
 from tilekit.emulator.gcn.execution.machine import Machine
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.outstanding import SCALARS, Outstanding
@@ -32,11 +33,11 @@ from tilekit.emulator.gcn.report import DispatchReport
 
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.device import Device
-    from tilekit.emulator.gcn.execution.batch import Batch
     from tilekit.emulator.gcn.execution.workgroup import Gang
     from tilekit.emulator.gcn.kernel import Kernel
+    from tilekit.emulator.gcn.observation.instrument import Observer
 
-__all__ = ["Launch"]
+__all__ = ["Launch", "Watched"]
 
 GANG_WAVES = 64
 """Most waves of a gang whose kernel has many registers; others have more, up to eight times as many."""
@@ -54,6 +55,14 @@ _USER = (
 """What a wave's first scalar registers hold, in order, where the descriptor asks for it; and how many registers."""
 
 
+class Watched(NamedTuple):
+    """What a launch runs instead of the plain program, and who is told."""
+
+    program: Program
+    batch_type: type[Batch]
+    observers: Sequence[Observer]
+
+
 class Launch:
     """The context of a running launch.
 
@@ -63,6 +72,8 @@ class Launch:
         Of a workgroup, and of a lane.
     waves
         Of a workgroup.
+    batch_type, observers
+        What waves in step are, and who is told of what they do.
     most_gangs
         How many may be there at once.
     counts
@@ -88,9 +99,12 @@ class Launch:
         starts: Starts,
         step_budget: int,
         progress: Progress | None,
+        watched: Watched | None = None,
     ) -> None:
         self.kernel = kernel
-        self.program: Program = kernel.program
+        self.program: Program = kernel.program if watched is None else watched.program
+        self.batch_type: type[Batch] = Batch if watched is None else watched.batch_type
+        self.observers: Sequence[Observer] = () if watched is None else watched.observers
         self.chip = device.chip
         self.memory = device.memory
         self.symbols: SymbolMap = kernel.symbols
@@ -332,14 +346,3 @@ class Launch:
     def trapped(self, batch: Batch, i: Instruction) -> None:
         """End the launch at an ``s_trap``."""
         raise ProtocolError("the program executed s_trap", where=batch.where(i, 0))
-
-    def who_waits(self, gangs: Iterable[Gang]) -> list[str]:
-        """A line for each batch: who, and where."""
-        lines = []
-        for gang in gangs:
-            for batch in gang.batches:
-                waves = sorted({wave.index for wave in batch.waves})
-                groups = sorted({wave.workgroup.number for wave in batch.waves})
-                i = batch.waiting or self.program.first_of(batch.block)
-                lines.append(f"workgroups {groups[0]}-{groups[-1]}, waves {waves}: {describe(i)}")
-        return lines

@@ -25,7 +25,7 @@ from tilekit.emulator.gcn.ops.control import BARRIER, BRANCHES, END, YIELD
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.execution.batch import Batch
 
-__all__ = ["Program"]
+__all__ = ["Function", "Program"]
 
 Function = Callable[["Batch"], int]
 
@@ -106,22 +106,27 @@ class Program:
 
     def _compile(self, key: tuple[int, bool, bool]) -> Function:
         number, masked, flush = key
+        function = self.compile_range(number, 0, len(self.blocks[number].instructions), masked=masked, flush=flush)
+        self._functions[key] = function
+        return function
+
+    def compile_range(self, number: int, start: int, end: int, *, masked: bool, flush: bool) -> Function:
+        """A function for instructions `start` to `end` of a block; it answers where the block ends with them."""
         block = self.blocks[number]
         e = Emitter(self.accumulators, masked=masked, flush=flush, maskable=self.maskable, chip=self.chip)
-        self._body(e, block, number)
+        self._body(e, block, number, start, end)
         source = "\n    ".join(["def block(B):", "S, U, I, F, V, W = B.S, B.U, B.I, B.F, B.V, B.W",
                                 *(["E = B.E"] if masked else []), *e.lines])  # fmt: skip
         names = {**_NAMES, **e.names}
         exec(compile(source, f"<block {number} at line {block.instructions[0].line}>", "exec"), names)
         function: Function = names["block"]
-        self._functions[key] = function
         return function
 
-    def _body(self, e: Emitter, block: Block, number: int) -> None:
-        """The statements of a block, with the checks between them."""
+    def _body(self, e: Emitter, block: Block, number: int, start: int, end: int) -> None:
+        """The statements of a part of a block, with the checks between them."""
         issued = 0
-        segments = self._segments(block)
-        for place, i in enumerate(block.instructions):
+        segments = self._segments(block, start, end)
+        for place, i in enumerate(block.instructions[start:end], start):
             found = self.effects[id(i)]
             if place in segments:
                 issued = 0
@@ -140,20 +145,21 @@ class Program:
                 e.add(f"B.written |= {found.writes | found.load}")
             if queue_of(i) is not None:
                 issued |= found.load
-        self._ending(e, block)
+        if end == len(block.instructions):
+            self._ending(e, block)
 
-    def _segments(self, block: Block) -> dict[int, int]:
-        """Where a block begins, or has waited: the registers that are touched from there to the next wait."""
+    def _segments(self, block: Block, start: int, end: int) -> dict[int, int]:
+        """Where a part begins, or has waited: the registers that are touched from there to the next wait."""
         segments: dict[int, int] = {}
-        start, touched = 0, 0
-        for place, i in enumerate(block.instructions):
+        touched = 0
+        for place, i in enumerate(block.instructions[start:end], start):
             if i.name == "s_waitcnt":
                 segments[start] = touched
                 start, touched = place + 1, 0
                 continue
             found = self.effects[id(i)]
             touched |= found.reads | found.writes | found.load
-        if start < len(block.instructions):
+        if start < end:
             segments[start] = touched
         return segments
 

@@ -6,7 +6,7 @@ one batch as long as they take the same way. Where a branch parts them, the batc
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,9 @@ class Batch(BufferAccess):
         self.machine.enqueue(other)
         return SPLIT
 
-    def part(self, chosen: Array) -> Batch:
+    def part(self, chosen: Array) -> Self:
         """Return the waves of a mask as a batch of their own."""
-        other = Batch(
+        other = type(self)(
             self.gang, [self.waves[index] for index in np.nonzero(chosen)[0]], np.ascontiguousarray(self.V[:, chosen])
         )
         other.S = [settled(of_waves(value, chosen)) for value in self.S]

@@ -171,7 +171,8 @@ class LocalAccess(GlobalAccess):
 
     # -- scratch -----------------------------------------------------------------------------------------------------
 
-    def _scratch(self, i: Instruction, address: Any, size: int, lanes: Array | None) -> Any:
+    def scratch_places(self, i: Instruction, address: Any, size: int, lanes: Array | None) -> Any:
+        """The bytes of scratch that offsets are."""
         where = self.spread(np.asarray(address))
         active = where if lanes is None else where[lanes]
         limit = self.launch.scratch_bytes
@@ -186,13 +187,13 @@ class LocalAccess(GlobalAccess):
 
     def scratch_load(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``scratch_load``."""
-        places = self._scratch(i, address, form.size, self.full(lanes))
+        places = self.scratch_places(i, address, form.size, self.full(lanes))
         self.loaded(i, form, gather(self.scratch.reshape(-1), places, form.size), target, lanes, 0)
 
     def scratch_store(self, i: Instruction, form: Form, address: Any, data: int, lanes: Array | None) -> None:
         """``scratch_store``."""
         active = self.full(lanes)
-        places = self._scratch(i, address, form.size, active)
+        places = self.scratch_places(i, address, form.size, active)
         values = self.V[data : data + form.registers]
         if form.part == 2:
             values = values >> np.uint32(16)
