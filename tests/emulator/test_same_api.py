@@ -35,8 +35,16 @@ NOT_THERE = {
     "Kernel.parameters": "the metadata says them, where there is any: `Kernel.arguments`",
 }
 OTHER_ARGUMENTS = {
-    "Kernel.launch": {"cluster": "no clusters", "cooperative": "no barrier of the grid", "prerequisite": "no dependent launches"},
-    "Kernel.prepare": {"cluster": "no clusters", "cooperative": "no barrier of the grid", "prerequisite": "no dependent launches"},
+    "Kernel.launch": {
+        "cluster": "no clusters",
+        "cooperative": "no barrier of the grid",
+        "prerequisite": "no dependent launches",
+    },
+    "Kernel.prepare": {
+        "cluster": "no clusters",
+        "cooperative": "no barrier of the grid",
+        "prerequisite": "no dependent launches",
+    },
     "Device.load": {"text": "named `module`: it is a text or a code object"},
     "Module.program": {"aligned_warps": "PTX's", "warps": "PTX's", "each_access": "PTX's"},
     "Debugger.place": {"warp": "named `wave`"},

@@ -33,6 +33,12 @@ class Device:
     check
         ``full``: everything, races included. ``protocol``: rules of use, missing waits included. ``off``: only what
         would break the run.
+    exact
+        Round matrix products bit for bit as a published model of gfx942 does (`matrix.rounding`), not compared with a
+        chip here: slow. Otherwise they are computed in float32. Only on gfx942.
+    multiprocessors
+        Compute units that the device has, 1 to the chip's number, a workgroup on each at a time; None for as many
+        workgroups as are fast to run. With few, workgroups wait for others to end.
     starts
         Order in which workgroups start.
     """
@@ -45,6 +51,8 @@ class Device:
         seed: int = 0,
         schedule: Policy = "adversarial",
         check: Check = "full",
+        exact: bool = False,
+        multiprocessors: int | None = None,
         starts: Starts = "ascending",
     ) -> None:
         if target not in CHIPS:
@@ -54,6 +62,15 @@ class Device:
             if given not in legal:
                 raise LaunchError.argument(name, given, ", ".join(legal), nearest(given, legal) or legal[0])
         self.chip = CHIPS[target]
+        most = self.chip.units
+        if multiprocessors is not None and not 1 <= multiprocessors <= most:
+            raise LaunchError.argument(
+                "multiprocessors", multiprocessors, f"1 to {most} on {target}", min(max(multiprocessors, 1), most)
+            )
+        if exact and target != "gfx942":
+            raise LaunchError.argument("exact", exact, f"False on {target}: the rounding known is gfx942's", False)
+        self.exact = exact
+        self.multiprocessors = multiprocessors
         self.seed = seed
         self.schedule: Policy = schedule
         self.check: Check = check

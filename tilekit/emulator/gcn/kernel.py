@@ -271,7 +271,7 @@ class Kernel:
             self, device, grid=shape, block=threads, lds_bytes=lds_bytes, arguments=data,
             schedule=device.schedule if schedule is None else schedule, seed=device.seed if seed is None else seed,
             check=device.check, starts=device.starts, step_budget=step_budget, progress=progress,
-            watched=watched,
+            exact=device.exact, multiprocessors=device.multiprocessors, watched=watched,
         )  # fmt: skip
         for observer in observers:
             observer.start(launch)

@@ -74,6 +74,8 @@ class Launch:
         Of a workgroup.
     batch_type, observers
         What waves in step are, and who is told of what they do.
+    exact
+        Whether matrix products are rounded as the chip rounds them.
     most_gangs
         How many may be there at once.
     counts
@@ -99,6 +101,8 @@ class Launch:
         starts: Starts,
         step_budget: int,
         progress: Progress | None,
+        exact: bool = False,
+        multiprocessors: int | None = None,
         watched: Watched | None = None,
     ) -> None:
         self.kernel = kernel
@@ -118,6 +122,7 @@ class Launch:
         self.check = check
         self.order_checked: bool = check == "full"
         self.progress = progress
+        self.exact = exact
         self.threads = math.prod(block)
         self.waves: int = -(-self.threads // 64)
         self.workgroups = math.prod(grid)
@@ -129,8 +134,13 @@ class Launch:
         self.flops = 0
         self._said: set[Any] = set()
         self._per_gang = self._gang_size()
+        if multiprocessors is not None:
+            self._per_gang = min(self._per_gang, multiprocessors)
         gangs = -(-self.workgroups // self._per_gang)
-        self.most_gangs: int = max(4, 304 // self._per_gang)
+        if multiprocessors is None:
+            self.most_gangs: int = max(4, 304 // self._per_gang)
+        else:
+            self.most_gangs = multiprocessors // self._per_gang
         self.machine: Machine = Machine(self, schedule, seed, step_budget, starts, gangs)
         self._arguments: Allocation | None = None
         self._started = 0.0

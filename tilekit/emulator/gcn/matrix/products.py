@@ -1,7 +1,7 @@
 """The arithmetic of matrix instructions, for the waves of a batch at once.
 
 Products of one instruction are summed in float32 (float64 where doubles or block scales are multiplied), which is
-what the chips give wherever the sums are exact, and equal to rounding elsewhere.
+what the chips give wherever the sums are exact, and equal to rounding elsewhere; :mod:`.rounding` has gfx942's own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.gcn.arithmetic.conversions import NARROW, byte_type, f16_to_f32, table
+from tilekit.emulator.gcn.matrix.rounding import rounded_product
 from tilekit.emulator.gcn.matrix.shapes import BITS, Shape, operand_places, result_places
 
 __all__ = ["FORMATS", "multiply", "registers_of"]
@@ -94,7 +95,7 @@ def _scales(raw: Array, rows: int, byte: int) -> Array:
 
 def multiply(
     shape: Shape, kinds: tuple[str, str], sources: tuple[Array, Array, Array | int], fnuz: bool,
-    scales: tuple[Array, int, Array, int] | None = None,
+    scales: tuple[Array, int, Array, int] | None = None, *, exact: bool = False,
 ) -> Array:  # fmt: skip
     """D = A B + C.
 
@@ -108,6 +109,8 @@ def multiply(
         Whether the chip's 8-bit floats have no negative zero.
     scales
         Registers [waves, 64] of the scales of A and B, and the byte of them that is used.
+    exact
+        Whether sums are rounded as gfx942 rounds them.
 
     Returns
     -------
@@ -124,10 +127,28 @@ def multiply(
             (x[:, 0].reshape(waves, -1, shape.k // 32, 32) * factor).reshape(waves, 1, -1, shape.k)
             for x, factor in zip((left, right), factors, strict=True)
         )
+    if exact and shape.result != "i32":
+        return _rounded(shape, kinds, left, right, c, fnuz)
     product = left @ right.swapaxes(2, 3)
     index = _result_index(shape.m, shape.n, shape.blocks, shape.result == "f64")
     found = product.reshape(waves, -1)[:, index]  # [waves, 64, numbers]
     return _accumulate(found, c, shape)
+
+
+def _rounded(
+    shape: Shape, kinds: tuple[str, str], left: Array, right: Array, c: Array | int, fnuz: bool
+) -> Array:  # fmt: skip
+    """The registers of the result, rounded as the chip does."""
+    waves, kind = left.shape[0], np.float64 if shape.result == "f64" else np.float32
+    index = _result_index(shape.m, shape.n, shape.blocks, shape.result == "f64")
+    if isinstance(c, int):
+        values: Any = np.array([c], np.uint64 if shape.result == "f64" else np.uint32).view(kind)
+    else:
+        values = np.ascontiguousarray(np.moveaxis(c, 0, -1)).view(kind)
+    added = np.empty((waves, shape.blocks * shape.m * shape.n), kind)
+    added[:, index] = values
+    found = rounded_product(left, right, added.reshape(waves, shape.blocks, shape.m, shape.n), kinds, fnuz)
+    return np.moveaxis(np.ascontiguousarray(found.reshape(waves, -1)[:, index]).view(np.uint32), -1, 0)
 
 
 def _accumulate(found: Array, c: Array | int, shape: Shape) -> Array:

@@ -79,7 +79,7 @@ class _Step:
             factors = rows[scales[0]], scales[1], rows[scales[2]], scales[3]
         sources = rows[self.a], rows[self.b], third
         rows[self.target : self.target + self.count] = multiply(
-            self.shape, self.kinds, sources, batch.launch.chip.fnuz, factors
+            self.shape, self.kinds, sources, batch.launch.chip.fnuz, factors, exact=batch.launch.exact
         )
         shape = self.shape
         batch.launch.flops += 2 * shape.m * shape.n * shape.k * shape.blocks * batch.W
