@@ -27,6 +27,7 @@ from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.errors import MissingWait
 from tilekit.emulator.gcn.execution.batch import Batch
 from tilekit.emulator.gcn.execution.machine import Machine
+from tilekit.emulator.gcn.execution.state import BatchState
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.outstanding import SCALARS, Outstanding
 from tilekit.emulator.gcn.report import DispatchReport
@@ -341,6 +342,23 @@ class Launch:
                 (*batch.where(i, 0).lines(),),
                 "write the register first",
                 batch.where(i, 0),
+            )
+        )
+
+    def unwritten_lds(self, batch: BatchState, i: Instruction, wave: int, lane: int, offset: int) -> None:
+        """Report LDS that is read, and that nothing has written; once an instruction."""
+        if (i, "LDS") in self._said:
+            return
+        self._said.add((i, "LDS"))
+        where = batch.where(i, wave)
+        name = self.symbols.name(offset)
+        self.findings.add(
+            Finding(
+                "uninitialised",
+                f"LDS {f'{name}, ' if name else ''}byte {offset:#x} is read, and nothing has written it",
+                (f"read by lane {lane}", *where.lines()),
+                "wait for the load that fills it, or write it first",
+                where,
             )
         )
 

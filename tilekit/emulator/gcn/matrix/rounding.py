@@ -8,11 +8,12 @@
   downwards 24 bits below the larger exponent; an accumulator whose exponent is more than 25 below the sum's is dropped.
 
 An exponent is that of a product of significands in [1, 2), which may reach 4; subnormal operands keep the exponent of
-the smallest normal number. Nothing is flushed. Integers are exact without this, and for gfx950 no such model is published.
+the smallest normal number. Nothing is flushed. Integers are exact without this; for gfx950 no model is published.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def rounded_product(left: Array, right: Array, c: Array, kind: tuple[str, str], 
     """
     with np.errstate(all="ignore"):
         if kind[0] in ("f32", "f64"):
-            add = fma32 if kind[0] == "f32" else fma64
+            add: Callable[[Array, Array, Array], Array] = fma32 if kind[0] == "f32" else fma64
             total: Array = c
             for k in range(left.shape[-1]):
                 a, b = np.broadcast_arrays(left[..., :, None, k], right[..., None, :, k])
@@ -83,7 +84,8 @@ def _sum(significands: Array, exponents: Array) -> tuple[Array, Array]:
 
 def _down(values: Array, exponents: Array, to: Array, bits: int) -> Array:
     """Values of one exponent, cut off downwards some bits below another."""
-    return np.ldexp(np.floor(np.ldexp(values, exponents - to + bits)), -bits)
+    cut: Array = np.ldexp(np.floor(np.ldexp(values, exponents - to + bits)), -bits)
+    return cut
 
 
 def _add_group(significands: Array, exponents: Array, c: Array, octets: bool) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.core.errors import MemoryFault
+from tilekit.emulator.core.memory.memory import POISON
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
@@ -74,7 +75,20 @@ class LocalAccess(GlobalAccess):
         places = self.lds_places(i, address, size, lanes, "a read")
         if self.order_checked:
             self.note_lds(i, address, size, lanes, 1, write=False)
-        return gather(self.gang.lds, places, size)
+        data = gather(self.gang.lds, places, size)
+        if size >= 4 and self.launch.check != "off":
+            self._look_for_unwritten(i, data, address, lanes)
+        return data
+
+    def _look_for_unwritten(self, i: Instruction, data: Array, address: Array, lanes: Array | None) -> None:
+        """Report words of LDS that hold what fresh LDS holds."""
+        fresh = data == POISON
+        if np.count_nonzero(fresh):
+            if lanes is not None:
+                fresh = fresh & lanes
+            if fresh.any():
+                register, wave, lane = np.unravel_index(int(fresh.argmax()), fresh.shape)
+                self.launch.unwritten_lds(self, i, int(wave), int(lane), int(address[wave, lane]) + 4 * int(register))
 
     def lds_read(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``ds_read``."""
@@ -133,6 +147,8 @@ class LocalAccess(GlobalAccess):
         if self.order_checked:
             self.note_lds(i, where, form.size, active, 1, write=True, atomic=True)
             self.pass_on(places - (1 << 40) - self.gang.first, active, acquire=True, release=True)
+        if form.operation != "swap" and self.launch.check != "off":
+            self._look_for_unwritten(i, gather(self.gang.lds, places, form.size), where, active)
         apply_atomic(self, i, form, self.gang.lds, places, values, active, before)
         number = self.issued[1] + 1
         self.queue(1, Outstanding(i, number) if target is None else VectorData(i, number, target, before, lanes))
