@@ -112,6 +112,7 @@ class Launch:
         self.observers: Sequence[Observer] = () if watched is None else watched.observers
         self.chip = device.chip
         self.memory = device.memory
+        self.image = kernel.module.image
         self.symbols: SymbolMap = kernel.symbols
         self.grid: Dim3 = grid
         self.block: Dim3 = block

@@ -226,6 +226,7 @@ class GlobalAccess(BatchState):
         if form.part == 2:
             values = values >> np.uint32(16)
         for allocation, offsets, chosen in self.places(i, address, form.size, lanes, "a store"):
+            self._require_writable(i, allocation)
             if allocation.shadow is not None:
                 coherent = i.flag("sc1")
                 where = self.spread(address)
@@ -242,6 +243,10 @@ class GlobalAccess(BatchState):
                 scatter(allocation.data, offsets[chosen], values[:, chosen], form.size)
         self.machine.events += 1
         self.queue(0, Outstanding(i, self.issued[0] + 1))
+
+    def _require_writable(self, i: Instruction, allocation: Allocation) -> None:
+        if not allocation.writable:
+            raise MemoryFault(f"a store to {allocation.name}, which is read only", where=self.where(i, 0))
 
     def write_back(self, i: Instruction) -> None:
         """``buffer_wbl2``."""
@@ -271,6 +276,7 @@ class GlobalAccess(BatchState):
         values = self.V[data : data + count]
         before = np.zeros((form.registers, self.W, 64), np.uint32)
         for allocation, offsets, chosen in self.places(i, address, form.size, lanes, "an atomic"):
+            self._require_writable(i, allocation)
             if allocation.shadow is not None:
                 self.note(i, allocation.shadow, address, form.size, chosen, 0, write=True, atomic=True)
                 self.pass_on(address, chosen, acquire=True, release=True)
