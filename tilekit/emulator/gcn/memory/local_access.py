@@ -12,16 +12,17 @@ from tilekit.emulator.core.memory.memory import POISON
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
-from tilekit.emulator.gcn.memory.global_access import ADDRESS, GlobalAccess, gather, scatter
+from tilekit.emulator.gcn.memory.global_access import ADDRESS, gather, scatter
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
 from tilekit.emulator.gcn.memory.outstanding import Outstanding, ToLds, VectorData
+from tilekit.emulator.gcn.memory.scalar_access import ScalarAccess
 
 __all__ = ["LocalAccess"]
 
 Array = npt.NDArray[Any]
 
 
-class LocalAccess(GlobalAccess):
+class LocalAccess(ScalarAccess):
     """The part of a batch that accesses LDS and scratch."""
 
     __slots__ = ()
