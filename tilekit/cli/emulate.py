@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tilekit.cli.emulate_arguments import Argument
     from tilekit.emulator import Debugger, EmulatorError, Exploration, Kernel, LaunchReport, Module
     from tilekit.emulator.core.schedules import Progress
-    from tilekit.emulator.ptx.kernel import Kernel as PtxKernel
 
 _NO_KERNEL = "a file with a kernel (.entry in PTX, .amdhsa_kernel in AMDGCN)"
 _PATIENCE = 1.0
@@ -85,22 +84,21 @@ def emulate(
             }
             amd = _is_amd(kernel)
             if amd:
-                _check_amd(cluster, stop, timeline, statistics)
+                _check_amd(cluster)
             else:
                 shape["cluster"] = _dims(cluster, "--cluster") if cluster else None
             if step_budget is not None:
                 shape["step_budget"] = step_budget
             if stop is not None:
-                with cast("PtxKernel", kernel).debug(args=args, stop=stop, **shape) as session:
+                with kernel.debug(args=args, stop=stop, **shape) as session:
                     _present_stop(session, as_json)
                 raise typer.Exit(common.OK)
             with _progress_bar("orders" if explore else "workgroups" if amd else "CTAs", as_json) as progress:
                 if explore:
                     found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
                 else:
-                    if not amd:
-                        shape |= {"statistics": statistics, "timeline": timeline}
-                    report = kernel.launch(args=args, progress=progress, **shape)
+                    watched: dict[str, Any] = {"statistics": statistics, "timeline": timeline}
+                    report = kernel.launch(args=args, progress=progress, **watched, **shape)
         except EmulatorError as error:
             _present_fault(error, as_json)
     if explore:
@@ -164,15 +162,13 @@ def _is_amd(kernel: object) -> bool:
     return isinstance(kernel, AmdKernel)
 
 
-def _check_amd(cluster: str | None, stop: str | None, timeline: Path | None, statistics: bool) -> None:
+def _check_amd(cluster: str | None) -> None:
     """Refuse what is there for PTX only."""
     from tilekit.cli.emulate_arguments import CODE
     from tilekit.errors import ArgumentError
 
-    given = {"--cluster": cluster, "--stop": stop, "--timeline": timeline, "--statistics": statistics}
-    idle = [option for option, value in given.items() if value]
-    if idle:
-        raise ArgumentError(f"{', '.join(idle)}: for PTX only; leave it out for AMDGCN", code=CODE)
+    if cluster:
+        raise ArgumentError("--cluster: for PTX only; leave it out for AMDGCN", code=CODE)
 
 
 def _load(file: Path, target: str | None, seed: int, schedule: str, check: str) -> Module:

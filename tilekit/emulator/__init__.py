@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from tilekit.emulator.core.explore import Exploration, Failure
     from tilekit.emulator.core.memory.buffer import Buffer
+    from tilekit.emulator.core.observation.debugger import Debugger
+    from tilekit.emulator.core.observation.stops import Stop
     from tilekit.emulator.core.report import LaunchReport
     from tilekit.emulator.core.room import Kernel, Module
     from tilekit.emulator.core.statistics import Statistics
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.device import EncodedTensorMap
     from tilekit.emulator.ptx.execution.device_runtime import AssertionFailedError
     from tilekit.emulator.ptx.memory.tensor_map import TensorMap
-    from tilekit.emulator.ptx.observation.debugger import Debugger
-    from tilekit.emulator.ptx.observation.stops import Stop
     from tilekit.emulator.ptx.ops.control import TrapError
     from tilekit.emulator.ptx.ops.table import coverage
 
@@ -91,9 +91,8 @@ _HOMES = {
     "ptx.execution.device_runtime": ("AssertionFailedError",),
     "ptx.ops.table": ("coverage",),
     "ptx.memory.tensor_map": ("TensorMap",),
-    "ptx.observation.debugger": ("Debugger",),
     "core.statistics": ("Statistics",),
-    "ptx.observation.stops": ("Stop",),
+    "core.observation.stops": ("Stop",),
     "ptx.ops.control": ("TrapError",),
 }
 """Where names live; all others are errors. They load on first use: a launch on a GPU wants the tensor map only."""

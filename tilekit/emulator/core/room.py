@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeVar, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, get_args
 
 from tilekit.emulator.core.checked import checked
 from tilekit.emulator.core.errors import LaunchError, nearest
@@ -17,6 +18,10 @@ from tilekit.emulator.core.memory.buffer import Buffer, as_array
 from tilekit.emulator.core.memory.memory import GlobalMemory
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.schedules import Check, Policy, Progress, Starts
+
+if TYPE_CHECKING:
+    from tilekit.emulator.core.observation.debugger import Debugger
+    from tilekit.emulator.core.observation.stops import Stop
 
 __all__ = ["DEFAULT_STEP_BUDGET", "ChipLike", "Device", "Kernel", "Module"]
 
@@ -58,6 +63,8 @@ class Kernel(ABC):
         progress: Progress | None = None,
         seed: int | None = None,
         schedule: Policy | None = None,
+        statistics: bool = False,
+        timeline: str | Path | None = None,
     ) -> LaunchReport:
         """Run the kernel to its end."""
 
@@ -78,6 +85,22 @@ class Kernel(ABC):
         step_budget: int = DEFAULT_STEP_BUDGET,
     ) -> Exploration:
         """Launch in many orders; stop at the first that goes wrong."""
+
+    @abstractmethod
+    def debug(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        stop: Stop | int | str | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        shared_bytes: int = 0,
+        params: bytes | None = None,
+        step_budget: int = DEFAULT_STEP_BUDGET,
+    ) -> Debugger:
+        """Start a launch that stops at ``stop``, to look around and go on."""
 
 
 class Module(ABC):
@@ -123,7 +146,7 @@ class Device:
     starts
         Order in which CTAs or workgroups start: ``ascending``, ``descending`` or ``random``.
     options
-        What only the chip's room has: ``exact`` and ``multiprocessors`` for PTX.
+        What only the chip's room has.
 
     Attributes
     ----------
@@ -185,7 +208,7 @@ class Device:
         EmulatorError
             Naming line and column of what cannot be read or executed.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # every room's device has its own
 
     @checked
     def buffer(self, array: Any, name: str = "") -> Buffer:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from tilekit.emulator.core.errors import PtxSyntaxError
+from tilekit.emulator.core.errors import LaunchError, PtxSyntaxError, nearest
 
 __all__ = ["RoleWarps", "SharedSymbol", "SymbolMap"]
 
@@ -131,6 +131,21 @@ class SymbolMap:
             return ""
         symbol, index, within = found
         return f"{symbol.element(index)}+{within:#x}" if within else symbol.element(index)
+
+    def extent(self, name: str) -> tuple[int, int] | None:
+        """Return offset and bytes of an array, or of an element; None for what is not there."""
+        array, index = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.DOTALL).groups()  # type: ignore[union-attr]
+        for symbol in self.shared:
+            if symbol.name == array and (index is None or int(index) < symbol.count):
+                size = symbol.size if index is None else min(symbol.stride, symbol.size)
+                return symbol.offset + int(index or 0) * symbol.stride, size
+        return None
+
+    def unknown(self, name: str) -> LaunchError:
+        """Return the error for a name of shared memory that is not there."""
+        known = [symbol.element(i) for symbol in self.shared for i in range(symbol.count)]
+        return LaunchError.argument("name", name, ", ".join(known) or "none: the text names no shared memory",
+                                    nearest(name, known) or None)  # fmt: skip
 
     def barrier(self, name: str) -> SharedSymbol | None:
         """Return the array that the element called `name` belongs to, such as `inputs.full[1]`."""

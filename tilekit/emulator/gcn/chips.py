@@ -17,14 +17,17 @@ class Chip:
         As compilers spell it.
     lds_bytes
         Most LDS of a workgroup.
+    units
+        Compute units.
     fnuz
         Whether 8-bit floating-point numbers have neither negative zero nor infinity, as on gfx942; else they are OCP's.
     """
 
     name: str
     lds_bytes: int
+    units: int
     fnuz: bool
 
 
-CHIPS = {chip.name: chip for chip in (Chip("gfx942", 65536, fnuz=True), Chip("gfx950", 163840, fnuz=False))}
+CHIPS = {chip.name: chip for chip in (Chip("gfx942", 65536, 304, fnuz=True), Chip("gfx950", 163840, 256, fnuz=False))}
 """Chips by name."""

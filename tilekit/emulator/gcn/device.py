@@ -7,6 +7,7 @@ from typing import Annotated
 from tilekit.emulator.core import room
 from tilekit.emulator.core.annotations import Accepts
 from tilekit.emulator.core.checked import checked
+from tilekit.emulator.core.errors import LaunchError
 from tilekit.emulator.core.schedules import Check, Policy, Starts
 from tilekit.emulator.gcn.chips import CHIPS, Chip
 from tilekit.emulator.gcn.module import Module
@@ -29,6 +30,12 @@ class Device(room.Device, chips=CHIPS):
     check
         ``full``: everything, races included. ``protocol``: rules of use, missing waits included. ``off``: only what
         would break the run.
+    exact
+        Round matrix products bit for bit as a published model of gfx942 does (`matrix.rounding`), not compared with a
+        chip here: slow. Otherwise they are computed in float32. Only on gfx942.
+    multiprocessors
+        Compute units that the device has, 1 to the chip's number, a workgroup on each at a time; None for as many
+        workgroups as are fast to run. With few, workgroups wait for others to end.
     starts
         Order in which workgroups start.
     """
@@ -43,9 +50,20 @@ class Device(room.Device, chips=CHIPS):
         seed: int = 0,
         schedule: Policy = "adversarial",
         check: Check = "full",
+        exact: bool = False,
+        multiprocessors: int | None = None,
         starts: Starts = "ascending",
     ) -> None:
         self._set(target, seed, schedule, check, starts)
+        most = self.chip.units
+        if multiprocessors is not None and not 1 <= multiprocessors <= most:
+            raise LaunchError.argument(
+                "multiprocessors", multiprocessors, f"1 to {most} on {target}", min(max(multiprocessors, 1), most)
+            )
+        if exact and target != "gfx942":
+            raise LaunchError.argument("exact", exact, f"False on {target}: the rounding known is gfx942's", False)
+        self.exact = exact
+        self.multiprocessors = multiprocessors
 
     @checked
     def load(self, module: Annotated[str | bytes, Accepts("a string of AMDGCN assembly, or a code object")]) -> Module:

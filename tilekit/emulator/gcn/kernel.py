@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, overload
 
 from tilekit.emulator.core import room
-from tilekit.emulator.core.checked import checked
+from tilekit.emulator.core.checked import checked, checked_values
 from tilekit.emulator.core.dimensions import dim3
 from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.explore import Exploration, explore
-from tilekit.emulator.core.memory.buffer import download
+from tilekit.emulator.core.memory.buffer import Uploads, download
+from tilekit.emulator.core.observation.stops import Stop
+from tilekit.emulator.core.observation.trace import require_writable
 from tilekit.emulator.core.report import LaunchReport
+from tilekit.emulator.core.room import DEFAULT_STEP_BUDGET
 from tilekit.emulator.core.schedules import Policy, Progress
 from tilekit.emulator.core.symbols import SymbolMap
 from tilekit.emulator.gcn.arguments import pack
 from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.language.syntax import Argument
-from tilekit.emulator.gcn.launch import Launch
+from tilekit.emulator.gcn.launch import Launch, Watched
 
 if TYPE_CHECKING:
+    from tilekit.emulator.core.observation.debugger import Debugger
     from tilekit.emulator.gcn.module import Module
+    from tilekit.emulator.gcn.observation.instrument import Observer
 
 __all__ = ["Kernel"]
 
@@ -30,6 +37,14 @@ _MODE_DEFAULTS = {
     "float_denorm_mode_16_64": (6, 2, 3), "dx10_clamp": (8, 1, 1), "ieee_mode": (9, 1, 1), "fp16_overflow": (23, 1, 0),
 }  # fmt: skip
 """Fields of MODE that a descriptor sets: first bit, bits, and the default."""
+
+
+class LaunchOptions(TypedDict, total=False):
+    """What `Kernel.explore` and `Kernel.debug` hand on to a launch; see `Kernel.launch`."""
+
+    shared_bytes: int
+    params: bytes | None
+    step_budget: int
 
 
 class Kernel(room.Kernel):
@@ -80,6 +95,37 @@ class Kernel(room.Kernel):
             value |= (self.field(name, default) & ((1 << bits) - 1)) << first
         return value
 
+    @overload
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        shared_bytes: int = 0,
+        params: bytes | None = None,
+        step_budget: int = DEFAULT_STEP_BUDGET,
+        progress: Progress | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        statistics: bool = False,
+        timeline: str | Path | None = None,
+        stop: None = None,
+    ) -> LaunchReport: ...
+
+    @overload
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        stop: Stop | int | str,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        **options: Unpack[LaunchOptions],
+    ) -> Debugger: ...
+
     @checked
     def launch(
         self,
@@ -93,7 +139,10 @@ class Kernel(room.Kernel):
         progress: Progress | None = None,
         seed: int | None = None,
         schedule: Policy | None = None,
-    ) -> LaunchReport:
+        statistics: bool = False,
+        timeline: str | Path | None = None,
+        stop: Stop | int | str | None = None,
+    ) -> LaunchReport | Debugger:
         """Run the kernel to its end.
 
         Parameters
@@ -113,6 +162,17 @@ class Kernel(room.Kernel):
             Called with (workgroups finished, workgroups, seconds).
         seed, schedule
             Order of this launch; None for the device's.
+        statistics
+            Count instructions, matrix work, bytes, bank conflicts and waits: the report's ``statistics``.
+        timeline
+            File to write what every wave did when, for https://ui.perfetto.dev; also when the launch ends in a fault.
+        stop
+            A line of the text, a label, or a `Stop` to stop at and look around: what `debug` returns.
+
+        Returns
+        -------
+        LaunchReport
+            Or, with ``stop``, a `Debugger`.
 
         Raises
         ------
@@ -120,6 +180,70 @@ class Kernel(room.Kernel):
             If an argument does not fit the kernel or the chip.
         EmulatorError
             The first fault of the run.
+        """
+        if stop is not None:
+            if statistics or timeline is not None or progress is not None:
+                raise LaunchError(
+                    "stop with statistics, timeline or progress: those follow a launch that runs to its end; leave "
+                    "them out, or leave stop out"
+                )
+            options: LaunchOptions = {"shared_bytes": shared_bytes, "params": params, "step_budget": step_budget}
+            return self.debug(grid, block, args, stop=stop, seed=seed, schedule=schedule, **options)
+        observers: list[Observer] = []
+        counting = recorder = None
+        if statistics:
+            from tilekit.emulator.gcn.observation.counting import Counting
+
+            counting = Counting()
+            observers.append(counting)
+        if timeline is not None:
+            from tilekit.emulator.gcn.observation.timeline import Recorder
+
+            require_writable(timeline)
+            recorder = Recorder()
+            observers.append(recorder)
+        launch, uploads = self.prepare(
+            grid,
+            block,
+            args,
+            shared_bytes=shared_bytes,
+            params=params,
+            step_budget=step_budget,
+            progress=progress,
+            seed=seed,
+            schedule=schedule,
+            observers=observers,
+        )
+        try:
+            report = launch.run()
+        finally:
+            if recorder is not None and timeline is not None:
+                recorder.write(timeline)
+            download(uploads)
+        return report if counting is None else replace(report, statistics=counting.result())
+
+    def prepare(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        shared_bytes: int = 0,
+        params: bytes | None = None,
+        step_budget: int = DEFAULT_STEP_BUDGET,
+        progress: Progress | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> tuple[Launch, Uploads]:
+        """Check a launch and make it, ready to run; see `launch`.
+
+        Returns
+        -------
+        launch
+            Not started.
+        uploads
+            Each NumPy array among the arguments with its buffer, for `download`.
         """
         device = self.module.device
         if schedule is not None and schedule not in get_args(Policy):
@@ -139,15 +263,20 @@ class Kernel(room.Kernel):
             data, uploads = pack(device, self.name, self.arguments, size, args, shape, threads, shared_bytes)
         else:
             data, uploads = self._given(params, args, size), []
+        watched = None
+        if observers:
+            from tilekit.emulator.gcn.observation.instrument import InstrumentedProgram, ObservedBatch
+
+            watched = Watched(InstrumentedProgram(self.program, observers), ObservedBatch, observers)
         launch = Launch(
             self, device, grid=shape, block=threads, lds_bytes=lds_bytes, arguments=data,
             schedule=device.schedule if schedule is None else schedule, seed=device.seed if seed is None else seed,
             check=device.check, starts=device.starts, step_budget=step_budget, progress=progress,
+            exact=device.exact, multiprocessors=device.multiprocessors, watched=watched,
         )  # fmt: skip
-        try:
-            return launch.run()
-        finally:
-            download(uploads)
+        for observer in observers:
+            observer.start(launch)
+        return launch, uploads
 
     def _lds(self, dynamic: int) -> int:
         static = self.field("group_segment_fixed_size")
@@ -184,9 +313,7 @@ class Kernel(room.Kernel):
         seed: int = 0,
         accept: Callable[[LaunchReport], bool] | None = None,
         progress: Progress | None = None,
-        shared_bytes: int = 0,
-        params: bytes | None = None,
-        step_budget: int = room.DEFAULT_STEP_BUDGET,
+        **options: Unpack[LaunchOptions],
     ) -> Exploration:
         """Launch in many orders, each on a fresh copy of the device's memory; stop at the first that goes wrong.
 
@@ -195,10 +322,40 @@ class Kernel(room.Kernel):
         """
 
         def launch(seed: int, schedule: Policy) -> LaunchReport:
-            return self.launch(
-                grid, block, args, seed=seed, schedule=schedule, shared_bytes=shared_bytes, params=params,
-                step_budget=step_budget,
-            )  # fmt: skip
+            return self.launch(grid, block, args, seed=seed, schedule=schedule, **options)
 
         memory = self.module.device.memory
         return explore(self.name, launch, memory, args, tries, schedules, seed, accept, progress)
+
+    @checked
+    def debug(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Any] = (),
+        *,
+        stop: Stop | int | str | None = None,
+        seed: int | None = None,
+        schedule: Policy | None = None,
+        **options: Unpack[LaunchOptions],
+    ) -> Debugger:
+        """Start a launch that stops at ``stop`` (None: before its first instruction), to look around and go on.
+
+        A context manager: leaving it ends the launch. The order of events is that of `launch`.
+
+        Parameters
+        ----------
+        stop
+            A line of the text, a label, or a `Stop`.
+        grid, block, args, seed, schedule, options
+            As for `launch`.
+
+        Raises
+        ------
+        LaunchError
+            As for `launch`, and if there is nothing at ``stop``.
+        """
+        from tilekit.emulator.gcn.observation.debugger import WaveDebugger
+
+        given = cast(LaunchOptions, checked_values(Kernel.launch, options))
+        return WaveDebugger(self, stop, grid, block, args, seed, schedule, given)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,18 +26,20 @@ from tilekit.emulator.gcn.checks.order import WaveOrder
 from tilekit.emulator.gcn.checks.words import explain, tolerated
 from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.errors import MissingWait
+from tilekit.emulator.gcn.execution.batch import Batch
 from tilekit.emulator.gcn.execution.machine import Machine
+from tilekit.emulator.gcn.execution.state import BatchState
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.outstanding import SCALARS, Outstanding
 from tilekit.emulator.gcn.report import DispatchReport
 
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.device import Device
-    from tilekit.emulator.gcn.execution.batch import Batch
     from tilekit.emulator.gcn.execution.workgroup import Gang
     from tilekit.emulator.gcn.kernel import Kernel
+    from tilekit.emulator.gcn.observation.instrument import Observer
 
-__all__ = ["Launch"]
+__all__ = ["Launch", "Watched"]
 
 GANG_WAVES = 64
 """Most waves of a gang whose kernel has many registers; others have more, up to eight times as many."""
@@ -55,6 +57,14 @@ _USER = (
 """What a wave's first scalar registers hold, in order, where the descriptor asks for it; and how many registers."""
 
 
+class Watched(NamedTuple):
+    """What a launch runs instead of the plain program, and who is told."""
+
+    program: Program
+    batch_type: type[Batch]
+    observers: Sequence[Observer]
+
+
 class Launch:
     """The context of a running launch.
 
@@ -64,6 +74,10 @@ class Launch:
         Of a workgroup, and of a lane.
     waves
         Of a workgroup.
+    batch_type, observers
+        What waves in step are, and who is told of what they do.
+    exact
+        Whether matrix products are rounded as the chip rounds them.
     most_gangs
         How many may be there at once.
     counts
@@ -89,11 +103,17 @@ class Launch:
         starts: Starts,
         step_budget: int,
         progress: Progress | None,
+        exact: bool = False,
+        multiprocessors: int | None = None,
+        watched: Watched | None = None,
     ) -> None:
         self.kernel = kernel
-        self.program: Program = kernel.program
+        self.program: Program = kernel.program if watched is None else watched.program
+        self.batch_type: type[Batch] = Batch if watched is None else watched.batch_type
+        self.observers: Sequence[Observer] = () if watched is None else watched.observers
         self.chip = device.chip
         self.memory = device.memory
+        self.image = kernel.module.image
         self.symbols: SymbolMap = kernel.symbols
         self.grid: Dim3 = grid
         self.block: Dim3 = block
@@ -105,6 +125,7 @@ class Launch:
         self.check = check
         self.order_checked: bool = check == "full"
         self.progress = progress
+        self.exact = exact
         self.threads = math.prod(block)
         self.waves: int = -(-self.threads // 64)
         self.workgroups = math.prod(grid)
@@ -116,8 +137,13 @@ class Launch:
         self.flops = 0
         self._said: set[Any] = set()
         self._per_gang = self._gang_size()
+        if multiprocessors is not None:
+            self._per_gang = min(self._per_gang, multiprocessors)
         gangs = -(-self.workgroups // self._per_gang)
-        self.most_gangs: int = max(4, 304 // self._per_gang)
+        if multiprocessors is None:
+            self.most_gangs: int = max(4, 304 // self._per_gang)
+        else:
+            self.most_gangs = multiprocessors // self._per_gang
         self.machine: Machine = Machine(self, schedule, seed, step_budget, starts, gangs)
         self._arguments: Allocation | None = None
         self._packet: Allocation | None = None
@@ -342,6 +368,23 @@ class Launch:
             )
         )
 
+    def unwritten_lds(self, batch: BatchState, i: Instruction, wave: int, lane: int, offset: int) -> None:
+        """Report LDS that is read, and that nothing has written; once an instruction."""
+        if (i, "LDS") in self._said:
+            return
+        self._said.add((i, "LDS"))
+        where = batch.where(i, wave)
+        name = self.symbols.name(offset)
+        self.findings.add(
+            Finding(
+                "uninitialised",
+                f"LDS {f'{name}, ' if name else ''}byte {offset:#x} is read, and nothing has written it",
+                (f"read by lane {lane}", *where.lines()),
+                "wait for the load that fills it, or write it first",
+                where,
+            )
+        )
+
     def race(self, race: Race) -> None:
         """Keep a race: as a finding, or as a remark where compilers rely on it."""
         reason = tolerated(race, self.loads)
@@ -354,14 +397,3 @@ class Launch:
     def trapped(self, batch: Batch, i: Instruction) -> None:
         """End the launch at an ``s_trap``."""
         raise ProtocolError("the program executed s_trap", where=batch.where(i, 0))
-
-    def who_waits(self, gangs: Iterable[Gang]) -> list[str]:
-        """A line for each batch: who, and where."""
-        lines = []
-        for gang in gangs:
-            for batch in gang.batches:
-                waves = sorted({wave.index for wave in batch.waves})
-                groups = sorted({wave.workgroup.number for wave in batch.waves})
-                i = batch.waiting or self.program.first_of(batch.block)
-                lines.append(f"workgroups {groups[0]}-{groups[-1]}, waves {waves}: {describe(i)}")
-        return lines

@@ -9,6 +9,7 @@ from tilekit.emulator.core import room
 from tilekit.emulator.core.errors import LaunchError, nearest, shown
 from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.program import Program
+from tilekit.emulator.gcn.image import Image
 from tilekit.emulator.gcn.kernel import Kernel
 from tilekit.emulator.gcn.language.parser import parse
 from tilekit.emulator.gcn.language.syntax import ModuleText
@@ -39,6 +40,7 @@ class Module(room.Module):
     def __init__(self, device: Device, text: str) -> None:
         self.device: Device = device
         self.text, self._programs = _read(text, device.chip)
+        self.image = Image(device.memory, self.text)
 
     @property
     def kernels(self) -> tuple[str, ...]:

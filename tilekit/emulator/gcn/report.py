@@ -24,4 +24,9 @@ class DispatchReport(LaunchReport):
         lines += [f"  {line}" for finding in self.findings for line in str(finding).splitlines()]
         if not self.findings:
             lines.append("  nothing found")
+        if self.remarks:
+            lines.append(f"  {len(self.remarks)} remarked:")
+        lines += [f"  {line}" for remark in self.remarks for line in str(remark).splitlines()]
+        if self.statistics is not None:
+            lines += [f"  {line}" for line in str(self.statistics).splitlines()]
         return "\n".join(lines)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, overload
 
@@ -16,21 +15,22 @@ from tilekit.emulator.core.checked import checked, checked_values
 from tilekit.emulator.core.dimensions import Dim3, dim3
 from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.memory.buffer import Uploads, download
+from tilekit.emulator.core.observation.stops import Stop
+from tilekit.emulator.core.observation.trace import require_writable
 from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.schedules import Policy, Progress
 from tilekit.emulator.ptx.arguments import encode
 from tilekit.emulator.ptx.execution import lockstep
 from tilekit.emulator.ptx.language.syntax import Function, Variable
 from tilekit.emulator.ptx.launch import Launch
-from tilekit.emulator.ptx.observation.stops import Stop
 
 if TYPE_CHECKING:
     from tilekit.emulator.core.explore import Exploration
     from tilekit.emulator.core.memory.memory import Allocation
+    from tilekit.emulator.core.observation.debugger import Debugger
     from tilekit.emulator.ptx.compiler.instrument import Observer
     from tilekit.emulator.ptx.compiler.program import Program
     from tilekit.emulator.ptx.module import Module
-    from tilekit.emulator.ptx.observation.debugger import Debugger
 
 
 class LaunchOptions(TypedDict, total=False):
@@ -203,7 +203,7 @@ class Kernel(room.Kernel):
         if timeline is not None:
             from tilekit.emulator.ptx.observation.timeline import Recorder
 
-            _require_writable(timeline)
+            require_writable(timeline)
             recorder = Recorder()
             observers.append(recorder)
         launch, uploads = self.prepare(
@@ -379,10 +379,10 @@ class Kernel(room.Kernel):
         LaunchError
             As for `launch`, and if there is nothing at ``stop``.
         """
-        from tilekit.emulator.ptx.observation.debugger import Debugger
+        from tilekit.emulator.ptx.observation.debugger import WarpDebugger
 
         given = cast(LaunchOptions, checked_values(Kernel.launch, options))
-        return Debugger(self, stop, grid, block, args, seed, schedule, given)
+        return WarpDebugger(self, stop, grid, block, args, seed, schedule, given)
 
     def _lockstep(self, program: Program, grid: Dim3, block: Dim3, cluster: Dim3, shared_bytes: int) -> Program | None:
         """The kernel analysed for many warps at once, where they are many and independent."""
@@ -476,19 +476,3 @@ class Kernel(room.Kernel):
             data = encode(index, value, parameter)
             block[parameter.offset : parameter.offset + parameter.size] = data
         return bytes(block), uploads
-
-
-def _require_writable(timeline: object) -> None:
-    """Refuse a path that no file can be written to; leaves what is there as it is."""
-    legal = "a path to write a file to"
-    if not isinstance(timeline, str | PathLike):
-        raise LaunchError.argument("timeline", timeline, legal, "timeline.json")
-    path = Path(timeline)
-    try:
-        new = not path.exists()
-        path.open("ab").close()
-        if new:
-            path.unlink()
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise LaunchError.argument("timeline", str(timeline), f"{legal} ({reason.lower()})") from None

@@ -253,7 +253,13 @@ BROKEN = [
     ),
     Broken("branch to nowhere", "exchange", "s_barrier", "s_branch .Lnowhere", r"there is no label '.Lnowhere'"),
     Broken("M0 late", "to_lds", "s_mov_b32 m0, s6\n    s_nop 0\n", "s_mov_b32 m0, s6\n", r"hazard: .*M0 is used"),
-    Broken("M0 not advanced", "to_lds", "s_add_i32 m0, s6, 0x200", "s_mov_b32 m0, s6", "wrong"),
+    Broken(
+        "M0 not advanced",
+        "to_lds",
+        "s_add_i32 m0, s6, 0x200",
+        "s_mov_b32 m0, s6",
+        r"uninitialised: LDS byte 0x[0-9a-f]+ is read, and nothing has written it",
+    ),
     Broken(
         "word 3 of the descriptor is zero",
         "to_lds",

@@ -81,6 +81,7 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
     bits = [_bits(operand, accumulators) for operand in i.operands]
     vector = name.startswith("v_") and name != "v_nop"
     shape = SHAPES.get(name)
+    sparse = shape is not None and shape.sparse
     scales = sum(bits[4:6]) if matrix and "scale" in name else 0
     moved = i.encoding in ("dpp", "e64_dpp")
     scalars = found.reads >> SCALARS << SCALARS if vector and not matrix else 0
@@ -103,8 +104,8 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
         matrix,
         bool(shape) and shape is not None and shape.a not in ("f32", "f64"),
         shape is not None and shape.a == "f64",
-        (bits[1] | bits[2] | scales) if matrix else 0,
-        bits[3] if matrix and len(bits) > 3 else 0,
+        (bits[1] | bits[2] | scales | (bits[3] if sparse else 0)) if matrix else 0,
+        (bits[0] if sparse else bits[3]) if matrix and len(bits) > 3 else 0,
         bool(_TRANSCENDENTAL.match(name)),
         name.startswith("v_dot"),
         vector and partial,

@@ -59,6 +59,7 @@ _TWO_TARGETS = (
     "v_permlane16_swap",
     "v_permlane32_swap",
 )
+_SCALAR_MEMORY = ("s_load", "s_buffer", "s_store", "s_atomic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def is_memory(i: Instruction) -> bool:
 
 def queue_of(i: Instruction) -> int | None:
     """The wait counter's queue that an instruction's operation joins: 0 vmcnt, 1 lgkmcnt."""
-    if i.name.startswith(("ds_", "s_load", "s_buffer_load")):
+    if i.name.startswith(("ds_", *_SCALAR_MEMORY)):
         return 1
     if i.name.startswith(("buffer_", "global_", "flat_", "scratch_")) and i.name != "buffer_inv":
         return 0
@@ -100,8 +101,8 @@ def effects(i: Instruction, accumulators: int) -> Effects:
     if stores or not bits:
         return Effects(_all(bits), 0, 0)
     if atomic:
-        if name.startswith("buffer"):
-            return Effects(_all(bits), 0, bits[0] if i.flag("sc0") else 0)
+        if name.startswith(("buffer", "s_")):
+            return Effects(_all(bits), 0, bits[0] if i.flag("sc0") or i.flag("glc") else 0)
         returns = i.flag("sc0") or "_rtn" in name
         return Effects(_all(bits[1:] if returns else bits), 0, bits[0] if returns else 0)
     if queue_of(i) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ class Emitter:
         Scalar registers that may hold masks of lanes.
     chip
         Which chip runs it.
+    index_of, counter_of
+        The index of an instruction in the text, and that which the program counter had when it was last read before.
+    labels
+        Of the text.
 
     Attributes
     ----------
@@ -39,7 +44,21 @@ class Emitter:
         Of the instruction under way: its sources, and how lanes of its first are moved.
     """
 
-    def __init__(self, accumulators: int, *, masked: bool, flush: bool, maskable: frozenset[int], chip: Chip) -> None:
+    def __init__(
+        self,
+        accumulators: int,
+        *,
+        masked: bool,
+        flush: bool,
+        maskable: frozenset[int],
+        chip: Chip,
+        index_of: Callable[[Instruction], int],
+        counter_of: Callable[[Instruction], int | None],
+        labels: Container[str],
+    ) -> None:
+        self.index_of = index_of
+        self.counter_of = counter_of
+        self.labels = labels
         self.accumulators = accumulators
         self.masked = masked
         self.flush = flush

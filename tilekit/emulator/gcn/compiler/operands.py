@@ -73,10 +73,30 @@ def scalar(e: Emitter, operand: Operand) -> str:
         case Register(file="s"):
             raise unsupported(e.instruction, "takes one register where the text has several")
         case Symbol():
-            raise unsupported(
-                e.instruction, f"uses the address of '{operand.name}', and data in the text is not loaded"
-            )
+            return _address(e, operand)
     raise unsupported(e.instruction, "has an operand that is no scalar")
+
+
+_LITERALS = {"lo": 4, "hi": 12}
+"""Where the words that hold an address' parts stand behind the instruction that reads the program counter."""
+
+
+def _address(e: Emitter, symbol: Symbol) -> str:
+    """A word of a symbol's address, or of its distance from the program counter that was read before."""
+    if symbol.name not in e.labels:
+        raise unsupported(e.instruction, f"uses the address of '{symbol.name}', which the text does not define")
+    kind, _, half = symbol.part.partition("@")
+    shift = " >> 32" if half == "hi" else ""
+    if kind == "abs32" and half:
+        return f"(B.launch.image.address({symbol.name!r}) + {symbol.addend}{shift} & M32)"
+    if kind not in ("rel32", "gotpcrel32") or half not in _LITERALS:
+        raise unsupported(e.instruction, f"uses the address of '{symbol.name}' in a way that is not executed")
+    counter = e.counter_of(e.instruction)
+    if counter is None:
+        raise unsupported(e.instruction, "needs an s_getpc_b64 before it, in the same block")
+    found = "entry" if kind == "gotpcrel32" else "address"
+    distance = f"B.launch.image.{found}({symbol.name!r}) - B.launch.image.address_of_code({counter})"
+    return f"(({distance} + {symbol.addend - _LITERALS[half]}){shift} & M32)"
 
 
 def scalar64(e: Emitter, operand: Operand) -> str:

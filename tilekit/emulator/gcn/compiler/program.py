@@ -25,7 +25,7 @@ from tilekit.emulator.gcn.ops.control import BARRIER, BRANCHES, END, YIELD
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.execution.batch import Batch
 
-__all__ = ["Program"]
+__all__ = ["Function", "Program"]
 
 Function = Callable[["Batch"], int]
 
@@ -76,6 +76,24 @@ class Program:
         self.rows = (used & ((1 << 1024) - 1)).bit_length()
         self.maskable = maskable(code)
         self._functions: dict[tuple[int, bool, bool], Function] = {}
+        self._labels = module.labels
+        self._starts = {block.start: number for number, block in enumerate(self.blocks)}
+        self._indices = {id(i): block.start + at for block in self.blocks for at, i in enumerate(block.instructions)}
+
+    def block_at(self, index: int) -> int | None:
+        """The block that begins with an instruction, by its index in the text; None where none does."""
+        return self._starts.get(index)
+
+    def index_of(self, i: Instruction) -> int:
+        """The index of an instruction in the text."""
+        return self._indices[id(i)]
+
+    def counter_of(self, i: Instruction) -> int | None:
+        """What the program counter was when it was last read before an instruction, in its block."""
+        block = next(block for block in self.blocks if i in block.instructions)
+        at = block.instructions.index(i)
+        read = [place for place, other in enumerate(block.instructions[:at]) if other.name == "s_getpc_b64"]
+        return block.start + read[-1] + 1 if read else None
 
     def first_of(self, block: int) -> Instruction:
         """The first instruction of a block."""
@@ -106,22 +124,28 @@ class Program:
 
     def _compile(self, key: tuple[int, bool, bool]) -> Function:
         number, masked, flush = key
+        function = self.compile_range(number, 0, len(self.blocks[number].instructions), masked=masked, flush=flush)
+        self._functions[key] = function
+        return function
+
+    def compile_range(self, number: int, start: int, end: int, *, masked: bool, flush: bool) -> Function:
+        """A function for instructions `start` to `end` of a block; it answers where the block ends with them."""
         block = self.blocks[number]
-        e = Emitter(self.accumulators, masked=masked, flush=flush, maskable=self.maskable, chip=self.chip)
-        self._body(e, block, number)
+        e = Emitter(self.accumulators, masked=masked, flush=flush, maskable=self.maskable, chip=self.chip,
+                    index_of=self.index_of, counter_of=self.counter_of, labels=self._labels)  # fmt: skip
+        self._body(e, block, number, start, end)
         source = "\n    ".join(["def block(B):", "S, U, I, F, V, W = B.S, B.U, B.I, B.F, B.V, B.W",
                                 *(["E = B.E"] if masked else []), *e.lines])  # fmt: skip
         names = {**_NAMES, **e.names}
         exec(compile(source, f"<block {number} at line {block.instructions[0].line}>", "exec"), names)
         function: Function = names["block"]
-        self._functions[key] = function
         return function
 
-    def _body(self, e: Emitter, block: Block, number: int) -> None:
-        """The statements of a block, with the checks between them."""
+    def _body(self, e: Emitter, block: Block, number: int, start: int, end: int) -> None:
+        """The statements of a part of a block, with the checks between them."""
         issued = 0
-        segments = self._segments(block)
-        for place, i in enumerate(block.instructions):
+        segments = self._segments(block, start, end)
+        for place, i in enumerate(block.instructions[start:end], start):
             found = self.effects[id(i)]
             if place in segments:
                 issued = 0
@@ -140,20 +164,21 @@ class Program:
                 e.add(f"B.written |= {found.writes | found.load}")
             if queue_of(i) is not None:
                 issued |= found.load
-        self._ending(e, block)
+        if end == len(block.instructions):
+            self._ending(e, block)
 
-    def _segments(self, block: Block) -> dict[int, int]:
-        """Where a block begins, or has waited: the registers that are touched from there to the next wait."""
+    def _segments(self, block: Block, start: int, end: int) -> dict[int, int]:
+        """Where a part begins, or has waited: the registers that are touched from there to the next wait."""
         segments: dict[int, int] = {}
-        start, touched = 0, 0
-        for place, i in enumerate(block.instructions):
+        touched = 0
+        for place, i in enumerate(block.instructions[start:end], start):
             if i.name == "s_waitcnt":
                 segments[start] = touched
                 start, touched = place + 1, 0
                 continue
             found = self.effects[id(i)]
             touched |= found.reads | found.writes | found.load
-        if start < len(block.instructions):
+        if start < end:
             segments[start] = touched
         return segments
 
@@ -165,8 +190,10 @@ class Program:
                 e.add(f"return B.branch({truth}, {block.taken}, {block.following})")
             else:
                 e.add(f"return B.branch(opposite({truth}), {block.taken}, {block.following})")
-        elif last.name == "s_branch":
+        elif last.name in ("s_branch", "s_call_b64"):
             e.add(f"return {block.taken}")
+        elif last.name in ("s_setpc_b64", "s_swappc_b64"):
+            e.add(f"return B.jump({e.name(last, 'i')}, target)")
         elif last.name in ("s_endpgm", "s_trap"):
             if last.name == "s_trap":
                 e.add(f"B.launch.trapped(B, {e.name(last, 'i')})")

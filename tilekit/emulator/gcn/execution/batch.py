@@ -6,12 +6,14 @@ one batch as long as they take the same way. Where a branch parts them, the batc
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tilekit.emulator.core.errors import ProtocolError
 from tilekit.emulator.gcn.execution.scalars import settle_number
+from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.buffer_access import BufferAccess
 from tilekit.emulator.gcn.memory.outstanding import of_waves
 from tilekit.emulator.gcn.ops.control import SPLIT
@@ -39,9 +41,35 @@ class Batch(BufferAccess):
         self.machine.enqueue(other)
         return SPLIT
 
-    def part(self, chosen: Array) -> Batch:
+    def jump(self, i: Instruction, address: Any) -> int:
+        """Go on at the block at an address, or part the batch by where its waves go on."""
+        if not isinstance(address, np.ndarray):
+            return self._block_at(i, address, 0)
+        column = np.broadcast_to(address, (self.W, 1))[:, 0]
+        first, *others = np.unique(column).tolist()
+        here = self._block_at(i, first, int((column == first).argmax()))
+        for value in others:
+            other = self.part(column == value)
+            other.block = self._block_at(i, value, int((column == value).argmax()))
+            self.gang.batches.append(other)
+            self.machine.enqueue(other)
+        if others:
+            self.keep(column == first)
+        self.block = here
+        return SPLIT
+
+    def _block_at(self, i: Instruction, address: int, wave: int) -> int:
+        block = self.launch.program.block_at(self.launch.image.index_at(address))
+        if block is None:
+            raise ProtocolError(
+                f"'{i.name}' to {address:#x}, where no function or label begins that the text takes the address of",
+                where=self.where(i, wave),
+            )
+        return block
+
+    def part(self, chosen: Array) -> Self:
         """Return the waves of a mask as a batch of their own."""
-        other = Batch(
+        other = type(self)(
             self.gang, [self.waves[index] for index in np.nonzero(chosen)[0]], np.ascontiguousarray(self.V[:, chosen])
         )
         other.S = [settled(of_waves(value, chosen)) for value in self.S]

@@ -10,6 +10,7 @@ from tilekit.emulator.core.errors import Deadlock, Livelock, StepBudgetExceeded
 from tilekit.emulator.core.interleaving import Interleaving
 from tilekit.emulator.core.schedules import Policy, Starts
 from tilekit.emulator.gcn.execution.batch import Batch
+from tilekit.emulator.gcn.execution.whereabouts import whereabouts
 from tilekit.emulator.gcn.execution.workgroup import Gang, Workgroup
 from tilekit.emulator.gcn.ops.control import BARRIER, END, SPLIT, YIELD
 
@@ -53,6 +54,7 @@ class Machine(Interleaving[Batch, Gang]):
             raise StepBudgetExceeded(
                 f"more than {self.budget} basic blocks have been executed",
                 where=batch.where(program.first_of(block), 0),
+                table=self._whereabouts(),
                 hint="raise step_budget, or look for a loop that does not end",
             )
         while fuel:
@@ -122,6 +124,9 @@ class Machine(Interleaving[Batch, Gang]):
             for queue, issued in zip(wave.order.queues, batch.issued, strict=True):
                 wave.order.assumed[queue.identity] = issued
         self._release(batch.gang, [workgroup for workgroup in workgroups if workgroup.complete()])
+        if batch.waiting is not None:
+            for observer in self.launch.observers:
+                observer.waits(batch)
 
     def _release(self, gang: Gang, complete: list[Workgroup]) -> None:
         """Let the waves of workgroups whose barrier is complete go on."""
@@ -134,7 +139,7 @@ class Machine(Interleaving[Batch, Gang]):
                 workgroup.meet()
         else:
             for workgroup in complete:
-                workgroup.arrived.clear()
+                workgroup.release()
         for batch in list(gang.batches):
             if batch.waiting is None:
                 continue
@@ -158,9 +163,12 @@ class Machine(Interleaving[Batch, Gang]):
             raise Livelock(
                 "waves go round in a loop in which nothing changes",
                 where=batch.where(first, 0),
-                table="\n".join(self.launch.who_waits(self.resident)),
+                table=self._whereabouts(),
                 hint="they wait for memory that no other wave will write",
             )
+
+    def _whereabouts(self) -> str:
+        return whereabouts(self.resident, self.launch.program)
 
     def time_out(self, *, again: bool = False) -> bool:
         """Nothing gives up waiting on these machines."""
@@ -170,5 +178,5 @@ class Machine(Interleaving[Batch, Gang]):
         """The error when every wave that has not ended waits."""
         return Deadlock(
             "waves wait at s_barrier for others that will never come",
-            table="\n".join(self.launch.who_waits(self.resident)),
+            table=self._whereabouts(),
         )

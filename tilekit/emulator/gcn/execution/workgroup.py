@@ -12,9 +12,9 @@ from tilekit.emulator.core.checks.shadow import Memory
 from tilekit.emulator.core.memory.memory import POISON
 from tilekit.emulator.gcn.checks.order import WaveOrder
 from tilekit.emulator.gcn.errors import Wave
-from tilekit.emulator.gcn.execution.batch import Batch
 
 if TYPE_CHECKING:
+    from tilekit.emulator.gcn.execution.batch import Batch
     from tilekit.emulator.gcn.launch import Launch
 
 __all__ = ["Gang", "WaveState", "Workgroup"]
@@ -49,9 +49,11 @@ class Workgroup:
         Who accessed its LDS, for the race check.
     arrived
         Waves that wait at its barrier.
+    meetings
+        How often the barrier has been complete.
     """
 
-    __slots__ = ("arrived", "index", "lds_base", "number", "shadow", "waves")
+    __slots__ = ("arrived", "index", "lds_base", "meetings", "number", "shadow", "waves")
 
     def __init__(self, launch: Launch, number: int, lds_base: int) -> None:
         self.number = number
@@ -60,15 +62,21 @@ class Workgroup:
         self.lds_base = lds_base
         self.shadow = Memory("LDS", 0, launch.lds_bytes, launch.race, cta=number)
         self.arrived: set[int] = set()
+        self.meetings = 0
         self.waves = [WaveState(launch, self, index) for index in range(launch.waves)]
 
     def complete(self) -> bool:
         """Whether every wave that has not ended waits at the barrier."""
         return all(wave.ended or wave.index in self.arrived for wave in self.waves)
 
+    def release(self) -> None:
+        """Complete the barrier."""
+        self.arrived.clear()
+        self.meetings += 1
+
     def meet(self) -> None:
         """Complete the barrier: each wave knows what all knew."""
-        self.arrived.clear()
+        self.release()
         known: Clock = {}
         assumed: Clock = {}
         live = [wave for wave in self.waves if not wave.ended]
@@ -99,5 +107,5 @@ class Gang:
         self.workgroups = [Workgroup(launch, one, place * pitch) for place, one in enumerate(numbers)]
         waves = [wave for workgroup in self.workgroups for wave in workgroup.waves]
         registers = np.full((launch.kernel.vectors, len(waves), 64), POISON, np.uint32)
-        self.batches = [Batch(self, waves, registers)]
+        self.batches: list[Batch] = [launch.batch_type(self, waves, registers)]
         launch.prepare(self.batches[0])

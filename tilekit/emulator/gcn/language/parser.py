@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from tilekit.emulator.gcn.errors import GcnSyntaxError
+from tilekit.emulator.gcn.language.data import DataSection, is_loaded, read_data
 from tilekit.emulator.gcn.language.expressions import Reader
 from tilekit.emulator.gcn.language.lexer import Token, strip_comments, tokens
 from tilekit.emulator.gcn.language.metadata import read_metadata
@@ -45,8 +46,6 @@ _IGNORED = {
     ".previous",
     ".amdgcn.next_free_vgpr",
     ".amdgcn.next_free_sgpr",
-    ".comm",
-    ".lcomm",
     ".org",
     ".skip",
     ".zero",
@@ -99,7 +98,8 @@ class _Parser:
         self.notes = strip_comments(self.lines)
         self.kernel: KernelText | None = None
         self.code = True
-        self.sections: list[bool] = []
+        self.section: DataSection | None = None
+        self.sections: list[tuple[bool, DataSection | None]] = []
         number = 0
         while number < len(self.lines):
             kept, note = self.notes[number]
@@ -183,6 +183,9 @@ class _Parser:
         if token.text in self.module.labels:
             raise GcnSyntaxError(f"label '{token.text}' is defined twice", line=line, column=token.column)
         self.module.labels[token.text] = len(self.module.instructions) if self.code else -1
+        if self.section is not None:
+            place = self.module.sections.index(self.section), len(self.section.image)
+            self.module.places[token.text] = place
 
     def assign(self, name: str, reader: Reader) -> None:
         """Give a symbol its value; one that depends on what is not known, such as resource totals, has none."""
@@ -215,17 +218,18 @@ class _Parser:
                 raise reader.error(f"{name} outside .amdhsa_kernel")
             self.kernel.fields[name.removeprefix(".amdhsa_")] = _field(reader)
         elif name == ".section":
-            word = reader.peek().text
-            self.code = word.startswith(".text")
+            self.enter(reader.peek().text)
         elif name == ".pushsection":
-            self.sections.append(self.code)
-            self.code = reader.peek().text.startswith(".text")
+            self.sections.append((self.code, self.section))
+            self.enter(reader.peek().text)
         elif name == ".popsection":
-            self.code = self.sections.pop() if self.sections else True
-        elif name == ".text":
-            self.code = True
-        elif name in (".data", ".rodata", ".bss"):
-            self.code = False
+            self.code, self.section = self.sections.pop() if self.sections else (True, None)
+        elif name in (".text", ".data", ".rodata", ".bss"):
+            self.enter(name)
+        elif name in (".comm", ".lcomm"):
+            self.common(reader)
+        elif self.section is not None and read_data(name, reader, self.section):
+            pass
         elif name in _DATA:
             if self.code:
                 reader.at -= 1
@@ -235,6 +239,32 @@ class _Parser:
         elif name not in _IGNORED:
             reader.at -= 1
             raise reader.error(f"unknown directive '{name}'")
+
+    def common(self, reader: Reader) -> None:
+        """Place a variable that only its size is given of."""
+        symbol = reader.take()
+        if symbol.kind != "word":
+            raise reader.error("this needs a name")
+        reader.expect(",")
+        size = reader.number()
+        before = self.code, self.section
+        self.enter(".bss")
+        assert self.section is not None
+        self.section.image += bytes(-len(self.section.image) % 64)
+        self.label(symbol, reader.line)
+        self.section.image += bytes(size)
+        self.code, self.section = before
+
+    def enter(self, name: str) -> None:
+        """Go on in a section: of code, of data that a launch has in memory, or of neither."""
+        self.code = name.startswith(".text")
+        self.section = None
+        if is_loaded(name):
+            known = (section for section in self.module.sections if section.name == name)
+            self.section = next(known, None)
+            if self.section is None:
+                self.section = DataSection(name)
+                self.module.sections.append(self.section)
 
     def open_kernel(self, reader: Reader) -> None:
         if self.kernel is not None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from tilekit.emulator.gcn.language.data import DataSection
 
 __all__ = [
     "EXEC",
@@ -178,6 +181,8 @@ class ModuleText:
 
     Attributes
     ----------
+    places
+        Labels of data: number of the section and offset in it.
     target
         Chip named by ``.amdgcn_target``; empty without one.
     constants
@@ -190,3 +195,5 @@ class ModuleText:
     kernels: dict[str, KernelText] = field(default_factory=dict)
     constants: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    sections: list[DataSection] = field(default_factory=list)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)

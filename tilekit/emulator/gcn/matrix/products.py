@@ -1,7 +1,7 @@
 """The arithmetic of matrix instructions, for the waves of a batch at once.
 
 Products of one instruction are summed in float32 (float64 where doubles or block scales are multiplied), which is
-what the chips give wherever the sums are exact, and equal to rounding elsewhere.
+what the chips give wherever the sums are exact, and equal to rounding elsewhere; :mod:`.rounding` has gfx942's own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.gcn.arithmetic.conversions import NARROW, byte_type, f16_to_f32, table
+from tilekit.emulator.gcn.matrix.rounding import rounded_product
 from tilekit.emulator.gcn.matrix.shapes import BITS, Shape, operand_places, result_places
 
-__all__ = ["FORMATS", "multiply", "registers_of"]
+__all__ = ["FORMATS", "index_sets", "multiply", "registers_of"]
 
 Array = npt.NDArray[Any]
 FORMATS = ("fp8", "bf8", "fp6", "bf6", "fp4")
@@ -85,6 +86,30 @@ def _matrix(raw: Array, rows: int, shape: Shape, kind: str, fnuz: bool) -> Any:
     return _values(codes, kind, fnuz).reshape(raw.shape[1], shape.blocks, rows, shape.k)
 
 
+def _spread(raw: Array, shape: Shape, kind: str, index: Array, place: int) -> Array:
+    """The elements of a sparse A, with zeros where it has none: [waves, 64 * elements].
+
+    Elements 2n and 2n + 1 of a lane are two of its elements 4n to 4n + 3 along k; two bits of the index say which. A
+    register has 32 bits of indices: as many sets as fit, of which `place` is the number of one.
+    """
+    codes = _elements(raw, kind)
+    waves = codes.shape[0]
+    codes = codes.reshape(waves, 64, -1)
+    count = codes.shape[2]
+    at = np.arange(count)
+    shifts = (2 * count * place + 2 * at).astype(np.uint32)
+    chosen = (index[:, :, None] >> shifts & np.uint32(3)).astype(np.int64) + 4 * (at // 2)
+    dense = np.zeros((waves, 64, 2 * count), codes.dtype)
+    np.put_along_axis(dense, chosen, codes, axis=2)
+    found: Array = dense.reshape(waves, -1)
+    return found
+
+
+def index_sets(shape: Shape) -> int:
+    """How many sets of indices a register has for a sparse shape."""
+    return 32 // (shape.m * shape.k // 64)
+
+
 def _scales(raw: Array, rows: int, byte: int) -> Array:
     """Scales [waves, rows, blocks of 32 along k]: lane l has those of row l % rows and block l // rows."""
     codes = (raw >> np.uint32(8 * byte) & np.uint32(0xFF)).astype(np.int32)
@@ -94,7 +119,8 @@ def _scales(raw: Array, rows: int, byte: int) -> Array:
 
 def multiply(
     shape: Shape, kinds: tuple[str, str], sources: tuple[Array, Array, Array | int], fnuz: bool,
-    scales: tuple[Array, int, Array, int] | None = None,
+    scales: tuple[Array, int, Array, int] | None = None, *, exact: bool = False,
+    sparse: tuple[Array, int] | None = None,
 ) -> Array:  # fmt: skip
     """D = A B + C.
 
@@ -108,13 +134,21 @@ def multiply(
         Whether the chip's 8-bit floats have no negative zero.
     scales
         Registers [waves, 64] of the scales of A and B, and the byte of them that is used.
+    exact
+        Whether sums are rounded as gfx942 rounds them; no rule is published for sparse ones.
+    sparse
+        Register [waves, 64] of a sparse A's indices, and the number of the set in it that is used.
 
     Returns
     -------
     uint32[registers, waves, 64]
     """
     a, b, c = sources
-    left = _matrix(a, shape.m, shape, kinds[0], fnuz)
+    if sparse is None:
+        left = _matrix(a, shape.m, shape, kinds[0], fnuz)
+    else:
+        codes = _spread(a, shape, kinds[0], *sparse)[:, _source_index(shape.m, shape.k, shape.blocks, kinds[0])]
+        left = _values(codes, kinds[0], fnuz).reshape(a.shape[1], shape.blocks, shape.m, shape.k)
     right = _matrix(b, shape.n, shape, kinds[1], fnuz)
     waves = left.shape[0]
     if scales is not None:
@@ -124,10 +158,28 @@ def multiply(
             (x[:, 0].reshape(waves, -1, shape.k // 32, 32) * factor).reshape(waves, 1, -1, shape.k)
             for x, factor in zip((left, right), factors, strict=True)
         )
+    if exact and shape.result != "i32" and not shape.sparse:
+        return _rounded(shape, kinds, left, right, c, fnuz)
     product = left @ right.swapaxes(2, 3)
     index = _result_index(shape.m, shape.n, shape.blocks, shape.result == "f64")
     found = product.reshape(waves, -1)[:, index]  # [waves, 64, numbers]
     return _accumulate(found, c, shape)
+
+
+def _rounded(
+    shape: Shape, kinds: tuple[str, str], left: Array, right: Array, c: Array | int, fnuz: bool
+) -> Array:  # fmt: skip
+    """The registers of the result, rounded as the chip does."""
+    waves, kind = left.shape[0], np.float64 if shape.result == "f64" else np.float32
+    index = _result_index(shape.m, shape.n, shape.blocks, shape.result == "f64")
+    if isinstance(c, int):
+        values: Any = np.array([c], np.uint64 if shape.result == "f64" else np.uint32).view(kind)
+    else:
+        values = np.ascontiguousarray(np.moveaxis(c, 0, -1)).view(kind)
+    added = np.empty((waves, shape.blocks * shape.m * shape.n), kind)
+    added[:, index] = values
+    found = rounded_product(left, right, added.reshape(waves, shape.blocks, shape.m, shape.n), kinds, fnuz)
+    return np.moveaxis(np.ascontiguousarray(found.reshape(waves, -1)[:, index]).view(np.uint32), -1, 0)
 
 
 def _accumulate(found: Array, c: Array | int, shape: Shape) -> Array:

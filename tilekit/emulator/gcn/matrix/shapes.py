@@ -43,7 +43,7 @@ class Shape:
     chips
         Where it is.
     sparse
-        Whether half of A is left out (``v_smfmac``).
+        Whether A has two of every four elements along k, and an index says which (``v_smfmac``).
     """
 
     m: int
@@ -100,7 +100,17 @@ for _text in ("16x16x128", "32x32x64"):
     m, n, k = map(int, _text.split("x"))
     for _prefix in ("v_mfma", "v_mfma_scale"):
         SHAPES[f"{_prefix}_f32_{_text}_f8f6f4"] = Shape(m, n, k, 1, "f32", "f8f6f4", "f8f6f4", _NEW)
-for _name, _shape in list(SHAPES.items()):  # the older spellings of the same instructions
+for _type in ("f16", "bf16"):
+    for _text, _chips in (("16x16x32", _BOTH), ("32x32x16", _BOTH), ("16x16x64", _NEW), ("32x32x32", _NEW)):
+        _add(_text, "f32", _type, _chips, sparse=True)
+for _text, _chips in (("16x16x64", _BOTH), ("32x32x32", _BOTH), ("16x16x128", _NEW), ("32x32x64", _NEW)):
+    _add(_text, "i32", "i8", _chips, sparse=True)
+    for _a in ("fp8", "bf8"):
+        for _b in ("fp8", "bf8"):
+            _add(_text, "f32", f"{_a}_{_b}", _chips, sparse=True)
+for _name, _shape in [
+    (name, shape) for name, shape in SHAPES.items() if not shape.sparse
+]:  # the older spellings of the same instructions
     if "_bf16" in _name and _shape.chips == _BOTH:
         SHAPES[re.sub(r"(_\d+b)?_bf16$", "bf16_1k", _name)] = _shape
     if "b_" in _name and re.search(r"_\d+b_", _name):

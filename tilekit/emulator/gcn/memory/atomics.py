@@ -15,16 +15,18 @@ from tilekit.emulator.gcn.memory.kinds import Atomic
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.execution.state import BatchState
 
-__all__ = ["apply_atomic"]
+__all__ = ["TYPES", "apply_atomic", "operate"]
 
 Array = npt.NDArray[Any]
-_TYPES: dict[str, Any] = {
+TYPES: dict[str, Any] = {
     "u4": np.uint32, "i4": np.int32, "f4": np.float32, "u8": np.uint64, "i8": np.int64, "f8": np.float64,
     "pair_f16": np.float16, "pair_bf16": ml_dtypes.bfloat16,
 }  # fmt: skip
+"""NumPy types by the names that forms have for them."""
 
 
-def _operate(operation: str, old: Any, value: Any, compared: Any) -> Any:
+def operate(operation: str, old: Any, value: Any, compared: Any) -> Any:
+    """What an atomic operation leaves of an old value."""
     match operation:
         case "add":
             return old + value
@@ -67,7 +69,7 @@ def apply_atomic(
         return
     if (offsets[chosen] % size).any():
         raise MemoryFault("an atomic at an address that is no multiple of its size", where=batch.where(i, 0))
-    kind = _TYPES[form.kind]
+    kind = TYPES[form.kind]
     target = data.view(kind)
     index = offsets[where] // np.dtype(kind).itemsize
     words = np.ascontiguousarray(values[:registers, where[0], where[1]].T)
@@ -84,7 +86,7 @@ def apply_atomic(
     for place, (at, value) in enumerate(zip(index.tolist(), operands[:, 0], strict=True)):
         old = target[at]
         olds[place] = old
-        new = _operate(form.operation, old, value, None if compared is None else compared[place])
+        new = operate(form.operation, old, value, None if compared is None else compared[place])
         if new != old:
             changed = True
             target[at] = new

@@ -14,7 +14,7 @@ from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
-from tilekit.emulator.gcn.memory.outstanding import Outstanding, ScalarData, VectorData
+from tilekit.emulator.gcn.memory.outstanding import Outstanding, VectorData
 
 __all__ = ["ADDRESS", "GlobalAccess", "gather", "scatter"]
 
@@ -226,6 +226,7 @@ class GlobalAccess(BatchState):
         if form.part == 2:
             values = values >> np.uint32(16)
         for allocation, offsets, chosen in self.places(i, address, form.size, lanes, "a store"):
+            self.require_writable(i, allocation)
             if allocation.shadow is not None:
                 coherent = i.flag("sc1")
                 where = self.spread(address)
@@ -242,6 +243,11 @@ class GlobalAccess(BatchState):
                 scatter(allocation.data, offsets[chosen], values[:, chosen], form.size)
         self.machine.events += 1
         self.queue(0, Outstanding(i, self.issued[0] + 1))
+
+    def require_writable(self, i: Instruction, allocation: Allocation) -> None:
+        """Raise where a store would change what is read only."""
+        if not allocation.writable:
+            raise MemoryFault(f"a store to {allocation.name}, which is read only", where=self.where(i, 0))
 
     def write_back(self, i: Instruction) -> None:
         """``buffer_wbl2``."""
@@ -271,6 +277,7 @@ class GlobalAccess(BatchState):
         values = self.V[data : data + count]
         before = np.zeros((form.registers, self.W, 64), np.uint32)
         for allocation, offsets, chosen in self.places(i, address, form.size, lanes, "an atomic"):
+            self.require_writable(i, allocation)
             if allocation.shadow is not None:
                 self.note(i, allocation.shadow, address, form.size, chosen, 0, write=True, atomic=True)
                 self.pass_on(address, chosen, acquire=True, release=True)
@@ -280,38 +287,3 @@ class GlobalAccess(BatchState):
             self.queue(0, Outstanding(i, number))
         else:
             self.queue(0, VectorData(i, number, target, before, written))
-
-    # -- scalar loads ------------------------------------------------------------------------------------------------
-
-    def scalar_load(self, i: Instruction, base: Any, offset: Any, target: int, count: int) -> None:
-        """``s_load``: the low two bits of the address do not count."""
-        address = (base + offset) & ADDRESS & ~3 if type(base) is int and type(offset) is int else None
-        memory = self.launch.memory
-        values: list[Any]
-        if address is not None:
-            allocation, start = memory.at(address, 4 * count, "a scalar load")
-            values = allocation.data[start : start + 4 * count].view(np.uint32).tolist()
-            where = np.full((self.W, 1), address)
-        else:
-            where = np.broadcast_to(
-                np.asarray(base).astype(np.int64) + np.asarray(offset).astype(np.int64), (self.W, 1)
-            )
-            where = where & ADDRESS & ~3
-            rows = []
-            for one in where[:, 0].tolist():
-                allocation, start = memory.at(one, 4 * count, "a scalar load")
-                rows.append(allocation.data[start : start + 4 * count].view(np.uint32).astype(np.int64))
-            values = [column[:, None].copy() for column in np.array(rows).T]
-        if self.order_checked:
-            self._note_scalar(i, where, 4 * count)
-        self.queue(1, ScalarData(i, self.issued[1] + 1, target, values))
-
-    def _note_scalar(self, i: Instruction, where: Array, size: int) -> None:
-        if not self.order_known:
-            self.tell_order()
-        for wave, address in zip(self.waves, where[:, 0].tolist(), strict=True):
-            allocation = self.launch.memory.find(address)
-            if allocation is not None and allocation.shadow is not None:
-                party: Any = wave.order.queues[1]
-                party.epoch = self.issued[1] + 1
-                allocation.shadow.span(party, address, address + size, write=False, instruction=i)

@@ -8,19 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.core.errors import MemoryFault
+from tilekit.emulator.core.memory.memory import POISON
 from tilekit.emulator.gcn.language.syntax import Instruction
 from tilekit.emulator.gcn.memory.atomics import apply_atomic
 from tilekit.emulator.gcn.memory.changes import StoreChanges
-from tilekit.emulator.gcn.memory.global_access import ADDRESS, GlobalAccess, gather, scatter
+from tilekit.emulator.gcn.memory.global_access import ADDRESS, gather, scatter
 from tilekit.emulator.gcn.memory.kinds import Atomic, Form
 from tilekit.emulator.gcn.memory.outstanding import Outstanding, ToLds, VectorData
+from tilekit.emulator.gcn.memory.scalar_access import ScalarAccess
 
 __all__ = ["LocalAccess"]
 
 Array = npt.NDArray[Any]
 
 
-class LocalAccess(GlobalAccess):
+class LocalAccess(ScalarAccess):
     """The part of a batch that accesses LDS and scratch."""
 
     __slots__ = ()
@@ -74,7 +76,20 @@ class LocalAccess(GlobalAccess):
         places = self.lds_places(i, address, size, lanes, "a read")
         if self.order_checked:
             self.note_lds(i, address, size, lanes, 1, write=False)
-        return gather(self.gang.lds, places, size)
+        data = gather(self.gang.lds, places, size)
+        if size >= 4 and self.launch.check != "off":
+            self._look_for_unwritten(i, data, address, lanes)
+        return data
+
+    def _look_for_unwritten(self, i: Instruction, data: Array, address: Array, lanes: Array | None) -> None:
+        """Report words of LDS that hold what fresh LDS holds."""
+        fresh = data == POISON
+        if np.count_nonzero(fresh):
+            if lanes is not None:
+                fresh = fresh & lanes
+            if fresh.any():
+                register, wave, lane = np.unravel_index(int(fresh.argmax()), fresh.shape)
+                self.launch.unwritten_lds(self, i, int(wave), int(lane), int(address[wave, lane]) + 4 * int(register))
 
     def lds_read(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``ds_read``."""
@@ -133,6 +148,8 @@ class LocalAccess(GlobalAccess):
         if self.order_checked:
             self.note_lds(i, where, form.size, active, 1, write=True, atomic=True)
             self.pass_on(places - (1 << 40) - self.gang.first, active, acquire=True, release=True)
+        if form.operation != "swap" and self.launch.check != "off":
+            self._look_for_unwritten(i, gather(self.gang.lds, places, form.size), where, active)
         apply_atomic(self, i, form, self.gang.lds, places, values, active, before)
         number = self.issued[1] + 1
         self.queue(1, Outstanding(i, number) if target is None else VectorData(i, number, target, before, lanes))
@@ -171,7 +188,8 @@ class LocalAccess(GlobalAccess):
 
     # -- scratch -----------------------------------------------------------------------------------------------------
 
-    def _scratch(self, i: Instruction, address: Any, size: int, lanes: Array | None) -> Any:
+    def scratch_places(self, i: Instruction, address: Any, size: int, lanes: Array | None) -> Any:
+        """The bytes of scratch that offsets are."""
         where = self.spread(np.asarray(address))
         active = where if lanes is None else where[lanes]
         limit = self.launch.scratch_bytes
@@ -186,13 +204,13 @@ class LocalAccess(GlobalAccess):
 
     def scratch_load(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
         """``scratch_load``."""
-        places = self._scratch(i, address, form.size, self.full(lanes))
+        places = self.scratch_places(i, address, form.size, self.full(lanes))
         self.loaded(i, form, gather(self.scratch.reshape(-1), places, form.size), target, lanes, 0)
 
     def scratch_store(self, i: Instruction, form: Form, address: Any, data: int, lanes: Array | None) -> None:
         """``scratch_store``."""
         active = self.full(lanes)
-        places = self._scratch(i, address, form.size, active)
+        places = self.scratch_places(i, address, form.size, active)
         values = self.V[data : data + form.registers]
         if form.part == 2:
             values = values >> np.uint32(16)

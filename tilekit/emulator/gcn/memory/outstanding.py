@@ -12,7 +12,7 @@ from tilekit.emulator.gcn.language.syntax import Instruction
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.execution.state import BatchState
 
-__all__ = ["SCALARS", "Outstanding", "ScalarData", "ToLds", "VectorData", "of_waves"]
+__all__ = ["SCALARS", "Outstanding", "ScalarData", "ScalarStore", "ToLds", "VectorData", "of_waves"]
 
 SCALARS = 1024
 """Bit of scalar register 0 among the bits of registers; vector registers have those below."""
@@ -55,7 +55,14 @@ class Outstanding:
 
     def part(self, chosen: Any) -> Outstanding:
         """Return the same operation of some of the waves."""
-        return Outstanding(self.instruction, self.number, self.registers)
+        return type(self)(self.instruction, self.number, self.registers)
+
+
+class ScalarStore(Outstanding):
+    """A scalar store, or an atomic without a result: like scalar loads they complete in any order."""
+
+    __slots__ = ()
+    scalar = True
 
 
 class VectorData(Outstanding):

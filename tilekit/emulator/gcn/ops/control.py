@@ -7,7 +7,7 @@ from tilekit.emulator.gcn.compiler.operands import unsupported
 from tilekit.emulator.gcn.language.syntax import Call, Constant, Instruction
 from tilekit.emulator.gcn.ops.table import op
 
-__all__ = ["BARRIER", "BRANCHES", "END", "SPLIT", "YIELD", "counts"]
+__all__ = ["BARRIER", "BRANCHES", "CALLS", "END", "SPLIT", "YIELD", "counts"]
 
 END, BARRIER, SPLIT, YIELD = -1, -2, -3, -4
 """What a block answers instead of the number of the next one."""
@@ -21,6 +21,9 @@ BRANCHES = {
     "s_cbranch_execnz": ("nonzero(B.exec_mask())", True),
 }
 """Conditional branches: what they look at, and the truth that takes them."""
+
+CALLS = ("s_swappc_b64", "s_call_b64")
+"""Calls: they go on behind themselves when the function returns."""
 
 
 def counts(i: Instruction) -> tuple[int, int]:
@@ -55,16 +58,18 @@ def ending(e: Emitter, i: Instruction) -> None:
     """Instructions that end a block: what follows them is said by the program."""
 
 
-@op(
-    "s_set_gpr_idx_on",
-    "s_set_gpr_idx_off",
-    "s_setpc_b64",
-    "s_getpc_b64",
-    "s_swappc_b64",
-    "s_call_b64",
-    "s_store_dword",
-    "s_atomic_dec",
-)
-def refused(e: Emitter, i: Instruction) -> None:
-    """Known, and not executed."""
-    raise unsupported(i, "is not executed yet")
+@op("s_getpc_b64")
+def get_program_counter(e: Emitter, i: Instruction) -> None:
+    """The address of the instruction behind."""
+    e.begin(i, ())
+    e.put_scalar64(i.operands[0], f"B.launch.image.address_of_code({e.index_of(i) + 1})")
+
+
+@op("s_setpc_b64", "s_swappc_b64", "s_call_b64")
+def jump(e: Emitter, i: Instruction) -> None:
+    """Go on at an address; a call leaves the one behind itself in its destination."""
+    e.begin(i, ())
+    if i.name != "s_call_b64":
+        e.add(f"target = number({e.scalar64(i.operands[-1])})")
+    if i.name in CALLS:
+        e.put_scalar64(i.operands[0], f"B.launch.image.address_of_code({e.index_of(i) + 1})")

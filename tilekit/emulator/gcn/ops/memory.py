@@ -31,6 +31,45 @@ def scalar_load(e: Emitter, i: Instruction) -> None:
         e.add(f"B.scalar_load({e.name(i, 'i')}, number(wide(S, {base.first})), {offset}, {target.first}, {count})")
 
 
+def _scalar_place(e: Emitter, i: Instruction, count: int) -> tuple[int, str]:
+    """The first data register of a scalar store or atomic, and where it goes: base, offset, limit of the offset."""
+    data, base = i.operands[:2]
+    buffer = i.name.startswith("s_buffer")
+    if not isinstance(data, Register) or data.file != "s" or data.count != count:
+        raise unsupported(i, f"needs {count} scalar register{'s' * (count > 1)}")
+    if not isinstance(base, Register) or base.file != "s" or base.count != (4 if buffer else 2):
+        raise unsupported(i, f"needs {'four' if buffer else 'a pair of'} scalar registers as its base")
+    e.begin(i, ())
+    offset = e.scalar(i.operands[2]) if len(i.operands) > 2 else "0"
+    if "offset" in i.modifiers:
+        offset += f" + {i.modifiers['offset']}"
+    if buffer:
+        e.add(f"r = B.resource({base.first})")
+    return data.first, f"r.base, {offset}, r.records" if buffer else f"number(wide(S, {base.first})), {offset}, None"
+
+
+@op(*(f"s_{kind}store_{size}" for kind in ("", "buffer_") for size in ("dword", "dwordx2", "dwordx4")))
+def scalar_store(e: Emitter, i: Instruction) -> None:
+    """Store scalar registers."""
+    count = _COUNTED[i.name.rsplit("_", 1)[1]]
+    data, where = _scalar_place(e, i, count)
+    base, offset, limit = where.rsplit(", ", 2)
+    e.add(f"B.scalar_store({e.name(i, 'i')}, {base}, {offset}, {data}, {count}, {limit})")
+
+
+_SCALAR_ATOMICS = [name for name in ATOMICS if not name.startswith(("add_f", "min_f", "max_f", "pk_"))]
+
+
+@op(*(f"s_{kind}atomic_{name}" for kind in ("", "buffer_") for name in _SCALAR_ATOMICS))
+def scalar_atomic(e: Emitter, i: Instruction) -> None:
+    """Change memory in one step, once a wave; with ``glc`` the value before comes back."""
+    form = atomic_form(i.name.split("atomic_")[1])
+    data, where = _scalar_place(e, i, form.registers * (2 if form.compares else 1))
+    base, offset, limit = where.rsplit(", ", 2)
+    returns = i.flag("glc") or i.flag("sc0")
+    e.add(f"B.scalar_atomic({e.name(i, 'i')}, {e.name(form, 'form')}, {base}, {offset}, {data}, {returns}, {limit})")
+
+
 def _address(e: Emitter, i: Instruction, vector: Operand, base: Operand) -> str:
     """The 64-bit address in each lane of a global access."""
     offset = i.modifiers.get("offset", 0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tilekit.emulator.core.banks import passes
 from tilekit.emulator.core.errors import describe
 from tilekit.emulator.core.memory.memory import WINDOW
 from tilekit.emulator.core.statistics import BankSite, CopyTraffic, Stall, Statistics
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Counting", "wavefronts"]
 
 BANKS = 32
-BANK_BYTES = 4
 
 
 def wavefronts(addresses: npt.NDArray[Any], size: int) -> tuple[int, int]:
@@ -46,16 +46,8 @@ def wavefronts(addresses: npt.NDArray[Any], size: int) -> tuple[int, int]:
         Bytes a lane: 1, 2, 4, 8 or 16.
     """
     together = {8: 16, 16: 8}.get(size, 32)
-    words = max(1, size // BANK_BYTES)
-    needed = ideal = 0
-    for start in range(0, len(addresses), together):
-        group = addresses[start : start + together]
-        group = group[group >= 0]
-        if group.size:
-            distinct = np.unique((group[:, None] // BANK_BYTES + np.arange(words)).ravel())
-            needed += int(np.bincount(distinct % BANKS).max())
-            ideal += -(-distinct.size // BANKS)
-    return needed, ideal
+    groups = [slice(start, start + together) for start in range(0, len(addresses), together)]
+    return passes(addresses, size, groups, BANKS)
 
 
 class Counting(Observer):

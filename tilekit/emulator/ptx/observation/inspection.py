@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.core.errors import LaunchError, describe, nearest
+from tilekit.emulator.core.errors import LaunchError, nearest
 from tilekit.emulator.core.memory.memory import RESERVED_SHARED
+from tilekit.emulator.core.observation.states import AsyncOperation, BarrierState, View, WarpState, grouped
 from tilekit.emulator.ptx.compiler.instrument import wait_name
 from tilekit.emulator.ptx.copies.bulk import InFlight, Load, Store
 from tilekit.emulator.ptx.language.syntax import TYPE_BYTES, Instruction, Register
@@ -21,74 +19,13 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.execution.warp import Warp
     from tilekit.emulator.ptx.launch import Launch
 
-__all__ = ["AsyncOperation", "BarrierState", "Inspection", "WarpState"]
+__all__ = ["Inspection"]
 
 Array = npt.NDArray[Any]
 _NUMERIC = ("f16", "f32", "f64", "s8", "s16", "s32", "s64")
 
 
-@dataclass(frozen=True, slots=True)
-class WarpState:
-    """Where a warp is: before ``instruction`` (None: it has ended), and what it waits for (empty: nothing)."""
-
-    cluster: int
-    cta: int
-    warp: int
-    role: str
-    instruction: Instruction | None
-    waits_for: str
-
-    @property
-    def doing(self) -> str:
-        """What the warp does, in words."""
-        where = describe(self.instruction) if self.instruction is not None else "has ended"
-        return f"waits for {self.waits_for} at {where}" if self.waits_for else where
-
-    def __str__(self) -> str:
-        return f"{f'{self.role} (warp {self.warp})' if self.role else f'warp {self.warp}'}: {self.doing}"
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierState:
-    """An mbarrier: ``pending`` of ``expected`` arrivals and ``tx`` bytes are missing in ``phase``; who waits for it."""
-
-    name: str
-    cta: int
-    phase: int
-    pending: int
-    expected: int
-    tx: int
-    waiting: tuple[str, ...]
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing has happened to it since it was initialised."""
-        return (self.phase, self.pending, self.tx) == (0, self.expected, 0) and not self.waiting
-
-    def __str__(self) -> str:
-        who = f"; waited for by {', '.join(self.waiting)}" if self.waiting else ""
-        return f"{self.name}: phase {self.phase}, {self.pending} of {self.expected} arrivals pending, tx {self.tx}{who}"
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncOperation:
-    """An asynchronous operation that has not landed: what it is, who issued it where, and its place in shared memory.
-
-    ``name`` is that of the shared memory it fills or reads; ``bytes`` what it moves.
-    """
-
-    unit: str
-    issuer: str
-    instruction: Instruction | None
-    name: str
-    bytes: int
-
-    def __str__(self) -> str:
-        size = f", {self.bytes} bytes" if self.bytes else ""
-        return f"{self.unit} {self.name}{size}, issued by {self.issuer} at {describe(self.instruction)}"
-
-
-class Inspection:
+class Inspection(View):
     """The state of a launch between two instructions.
 
     Attributes
@@ -239,17 +176,13 @@ class Inspection:
         layout, symbols = self.launch.program.layout, self.launch.symbols
         if isinstance(name, int):
             return layout.dynamic_base + name, -1
-        array, index = re.fullmatch(r"(.*?)(?:\[(\d+)\])?", name, re.DOTALL).groups()  # type: ignore[union-attr]
-        for symbol in symbols.shared:
-            if symbol.name == array and (index is None or int(index) < symbol.count):
-                start = layout.dynamic_base + symbol.offset + int(index or 0) * symbol.stride
-                return start, symbol.size if index is None else min(symbol.stride, symbol.size)
+        found = symbols.extent(name)
+        if found is not None:
+            return layout.dynamic_base + found[0], found[1]
         variable = layout.static_variable(name)
         if variable is not None:
             return layout.offset(variable), variable.size
-        known = [symbol.element(i) for symbol in symbols.shared for i in range(symbol.count)]
-        raise LaunchError.argument("name", name, ", ".join(known) or "none: the text names no shared memory",
-                                   nearest(name, known) or None)  # fmt: skip
+        raise symbols.unknown(name)
 
     # -- barriers and asynchronous operations ------------------------------------------------------------------------
 
@@ -301,29 +234,13 @@ class Inspection:
             idle = len(barriers) - len(busy)
             shown.append(f"{idle} other{'s' if idle > 1 else ''} that no thread has used yet")
         for title, items in (
-            ("warps", _grouped(self.warps())),
+            ("warps", grouped(self.warps())),
             ("barriers", shown),
             ("in flight", [str(operation) for operation in self.in_flight()]),
         ):
             if items:
                 lines += [f"  {title}", *(f"    {item}" for item in items)]
         return "\n".join(lines)
-
-
-def _grouped(states: Sequence[WarpState]) -> list[str]:
-    """Warps of a CTA and role that do the same, on one line."""
-    groups: dict[tuple[int, int, str, str], list[int]] = {}
-    for state in states:
-        groups.setdefault((state.cluster, state.cta, state.role, state.doing), []).append(state.warp)
-    lines = []
-    for (cluster, cta, role, doing), warps in groups.items():
-        unique = sorted(set(warps))
-        run = len(unique) > 1 and unique[-1] - unique[0] == len(unique) - 1
-        numbers = f"{unique[0]}-{unique[-1]}" if run else ", ".join(map(str, unique))
-        name = f"warp{'s' if len(unique) > 1 else ''} {numbers}"
-        place = f"cluster {cluster}, " if len({state.cluster for state in states}) > 1 else ""
-        lines.append(f"{place}CTA {cta} {f'{role} ({name})' if role else name}: {doing}")
-    return lines
 
 
 def _known_at(program: Program, position: int) -> dict[str, Register]:

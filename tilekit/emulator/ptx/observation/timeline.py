@@ -8,12 +8,11 @@ slices, from the instruction that issues them until their memory may be used.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilekit.emulator.core.observation.trace import Event, Trace
 from tilekit.emulator.ptx.compiler.instrument import InstrumentedProgram, Observer, wait_name
 from tilekit.emulator.ptx.copies.bulk import InFlight, Load, Store
 from tilekit.emulator.ptx.execution.warp import WAIT
@@ -27,26 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder"]
 
-Event = dict[str, Any]
 _EXTRA_TRACK = 1000
 """Tracks of waits that overlap another wait of their warp (divergent lanes) are numbered from here on."""
 
 
-class Recorder(Observer):
+class Recorder(Trace, Observer):
     """Records a launch; `write` or `trace` when it has ended."""
 
     def __init__(self) -> None:
-        self.steps = 0
+        super().__init__()
         self._launch: Launch
         self._program: InstrumentedProgram
-        self._events: list[Event] = []
-        self._known: set[tuple[int, int]] = set()
         self._running: tuple[Warp, int] | None = None
         self._waits: dict[Fragment, tuple[Warp, str, int, int]] = {}
         self._in_flight: list[tuple[Pending, Event]] = []
         self._matrix: dict[Warp, deque[Event]] = {}
         self._uncommitted: dict[Warp, list[Any]] = {}
-        self._serial = 0
 
     def attach(self, program: InstrumentedProgram) -> None:
         """Watch wgmma, which is queued by warps and executed when they wait."""
@@ -98,36 +93,17 @@ class Recorder(Observer):
             self._slice(warp, track, name, start, wait=True)
 
     def _slice(self, warp: Warp, track: int, name: str, start: int, wait: bool = False) -> None:
-        process = self._process(warp, track)
-        category = "wait" if wait else "run"
-        self._events.append(
-            {
-                "ph": "X",
-                "cat": category,
-                "name": name,
-                "pid": process,
-                "tid": track,
-                "ts": start,
-                "dur": self.steps - start,
-            }
-        )
+        self.slice(self._process(warp, track), track, name, start, "wait" if wait else "run")
 
     def _process(self, warp: Warp, track: int) -> int:
         """Number of a CTA, named with its warp's track when it is first seen."""
         cta = warp.cta
         process = cta.cluster.number * len(cta.cluster.indices) + cta.rank
-        if (process, -1) not in self._known:
-            self._known.add((process, -1))
+        if not self.knows(process, track):
             x, y, z = cta.index
-            name = f"CTA ({x}, {y}, {z}), cluster {cta.cluster.number} rank {cta.rank}"
-            self._events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}})
-        if (process, track) not in self._known:
-            self._known.add((process, track))
             name = f"{warp.role} (warp {warp.index})" if warp.role else f"warp {warp.index}"
             name += " other lanes" if track >= _EXTRA_TRACK else ""
-            thread = {"pid": process, "tid": track}
-            self._events.append({"ph": "M", "name": "thread_name", **thread, "args": {"name": name}})
-            self._events.append({"ph": "M", "name": "thread_sort_index", **thread, "args": {"sort_index": track}})
+            self.name(process, track, f"CTA ({x}, {y}, {z}), cluster {cta.cluster.number} rank {cta.rank}", name)
         return process
 
     # -- asynchronous operations -------------------------------------------------------------------------------------
@@ -149,30 +125,14 @@ class Recorder(Observer):
         self._in_flight.append((operation, self._begin(operation.warp, name, category, {"line": line, **facts})))
 
     def _begin(self, warp: Warp, name: str, category: str, facts: dict[str, Any]) -> Event:
-        self._serial += 1
-        event = {
-            "ph": "b",
-            "cat": category,
-            "name": name,
-            "id": self._serial,
-            "pid": self._process(warp, warp.index),
-            "tid": warp.index,
-            "ts": self.steps,
-            "args": facts,
-        }
-        self._events.append(event)
-        return event
-
-    def _end(self, event: Event) -> None:
-        self._events.append({**{key: event[key] for key in ("cat", "name", "id", "pid", "tid")}, "ph": "e",
-                             "ts": self.steps})  # fmt: skip
+        return self.begin(self._process(warp, warp.index), warp.index, name, category, facts)
 
     def _land(self) -> None:
         """End the slices of what has landed since the last block."""
         if self._in_flight and any(operation.done for operation, _ in self._in_flight):
             for operation, event in self._in_flight:
                 if operation.done:
-                    self._end(event)
+                    self.end(event)
             self._in_flight = [(operation, event) for operation, event in self._in_flight if not operation.done]
 
     # -- wgmma -------------------------------------------------------------------------------------------------------
@@ -200,7 +160,7 @@ class Recorder(Observer):
             finished = plain(warp, keep)
             groups = self._matrix.get(warp, deque())
             while finished and len(groups) > keep:
-                self._end(groups.popleft())
+                self.end(groups.popleft())
             return finished
 
         return wait
@@ -217,19 +177,7 @@ class Recorder(Observer):
         self._waits = {}
         open_groups = [event for groups in self._matrix.values() for event in groups]
         for event in [*(event for _, event in self._in_flight), *open_groups]:
-            self._end(event)
+            self.end(event)
         self._in_flight, self._matrix = [], {}
         launch = self._launch
-        return {
-            "traceEvents": sorted(self._events, key=lambda event: event.get("ts", -1)),
-            "otherData": {
-                "kernel": launch.program.name,
-                "schedule": launch.schedule,
-                "seed": launch.seed,
-                "unit": "one microsecond is one warp instruction",
-            },
-        }
-
-    def write(self, path: str | Path) -> None:
-        """Write the file."""
-        Path(path).write_text(json.dumps(self.trace()), "utf-8")
+        return self.file(launch.program.name, launch.schedule, launch.seed, "one microsecond is one warp instruction")

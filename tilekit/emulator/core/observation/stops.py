@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tilekit.emulator.core.checked import check_fields
-from tilekit.emulator.core.errors import LaunchError, nearest
-
-if TYPE_CHECKING:
-    from tilekit.emulator.core.symbols import SymbolMap
-    from tilekit.emulator.ptx.compiler.control_flow import Block
-    from tilekit.emulator.ptx.compiler.program import Program
-    from tilekit.emulator.ptx.execution.warp import Warp
+from tilekit.emulator.core.errors import Actor, InstructionLike, LaunchError, nearest
+from tilekit.emulator.core.symbols import SymbolMap
 
 __all__ = ["Places", "Stop"]
 
@@ -27,14 +23,15 @@ class Stop:
     Attributes
     ----------
     line
-        Of the PTX text.
+        Of the text.
     label
         The first instruction behind it.
     wait
         Stop when a warp has begun to wait for something whose name starts like this: ``inputs.full[1]``,
-        ``inputs.full[1] phase 2``, ``bar 1``, ``the cluster barrier``.
+        ``inputs.full[1] phase 2``, ``bar 1``, ``the cluster barrier``, ``s_barrier``.
     role, warp, cta, cluster
-        Only there: a role's name, a warp's index in its CTA, a CTA's rank in its cluster, a cluster's number.
+        Only there: a role's name, a warp's index in its CTA, a CTA's rank in its cluster, a cluster's number. On AMD
+        chips warps are waves, and each workgroup is a cluster of its own, with one CTA.
     steps
         Not before the launch has executed so many instructions.
     """
@@ -82,17 +79,28 @@ class Stop:
                 raise LaunchError.argument("stop", text, f"a whole number for {name}")
         return cls(**values)  # type: ignore[arg-type]  # the names say which are numbers
 
-    def admits(self, warp: Warp) -> bool:
+    def admits(self, actor: Actor) -> bool:
         """Whether a warp is one that may stop here."""
         return (
-            (self.role is None or self.role == warp.role)
-            and (self.warp is None or self.warp == warp.index)
-            and (self.cta is None or self.cta == warp.cta.rank)
-            and (self.cluster is None or self.cluster == warp.cta.cluster.number)
+            (self.role is None or self.role == actor.role)
+            and (self.warp is None or self.warp == actor.warp)
+            and (self.cta is None or self.cta == actor.cta)
+            and (self.cluster is None or self.cluster == actor.cluster)
         )
 
-    def places(self, program: Program, symbols: SymbolMap) -> Places:
+    def places(
+        self, kernel: str, code: Sequence[InstructionLike], labels: Mapping[str, int], symbols: SymbolMap
+    ) -> Places:
         """The instructions that this stop means.
+
+        Parameters
+        ----------
+        kernel, code
+            Its name, and its instructions by position.
+        labels
+            The line of each label, or of the first instruction behind it.
+        symbols
+            Names of its roles.
 
         Raises
         ------
@@ -105,10 +113,9 @@ class Stop:
                                        nearest(self.role, roles) or None)  # fmt: skip
         if self.line is None and self.label is None:
             return Places(None)
-        lines = {decoded.instruction.line for decoded in program.code}
+        lines = {instruction.line for instruction in code}
         line = self.line
         if self.label is not None:
-            labels = {name: at for at, name in program.function.labels}
             if self.label not in labels:
                 raise LaunchError.argument("label", self.label, ", ".join(labels) or "none: the kernel has no labels",
                                            nearest(self.label, labels) or None)  # fmt: skip
@@ -116,9 +123,8 @@ class Stop:
         assert line is not None
         if line not in lines:
             close = min(lines, key=lambda at: (abs(at - line), at < line), default=0)
-            raise LaunchError.argument("line", line, f"a line with an instruction of {program.name}", close)
-        found = (at for at, decoded in enumerate(program.code) if decoded.instruction.line == line)
-        return Places(frozenset(found))
+            raise LaunchError.argument("line", line, f"a line with an instruction of {kernel}", close)
+        return Places(frozenset(at for at, instruction in enumerate(code) if instruction.line == line))
 
 
 def _is_number(text: str) -> bool:
@@ -136,6 +142,6 @@ class Places:
         """Whether an instruction is among them."""
         return self._positions is None or position in self._positions
 
-    def in_block(self, block: Block) -> bool:
-        """Whether any instruction of a block is."""
-        return self._positions is None or any(block.start <= at < block.end for at in self._positions)
+    def between(self, start: int, end: int) -> bool:
+        """Whether any instruction from one position to before another is."""
+        return self._positions is None or any(start <= at < end for at in self._positions)

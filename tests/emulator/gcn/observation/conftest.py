@@ -1,0 +1,8 @@
+"""Observed launches share the small programs of the unit tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "units"))

@@ -1,0 +1,1 @@
+"""Looking at a launch while it runs and counting what it does: what any room's observers share."""

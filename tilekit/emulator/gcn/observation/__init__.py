@@ -1,0 +1,1 @@
+"""Looking at launches: an instrumented program and batch, counting, timelines, stopping and stepping."""
