@@ -144,7 +144,7 @@ RULES = (
     Rule("a vector instruction reads a scalar register that a vector instruction wrote", _scalars_written,
          lambda k: k.scalars_read if k.vector else 0, _fixed(2)),
     Rule("a lane is selected by a scalar register that a vector instruction wrote", _scalars_written,
-         lambda k: k.effects.reads & ~VECTORS if k.name in ("v_readlane_b32", "v_writelane_b32") else 0, _fixed(4)),
+         lambda k: k.selector, _fixed(4)),
     Rule("v_div_fmas reads VCC that a vector instruction wrote", _scalars_written,
          lambda k: VCC_BITS if k.name.startswith("v_div_fmas") else 0, _fixed(4)),
     Rule("a lane is read of a register that a vector instruction wrote", _vectors_written,

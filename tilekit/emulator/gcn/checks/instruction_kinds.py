@@ -40,6 +40,8 @@ class Kind:
         Registers whose lanes DPP moves.
     scalars_read
         Scalar registers that a vector instruction reads as data.
+    selector
+        Scalar register that says which lane is read or written.
     stored
         Data registers of a store of three or four words.
     """
@@ -64,6 +66,7 @@ class Kind:
     sources: int
     moved: int
     scalars_read: int
+    selector: int
     stored: int
 
 
@@ -83,9 +86,11 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
     shape = SHAPES.get(name)
     scales = sum(bits[4:6]) if matrix and "scale" in name else 0
     moved = i.encoding in ("dpp", "e64_dpp")
+    selector = 0
     scalars = found.reads >> SCALARS << SCALARS if vector and not matrix else 0
     if name in ("v_readlane_b32", "v_writelane_b32"):
         scalars = bits[1] >> SCALARS << SCALARS if name == "v_writelane_b32" else 0
+        selector = bits[2] >> SCALARS << SCALARS if len(bits) > 2 else 0
     selected = i.modifiers.get("op_sel", [])
     partial = bool(
         _PARTIAL.match(name)
@@ -113,6 +118,7 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
         _together(bits[1:]),
         bits[1] if moved and len(bits) > 1 else 0,
         scalars,
+        selector,
         _stored(i, bits),
     )
 

@@ -16,6 +16,7 @@ from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.effects import Effects, effects, is_memory, is_mfma, queue_of
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.flow import Block, blocks_of
+from tilekit.emulator.gcn.compiler.guesses import first_guesses
 from tilekit.emulator.gcn.compiler.masks import maskable
 from tilekit.emulator.gcn.execution import scalars
 from tilekit.emulator.gcn.language.syntax import Instruction, ModuleText
@@ -57,6 +58,8 @@ class Program:
         Its basic blocks; the first is the entry.
     rows
         Vector registers that it names, accumulators behind `accumulators` included.
+    guesses
+        Identities of the loads that only guess what a compare-and-swap will find.
     """
 
     def __init__(self, module: ModuleText, entry: str, chip: Chip, accumulators: int) -> None:
@@ -75,6 +78,7 @@ class Program:
             used |= found.reads | found.writes | found.load
         self.rows = (used & ((1 << 1024) - 1)).bit_length()
         self.maskable = maskable(code)
+        self.guesses = first_guesses(self.blocks, self.effects, accumulators)
         self._functions: dict[tuple[int, bool, bool], Function] = {}
 
     def first_of(self, block: int) -> Instruction:

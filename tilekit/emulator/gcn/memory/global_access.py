@@ -193,7 +193,8 @@ class GlobalAccess(BatchState):
                         self.tell_order()
                     self.pass_on(address, chosen, acquire=True, release=False)
                 self._note_load(i, address, size, chosen)
-                self.note(i, allocation.shadow, self.spread(address), size, chosen, 0, write=False, atomic=coherent)
+                atomic = coherent or id(i) in self.launch.program.guesses
+                self.note(i, allocation.shadow, self.spread(address), size, chosen, 0, write=False, atomic=atomic)
             got = gather(allocation.data, offsets, size)
             if chosen is None or (data is None and chosen is lanes):
                 data = got

@@ -73,7 +73,8 @@ class LocalAccess(GlobalAccess):
     def _read(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> Any:
         places = self.lds_places(i, address, size, lanes, "a read")
         if self.order_checked:
-            self.note_lds(i, address, size, lanes, 1, write=False)
+            guess = id(i) in self.launch.program.guesses
+            self.note_lds(i, address, size, lanes, 1, write=False, atomic=guess)
         return gather(self.gang.lds, places, size)
 
     def lds_read(self, i: Instruction, form: Form, address: Any, target: int, lanes: Array | None) -> None:
