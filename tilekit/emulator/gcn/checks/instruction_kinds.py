@@ -31,7 +31,7 @@ class Kind:
     xdl, double
         Whether a matrix instruction is none of float32's or of doubles', and whether it is of doubles'.
     multiplied, added
-        Registers that a matrix instruction multiplies, and adds to.
+        Registers that a matrix instruction, or a dot product, multiplies; those that a matrix instruction adds to.
     transcendental, dot, partial, dpp, to_lds
         Further kinds.
     sources
@@ -82,6 +82,7 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
     name = i.name
     matrix = is_mfma(i)
     bits = [_bits(operand, accumulators) for operand in i.operands]
+    dot = name.startswith("v_dot")
     vector = name.startswith("v_") and name != "v_nop"
     shape = SHAPES.get(name)
     scales = sum(bits[4:6]) if matrix and "scale" in name else 0
@@ -108,10 +109,10 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
         matrix,
         bool(shape) and shape is not None and shape.a not in ("f32", "f64"),
         shape is not None and shape.a == "f64",
-        (bits[1] | bits[2] | scales) if matrix else 0,
+        (bits[1] | bits[2] | scales) if matrix or dot else 0,
         bits[3] if matrix and len(bits) > 3 else 0,
         bool(_TRANSCENDENTAL.match(name)),
-        name.startswith("v_dot"),
+        dot,
         vector and partial,
         moved,
         i.flag("lds") or name.startswith("global_load_lds"),
@@ -140,13 +141,13 @@ def _stored(i: Instruction, bits: list[int]) -> int:
 
 
 def passes(i: Instruction, chip: str) -> int:
-    """Passes of a matrix instruction; 0 where they are not published."""
+    """Passes of a matrix instruction."""
     shape = SHAPES.get(i.name)
     if shape is None:
         return 0
     big = shape.m == 32
     if shape.m == 4:
-        return 2 if shape.a != "f64" else 0
+        return 2 if shape.a != "f64" else 4
     if shape.a == "f64":
         return 8 if chip == "gfx942" else 16
     if shape.a == "f32":

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.gcn.execution.scalars import settle_number
-from tilekit.emulator.gcn.memory.buffer_access import BufferAccess
+from tilekit.emulator.gcn.memory.flat_access import FlatAccess
 from tilekit.emulator.gcn.memory.outstanding import of_waves
 from tilekit.emulator.gcn.ops.control import SPLIT
 
@@ -21,7 +21,7 @@ __all__ = ["Batch"]
 Array = npt.NDArray[Any]
 
 
-class Batch(BufferAccess):
+class Batch(FlatAccess):
     """Waves that run in step: what they can be asked to do besides accessing memory is to part."""
 
     __slots__ = ()

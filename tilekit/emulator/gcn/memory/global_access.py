@@ -187,7 +187,7 @@ class GlobalAccess(BatchState):
         data: Array | None = None
         for allocation, offsets, chosen in self.places(i, address, size, lanes, "a load"):
             if allocation.shadow is not None:
-                coherent = i.flag("sc1")
+                coherent = i.flag("sc0") or i.flag("sc1")
                 if coherent:
                     if not self.order_known:
                         self.tell_order()
@@ -228,7 +228,7 @@ class GlobalAccess(BatchState):
             values = values >> np.uint32(16)
         for allocation, offsets, chosen in self.places(i, address, form.size, lanes, "a store"):
             if allocation.shadow is not None:
-                coherent = i.flag("sc1")
+                coherent = i.flag("sc0") or i.flag("sc1")
                 where = self.spread(address)
 
                 changes = StoreChanges(allocation.data, offsets, values, form.size, chosen, allocation.start)
@@ -315,4 +315,5 @@ class GlobalAccess(BatchState):
             if allocation is not None and allocation.shadow is not None:
                 party: Any = wave.order.queues[1]
                 party.epoch = self.issued[1] + 1
-                allocation.shadow.span(party, address, address + size, write=False, instruction=i)
+                guess = id(i) in self.launch.program.guesses
+                allocation.shadow.span(party, address, address + size, write=False, atomic=guess, instruction=i)
