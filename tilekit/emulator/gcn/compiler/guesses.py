@@ -24,7 +24,7 @@ _Copies = frozenset[tuple[int, int]]  # bit of a register, and which word of the
 
 
 def first_guesses(blocks: list[Block], found: Mapping[int, Effects], accumulators: int) -> frozenset[int]:
-    """Return the identities of these loads: a way leads from each to a compare-and-swap that compares with its value."""
+    """Return the identities of these loads: a compare-and-swap compares with its value."""
     code = [(number, place, i) for number, block in enumerate(blocks) for place, i in enumerate(block.instructions)]
     if not any(_SWAP.match(i.name) for _, _, i in code):
         return frozenset()
@@ -35,9 +35,7 @@ def first_guesses(blocks: list[Block], found: Mapping[int, Effects], accumulator
     )
 
 
-def _is_compared(
-    blocks: list[Block], found: Mapping[int, Effects], accumulators: int, number: int, place: int
-) -> bool:
+def _is_compared(blocks: list[Block], found: Mapping[int, Effects], accumulators: int, number: int, place: int) -> bool:
     load = blocks[number].instructions[place]
     target = _first(load.operands[0], accumulators)
     words = 2 if load.name.endswith(("x2", "b64")) else 1

@@ -112,6 +112,8 @@ def source(e: Emitter, index: int, kind: str) -> str:
     high = _selected(modifiers, index) and kind in ("f16", "u16", "i16", "b16") and sdwa is None
     expression = _VIEWS[kind](f"({raw} >> 16)" if high else raw)
     if isinstance(operand, Register):
+        if (operand.absolute or operand.negate) and kind[0] not in "fb":
+            raise unsupported(instruction, "has a sign on an operand that is no floating-point number")
         if operand.absolute:
             expression = f"abs_{kind}({expression})"
         if operand.negate:

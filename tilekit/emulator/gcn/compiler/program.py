@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilekit.emulator.core.errors import UnsupportedInstruction
-from tilekit.emulator.gcn.arithmetic import bits, conversions, floats, lanes, words
+from tilekit.emulator.gcn.arithmetic import bits, conversions, dots, floats, lanes, words
 from tilekit.emulator.gcn.checks.hazards import Hazard, hazards
 from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.effects import Effects, effects, is_memory, is_mfma, queue_of
@@ -36,7 +36,7 @@ def _public(*modules: ModuleType) -> dict[str, Any]:
 
 
 _NAMES: dict[str, Any] = {
-    **_public(words, bits, conversions, floats, lanes, scalars),
+    **_public(words, bits, conversions, dots, floats, lanes, scalars),
     "where": np.where, "copyto": np.copyto, "minimum_of": np.minimum, "maximum_of": np.maximum, "floor": np.floor,
     "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "root": np.sqrt, "npmaximum": np.maximum,
     "npminimum": np.minimum, "K0": np.int64(0), "K0F": np.float32(0), "K255": np.uint32(255),

@@ -101,9 +101,7 @@ def write_pair(e: Emitter, i: Instruction) -> None:
     e.begin(i, ())
     data = [e.vector(operand, form.registers) for operand in i.operands[1:3]]
     places = ", ".join(_address(e, i.operands[0], offset) for offset in (first, second))
-    e.add(
-        f"B.lds_write({e.name(i, 'i')}, {e.name(form, 'form')}, ({places}), ({data[0]}, {data[1]}), {e.lanes})"
-    )
+    e.add(f"B.lds_write({e.name(i, 'i')}, {e.name(form, 'form')}, ({places}), ({data[0]}, {data[1]}), {e.lanes})")
 
 
 @op("ds_read_b64_tr_b16", "ds_read_b64_tr_b8", "ds_read_b64_tr_b4", "ds_read_b96_tr_b6")
