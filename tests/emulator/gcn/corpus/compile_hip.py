@@ -89,7 +89,9 @@ if __name__ == "__main__":
     for variant in VARIANTS:
         if len(sys.argv) < 2 or variant.name in sys.argv[1:]:
             gluon = variant.kernel.is_gluon()
-            chips = variant.targets if variant.targets[0] in CHIPS else () if "desc" in variant.types or gluon else CHIPS
+            chips = (
+                variant.targets if variant.targets[0] in CHIPS else () if "desc" in variant.types or gluon else CHIPS
+            )
             for chip in chips:
                 try:
                     compile_variant(variant, chip)

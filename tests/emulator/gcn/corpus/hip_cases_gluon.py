@@ -23,7 +23,13 @@ def buffer_atomics(rng: np.random.Generator) -> Launch:
     x, out = rng.integers(-(2**31), 2**31, n).astype(np.int32), rng.integers(-(2**31), 2**31, 600).astype(np.int32)
     z, out2 = whole(rng, n), np.zeros(8, f32)
     want, rows = out.copy(), x.reshape(-1, 16)
-    for at, fold in ((0, np.maximum), (16, np.minimum), (32, np.bitwise_xor), (48, np.bitwise_and), (64, np.bitwise_or)):
+    for at, fold in (
+        (0, np.maximum),
+        (16, np.minimum),
+        (32, np.bitwise_xor),
+        (48, np.bitwise_and),
+        (64, np.bitwise_or),
+    ):
         want[at : at + 16] = fold(fold.reduce(rows, 0), out[at : at + 16])
     want[80 : 80 + n] = x
     return Launch((2,), [x, out, z, out2, i32(n)], {

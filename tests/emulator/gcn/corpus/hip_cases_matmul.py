@@ -65,7 +65,9 @@ def precisions(rng: np.random.Generator) -> Launch:
 def _split(rng: np.random.Generator, kind: Any, out: Any, tile: tuple[int, int], shares: int) -> Launch:
     m, n, k = 64, 64, 256
     a, b, c = whole(rng, m, k, dtype=kind, most=1), whole(rng, k, n, dtype=kind, most=1), np.zeros((m, n), out)
-    return Launch((m // tile[0], n // tile[1], shares), [a, b, c, i32(m), i32(n), i32(k)], {"c": Expect(c, product(a, b))})
+    return Launch(
+        (m // tile[0], n // tile[1], shares), [a, b, c, i32(m), i32(n), i32(k)], {"c": Expect(c, product(a, b))}
+    )
 
 
 @draws("amd_split_k_atomic")

@@ -117,7 +117,9 @@ def gather_scatter(rng: np.random.Generator) -> Launch:
     want[rows >= 0, :50] = x[rows[rows >= 0], :50]
     moved = np.empty(1536, np.int8)
     moved[where] = y + 1
-    return Launch((3,), [rows, x, out, where, y, out2, i64(72)], {"out": Expect(out, want), "out2": Expect(out2, moved)})
+    return Launch(
+        (3,), [rows, x, out, where, y, out2, i64(72)], {"out": Expect(out, want), "out2": Expect(out2, moved)}
+    )
 
 
 @draws("amd_axis_gather")

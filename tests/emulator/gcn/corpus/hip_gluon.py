@@ -55,18 +55,45 @@ def _product(a, b, c, m, n, k, LAYOUT: gl.constexpr, WIDTH: gl.constexpr, M: gl.
     cdna3.buffer_store(total, c, (ii + p)[:, None] * n + (jj + q)[None, :])
 
 
-@variant("gluon_mfma_16", "*fp16 *fp16 *fp32 i32 i32 i32", BOTH, constants={"V": 3, "SHAPE": [16, 16, 16], "T": False, "REGISTERS": "a"})
-@variant("gluon_mfma_32", "*bf16 *bf16 *fp32 i32 i32 i32", BOTH, constants={"V": 3, "SHAPE": [32, 32, 8], "T": True, "REGISTERS": "v"})
-@variant("gluon_mfma_16_wide", "*bf16 *bf16 *fp32 i32 i32 i32", NEW, constants={"V": 4, "SHAPE": [16, 16, 32], "T": True, "REGISTERS": "a"})
-@variant("gluon_mfma_32_wide", "*fp16 *fp16 *fp32 i32 i32 i32", NEW, constants={"V": 4, "SHAPE": [32, 32, 16], "T": False, "REGISTERS": "a"})
+@variant(
+    "gluon_mfma_16",
+    "*fp16 *fp16 *fp32 i32 i32 i32",
+    BOTH,
+    constants={"V": 3, "SHAPE": [16, 16, 16], "T": False, "REGISTERS": "a"},
+)
+@variant(
+    "gluon_mfma_32",
+    "*bf16 *bf16 *fp32 i32 i32 i32",
+    BOTH,
+    constants={"V": 3, "SHAPE": [32, 32, 8], "T": True, "REGISTERS": "v"},
+)
+@variant(
+    "gluon_mfma_16_wide",
+    "*bf16 *bf16 *fp32 i32 i32 i32",
+    NEW,
+    constants={"V": 4, "SHAPE": [16, 16, 32], "T": True, "REGISTERS": "a"},
+)
+@variant(
+    "gluon_mfma_32_wide",
+    "*fp16 *fp16 *fp32 i32 i32 i32",
+    NEW,
+    constants={"V": 4, "SHAPE": [32, 32, 16], "T": False, "REGISTERS": "a"},
+)
 @gluon.jit
 def mfma_layouts(a, b, c, m, n, k, V: gl.constexpr, SHAPE: gl.constexpr, T: gl.constexpr, REGISTERS: gl.constexpr):
     layout: gl.constexpr = gl.amd.AMDMFMALayout(V, SHAPE, T, [2, 2])
     _product(a, b, c, m, n, k, layout, 4, 64, 128, 64, REGISTERS)
 
 
-@variant("gluon_lds_ring", "*fp16 *fp16 *fp32 i32:16 i32:16 i32:16", NEW, constants={"M": 64, "N": 64, "K": 64, "STAGES": 2})
-@variant("gluon_lds_ring_3", "*fp16 *fp16 *fp32 i32:16 i32:16 i32:16", NEW, constants={"M": 64, "N": 64, "K": 64, "STAGES": 3})
+@variant(
+    "gluon_lds_ring", "*fp16 *fp16 *fp32 i32:16 i32:16 i32:16", NEW, constants={"M": 64, "N": 64, "K": 64, "STAGES": 2}
+)
+@variant(
+    "gluon_lds_ring_3",
+    "*fp16 *fp16 *fp32 i32:16 i32:16 i32:16",
+    NEW,
+    constants={"M": 64, "N": 64, "K": 64, "STAGES": 3},
+)
 @gluon.jit
 def lds_ring(a, b, c, m, n, k, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr, STAGES: gl.constexpr):
     """Loads to LDS under way while earlier stages are multiplied; B's rows lie along K."""
@@ -161,7 +188,13 @@ def scaled(a, b, sa, sb, c, AF: gl.constexpr, BF: gl.constexpr, SHAPE: gl.conste
 
 
 @variant("gluon_pipelined", "*bf16 *bf16 *fp32 i32 i32 i32", NEW, constants={"M": 128, "N": 128, "K": 64}, num_warps=8)
-@variant("gluon_pipelined_942", "*bf16 *bf16 *fp32 i32 i32 i32", ("gfx942",), constants={"M": 128, "N": 128, "K": 32}, num_warps=8)
+@variant(
+    "gluon_pipelined_942",
+    "*bf16 *bf16 *fp32 i32 i32 i32",
+    ("gfx942",),
+    constants={"M": 128, "N": 128, "K": 32},
+    num_warps=8,
+)
 @gluon.jit
 def pipelined(a, b, c, m, n, k, M: gl.constexpr, N: gl.constexpr, K: gl.constexpr):
     """Two groups of waves half a turn apart: one loads while the other multiplies; stores lie two steps ahead."""

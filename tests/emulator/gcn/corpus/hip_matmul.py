@@ -79,7 +79,9 @@ def precisions(a, b, c, c3, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     tl.store(c3 + i[:, None] * N + j[None, :], tl.dot(x, y, input_precision="bf16x3"))
 
 
-@variant("amd_split_k_atomic", "*fp16 *fp16 *fp32 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 32, "BK": 32, "S": 4})
+@variant(
+    "amd_split_k_atomic", "*fp16 *fp16 *fp32 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 32, "BK": 32, "S": 4}
+)
 @variant("amd_split_k_half", "*fp16 *fp16 *fp16 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 32, "BK": 32, "S": 4})
 @variant("amd_split_k_bf16", "*bf16 *bf16 *bf16 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 64, "BK": 32, "S": 2})
 @jit
@@ -98,7 +100,9 @@ def split_k_atomic(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 @variant("amd_stream_k_locks", "*bf16 *bf16 *fp32 *fp32 *i32 i32:16 i32:16 i32:16",
          constants={"BM": 32, "BN": 32, "BK": 32, "MANY": 3})  # fmt: skip
 @jit
-def stream_k_locks(a, b, c, shares, locks, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, MANY: tl.constexpr):
+def stream_k_locks(
+    a, b, c, shares, locks, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, MANY: tl.constexpr
+):
     """Stream-K: a workgroup that ends a tile waits for the share of the one before it."""
     per = tl.cdiv(k, BK)
     tiles_n = tl.cdiv(n, BN)
@@ -141,12 +145,17 @@ def grouped(ap, bp, cp, sizes, groups, BM: tl.constexpr, BN: tl.constexpr, BK: t
         b = tl.load(bp + g).to(tl.pointer_type(tl.float16))
         c = tl.load(cp + g).to(tl.pointer_type(tl.float32))
         while tile < done + many:
-            rows, columns = (tile - done) // across * BM + tl.arange(0, BM), (tile - done) % across * BN + tl.arange(0, BN)
+            rows, columns = (
+                (tile - done) // across * BM + tl.arange(0, BM),
+                (tile - done) % across * BN + tl.arange(0, BN),
+            )
             total = tl.zeros((BM, BN), tl.float32)
             for start in range(0, k, BK):
                 depth = start + tl.arange(0, BK)
                 x = tl.load(a + rows[:, None] * k + depth[None, :], (rows < m)[:, None] & (depth < k)[None, :], 0.0)
-                y = tl.load(b + depth[:, None] * n + columns[None, :], (depth < k)[:, None] & (columns < n)[None, :], 0.0)
+                y = tl.load(
+                    b + depth[:, None] * n + columns[None, :], (depth < k)[:, None] & (columns < n)[None, :], 0.0
+                )
                 total = tl.dot(x, y, total)
             tl.store(c + rows[:, None] * n + columns[None, :], total, (rows < m)[:, None] & (columns < n)[None, :])
             tile += MANY
@@ -156,7 +165,9 @@ def grouped(ap, bp, cp, sizes, groups, BM: tl.constexpr, BN: tl.constexpr, BK: t
 @variant("amd_int4_weights", "*fp16 *i32 *fp16 *fp16 *fp32 i32 i32:16 i32:16",
          constants={"BM": 16, "BN": 64, "BK": 64, "GROUP": 64})  # fmt: skip
 @jit
-def int4_weights(a, packed, scales, zeros, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+def int4_weights(
+    a, packed, scales, zeros, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr
+):
     """Weights of four bits, eight a word along K, with scales and zero points for groups of rows."""
     rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), tl.float32)

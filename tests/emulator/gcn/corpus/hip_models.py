@@ -45,7 +45,9 @@ def attention(q, k, v, out, norms, length, scale, BM: tl.constexpr, BN: tl.const
         acc = tl.dot(p.to(z.dtype), z, acc * keepers[:, None])
         top = new
     acc = acc / total[:, None]
-    tl.store(out + head * length * D + rows[:, None] * D + d[None, :], acc.to(out.dtype.element_ty), (rows < length)[:, None])
+    tl.store(
+        out + head * length * D + rows[:, None] * D + d[None, :], acc.to(out.dtype.element_ty), (rows < length)[:, None]
+    )
     tl.store(norms + head * length + rows, top + tl.log2(total), rows < length)
 
 
@@ -121,7 +123,9 @@ def decode_merge(partial, norms, out, HEADS: tl.constexpr, D: tl.constexpr, SPLI
     norm = tl.load(norms + spot)
     weight = tl.exp2(norm - tl.max(norm, 0))
     part = tl.load(partial + spot[:, None] * D + d[None, :])
-    tl.store(out + (sequence * HEADS + h) * D + d, (tl.sum(part * weight[:, None], 0) / tl.sum(weight, 0)).to(tl.bfloat16))
+    tl.store(
+        out + (sequence * HEADS + h) * D + d, (tl.sum(part * weight[:, None], 0) / tl.sum(weight, 0)).to(tl.bfloat16)
+    )
 
 
 @variant("amd_rotary_both", "*bf16 *bf16 *fp32 *i32 i32 i32", constants={"HALF": 32, "INTERLEAVED": False})
@@ -176,9 +180,13 @@ def selective_scan(x, dt, a, b, c, y, length, D: tl.constexpr, N: tl.constexpr):
         tl.store(y + row * D + d, tl.sum(state * q[None, :], 1))
 
 
-@variant("amd_mixture_routing", "*fp32 *i32 *fp32 *i32 i32", constants={"EXPERTS": 16, "K": 2, "BLOCK": 32}, num_warps=2)
+@variant(
+    "amd_mixture_routing", "*fp32 *i32 *fp32 *i32 i32", constants={"EXPERTS": 16, "K": 2, "BLOCK": 32}, num_warps=2
+)
 @jit
-def mixture_routing(logits, chosen, weights, counts, tokens, EXPERTS: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
+def mixture_routing(
+    logits, chosen, weights, counts, tokens, EXPERTS: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr
+):
     """The best experts of each token by repeated argmax, their weights, and how many tokens each has."""
     t, e = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, EXPERTS)
     v = tl.load(logits + t[:, None] * EXPERTS + e[None, :], (t < tokens)[:, None], -1e30)

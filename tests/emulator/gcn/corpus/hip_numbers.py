@@ -246,7 +246,10 @@ def cube_reductions(x, out, where, last, A: tl.constexpr, B: tl.constexpr, C: tl
     """Sums, extrema and their places over each axis of a cube."""
     i, j, k = tl.arange(0, A)[:, None, None], tl.arange(0, B)[None, :, None], tl.arange(0, C)[None, None, :]
     v = tl.load(x + (i * B + j) * C + k)
-    ab, ac = tl.arange(0, A)[:, None] * B + tl.arange(0, B)[None, :], tl.arange(0, A)[:, None] * C + tl.arange(0, C)[None, :]
+    ab, ac = (
+        tl.arange(0, A)[:, None] * B + tl.arange(0, B)[None, :],
+        tl.arange(0, A)[:, None] * C + tl.arange(0, C)[None, :],
+    )
     bc = tl.arange(0, B)[:, None] * C + tl.arange(0, C)[None, :]
     tl.store(out + bc, tl.sum(v, 0))
     tl.store(out + B * C + ac, tl.max(v, 1))
@@ -330,7 +333,11 @@ def masked_histogram(x, out, total, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
 def log_sum_exp(x, out, entropy, stride, columns, BLOCK: tl.constexpr):
     """Row by row in blocks, with a running maximum."""
     row = tl.program_id(0)
-    top, total, weighted = tl.full((1,), -float("inf"), tl.float32), tl.zeros((1,), tl.float32), tl.zeros((1,), tl.float32)
+    top, total, weighted = (
+        tl.full((1,), -float("inf"), tl.float32),
+        tl.zeros((1,), tl.float32),
+        tl.zeros((1,), tl.float32),
+    )
     for start in range(0, columns, BLOCK):
         at = start + tl.arange(0, BLOCK)
         v = tl.load(x + row * stride + at, at < columns, -float("inf")).to(tl.float32)
@@ -363,7 +370,11 @@ def group_norm(x, weight, bias, out, pixels, eps, CHANNELS: tl.constexpr, BLOCK:
     for start in range(0, pixels, BLOCK):
         inside = (start + p < pixels) & (c >= 0)
         v = tl.load(base + c * pixels + start + p, inside, 0.0).to(tl.float32)
-        tl.store(out + group * CHANNELS * pixels + c * pixels + start + p, ((v - mean) * scale * w + b).to(tl.bfloat16), inside)
+        tl.store(
+            out + group * CHANNELS * pixels + c * pixels + start + p,
+            ((v - mean) * scale * w + b).to(tl.bfloat16),
+            inside,
+        )
 
 
 @variant("amd_cross_entropy_fused", "*bf16 *i32 *fp32 *bf16 i32 fp32", constants={"BLOCK": 256})

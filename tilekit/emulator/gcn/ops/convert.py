@@ -33,7 +33,9 @@ _ALL = {
     "v_cvt_pkrtz_f16_f32": ("u32", "f32 f32", "to_half_pair_toward_zero({0}, {1})"),
     "v_cvt_pknorm_i16_f32": ("u32", "f32 f32", "normalised({0}, True) | normalised({1}, True) << 16"),
     "v_cvt_pknorm_u16_f32": ("u32", "f32 f32", "normalised({0}, False) | normalised({1}, False) << 16"),
-    "v_cvt_pknorm_i16_f16": ("u32", "f16 f16", "normalised({0}.astype(f4), True) | normalised({1}.astype(f4), True) << 16"),
+    "v_cvt_pknorm_i16_f16": (
+        "u32", "f16 f16", "normalised({0}.astype(f4), True) | normalised({1}.astype(f4), True) << 16"
+    ),
     "v_cvt_pknorm_u16_f16": (
         "u32", "f16 f16", "normalised({0}.astype(f4), False) | normalised({1}.astype(f4), False) << 16"
     ),

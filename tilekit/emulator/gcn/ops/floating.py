@@ -42,7 +42,6 @@ vector("v_ldexp_f16", "f16", "f16 i16", "scale_by_power({0}, {1})")
 vector("v_frexp_exp_i32_f32", "i32", "f32", "exponent({0})")
 vector("v_frexp_exp_i32_f64", "i32", "f64", "exponent({0})")
 vector("v_frexp_exp_i16_f16", "i16", "f16", "exponent({0}).astype(i2)")
-vector("v_mad_f32", "f32", "f32 f32 f32", "{0} * {1} + {2}")
 for _name, _expression in (("mad_f16", "{0} * {1} + {2}"), ("mad_legacy_f16", "{0} * {1} + {2}"),
                            ("fma_legacy_f16", "fma16({0}, {1}, {2})"),
                            ("div_fixup_legacy_f16", "division_fix({0}, {1}, {2})")):  # fmt: skip
@@ -54,7 +53,7 @@ vector("v_div_fixup_f64", "f64", "f64 f64 f64", "division_fix({0}, {1}, {2})")
 vector("v_div_fixup_f16", "f16", "f16 f16 f16", "division_fix({0}, {1}, {2})")
 
 
-@op("v_fmac_f32", "v_fmac_f16", "v_fmac_f64", "v_mac_f16")
+@op("v_fmac_f32", "v_fmac_f64", "v_mac_f16")
 def accumulate(e: Emitter, i: Instruction) -> None:
     """Multiply and add to the destination."""
     kind = i.name[-3:]
@@ -64,7 +63,7 @@ def accumulate(e: Emitter, i: Instruction) -> None:
     e.put(i.operands[0], "{} * {} + {}".format(*parts) if rounded_twice else f"fma{kind[1:]}({', '.join(parts)})", kind)
 
 
-@op("v_fmamk_f32", "v_fmaak_f32", "v_fmamk_f16", "v_fmaak_f16")
+@op("v_fmamk_f32", "v_fmaak_f32")
 def with_literal(e: Emitter, i: Instruction) -> None:
     """Multiply and add with a literal, whose place is that of the text."""
     kind = i.name[-3:]
@@ -122,7 +121,7 @@ def _mixed(e: Emitter, i: Instruction) -> str:
     return f"fma32({', '.join(parts)})"
 
 
-@op("v_fma_mix_f32", "v_mad_mix_f32")
+@op("v_fma_mix_f32")
 def mix(e: Emitter, i: Instruction) -> None:
     """Multiply and add of mixed precisions, to float32."""
     e.put(i.operands[0], _mixed(e, i), "f32")

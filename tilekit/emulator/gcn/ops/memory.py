@@ -185,7 +185,7 @@ def invalidate(e: Emitter, i: Instruction) -> None:
     e.add("B.acquire()")
 
 
-@op("buffer_wbl2", "buffer_wbinvl1", "buffer_wbinvl1_vol")
+@op("buffer_wbl2")
 def write_back(e: Emitter, i: Instruction) -> None:
     """Release: counts as a store that has to be waited for."""
     e.begin(i, ())
