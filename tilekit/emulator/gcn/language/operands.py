@@ -237,6 +237,8 @@ def _list(reader: Reader) -> Register:
 
 def _with(reader: Reader, operand: Operand, **changes: bool) -> Operand:
     if isinstance(operand, Constant):
+        if operand.value == 0 and "extend" not in changes:
+            return Constant(-0.0 if changes.get("negate") else 0.0)
         if not operand.floating:
             reader.at -= 1
             raise UnsupportedInstruction(
