@@ -19,20 +19,24 @@ os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
 os.environ["TRITON_CACHE_DIR"] = os.environ.get("CORPUS_CACHE") or tempfile.mkdtemp()
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "corpus"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "ptx" / "corpus"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
 from triton_kernels.variants import VARIANTS, Variant
 
 HERE = Path(__file__).parent
 for _source in ("elementwise", "reductions", "memory", "matmul", "models"):
     importlib.import_module(f"triton_kernels.{_source}")
-importlib.import_module("hip_kernels")
+for _source in ("hip_kernels", "hip_numbers", "hip_memory", "hip_matmul", "hip_models", "hip_gluon"):
+    importlib.import_module(_source)
 
 CHIPS = ("gfx942", "gfx950")
+OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
+"""What of a variant's options is the AMD compiler's; the others are of NVIDIA's, or ``buffer_ops``."""
 OUT = Path(os.environ.get("CORPUS_OUT") or HERE / "asm")
 
 
@@ -50,12 +54,15 @@ def compile_variant(variant: Variant, chip: str) -> None:
             if kind.startswith("*"):
                 attributes[(positions[name],)].append(["tt.pointer_range", 32])
         signature[name] = kind
-    options = {"num_warps": 4} | {k: v for k, v in variant.options.items() if k in ("num_warps", "num_stages")}
-    compiled = triton.compile(
-        ASTSource(variant.kernel, signature, variant.constants, attributes),
-        target=GPUTarget("hip", chip, 64),
-        options=options,
-    )
+    options = {"num_warps": 4} | {k: v for k, v in variant.options.items() if k in OPTIONS}
+    source = GluonASTSource if variant.kernel.is_gluon() else ASTSource
+    with triton.knobs.amd.scope():
+        triton.knobs.amd.use_buffer_ops = variant.options.get("buffer_ops", True)
+        compiled = triton.compile(
+            source(variant.kernel, signature, variant.constants, attributes),
+            target=GPUTarget("hip", chip, 64),
+            options=options,
+        )
     text, metadata = compiled.asm["amdgcn"].rstrip("\0").strip() + "\n", compiled.metadata
     launch = {
         "entry": metadata.name,
@@ -81,9 +88,11 @@ def compile_variant(variant: Variant, chip: str) -> None:
 if __name__ == "__main__":
     for variant in VARIANTS:
         if len(sys.argv) < 2 or variant.name in sys.argv[1:]:
-            if "desc" in variant.types or variant.kernel.is_gluon():
-                continue
-            for chip in CHIPS:
+            gluon = variant.kernel.is_gluon()
+            chips = (
+                variant.targets if variant.targets[0] in CHIPS else () if "desc" in variant.types or gluon else CHIPS
+            )
+            for chip in chips:
                 try:
                     compile_variant(variant, chip)
                 except Exception as error:  # report and go on with the others

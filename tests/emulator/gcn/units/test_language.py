@@ -57,7 +57,7 @@ def test_modifiers() -> None:
     ("text", "line", "column", "says"),
     [
         ("s_nop 0\n  v_mov_b32 v1, v512", 2, 17, "v512 does not exist"),
-        ("v_mov_b32 v1 v2", 1, 14, "expected ',' or a modifier"),
+        ("v_mov_b32 v1, 08", 1, 15, "begins with 0, as octal numbers do"),
         ("v_mov_b32 v1, v[3:2]", 1, 15, "the last register comes before the first"),
         ("v_mov_b32 v1, ?", 1, 15, "unexpected character"),
         ("s_waitcnt vmcnt(64)", 1, 20, "vmcnt"),

@@ -190,21 +190,3 @@ def look_up_3(a: Any, b: Any, c: Any, table: int) -> Any:
 def held(value: Any, least: int, most: int) -> Any:
     """A wide result held between two bounds."""
     return np.clip(value, least, most)
-
-
-def sad_u8(a: Any, b: Any, c: Any) -> Any:
-    """Sum of absolute differences of bytes, and an addend."""
-    for place in range(0, 32, 8):
-        x, y = ((v >> u4(place) & u4(0xFF)).astype(i4) for v in (a, b))
-        c = c + np.abs(x - y).astype(u4)
-    return c
-
-
-def dot_bytes(a: Any, b: Any, c: Any, signed: bool) -> Any:
-    """Dot product of four bytes, and an addend."""
-    for place in range(0, 32, 8):
-        x, y = (v >> u4(place) & u4(0xFF) for v in (a, b))
-        if signed:
-            x, y = sign_extend(x, 8), sign_extend(y, 8)
-        c = c + x * y
-    return c

@@ -25,6 +25,8 @@ VECTORS = (1 << SCALARS) - 1
 VCC_BITS = 3 << (SCALARS + 106)
 M0_BIT = 1 << (SCALARS + 124)
 _LONGEST = 24
+_SMALL, _SMALL_DOUBLE = 2, 4
+"""Passes of the matrix instructions of 4 x 4: other types, and doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +104,34 @@ def _touched(k: Kind) -> int:
 def _after_matrix(producer: Kind, consumer: Kind, chip: str) -> int:
     count = passes(producer.instruction, chip)
     if producer.double:
-        return (11 if chip == "gfx942" else 19) if count else 0
+        small = count == _SMALL_DOUBLE
+        if consumer.memory:
+            return 9 if small else 18
+        return 6 if small else 11 if chip == "gfx942" else 19
     if not producer.xdl:
         return count + 2
     return count + (3 if chip == "gfx942" else 4)
 
 
 def _after_matrix_added(producer: Kind, consumer: Kind, chip: str) -> int:
-    if producer.effects.writes == consumer.added:
-        return 0
     count = passes(producer.instruction, chip)
+    small = producer.double and count == _SMALL_DOUBLE
+    if producer.effects.writes == consumer.added:
+        both = small and consumer.name == producer.name
+        return 4 if both else 2 if count == _SMALL else 0
     if producer.double:
-        return 0
-    return count if not producer.xdl else count + (1 if chip == "gfx942" else 2)
+        return 0 if consumer.xdl else 4 if small else 9 if chip == "gfx942" else 17
+    if not producer.xdl:
+        return 0 if consumer.xdl else count
+    return count + (1 if chip == "gfx942" else 2)
+
+
+def _after_dot(producer: Kind, consumer: Kind, chip: str) -> int:
+    return 0 if producer.name == consumer.name else 3
+
+
+def _after_same_dot(producer: Kind, consumer: Kind, chip: str) -> int:
+    return 3 if producer.name == consumer.name else 0
 
 
 def _overwrites(k: Kind) -> int:
@@ -135,8 +152,14 @@ RULES = (
          lambda k: k.effects.reads & VECTORS if k.matrix else 0, _fixed(2)),
     Rule("a transcendental result is read", lambda k: _vectors_written(k) if k.transcendental else 0,
          lambda k: k.effects.reads & VECTORS if k.vector and not k.matrix and not k.transcendental else 0, _fixed(1)),
-    Rule("a dot product is read", lambda k: _vectors_written(k) if k.dot else 0,
-         lambda k: k.effects.reads & VECTORS if k.vector and not k.dot else 0, _fixed(3)),
+    Rule("a dot product is read or overwritten", lambda k: _vectors_written(k) if k.dot else 0,
+         lambda k: _touched(k) if not k.matrix else 0, _after_dot),
+    Rule("a dot product is multiplied", lambda k: _vectors_written(k) if k.dot else 0,
+         lambda k: k.multiplied if k.dot else 0, _after_same_dot),
+    Rule("a matrix instruction after v_cmpx", lambda k: 1 if k.name.startswith("v_cmpx") else 0,
+         lambda k: 1 if k.matrix else 0, _fixed(4)),
+    Rule("a double is multiplied and added after a matrix instruction of doubles", lambda k: 1 if k.double else 0,
+         lambda k: 1 if k.name in ("v_fma_f64", "v_fmac_f64") else 0, _fixed(2)),
     Rule("a register written in part is read", lambda k: _vectors_written(k) if k.partial else 0,
          lambda k: k.sources & VECTORS if k.vector else 0, _fixed(1)),
     Rule("a memory instruction uses a scalar register that a vector instruction wrote", _scalars_written,
@@ -144,7 +167,7 @@ RULES = (
     Rule("a vector instruction reads a scalar register that a vector instruction wrote", _scalars_written,
          lambda k: k.scalars_read if k.vector else 0, _fixed(2)),
     Rule("a lane is selected by a scalar register that a vector instruction wrote", _scalars_written,
-         lambda k: k.effects.reads & ~VECTORS if k.name in ("v_readlane_b32", "v_writelane_b32") else 0, _fixed(4)),
+         lambda k: k.selector, _fixed(4)),
     Rule("v_div_fmas reads VCC that a vector instruction wrote", _scalars_written,
          lambda k: VCC_BITS if k.name.startswith("v_div_fmas") else 0, _fixed(4)),
     Rule("a lane is read of a register that a vector instruction wrote", _vectors_written,

@@ -31,7 +31,7 @@ class Kind:
     xdl, double
         Whether a matrix instruction is none of float32's or of doubles', and whether it is of doubles'.
     multiplied, added
-        Registers that a matrix instruction multiplies, and adds to.
+        Registers that a matrix instruction, or a dot product, multiplies; those that a matrix instruction adds to.
     transcendental, dot, partial, dpp, to_lds
         Further kinds.
     sources
@@ -40,6 +40,8 @@ class Kind:
         Registers whose lanes DPP moves.
     scalars_read
         Scalar registers that a vector instruction reads as data.
+    selector
+        Scalar register that says which lane is read or written.
     stored
         Data registers of a store of three or four words.
     """
@@ -64,6 +66,7 @@ class Kind:
     sources: int
     moved: int
     scalars_read: int
+    selector: int
     stored: int
 
 
@@ -79,14 +82,17 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
     name = i.name
     matrix = is_mfma(i)
     bits = [_bits(operand, accumulators) for operand in i.operands]
+    dot = name.startswith("v_dot")
     vector = name.startswith("v_") and name != "v_nop"
     shape = SHAPES.get(name)
     sparse = shape is not None and shape.sparse
     scales = sum(bits[4:6]) if matrix and "scale" in name else 0
     moved = i.encoding in ("dpp", "e64_dpp")
+    selector = 0
     scalars = found.reads >> SCALARS << SCALARS if vector and not matrix else 0
     if name in ("v_readlane_b32", "v_writelane_b32"):
         scalars = bits[1] >> SCALARS << SCALARS if name == "v_writelane_b32" else 0
+        selector = bits[2] >> SCALARS << SCALARS if len(bits) > 2 else 0
     selected = i.modifiers.get("op_sel", [])
     partial = bool(
         _PARTIAL.match(name)
@@ -104,16 +110,17 @@ def kind_of(i: Instruction, found: Effects, accumulators: int) -> Kind:
         matrix,
         bool(shape) and shape is not None and shape.a not in ("f32", "f64"),
         shape is not None and shape.a == "f64",
-        (bits[1] | bits[2] | scales | (bits[3] if sparse else 0)) if matrix else 0,
+        (bits[1] | bits[2] | scales | (bits[3] if sparse else 0)) if matrix or dot else 0,
         (bits[0] if sparse else bits[3]) if matrix and len(bits) > 3 else 0,
         bool(_TRANSCENDENTAL.match(name)),
-        name.startswith("v_dot"),
+        dot,
         vector and partial,
         moved,
         i.flag("lds") or name.startswith("global_load_lds"),
         _together(bits[1:]),
         bits[1] if moved and len(bits) > 1 else 0,
         scalars,
+        selector,
         _stored(i, bits),
     )
 
@@ -135,13 +142,13 @@ def _stored(i: Instruction, bits: list[int]) -> int:
 
 
 def passes(i: Instruction, chip: str) -> int:
-    """Passes of a matrix instruction; 0 where they are not published."""
+    """Passes of a matrix instruction."""
     shape = SHAPES.get(i.name)
     if shape is None:
         return 0
     big = shape.m == 32
     if shape.m == 4:
-        return 2 if shape.a != "f64" else 0
+        return 2 if shape.a != "f64" else 4
     if shape.a == "f64":
         return 8 if chip == "gfx942" else 16
     if shape.a == "f32":

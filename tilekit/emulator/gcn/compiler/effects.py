@@ -30,6 +30,12 @@ _NO_TARGET = (
 _READ_TARGET = (
     "v_fmac",
     "v_dot2c",
+    "v_dot4c",
+    "v_dot8c",
+    "v_mac_f16",
+    "v_pk_fmac",
+    "v_ashr_pk",
+    "v_cvt_scalef32_f16_",
     "v_smfmac",
     "s_addk",
     "s_mulk",

@@ -128,6 +128,14 @@ class Emitter:
         """A vector source."""
         return source(self, index, kind)
 
+    def plain(self, index: int) -> Operand:
+        """Take the signs off a source, and return it: the instruction applies them itself."""
+        operand = self.sources[index]
+        if isinstance(operand, Register):
+            operand = Register(operand.file, operand.first, operand.count)
+            self.sources = (*self.sources[:index], operand, *self.sources[index + 1 :])
+        return operand
+
     def half_constant(self, constant: Constant) -> str:
         """A constant as the bits of a float16."""
         return self.constant(np.uint32(bits_of(constant, "f16")))

@@ -21,6 +21,7 @@ from tilekit.emulator.gcn.language.syntax import (
     Register,
     Symbol,
 )
+from tilekit.emulator.gcn.memory.flat_access import APERTURES
 
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.compiler.emitter import Emitter
@@ -62,6 +63,8 @@ def scalar(e: Emitter, operand: Operand) -> str:
         case Register(file="s", first=first, count=1):
             if first in (EXEC, EXEC + 1):
                 return f"halves(B.exec_mask())[{first - EXEC}]"
+            if first in APERTURES:
+                return str(APERTURES[first] & 0xFFFFFFFF)
             if first == SCC:
                 return "choose(B.scc, 1, 0)"
             if first in (251, 252):
@@ -103,6 +106,8 @@ def scalar64(e: Emitter, operand: Operand) -> str:
     """A 64-bit scalar source."""
     match operand:
         case Register(file="s", first=first):
+            if first in APERTURES:
+                return str(APERTURES[first])
             return "B.exec_mask()" if first == EXEC else f"wide(S, {first})"
         case Constant():
             value = bits_of(operand, "u64")
@@ -127,6 +132,8 @@ def source(e: Emitter, index: int, kind: str) -> str:
     high = _selected(modifiers, index) and kind in ("f16", "u16", "i16", "b16") and sdwa is None
     expression = _VIEWS[kind](f"({raw} >> 16)" if high else raw)
     if isinstance(operand, Register):
+        if (operand.absolute or operand.negate) and kind[0] not in "fb":
+            raise unsupported(instruction, "has a sign on an operand that is no floating-point number")
         if operand.absolute:
             expression = f"abs_{kind}({expression})"
         if operand.negate:

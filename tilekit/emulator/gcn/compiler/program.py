@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilekit.emulator.core.errors import UnsupportedInstruction
-from tilekit.emulator.gcn.arithmetic import bits, conversions, floats, lanes, words
+from tilekit.emulator.gcn.arithmetic import bits, conversions, dots, floats, lanes, words
+from tilekit.emulator.gcn.checks.forms import check_form
 from tilekit.emulator.gcn.checks.hazards import Hazard, hazards
 from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.effects import Effects, effects, is_memory, is_mfma, queue_of
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.flow import Block, blocks_of
+from tilekit.emulator.gcn.compiler.guesses import first_guesses
 from tilekit.emulator.gcn.compiler.masks import maskable
 from tilekit.emulator.gcn.execution import scalars
 from tilekit.emulator.gcn.language.syntax import Instruction, ModuleText
@@ -35,7 +37,7 @@ def _public(*modules: ModuleType) -> dict[str, Any]:
 
 
 _NAMES: dict[str, Any] = {
-    **_public(words, bits, conversions, floats, lanes, scalars),
+    **_public(words, bits, conversions, dots, floats, lanes, scalars),
     "where": np.where, "copyto": np.copyto, "minimum_of": np.minimum, "maximum_of": np.maximum, "floor": np.floor,
     "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint, "root": np.sqrt, "npmaximum": np.maximum,
     "npminimum": np.minimum, "K0": np.int64(0), "K0F": np.float32(0), "K255": np.uint32(255),
@@ -57,6 +59,8 @@ class Program:
         Its basic blocks; the first is the entry.
     rows
         Vector registers that it names, accumulators behind `accumulators` included.
+    guesses
+        Identities of the loads that only guess what a compare-and-swap will find.
     """
 
     def __init__(self, module: ModuleText, entry: str, chip: Chip, accumulators: int) -> None:
@@ -65,6 +69,7 @@ class Program:
         self.blocks = blocks_of(module, entry)
         code = [i for block in self.blocks for i in block.instructions]
         for i in code:
+            check_form(i, chip.name)
             if i.name not in OPS:
                 raise UnsupportedInstruction(
                     f"instruction '{i.name}' is not known", line=i.line, column=i.column, form=i.name, known=OPS
@@ -75,6 +80,7 @@ class Program:
             used |= found.reads | found.writes | found.load
         self.rows = (used & ((1 << 1024) - 1)).bit_length()
         self.maskable = maskable(code)
+        self.guesses = first_guesses(self.blocks, self.effects, accumulators)
         self._functions: dict[tuple[int, bool, bool], Function] = {}
         self._labels = module.labels
         self._starts = {block.start: number for number, block in enumerate(self.blocks)}

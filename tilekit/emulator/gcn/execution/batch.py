@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tilekit.emulator.core.errors import ProtocolError
 from tilekit.emulator.gcn.execution.scalars import settle_number
 from tilekit.emulator.gcn.language.syntax import Instruction
-from tilekit.emulator.gcn.memory.buffer_access import BufferAccess
+from tilekit.emulator.gcn.memory.flat_access import FlatAccess
 from tilekit.emulator.gcn.memory.outstanding import of_waves
 from tilekit.emulator.gcn.ops.control import SPLIT
 
@@ -23,7 +23,7 @@ __all__ = ["Batch"]
 Array = npt.NDArray[Any]
 
 
-class Batch(BufferAccess):
+class Batch(FlatAccess):
     """Waves that run in step: what they can be asked to do besides accessing memory is to part."""
 
     __slots__ = ()

@@ -123,7 +123,11 @@ class Reader:
         token = self.peek()
         if token.kind == "number":
             self.take()
-            return int(token.text, 0) if token.text[:2].lower() in ("0x", "0b") else int(token.text)
+            octal = token.text[0] == "0" and token.text.isdigit()
+            if octal and not set(token.text) <= set("01234567"):
+                self.at -= 1
+                raise self.error(f"'{token.text}' begins with 0, as octal numbers do, and is none")
+            return int(token.text, 8 if octal else 0)
         if token.kind == "word" and token.text in self.constants:
             self.take()
             return self.constants[token.text]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tilekit.emulator.core.errors import UnsupportedInstruction
 from tilekit.emulator.gcn.language.expressions import Reader
 from tilekit.emulator.gcn.language.syntax import NAMED_REGISTERS, Call, Constant, Off, Operand, Register, Symbol
 
@@ -17,7 +18,7 @@ _TTMP = 108
 _CALLS = {"hwreg", "sendmsg", "vmcnt", "lgkmcnt", "expcnt", "depctr"}
 _TRUNCATING = {f"{name}_sat" for name in ("vmcnt", "lgkmcnt", "expcnt")}
 FLAGS = {
-    "offen", "idxen", "addr64", "glc", "slc", "dlc", "scc", "sc0", "sc1", "nt", "lds", "tfe", "gds", "clamp", "off",
+    "offen", "idxen", "addr64", "glc", "slc", "dlc", "sc0", "sc1", "nt", "lds", "tfe", "gds", "clamp", "off",
     "lwe", "fi",
 }  # fmt: skip
 """Modifiers without a value."""
@@ -37,16 +38,14 @@ def read_operands(reader: Reader, name: str) -> tuple[tuple[Operand, ...], dict[
     if name == "s_waitcnt":
         return _counters(reader), modifiers
     while not reader.done:
-        if _is_modifier(reader, bool(operands)):
+        if _is_modifier(reader, bool(operands) or not name.startswith("s_")):
             _read_modifier(reader, modifiers)
             reader.accept(",")
             continue
         if modifiers:
             raise reader.error(f"unknown modifier '{reader.peek().text}'")
         operands.append(_operand(reader))
-        if not reader.accept(",") and not reader.done and not _is_modifier(reader, True):
-            word = reader.peek().text
-            raise reader.error(f"expected ',' or a modifier before '{word}'")
+        reader.accept(",")  # LLVM's assembler does without
     return tuple(operands), modifiers
 
 
@@ -122,7 +121,7 @@ def _operand(reader: Reader) -> Operand:
         then = reader.peek(1)
         if then.kind == "word" or then.text == "|":
             reader.take()
-            return _with(_operand(reader), negate=True)
+            return _with(reader, _operand(reader), negate=True)
         if then.kind == "float":
             reader.take()
             return Constant(-float(reader.take().text))
@@ -130,7 +129,7 @@ def _operand(reader: Reader) -> Operand:
         reader.take()
         inner = _operand(reader)
         reader.expect("|")
-        return _with(inner, absolute=True)
+        return _with(reader, inner, absolute=True)
     if token.kind == "sign" and token.text == "[":
         return _list(reader)
     if token.kind == "float":
@@ -166,7 +165,7 @@ def _word(reader: Reader) -> Operand | None:
         reader.expect(")")
         if text == "lit":
             return inner
-        return _with(inner, **{{"neg": "negate", "abs": "absolute", "sext": "extend"}[text]: True})
+        return _with(reader, inner, **{{"neg": "negate", "abs": "absolute", "sext": "extend"}[text]: True})
     if text in _CALLS and then.text == "(":
         return _call(reader)
     if text in reader.constants:
@@ -236,8 +235,16 @@ def _list(reader: Reader) -> Register:
     return Register(first.file, first.first, len(parts))
 
 
-def _with(operand: Operand, **changes: bool) -> Operand:
+def _with(reader: Reader, operand: Operand, **changes: bool) -> Operand:
     if isinstance(operand, Constant):
+        if operand.value == 0 and "extend" not in changes:
+            return Constant(-0.0 if changes.get("negate") else 0.0)
+        if not operand.floating:
+            reader.at -= 1
+            raise UnsupportedInstruction(
+                "a sign around a whole number, whose bits it would change, is not executed", line=reader.line,
+                column=reader.column, form="",
+            )  # fmt: skip
         value = operand.value
         if changes.get("absolute"):
             value = abs(value)

@@ -37,7 +37,8 @@ NAMED_REGISTERS: dict[str, tuple[int, int]] = {
     "vcc": (VCC, 2), "vcc_lo": (VCC, 1), "vcc_hi": (VCC + 1, 1),
     "m0": (M0, 1), "exec": (EXEC, 2), "exec_lo": (EXEC, 1), "exec_hi": (EXEC + 1, 1),
     "src_vccz": (251, 1), "src_execz": (252, 1), "src_scc": (SCC, 1), "vccz": (251, 1), "execz": (252, 1),
-    "scc": (SCC, 1),
+    "scc": (SCC, 1), "src_shared_base": (235, 1), "src_shared_limit": (236, 1), "src_private_base": (237, 1),
+    "src_private_limit": (238, 1),
 }  # fmt: skip
 """Scalar registers with names: number and how many 32-bit registers they are."""
 

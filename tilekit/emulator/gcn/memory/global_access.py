@@ -187,13 +187,14 @@ class GlobalAccess(BatchState):
         data: Array | None = None
         for allocation, offsets, chosen in self.places(i, address, size, lanes, "a load"):
             if allocation.shadow is not None:
-                coherent = i.flag("sc1")
+                coherent = i.flag("sc0") or i.flag("sc1")
                 if coherent:
                     if not self.order_known:
                         self.tell_order()
                     self.pass_on(address, chosen, acquire=True, release=False)
                 self._note_load(i, address, size, chosen)
-                self.note(i, allocation.shadow, self.spread(address), size, chosen, 0, write=False, atomic=coherent)
+                atomic = coherent or id(i) in self.launch.program.guesses
+                self.note(i, allocation.shadow, self.spread(address), size, chosen, 0, write=False, atomic=atomic)
             got = gather(allocation.data, offsets, size)
             if chosen is None or (data is None and chosen is lanes):
                 data = got
@@ -228,7 +229,7 @@ class GlobalAccess(BatchState):
         for allocation, offsets, chosen in self.places(i, address, form.size, lanes, "a store"):
             self.require_writable(i, allocation)
             if allocation.shadow is not None:
-                coherent = i.flag("sc1")
+                coherent = i.flag("sc0") or i.flag("sc1")
                 where = self.spread(address)
 
                 changes = StoreChanges(allocation.data, offsets, values, form.size, chosen, allocation.start)

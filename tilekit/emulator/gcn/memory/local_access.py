@@ -75,7 +75,8 @@ class LocalAccess(ScalarAccess):
     def _read(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> Any:
         places = self.lds_places(i, address, size, lanes, "a read")
         if self.order_checked:
-            self.note_lds(i, address, size, lanes, 1, write=False)
+            guess = id(i) in self.launch.program.guesses
+            self.note_lds(i, address, size, lanes, 1, write=False, atomic=guess)
         data = gather(self.gang.lds, places, size)
         if size >= 4 and self.launch.check != "off":
             self._look_for_unwritten(i, data, address, lanes)

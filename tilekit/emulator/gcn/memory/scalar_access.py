@@ -64,7 +64,8 @@ class ScalarAccess(GlobalAccess):
             if allocation is not None and allocation.shadow is not None:
                 party: Any = wave.order.queues[1]
                 party.epoch = self.issued[1] + 1
-                allocation.shadow.span(party, address, address + size, write=write, atomic=atomic, instruction=i)
+                tolerated = atomic or id(i) in self.launch.program.guesses
+                allocation.shadow.span(party, address, address + size, write=write, atomic=tolerated, instruction=i)
         if atomic:
             self.pass_on(where, None, acquire=True, release=True)
 

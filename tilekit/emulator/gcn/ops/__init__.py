@@ -12,9 +12,10 @@ from tilekit.emulator.gcn.ops import (
     memory,
     packed,
     scalar,
+    sums,
 )
 from tilekit.emulator.gcn.ops.table import OPS
 
 __all__ = ["OPS"]
 
-_FAMILIES = (compare, control, convert, cross_lane, floating, integer, lds, matrix, memory, packed, scalar)
+_FAMILIES = (compare, control, convert, cross_lane, floating, integer, lds, matrix, memory, packed, scalar, sums)

@@ -33,6 +33,15 @@ _ALL = {
     "v_cvt_pkrtz_f16_f32": ("u32", "f32 f32", "to_half_pair_toward_zero({0}, {1})"),
     "v_cvt_pknorm_i16_f32": ("u32", "f32 f32", "normalised({0}, True) | normalised({1}, True) << 16"),
     "v_cvt_pknorm_u16_f32": ("u32", "f32 f32", "normalised({0}, False) | normalised({1}, False) << 16"),
+    "v_cvt_pknorm_i16_f16": (
+        "u32", "f16 f16", "normalised({0}.astype(f4), True) | normalised({1}.astype(f4), True) << 16"
+    ),
+    "v_cvt_pknorm_u16_f16": (
+        "u32", "f16 f16", "normalised({0}.astype(f4), False) | normalised({1}.astype(f4), False) << 16"
+    ),
+    "v_cvt_norm_i16_f16": ("u16", "f16", "normalised({0}.astype(f4), True).astype(u2)"),
+    "v_cvt_norm_u16_f16": ("u16", "f16", "normalised({0}.astype(f4), False).astype(u2)"),
+    "v_cvt_off_f32_i4": ("f32", "u32", "sign_extend({0} & 15, 4).view(i4).astype(f4) / f4(16)"),
     "v_pack_b32_f16": ("u32", "b16 b16", "{0}.astype(u4) | {1}.astype(u4) << 16"),
     **{f"v_cvt_f32_ubyte{n}": ("f32", "u32", f"({{0}} >> {8 * n} & 255).astype(f4)") for n in range(4)},
 }  # fmt: skip
@@ -106,9 +115,9 @@ def to_scaled(e: Emitter, i: Instruction) -> None:
     if wide == "f32":
         a, b = e.source(0, "f32"), e.source(1, "f32")
     else:
-        raw = e.vector(i.operands[1], 1)
-        load = "halves_as_f32(U[{0}], {1})" if wide == "f16" else "bf16_to_f32(U[{0}] >> {2})"
-        a, b = (load.format(number_, high, 16 * high) for number_, high in ((raw, 0), (raw, 1)))
+        raw = _whole(e, i)
+        load = "halves_as_f32({0}, {1})" if wide == "f16" else "bf16_to_f32({0} >> {2})"
+        a, b = (load.format(raw, high, 16 * high) for high in (0, 1))
     scale = f"scale_exponent({e.source(count - 1, 'f32')}.view(u4))"
     chosen = i.modifiers.get("op_sel", [0, 0, 0, 0])
     e.add(f"s = {scale}")
@@ -135,7 +144,7 @@ def from_scaled(e: Emitter, i: Instruction) -> None:
         e.add(f"t = {e.source(0, 'u32')} >> {place}")
         e.add("x, y = from_narrow(t & 15, FP4, 4) * s, from_narrow(t >> 4 & 15, FP4, 4) * s")
     else:
-        raw = _plain(e, i)
+        raw = _whole(e, i)
         e.add(f"t = {raw} >> {16 * chosen[0]}")
         kind = f"B.byte_type({narrow!r})"
         e.add(f"x, y = from_byte(t, {kind}) * s, from_byte(t >> 8, {kind}) * s")
@@ -148,9 +157,24 @@ def from_scaled(e: Emitter, i: Instruction) -> None:
     e.row(e.vector(i.operands[0], 1), f"{pack}(x.astype(f4), y.astype(f4))" if wide == "bf16" else f"{pack}(x, y)")
 
 
-def _plain(e: Emitter, i: Instruction) -> str:
-    """The source's bits, whatever ``op_sel`` says of them."""
-    number = e.vector(i.operands[1], 1)
+@op(*(f"v_cvt_scalef32_{wide}_{narrow}" for narrow in ("fp8", "bf8") for wide in ("f32", "f16")))
+def from_scaled_byte(e: Emitter, i: Instruction) -> None:
+    """One byte of a register, by ``op_sel``, as an 8-bit float times a power of two."""
+    wide, narrow = i.name.removeprefix("v_cvt_scalef32_").split("_")
+    number = e.vector(i.operands[0], 1)
+    begin_vector(e, i, i.operands[1:], 2)
+    e.only_on("gfx950")
+    chosen = i.modifiers.get("op_sel", [0, 0, 0])
+    e.add(f"s = scale_exponent({e.source(1, 'f32')}.view(u4))")
+    e.add(f"x = from_byte({_whole(e, i)} >> {8 * (chosen[0] + 2 * chosen[1])}, B.byte_type({narrow!r})) * s")
+    if wide == "f32":
+        e.row(number, "x.astype(f4)", "F")
+    else:
+        _half(e, i, number, "half_bits(x)", bool(chosen[2]))
+
+
+def _whole(e: Emitter, i: Instruction) -> str:
+    """The first source's bits, whatever ``op_sel`` says of them."""
     if i.encoding == "dpp":
         raise unsupported(i, "with DPP is not executed")
-    return f"U[{number}]"
+    return e.source(0, "u32")

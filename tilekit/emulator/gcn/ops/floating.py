@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.operands import unsupported
-from tilekit.emulator.gcn.language.syntax import Constant, Instruction
+from tilekit.emulator.gcn.language.syntax import Constant, Instruction, Register
 from tilekit.emulator.gcn.ops.table import begin_vector, op, vector
 
 _ONE = {
@@ -42,22 +42,28 @@ vector("v_ldexp_f16", "f16", "f16 i16", "scale_by_power({0}, {1})")
 vector("v_frexp_exp_i32_f32", "i32", "f32", "exponent({0})")
 vector("v_frexp_exp_i32_f64", "i32", "f64", "exponent({0})")
 vector("v_frexp_exp_i16_f16", "i16", "f16", "exponent({0}).astype(i2)")
-vector("v_mad_f32", "f32", "f32 f32 f32", "{0} * {1} + {2}")
+for _name, _expression in (("mad_f16", "{0} * {1} + {2}"), ("mad_legacy_f16", "{0} * {1} + {2}"),
+                           ("fma_legacy_f16", "fma16({0}, {1}, {2})"),
+                           ("div_fixup_legacy_f16", "division_fix({0}, {1}, {2})")):  # fmt: skip
+    vector(f"v_{_name}", "f16", "f16 f16 f16", _expression)
+vector("v_exp_legacy_f32", "f32", "f32", "power_of_two({0})")
+vector("v_log_legacy_f32", "f32", "f32", "logarithm({0})")
 vector("v_div_fixup_f32", "f32", "f32 f32 f32", "division_fix({0}, {1}, {2})")
 vector("v_div_fixup_f64", "f64", "f64 f64 f64", "division_fix({0}, {1}, {2})")
 vector("v_div_fixup_f16", "f16", "f16 f16 f16", "division_fix({0}, {1}, {2})")
 
 
-@op("v_fmac_f32", "v_fmac_f16", "v_fmac_f64")
+@op("v_fmac_f32", "v_fmac_f64", "v_mac_f16")
 def accumulate(e: Emitter, i: Instruction) -> None:
     """Multiply and add to the destination."""
     kind = i.name[-3:]
     begin_vector(e, i, (*i.operands[1:], i.operands[0]), 3)
-    parts = ", ".join(e.source(n, kind) for n in range(3))
-    e.put(i.operands[0], f"fma{kind[1:]}({parts})", kind)
+    parts = [e.source(n, kind) for n in range(3)]
+    rounded_twice = i.name == "v_mac_f16"
+    e.put(i.operands[0], "{} * {} + {}".format(*parts) if rounded_twice else f"fma{kind[1:]}({', '.join(parts)})", kind)
 
 
-@op("v_fmamk_f32", "v_fmaak_f32", "v_fmamk_f16", "v_fmaak_f16")
+@op("v_fmamk_f32", "v_fmaak_f32")
 def with_literal(e: Emitter, i: Instruction) -> None:
     """Multiply and add with a literal, whose place is that of the text."""
     kind = i.name[-3:]
@@ -92,14 +98,20 @@ def _mixed(e: Emitter, i: Instruction) -> str:
     begin_vector(e, i, i.operands[1:], 3)
     high = i.modifiers.get("op_sel", [0, 0, 0])
     half = i.modifiers.get("op_sel_hi", [0, 0, 0])
-    negate, absolute = (i.modifiers.get(name, [0, 0, 0]) for name in ("neg_lo", "neg_hi"))
+    written = [operand if isinstance(operand, Register) else None for operand in e.sources]
+    negate, absolute = (
+        [chosen or bool(operand and getattr(operand, how)) for chosen, operand in
+         zip(i.modifiers.get(name, [0, 0, 0]), written, strict=True)]
+        for name, how in (("neg_lo", "negate"), ("neg_hi", "absolute"))
+    )  # fmt: skip
     parts = []
     for n in range(3):
         if half[n]:
-            operand = e.sources[n]
+            operand = e.plain(n)
             raw = e.half_constant(operand) if isinstance(operand, Constant) else e.source(n, "u32")
             part = f"halves_as_f32({raw}, {int(high[n] and not isinstance(operand, Constant))})"
         else:
+            e.plain(n)
             part = e.source(n, "f32")
         if absolute[n]:
             part = f"abs_f32({part})"
@@ -109,7 +121,7 @@ def _mixed(e: Emitter, i: Instruction) -> str:
     return f"fma32({', '.join(parts)})"
 
 
-@op("v_fma_mix_f32", "v_mad_mix_f32")
+@op("v_fma_mix_f32")
 def mix(e: Emitter, i: Instruction) -> None:
     """Multiply and add of mixed precisions, to float32."""
     e.put(i.operands[0], _mixed(e, i), "f32")

@@ -59,9 +59,6 @@ _ALL = {
     "v_alignbit_b32": ("u32", "u32 u32 u32", "align_bits({0}, {1}, {2})"),
     "v_alignbyte_b32": ("u32", "u32 u32 u32", "align_bytes({0}, {1}, {2})"),
     "v_perm_b32": ("u32", "u32 u32 u32", "permute_bytes({0}, {1}, {2})"),
-    "v_sad_u8": ("u32", "u32 u32 u32", "sad_u8({0}, {1}, {2})"),
-    "v_dot4_i32_i8": ("u32", "u32 u32 u32", "dot_bytes({0}, {1}, {2}, True)"),
-    "v_dot4_u32_u8": ("u32", "u32 u32 u32", "dot_bytes({0}, {1}, {2}, False)"),
     "v_min_i32": ("i32", "i32 i32", "minimum_of({0}, {1})"),
     "v_max_i32": ("i32", "i32 i32", "maximum_of({0}, {1})"),
     "v_min_u32": ("u32", "u32 u32", "minimum_of({0}, {1})"),
@@ -74,6 +71,16 @@ _ALL = {
     "v_max3_i32": ("i32", "i32 i32 i32", "maximum_of(maximum_of({0}, {1}), {2})"),
     "v_min3_u32": ("u32", "u32 u32 u32", "minimum_of(minimum_of({0}, {1}), {2})"),
     "v_max3_u32": ("u32", "u32 u32 u32", "maximum_of(maximum_of({0}, {1}), {2})"),
+    **{
+        f"v_{name}3_{kind}": (kind, f"{kind} {kind} {kind}", f"{name}imum_of({name}imum_of({{0}}, {{1}}), {{2}})")
+        for name in ("min", "max") for kind in ("i16", "u16")
+    },
+    **{
+        f"v_med3_{kind}": (kind, f"{kind} {kind} {kind}",
+                           "maximum_of(minimum_of({0}, {1}), minimum_of(maximum_of({0}, {1}), {2}))")
+        for kind in ("i16", "u16")
+    },
+    "v_mad_legacy_i16": ("i16", "i16 i16 i16", "{0} * {1} + {2}"),
     "v_med3_i32": ("i32", "i32 i32 i32",
                    "maximum_of(minimum_of({0}, {1}), minimum_of(maximum_of({0}, {1}), {2}))"),
     "v_med3_u32": ("u32", "u32 u32 u32",

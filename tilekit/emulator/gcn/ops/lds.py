@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.operands import unsupported
 from tilekit.emulator.gcn.language.syntax import Instruction, Operand
@@ -45,8 +47,10 @@ def _offset(i: Instruction, name: str = "offset", most: int = 65535) -> int:
     return value
 
 
-def _address(e: Emitter, i: Instruction, operand: Operand) -> str:
-    return f"U[{e.vector(operand, 1)}].astype(i8)"
+def _address(e: Emitter, operand: Operand, offset: int) -> str:
+    """The address in each lane: sums wrap at 32 bits, so that a register may be below zero."""
+    number = e.vector(operand, 1)
+    return f"(U[{number}] + {e.constant(np.uint32(offset))}).astype(i8)" if offset else f"U[{number}].astype(i8)"
 
 
 @op(*(f"ds_read_{name}" for name in _READS))
@@ -55,7 +59,7 @@ def read(e: Emitter, i: Instruction) -> None:
     form = _READS[i.name.removeprefix("ds_read_")]
     e.begin(i, ())
     target = e.vector(i.operands[0], form.registers)
-    address = f"{_address(e, i, i.operands[1])} + {_offset(i)}"
+    address = _address(e, i.operands[1], _offset(i))
     e.add(f"B.lds_read({e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {target}, {e.lanes})")
 
 
@@ -65,7 +69,7 @@ def write(e: Emitter, i: Instruction) -> None:
     form = _WRITES[i.name.removeprefix("ds_write_")]
     e.begin(i, ())
     data = e.vector(i.operands[1], form.registers)
-    address = f"{_address(e, i, i.operands[0])} + {_offset(i)}"
+    address = _address(e, i.operands[0], _offset(i))
     e.add(f"B.lds_write({e.name(i, 'i')}, {e.name(form, 'form')}, ({address},), ({data},), {e.lanes})")
 
 
@@ -86,8 +90,8 @@ def read_pair(e: Emitter, i: Instruction) -> None:
     form, first, second = _pair(i)
     e.begin(i, ())
     target = e.vector(i.operands[0], 2 * form.registers)
-    e.add(f"a = {_address(e, i, i.operands[1])}")
-    e.add(f"B.lds_read_pair({e.name(i, 'i')}, {e.name(form, 'form')}, a + {first}, a + {second}, {target}, {e.lanes})")
+    places = ", ".join(_address(e, i.operands[1], offset) for offset in (first, second))
+    e.add(f"B.lds_read_pair({e.name(i, 'i')}, {e.name(form, 'form')}, {places}, {target}, {e.lanes})")
 
 
 @op(*(f"ds_write{kind}_{size}" for kind in ("2", "2st64") for size in ("b32", "b64")))
@@ -96,11 +100,8 @@ def write_pair(e: Emitter, i: Instruction) -> None:
     form, first, second = _pair(i)
     e.begin(i, ())
     data = [e.vector(operand, form.registers) for operand in i.operands[1:3]]
-    e.add(f"a = {_address(e, i, i.operands[0])}")
-    e.add(
-        f"B.lds_write({e.name(i, 'i')}, {e.name(form, 'form')}, (a + {first}, a + {second}), "
-        f"({data[0]}, {data[1]}), {e.lanes})"
-    )
+    places = ", ".join(_address(e, i.operands[0], offset) for offset in (first, second))
+    e.add(f"B.lds_write({e.name(i, 'i')}, {e.name(form, 'form')}, ({places}), ({data[0]}, {data[1]}), {e.lanes})")
 
 
 @op("ds_read_b64_tr_b16", "ds_read_b64_tr_b8", "ds_read_b64_tr_b4", "ds_read_b96_tr_b6")
@@ -110,7 +111,7 @@ def read_transposed(e: Emitter, i: Instruction) -> None:
     e.begin(i, ())
     e.only_on("gfx950")
     target = e.vector(i.operands[0], 3 if bits == 6 else 2)
-    address = f"{_address(e, i, i.operands[1])} + {_offset(i)}"
+    address = _address(e, i.operands[1], _offset(i))
     e.add(f"B.lds_read_transposed({e.name(i, 'i')}, {bits}, {address}, {target}, {e.lanes})")
 
 
@@ -153,5 +154,5 @@ def atomic(e: Emitter, i: Instruction) -> None:
         raise unsupported(i, "does not have these operands")
     if form.compares:  # LDS takes the value to compare with first, global memory last
         data.reverse()
-    address = f"{_address(e, i, operands[0])} + {_offset(i)}"
+    address = _address(e, operands[0], _offset(i))
     e.add(f"B.lds_atomic({e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {tuple(data)}, {target}, {e.lanes})")

@@ -84,7 +84,7 @@ def _address(e: Emitter, i: Instruction, vector: Operand, base: Operand) -> str:
 
 @op(*(f"{space}_load_{name}" for space in ("global", "flat") for name in FORMS))
 def load(e: Emitter, i: Instruction) -> None:
-    """Load from global memory."""
+    """Load from global memory, or by a flat address."""
     form = FORMS[i.name.split("_load_")[1]]
     flat = i.name.startswith("flat")
     if len(i.operands) != (2 if flat else 3):
@@ -92,14 +92,15 @@ def load(e: Emitter, i: Instruction) -> None:
     e.begin(i, ())
     target = e.vector(i.operands[0], form.registers)
     address = _address(e, i, i.operands[1], Off() if flat else i.operands[2])
-    e.add(f"B.global_load({e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {target}, {e.lanes})")
+    what = f"{e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {target}, {e.lanes}"
+    e.add(f"B.{'flat' if flat else 'global'}_load({what})")
 
 
 @op(*(f"{space}_store_{name}" for space in ("global", "flat") for name in FORMS if not name.startswith("s")),
     *(f"{space}_store_{name}" for space in ("global", "flat") for name in ("short", "short_d16_hi", "byte",
                                                                            "byte_d16_hi")))  # fmt: skip
 def store(e: Emitter, i: Instruction) -> None:
-    """Store to global memory."""
+    """Store to global memory, or by a flat address."""
     form = FORMS[_stored(i.name.split("_store_")[1])]
     flat = i.name.startswith("flat")
     if len(i.operands) != (2 if flat else 3):
@@ -107,7 +108,8 @@ def store(e: Emitter, i: Instruction) -> None:
     e.begin(i, ())
     data = e.vector(i.operands[1], form.registers)
     address = _address(e, i, i.operands[0], Off() if flat else i.operands[2])
-    e.add(f"B.global_store({e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {data}, {e.lanes})")
+    what = f"{e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {data}, {e.lanes}"
+    e.add(f"B.{'flat' if flat else 'global'}_store({what})")
 
 
 def _stored(name: str) -> str:
@@ -129,7 +131,8 @@ def atomic(e: Emitter, i: Instruction) -> None:
     target = str(e.vector(operands.pop(0), form.registers)) if returns else "None"
     data = e.vector(operands[1], form.registers * (2 if form.compares else 1))
     address = _address(e, i, operands[0], Off() if flat else operands[2])
-    e.add(f"B.global_atomic({e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {data}, {target}, {e.lanes})")
+    what = f"{e.name(i, 'i')}, {e.name(form, 'form')}, {address}, {data}, {target}, {e.lanes}"
+    e.add(f"B.{'flat' if flat else 'global'}_atomic({what})")
 
 
 _LDS_SIZES = {"dword": 4, "dwordx3": 12, "dwordx4": 16, "ushort": 2, "sshort": 2, "ubyte": 1, "sbyte": 1}
@@ -221,7 +224,7 @@ def invalidate(e: Emitter, i: Instruction) -> None:
     e.add("B.acquire()")
 
 
-@op("buffer_wbl2", "buffer_wbinvl1", "buffer_wbinvl1_vol")
+@op("buffer_wbl2")
 def write_back(e: Emitter, i: Instruction) -> None:
     """Release: counts as a store that has to be waited for."""
     e.begin(i, ())

@@ -284,7 +284,7 @@ def save_exec(e: Emitter, i: Instruction) -> None:
 
 
 @op("s_nop", "s_setprio", "s_sethalt", "s_incperflevel", "s_decperflevel", "s_icache_inv", "s_ttracedata",
-    "s_dcache_inv", "s_dcache_wb", "s_sendmsg", "s_inst_prefetch", "s_clause")  # fmt: skip
+    "s_dcache_inv", "s_dcache_wb", "s_sendmsg")  # fmt: skip
 def nothing(e: Emitter, i: Instruction) -> None:
     """Change nothing that a program can see."""
 
