@@ -31,7 +31,8 @@ class Value:
         Its name in the emitted assembly.
     uniform
         Whether every lane of a warp is known to hold the same value. A register overwritten with something else, or
-        where lanes may have diverged, is not uniform from there on; what was emitted before is not looked at again.
+        where lanes may have diverged, is not uniform from there on. What was emitted before, and a loop brings round
+        again, is looked at when the trace is whole (`loop_uniformity`).
     """
 
     __slots__ = ("_writer", "text", "type", "uniform")
@@ -120,9 +121,12 @@ class Value:
 
     def assign(self, source: Operand) -> None:
         """Overwrite this register: ``value.assign(value + 1)`` is a device assignment, ``value = value + 1`` a name."""
+        move = Operation("move", self.type, self, (self._writer.operand(source, self.type),))
         if self._writer.divergent or (isinstance(source, Value) and not source.uniform):
+            if self.uniform:
+                self._writer.lost_uniform.append(move)
             self.uniform = False
-        self._writer.emit(Operation("move", self.type, self, (self._writer.operand(source, self.type),)))
+        self._writer.emit(move)
 
     def retyped(self, type_: RegisterType) -> Value:
         """Return the same register seen as another type of the same width; emits nothing."""

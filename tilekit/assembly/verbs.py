@@ -32,6 +32,7 @@ class Verbs:
     threads: int
     fragments: FragmentLibrary
     isa: FragmentLibrary
+    broadcasts: set[str]
 
     if TYPE_CHECKING:
 
@@ -95,6 +96,7 @@ class Verbs:
         """The u32 `value` of one lane in all lanes of the warp, and known to be uniform."""
         result: Value = self.isa.warp.broadcast(value=value, lane=lane)
         result.uniform = True
+        self.broadcasts.add(result.text)
         return result
 
     # -- meeting ------------------------------------------------------------------------------------------------------

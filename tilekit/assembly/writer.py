@@ -18,6 +18,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, local_names
 from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.library import FragmentLibrary, bind_immediate, bind_operand
+from tilekit.assembly.loop_uniformity import check_loops
 from tilekit.assembly.named_barriers import NamedBarriers
 from tilekit.assembly.names import Names
 from tilekit.assembly.numbers import number
@@ -160,6 +161,10 @@ class Writer(Verbs):
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
         self.roles: list[Role] = []
+        self.lost_uniform: list[Statement] = []
+        """The statements that left a register different from lane to lane that was uniform before."""
+        self.broadcasts: set[str] = set()
+        """Registers that are uniform whatever they were made of."""
         self.placed: set[str] = set()
         """The fragments placed so far, ``file.name`` each."""
         self._names = Names(self.dialect.reserved | local_names(self.dialect))
@@ -253,15 +258,20 @@ class Writer(Verbs):
         bound: dict[str, Bound] = {name: bind_immediate(fragment, immediates[name], given[name]) for name in immediates}
         bound |= {name: bind_operand(fragment, inputs[name], given[name]) for name in inputs}
         uniform = fragment.uniform and all_uniform(*[given[name] for name in inputs])
-        outputs = []
+        outputs, loses = [], False
         for operand in fragment.operands:
             if operand.direction == "out":
                 bound[operand.name] = result = self._output(operand, uniform=uniform)
                 outputs.append(result)
             elif operand.direction == "inout" and isinstance(given[operand.name], Value):
-                given[operand.name].uniform = uniform and not self.divergent
+                keeps = uniform and not self.divergent
+                loses = loses or (given[operand.name].uniform and not keeps)
+                given[operand.name].uniform = keeps
+        placement = Placement(fragment, bound)
+        if loses:
+            self.lost_uniform.append(placement)
         self.placed.add(f"{fragment.file.stem}.{fragment.name}")
-        self.emit(Placement(fragment, bound))
+        self.emit(placement)
         return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
 
     # -- parameters ---------------------------------------------------------------------------------------------------
@@ -416,10 +426,12 @@ class Writer(Verbs):
         Raises
         ------
         TraceError
-            ``TK-TRACE-007`` if a device loop or branch is still open: a ``break``, ``return`` or exception left it.
+            ``TK-TRACE-007`` if a device loop or branch is still open: a ``break``, ``return`` or exception left it;
+            ``TK-TRACE-020`` for an aligned fragment where lanes diverge from a loop's second round on.
         """
         if self._open:
             raise self._left_early()
+        check_loops(list(self._root.lines()), self.lost_uniform, self.broadcasts)
         trace = Trace(
             name=self.name,
             target=self.target,

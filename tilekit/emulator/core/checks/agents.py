@@ -53,10 +53,10 @@ def join(into: Clock, other: Clock) -> None:
 class Snapshot:
     """What an agent knew at one moment: its own epoch, and the clocks it had.
 
-    `moment` is the epoch of the warp that published it, whatever `identity` and `epoch` count.
+    `moment` is the epoch of the warp that published it, whatever `identity` and `epoch` count; `lanes` spoke for it.
     """
 
-    __slots__ = ("clock", "epoch", "fenced", "identity", "moment", "origin", "origin_epoch")
+    __slots__ = ("clock", "epoch", "fenced", "identity", "lanes", "moment", "origin", "origin_epoch")
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class Snapshot:
         origin: int | None = None,
         origin_epoch: int = 0,
         moment: int | None = None,
+        lanes: int = ALL_LANES,
     ) -> None:
         self.identity = identity
         self.epoch = epoch
@@ -76,6 +77,7 @@ class Snapshot:
         self.origin = identity if origin is None else origin
         self.origin_epoch = epoch if origin is None else origin_epoch
         self.moment = self.origin_epoch if moment is None else moment
+        self.lanes = lanes
 
 
 class Sync:
@@ -143,6 +145,8 @@ class Agent:
         Latest epoch of each agent that is ordered before this one's next instruction.
     fenced
         Latest epoch of each agent whose generic writes the async proxy may touch from here.
+    fence_snapshots, fence_lanes
+        What its last fence covered, by whose accesses, and the lanes that executed the fence.
     published
         What it published last, while nothing has been added to it.
     releases
@@ -176,6 +180,7 @@ class Agent:
         "apart",
         "clock",
         "epoch",
+        "fence_lanes",
         "fence_snapshots",
         "fenced",
         "identity",
@@ -199,6 +204,7 @@ class Agent:
         self.clock: Clock = {identity: 1}
         self.fenced: Clock = {}
         self.fence_snapshots: dict[int, Snapshot] = {}
+        self.fence_lanes = ALL_LANES
         self.acquirable: dict[int, Snapshot] = {}
         self.releases: deque[tuple[int, int, Sync]] = deque(maxlen=_RELEASES_REMEMBERED)
         self.released = 0
@@ -273,10 +279,19 @@ class Agent:
                 self.fenced[lane_identity(self.identity, lane)] = fenced_to
         voice = lane_identity(self.identity, 32)
         self.clock[voice] = self.fenced[voice] = self.clock.get(voice, 0) + 1
+        heard = lanes
+        for epoch, met in reversed(self.met):  # what others did before some of these met them
+            if met & heard:
+                for lane in range(32):
+                    if met & ~lanes & 1 << lane:
+                        name = lane_identity(self.identity, lane)
+                        self.clock[name] = max(self.clock.get(name, 0), epoch - 1)
+                        self.fenced[name] = max(self.fenced.get(name, 0), min(fenced_to, epoch - 1))
+                heard |= met
         clock, fenced = self.clock.copy(), self.fenced.copy()
         clock[self.identity] = before
         fenced[self.identity] = min(fenced_to, before)
-        return Snapshot(voice, clock[voice], clock, fenced, moment=known.epoch)
+        return Snapshot(voice, clock[voice], clock, fenced, moment=known.epoch, lanes=lanes)
 
     def snapshot(self) -> Snapshot:
         """Publish all that this agent knows and did so far."""

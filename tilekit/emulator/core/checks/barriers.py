@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from tilekit.emulator.core.errors import Actor, InstructionLike
 
@@ -39,8 +39,12 @@ class PhasedBarrier(Protocol):
         Operations on the current and on the last phase.
     initialised_by
         Where its count comes from.
+    INITIALISES, ARRIVES
+        What the instruction set calls the instruction that sets the count, and those that arrive.
     """
 
+    INITIALISES: ClassVar[str]
+    ARRIVES: ClassVar[str]
     name: str
     phase: int
     expected: int

@@ -165,10 +165,9 @@ def _analyse(
     if never:
         shown = never if len(never) <= 3 else [*never[:2], f"{len(never) - 2} more"]
         hints = [hint for hint in hints if not hint.startswith(_NEVER)]
-        hints.append(
-            f"{_NEVER} {', '.join(shown)}: the mbarrier.arrive, or the commit or copy that arrives, is missing, was "
-            "not executed, or goes to another address"
-        )
+        waits = (row.blocked.wait for row in rows)
+        arrives = next(wait.barrier.ARRIVES for wait in waits if isinstance(wait, PhaseWait))
+        hints.append(f"{_NEVER} {', '.join(shown)}: {arrives} is missing, was not executed, or goes to another address")
     if cycle and not hints:
         hints = [_cycle_hint(rows, cycle)]
     return rows, hints, cycle
@@ -426,7 +425,7 @@ def _row_hints(row: _Row, rows: Sequence[_Row], exited: Sequence[Actor], symbols
 def _initialised(barrier: PhasedBarrier) -> str:
     """Where a barrier's count comes from."""
     instruction = barrier.initialised_by.instruction
-    return f" (mbarrier.init in line {instruction.line})" if instruction is not None else ""
+    return f" ({barrier.INITIALISES} in line {instruction.line})" if instruction is not None else ""
 
 
 def _meeting_hints(row: _Row, meeting: Meeting, exited: Sequence[Actor]) -> list[str]:

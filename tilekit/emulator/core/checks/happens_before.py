@@ -20,7 +20,7 @@ Scopes are not modelled: a `.cta` release is taken to be visible to every thread
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from tilekit.emulator.core.checks.agents import (
@@ -31,6 +31,7 @@ from tilekit.emulator.core.checks.agents import (
     Snapshot,
     Sync,
     join,
+    lane_identity,
 )
 from tilekit.emulator.core.errors import Actor, InstructionLike
 
@@ -108,10 +109,10 @@ class HappensBefore:
             agent.remember(sync, snapshot, lanes)
             return
         agent.relaxed.append((agent.epoch, sync))
-        for snapshot in agent.fence_snapshots.values():
+        for identity, snapshot in agent.fence_snapshots.items():
             sync.add(snapshot)
-            if snapshot.identity == agent.identity:
-                agent.remember(sync, snapshot)
+            if identity == agent.identity:
+                agent.remember(sync, snapshot, agent.fence_lanes)
 
     def acquire(self, agent: Agent, sync: Sync) -> None:
         """Order `agent`'s next instructions after everything released to `sync`."""
@@ -143,19 +144,27 @@ class HappensBefore:
         news = [operation for operation in operations if known.get(operation.agent.identity, 0) < operation.issued]
         _learn(agent, [Snapshot(o.agent.identity, o.issued, o.clock, o.fenced) for o in news])
 
-    def fence(self, agent: Agent) -> None:
-        """Execute a thread fence (`fence.acq_rel`, `fence.sc`, `membar`).
+    def fence(self, agent: Agent, lanes: int = ALL_LANES) -> None:
+        """Execute a thread fence (`fence.acq_rel`, `fence.sc`, `membar`) in these lanes.
 
-        Earlier relaxed reads become acquires, later relaxed writes become releases.
+        Earlier relaxed reads become acquires, later relaxed writes become releases of what these lanes did.
         """
         if agent.acquirable:
             _meet_own(agent, agent.acquirable.get(agent.identity))
+            _meet_speakers(agent, agent.acquirable, lanes)
             _learn(agent, [s for s in agent.acquirable.values() if agent.clock.get(s.identity, 0) < s.epoch])
             agent.acquirable.clear()
-        agent.fence_snapshots = {agent.identity: agent.snapshot()}
+        agent.fence_snapshots = {
+            agent.identity: agent.snapshot() if lanes == ALL_LANES else agent.share(lanes),
+        }
+        agent.fence_lanes = lanes
 
-    def atomic(self, agent: Agent, address: int, order: Order, *, reads: bool, writes: bool) -> None:
+    def atomic(
+        self, agent: Agent, address: int, order: Order, *, reads: bool, writes: bool, lanes: int = ALL_LANES
+    ) -> None:
         """Execute an atomic or strong access (`atom`, `red`, `ld.acquire`, `st.release`, `.relaxed`, `.volatile`).
+
+        A release publishes what `lanes` did: that of one lane says nothing of the others since they last met.
 
         Call it after the access took effect on memory; it moves knowledge, the race check is the shadow's.
         """
@@ -164,17 +173,27 @@ class HappensBefore:
             sync = self._atomics[address] = Sync(f"the atomic variable at {address:#x}")
         if reads and sync.releases:
             if order in ("acquire", "acq_rel"):
+                _meet_speakers(agent, sync.releases, lanes)
                 self.acquire(agent, sync)
             else:
                 agent.acquirable.update(sync.releases)
         if writes:
-            self.release(agent, sync, relaxed=order in ("relaxed", "acquire"))
+            self.release(agent, sync, relaxed=order in ("relaxed", "acquire"), lanes=lanes)
 
 
 def _meet_own(agent: Agent, released: Snapshot | None) -> None:
     """Order a warp's lanes after what its own lanes released: all came here, and then went on."""
     if released is not None and released.epoch >= agent.apart[agent.identity]:
         agent.together(released.epoch + 1)
+
+
+def _meet_speakers(agent: Agent, releases: Mapping[int, Snapshot], lanes: int) -> None:
+    """Order these lanes of a warp after what other lanes of it released: one took the lock that another gave back."""
+    said = releases.get(lane_identity(agent.identity, 32))
+    if said is not None and said.moment >= agent.apart[agent.identity]:
+        together = said.lanes | lanes
+        if together & (together - 1):
+            agent.meet(together)
 
 
 def _learn(agent: Agent, news: list[Snapshot]) -> None:

@@ -15,19 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import le, mul
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.core.arithmetic.formats import encode
 from tilekit.emulator.ptx.arithmetic.reductions import ReduceOp, reduction
-from tilekit.emulator.ptx.memory.swizzle import PERIOD, SPAN, chunk_places, chunk_size
+from tilekit.emulator.ptx.copies.box_image import Bytes, check_shared, converted, filled, placed, spread, unplaced
 from tilekit.emulator.ptx.memory.tensor_map import PixelBox, TensorMap
 
 __all__ = ["Footprint", "WideBox", "footprint", "load_box", "reduce_box", "store_box", "written_bytes"]
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 @dataclass(eq=False)
@@ -148,12 +145,12 @@ def load_box(
     ValueError
         If coordinates, offsets or addresses break a rule of the instruction.
     """
-    _check_shared(shared_address)
+    check_shared(shared_address)
     if tensor_map.pixels is None:
         packed = _load_tiled(tensor_map, _plan(tensor_map), coords, global_bytes, base_offset)
     else:
         packed = _load_column(tensor_map, tensor_map.pixels, coords, offsets, global_bytes, base_offset)
-    return _placed(tensor_map, _spread(tensor_map, packed), shared_address)
+    return placed(tensor_map, spread(tensor_map, packed), shared_address)
 
 
 def store_box(
@@ -174,7 +171,7 @@ def store_box(
     ValueError
         If coordinates (negative ones fault), image size or addresses break a rule of the instruction.
     """
-    packed = _packed(tensor_map, image, shared_address)
+    packed = unplaced(tensor_map, image, shared_address)
     if tensor_map.pixels is None:
         plan = _plan(tensor_map)
         block = _block(tensor_map, plan, coords, True)
@@ -208,7 +205,7 @@ def reduce_box(
         If the element type has no such reduction, or as for `store_box`.
     """
     dtype, combine = reduction(tensor_map.dtype, op)
-    packed = _packed(tensor_map, image, shared_address)
+    packed = unplaced(tensor_map, image, shared_address)
     if tensor_map.pixels is None:
         plan = _plan(tensor_map)
         block = _block(tensor_map, plan, coords, True)
@@ -231,7 +228,7 @@ def written_bytes(tensor_map: TensorMap, shared_address: int) -> npt.NDArray[np.
     if tensor_map.row_bytes == tensor_map.row_pitch and element.global_bytes == element.shared_bytes:
         return None
     ones = np.ones(tensor_map.transaction_bytes, np.uint8)
-    return _placed(tensor_map, _spread(tensor_map, ones), shared_address).astype(np.bool_)
+    return placed(tensor_map, spread(tensor_map, ones), shared_address).astype(np.bool_)
 
 
 def footprint(
@@ -318,14 +315,6 @@ def _check_coords(tensor_map: TensorMap, coords: Sequence[int], stores: bool) ->
     return first // element.atom
 
 
-def _check_shared(address: int) -> None:
-    if address % 128:
-        nearest = (address + 64) // 128 * 128
-        raise ValueError(
-            f"shared_address = {address:#x}: a tensor copy needs a multiple of 128; nearest legal {nearest:#x}"
-        )
-
-
 def _block(tensor_map: TensorMap, plan: _Plan, coords: Sequence[int], stores: bool) -> _Block | None:
     """Return the part of a tiled box that lies inside the tensor, or None if nothing does."""
     starts = (_check_coords(tensor_map, coords, stores), *coords[1:])
@@ -365,11 +354,11 @@ def _load_tiled(
 ) -> Bytes:
     block = _block(tensor_map, plan, coords, False)
     if block is not None and block.whole:
-        return _converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset)).reshape(-1)
-    packed = _filled(tensor_map, plan.packed_bytes)
+        return converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset)).reshape(-1)
+    packed = filled(tensor_map, plan.packed_bytes)
     if block is not None:
         box = np.ndarray(plan.whole.shape, np.uint8, packed)
-        box[block.inside] = _converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset))
+        box[block.inside] = converted(tensor_map, _view(block, np.dtype(np.uint8), global_bytes, base_offset))
     return packed
 
 
@@ -447,69 +436,8 @@ def _load_column(
     base_offset: int,
 ) -> Bytes:
     column = _column(tensor_map, box, tuple(coords), tuple(offsets), False)
-    packed = _filled(tensor_map, tensor_map.transaction_bytes)
+    packed = filled(tensor_map, tensor_map.transaction_bytes)
     if column is not None:
         rows, pixels = _rows(column, packed, global_bytes, base_offset)
-        rows[column.inside] = _converted(tensor_map, pixels[column.pixels // 16])
+        rows[column.inside] = converted(tensor_map, pixels[column.pixels // 16])
     return packed
-
-
-def _converted(tensor_map: TensorMap, data: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a contiguous copy of in-bounds data, as a load converts it: tf32 is rounded, nothing is flushed."""
-    if tensor_map.dtype not in ("tf32", "tf32_ftz"):
-        return data.copy()
-    values = np.ascontiguousarray(data).view(np.float32)
-    return encode(values, "tf32").view(data.dtype).reshape(data.shape)
-
-
-def _filled(tensor_map: TensorMap, size: int) -> Bytes:
-    if tensor_map.oob_fill is None:
-        return np.zeros(size, np.uint8)
-    return np.full(size // 2, 0x7FF7, np.uint16).view(np.uint8)  # A NaN of every type, repeated.
-
-
-def _spread(tensor_map: TensorMap, packed: Bytes) -> Bytes:
-    """Insert the gaps of the padded types."""
-    element = tensor_map.element
-    if element.global_bytes == element.shared_bytes:
-        return packed
-    image = np.zeros((packed.size // element.global_bytes, element.shared_bytes), np.uint8)
-    image[:, : element.global_bytes] = packed.reshape(-1, element.global_bytes)
-    return image.reshape(-1)
-
-
-def _places(tensor_map: TensorMap, shared_address: int) -> npt.NDArray[np.intp]:
-    size = chunk_size(tensor_map.swizzle)
-    if tensor_map.row_bytes == tensor_map.row_pitch:
-        rows, chunks = tensor_map.shared_bytes // SPAN[tensor_map.swizzle], SPAN[tensor_map.swizzle] // size
-    else:
-        rows, chunks = tensor_map.shared_bytes // tensor_map.row_pitch, tensor_map.row_bytes // size
-    return chunk_places(tensor_map.swizzle, shared_address % PERIOD, rows, chunks)
-
-
-def _placed(tensor_map: TensorMap, linear: Bytes, shared_address: int) -> Bytes:
-    """Move dense rows to where they lie in the image."""
-    if tensor_map.swizzle is None:
-        return linear
-    places = _places(tensor_map, shared_address)
-    chunks = linear.view(np.dtype((np.void, chunk_size(tensor_map.swizzle))))
-    if linear.size == tensor_map.shared_bytes:
-        return chunks.take(places).view(np.uint8)
-    image = np.zeros(tensor_map.shared_bytes, np.uint8)
-    image.view(chunks.dtype)[places] = chunks
-    return image
-
-
-def _packed(tensor_map: TensorMap, image: Bytes, shared_address: int) -> Bytes:
-    """Return the packed elements of an image."""
-    _check_shared(shared_address)
-    if image.size != tensor_map.shared_bytes:
-        raise ValueError(f"image has {image.size} bytes: the tensor map's box has {tensor_map.shared_bytes}")
-    linear = np.ascontiguousarray(image)
-    if tensor_map.swizzle is not None:
-        record = np.dtype((np.void, chunk_size(tensor_map.swizzle)))
-        linear = linear.view(record).take(_places(tensor_map, shared_address)).view(np.uint8)
-    element = tensor_map.element
-    if element.global_bytes == element.shared_bytes:
-        return linear
-    return np.ascontiguousarray(linear.reshape(-1, element.shared_bytes)[:, : element.global_bytes]).reshape(-1)

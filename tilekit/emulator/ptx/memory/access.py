@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.core.arithmetic.lanes import ONE_LANE
+from tilekit.emulator.core.arithmetic.lanes import ONE_LANE, ballot
+from tilekit.emulator.core.checks.agents import ALL_LANES
 from tilekit.emulator.core.checks.happens_before import Order
 from tilekit.emulator.core.checks.lane_order import uniform
 from tilekit.emulator.core.errors import MemoryFault
@@ -105,12 +106,15 @@ def misaligned(address: int, size: int, action: str) -> MemoryFault:
     )
 
 
-def tell_strong(warp: Warp, space: str, address: int, order: Order, reads: bool, writes: bool) -> None:
-    """Let a relaxed, acquire, release or volatile access move knowledge between warps."""
+def tell_strong(
+    warp: Warp, space: str, address: int, order: Order, reads: bool, writes: bool, mask: Mask | None = None
+) -> None:
+    """Let a relaxed, acquire, release or volatile access of the lanes in `mask` move knowledge between warps."""
     hb = warp.cta.launch.order
     if hb is not None:
         key = address + (warp.cta.cluster.number << 48) if space.startswith("shared") else address
-        hb.atomic(warp.agent, key, order, reads=reads, writes=writes)
+        lanes = ALL_LANES if mask is None else ballot(mask)
+        hb.atomic(warp.agent, key, order, reads=reads, writes=writes, lanes=lanes)
 
 
 def load_uniform(
@@ -140,7 +144,7 @@ def load_uniform(
     if memory.poisoned and warp.cta.launch.protocol:
         check_read(warp, memory, offset, view[first : first + count], width)
     if order:
-        tell_strong(warp, space, address, order, True, False)
+        tell_strong(warp, space, address, order, True, False, mask)
     return result
 
 
@@ -183,7 +187,7 @@ def load_lanes(
         check_read(warp, memory, offset, result, width)
     if order:
         for address in values:
-            tell_strong(warp, space, address, order, True, False)
+            tell_strong(warp, space, address, order, True, False, mask)
     return result
 
 
@@ -299,7 +303,7 @@ def store_uniform(
     for index, value in enumerate(values):
         view[first + index] = value
     if order:
-        tell_strong(warp, space, address, order, False, True)
+        tell_strong(warp, space, address, order, False, True, mask)
 
 
 def store_lanes(
@@ -353,7 +357,7 @@ def store_lanes(
             view[index_array + index] = value
     if order:
         for address in where:
-            tell_strong(warp, space, address, order, False, True)
+            tell_strong(warp, space, address, order, False, True, mask)
 
 
 def _store_scattered(

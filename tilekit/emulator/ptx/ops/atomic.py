@@ -146,7 +146,7 @@ def _tell(
         memory.shadow.span(
             warp.agent, start, start + size, write=True, atomic=True, instruction=instruction, lanes=lanes
         )
-    tell_strong(warp, space, address, order, True, True)
+    tell_strong(warp, space, address, order, True, True, active)
 
 
 def _add_in_l2(old: Any, value: Any, kind: str) -> Any:

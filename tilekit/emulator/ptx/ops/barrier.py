@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilekit.emulator.core.arithmetic.lanes import ballot
+from tilekit.emulator.core.checks.agents import ALL_LANES
 from tilekit.emulator.core.errors import ProtocolError
 from tilekit.emulator.ptx.compiler.block_compiler import BlockCompiler
 from tilekit.emulator.ptx.execution.convergence import meet
@@ -15,7 +17,7 @@ from tilekit.emulator.ptx.ops.memory import array_address, scalar_address
 from tilekit.emulator.ptx.synchronisation import mbarriers, rendezvous
 
 if TYPE_CHECKING:
-    from tilekit.emulator.ptx.execution.warp import Warp
+    from tilekit.emulator.ptx.execution.warp import Mask, Warp
 
 _SPACE = "space=shared|shared::cta|shared::cluster?"
 _RESTRICT = "restrict=sync_restrict::shared::cta|sync_restrict::shared::cluster"
@@ -116,11 +118,11 @@ def cluster_wait(g: BlockCompiler, i: Decoded) -> None:
 # -- fences ----------------------------------------------------------------------------------------------------------
 
 
-def fence_thread(warp: Warp) -> None:
-    """``fence`` and ``membar``: order memory accesses of this thread as seen by others."""
+def fence_thread(warp: Warp, mask: Mask | None) -> None:
+    """``fence`` and ``membar``: order memory accesses of each thread that executes it as seen by others."""
     hb = warp.cta.launch.order
     if hb is not None:
-        hb.fence(warp.agent)
+        hb.fence(warp.agent, ALL_LANES if mask is None else ballot(mask))
 
 
 def fence_async(warp: Warp) -> None:
@@ -142,7 +144,7 @@ def fence_initialisation(warp: Warp) -> None:
 @form("membar", "level=cta|gl|sys", "")
 def fence(g: BlockCompiler, i: Decoded) -> None:
     """``fence`` and ``membar``."""
-    g.effect(f"{g.helper(fence_thread)}(w)")
+    g.effect(f"{g.helper(fence_thread)}(w, {g.mask()})")
 
 
 @form("fence", "kind=proxy what=async space=global|shared::cta|shared::cluster?", "")
@@ -156,7 +158,7 @@ def fence_proxy_async(g: BlockCompiler, i: Decoded) -> None:
 @form("membar", "kind=proxy what=alias|async", "")
 def fence_proxy_other(g: BlockCompiler, i: Decoded) -> None:
     """Fences between proxies that the emulator keeps coherent, with the strength of a thread fence."""
-    g.effect(f"{g.helper(fence_thread)}(w)")
+    g.effect(f"{g.helper(fence_thread)}(w, {g.mask()})")
 
 
 @form("fence", "kind=mbarrier_init how=release scope=cluster", "")

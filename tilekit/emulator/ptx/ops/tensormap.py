@@ -147,7 +147,7 @@ def release_maps(warp: Warp, scope: Scope, mask: Mask | None, address: int | Non
     if hb is not None:
         lanes = ballot(warp.live if mask is None else mask)
         hb.maps.release(warp.agent, lanes, scope, warp.program.instruction(warp.at), address)
-    fence_thread(warp)
+    fence_thread(warp, mask)
 
 
 def acquire_maps(warp: Warp, scope: Scope, addresses: Value, mask: Mask | None) -> None:
@@ -158,7 +158,7 @@ def acquire_maps(warp: Warp, scope: Scope, addresses: Value, mask: Mask | None) 
     ProtocolError
         If it does not lie in global memory.
     """
-    fence_thread(warp)  # a relaxed load before it becomes an acquire
+    fence_thread(warp, mask)  # a relaxed load before it becomes an acquire
     lanes: dict[int, int] = {}
     for lane in active_lanes(warp, mask):
         address = at_lane(addresses, lane)

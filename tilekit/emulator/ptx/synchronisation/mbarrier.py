@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tilekit.emulator.core.checks.agents import Sync
 from tilekit.emulator.core.checks.barriers import Arrival
@@ -118,6 +118,9 @@ class Mbarrier:
     stamp
         What :meth:`ProxyOrder.initialise` returned for the init, or None when order is not checked.
     """
+
+    INITIALISES: ClassVar[str] = "mbarrier.init"
+    ARRIVES: ClassVar[str] = "the mbarrier.arrive, or the commit or copy that arrives,"
 
     __slots__ = (
         "_observed",
