@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_refused() -> None:
         kernel.prepare(ONE, [Pointer(0)])
     assert caught.value.code == "TK-PAR-004"
     shape = LaunchConfig((2, 1, 1), (64, 1, 1), cluster=(2, 1, 1), pdl=True)
-    with pytest.raises(ConfigError, match="(?s)gfx942 has no clusters.*no programmatic dependent launch") as refused:
+    with pytest.raises(ConfigError, match=r"(?s)gfx942 has no clusters.*no programmatic dependent launch") as refused:
         kernel.prepare(shape, [Pointer(0), U32(1)])
     assert refused.value.code == "TK-LAUNCH-003"
 
