@@ -70,7 +70,7 @@ def emulate(
     check: Any = "full",
     image: str | bytes | None = None,
 ) -> tuple[LaunchReport, Launch]:
-    """Run a case's text unchanged, or another text or code object of it; the launch's arrays hold the results afterwards."""
+    """Run a case's text unchanged, or another form of it; the launch's arrays hold the results afterwards."""
     text = case.text
     compiled = fields(text)
     launch = DRAWS[case.name](np.random.default_rng(seed if drawn is None else drawn))
