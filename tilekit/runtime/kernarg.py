@@ -70,11 +70,9 @@ class KernargLayout:
                 _Slot(str(entry.get(".name", "")), int(entry[".offset"]), int(entry[".size"]), kind)
                 for entry, kind in ((entry, str(entry.get(".value_kind", ""))) for entry in listed)
             ]
-            outside = next(
-                (slot for slot in slots if slot.offset < 0 or slot.size < 0 or slot.offset + slot.size > size), None
-            )
-            if outside is not None:
-                raise ValueError(f"{outside.size} bytes at offset {outside.offset} of a segment of {size}")
+            for slot in slots:
+                if slot.offset < 0 or slot.size < 0 or slot.offset + slot.size > size:
+                    raise ValueError(f"{slot.size} bytes at offset {slot.offset} of a segment of {size}")
             hidden = tuple(slot for slot in slots if is_hidden(slot.kind))
             return cls(kernel, size, tuple(slot for slot in slots if slot not in hidden), hidden)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
