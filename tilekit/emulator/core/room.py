@@ -123,7 +123,7 @@ class Device:
     starts
         Order in which CTAs or workgroups start: ``ascending``, ``descending`` or ``random``.
     options
-        What only the chip's room has: ``exact`` and ``multiprocessors`` for PTX.
+        What the chip's device has besides, as its class says.
 
     Attributes
     ----------
