@@ -13,7 +13,9 @@ import numpy as np
 
 import tilekit
 from tilekit import api
-from tilekit.emulator import Debugger, Device, Kernel, Stop
+from tilekit.emulator import Debugger, GcnDevice, Stop
+from tilekit.emulator import PtxDevice as Device
+from tilekit.emulator.ptx.kernel import Kernel
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.spec import GemvSpec
 
@@ -181,6 +183,7 @@ def emulator_doors() -> list[Door]:
     options = ("cluster", "shared_bytes", "cooperative", "prerequisite", "params", "step_budget")
     found = [
         *of_call(Device, dict, "Device"),
+        *of_call(GcnDevice, dict, "GcnDevice"),
         Door("Device.load", "text", partial(_on_device, "load", dict), ("PTX",)),
         *(Door("Device.buffer", name, partial(_on_device, "buffer", lambda: {"array": [1, 2]}))
           for name in ("array", "name")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tilekit.errors import ArgumentError, AssemblerError
@@ -99,6 +100,8 @@ def test_a_place_outside_of_the_segment() -> None:
         ({"format": 1 << 30}, "format of a buffer descriptor"),
         ({"records": 1.5}, "an integer"),
         ({"records": True}, "an integer"),
+        ({"records": np.arange(2)}, "an integer"),
+        ({"address": int}, "an integer"),
     ],
 )
 def test_descriptors_that_reach_too_far(values: dict[str, Any], says: str) -> None:
@@ -108,11 +111,22 @@ def test_descriptors_that_reach_too_far(values: dict[str, Any], says: str) -> No
     assert caught.value.code == "TK-PAR-001"
 
 
-@pytest.mark.parametrize(
-    "arguments", [[{".size": 8}], [{".offset": 0}], [{".offset": "here", ".size": 8}], [7], 7], ids=str
-)
+DAMAGED: list[Any] = [
+    [{".size": 8}],
+    [{".offset": 0}],
+    [{".offset": "here", ".size": 8}],
+    [{".offset": float("inf"), ".size": 8}],
+    [{".offset": 8, ".size": -4}],
+    [7],
+    7,
+]
+
+
+@pytest.mark.parametrize("arguments", DAMAGED, ids=str)
 def test_metadata_that_is_damaged_is_not_guessed_at(arguments: Any) -> None:
     """Neither an offset nor a size is made up."""
     with pytest.raises(AssemblerError, match="metadata of k does not list its arguments as it should") as caught:
         KernargLayout.of("k", {".kernarg_segment_size": 48, ".args": arguments})
     assert caught.value.code == "TK-ASM-010"
+    with pytest.raises(AssemblerError, match="a segment of"):
+        KernargLayout.of("k", {".kernarg_segment_size": 1 << 40})

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from tilekit.emulator import EmulatorError
+from tilekit.emulator.gcn.abi import MOST_WORK_ITEMS
 from tilekit.emulator.gcn.binary.code_object import CodeObject, CodeObjectKernel
 from tilekit.errors import ArgumentError, AssemblerError, ConfigError, HipError
 from tilekit.runtime import device_faults, hip
@@ -21,7 +22,6 @@ __all__ = ["HipKernel", "HipLaunch", "HipModule"]
 # The runtime's keys of the list that hands over a whole kernarg segment (hip_runtime_api.h).
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3
 _STATIC_LDS = 65536  # bytes of dynamic LDS that a kernel may have without being allowed more
-_WORK_ITEMS = 2**32  # along each axis of a grid
 _LOAD_REMEDY = {
     "hipErrorNoBinaryForGpu": "the code object is for another chip than the device's",
     "hipErrorInvalidImage": "the code object is newer than the ROCm runtime, or for another chip",
@@ -136,8 +136,8 @@ class HipKernel:
         if threads > most:
             found.append(f"block = {config.block}: {threads} threads, and {self.name} was built for at most {most}")
         for axis, workgroups, size in zip("xyz", config.grid, config.block, strict=True):
-            if workgroups * size >= _WORK_ITEMS:
-                nearest = (_WORK_ITEMS - 1) // size
+            if workgroups * size > MOST_WORK_ITEMS:
+                nearest = MOST_WORK_ITEMS // size
                 found.append(
                     f"grid.{axis} = {workgroups}: {workgroups * size} work-items, fewer than 2**32; nearest {nearest}"
                 )

@@ -15,6 +15,10 @@ from tilekit.runtime.prepared import LaunchConfig
 __all__ = ["KernargLayout", "no_tensor_map", "shape_problems"]
 
 
+_LARGEST = 1 << 20
+"""Bytes of a kernarg segment; compilers make them of some thousand at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Slot:
     """Where one argument lies; `name` is empty where the compiler gave none."""
@@ -58,18 +62,20 @@ class KernargLayout:
         listed = metadata.get(".args")
         try:
             size = int(metadata.get(".kernarg_segment_size", 0))
+            if not 0 <= size <= _LARGEST:
+                raise ValueError(f"a segment of {size} bytes, and there is none above {_LARGEST}")
             if listed is None:
                 return cls(kernel, size, None)
             slots = [
                 _Slot(str(entry.get(".name", "")), int(entry[".offset"]), int(entry[".size"]), kind)
                 for entry, kind in ((entry, str(entry.get(".value_kind", ""))) for entry in listed)
             ]
-            outside = next((slot for slot in slots if slot.offset < 0 or slot.offset + slot.size > size), None)
-            if outside is not None:
-                raise ValueError(f"{outside.size} bytes at offset {outside.offset} of a segment of {size}")
+            for slot in slots:
+                if slot.offset < 0 or slot.size < 0 or slot.offset + slot.size > size:
+                    raise ValueError(f"{slot.size} bytes at offset {slot.offset} of a segment of {size}")
             hidden = tuple(slot for slot in slots if is_hidden(slot.kind))
             return cls(kernel, size, tuple(slot for slot in slots if slot not in hidden), hidden)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise AssemblerError(
                 f"the metadata of {kernel} does not list its arguments as it should: {type(error).__name__}: {error}",
                 code="TK-ASM-010",

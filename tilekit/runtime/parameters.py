@@ -11,7 +11,7 @@ import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import SupportsIndex, TypeAlias
+from typing import SupportsIndex, TypeAlias, cast
 
 from tilekit.emulator import TensorMap
 from tilekit.errors import ArgumentError
@@ -318,8 +318,11 @@ def _single(value: float) -> bytes:
 
 def _check_integer(name: str, value: object, low: int, high: int) -> None:
     legal = f"an integer, {low} to {high}"
-    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
-        raise ArgumentError.of(name, value, legal=legal, code="TK-PAR-001")
-    value = operator.index(value)
-    if not low <= value <= high:
-        raise ArgumentError.of(name, value, legal=legal, nearest=min(max(value, low), high), code="TK-PAR-001")
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(cast("SupportsIndex", value))
+    except Exception:  # the value's own method may fail in any way
+        raise ArgumentError.of(name, value, legal=legal, code="TK-PAR-001") from None
+    if not low <= number <= high:
+        raise ArgumentError.of(name, number, legal=legal, nearest=min(max(number, low), high), code="TK-PAR-001")

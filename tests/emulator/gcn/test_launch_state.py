@@ -156,3 +156,11 @@ def test_arguments_without_a_list(count: int) -> None:
     text = PRELOADED.format(offset=0)
     with pytest.raises(LaunchError, match=r"24 bytes, as \.amdhsa_kernarg_size of k says"):
         Device("gfx950").load(text)["k"].launch(1, 64, [np.uint64(0)] * count)
+
+
+@pytest.mark.parametrize(("grid", "axis"), [(1 << 26, "x"), ((1, 1 << 32), "y"), ((1, 1, 1 << 40), "z")])
+def test_grids_that_no_packet_can_say(grid: Any, axis: str) -> None:
+    """Threads along an axis are counted in 32 bits, as on a GPU."""
+    kernel = Device("gfx950").load(LISTED.format(hidden="none"))["k"]
+    with pytest.raises(LaunchError, match=f"workgroups along {axis}: less than 2"):
+        kernel.launch(grid, 64, [None, 1])

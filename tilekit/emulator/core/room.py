@@ -146,7 +146,7 @@ class Device:
     starts
         Order in which CTAs or workgroups start: ``ascending``, ``descending`` or ``random``.
     options
-        What only the chip's room has.
+        What the chip's device has besides, as its class says.
 
     Attributes
     ----------

@@ -12,11 +12,13 @@ from typing import Final
 
 from tilekit.emulator.core.dimensions import Dim3
 
-__all__ = ["dispatch_packet", "hidden_argument", "is_hidden", "unlisted_fit"]
+__all__ = ["MOST_WORK_ITEMS", "dispatch_packet", "hidden_argument", "is_hidden", "unlisted_fit"]
 
 _SLOT: Final = 16
 """What hand-written kernels pad arguments and segments to."""
 
+MOST_WORK_ITEMS: Final = 2**32 - 1
+"""Threads of a grid along one axis: the dispatch packet has 32 bits for them."""
 _DIMENSIONS: Final = 3
 _KERNEL_DISPATCH: Final = 2  # HSA_PACKET_TYPE_KERNEL_DISPATCH
 _PACKET: Final = struct.Struct("<6H5IQQQQ")

@@ -9,11 +9,11 @@ import numpy as np
 
 from tilekit.emulator.core.dimensions import Dim3
 from tilekit.emulator.core.errors import LaunchError
+from tilekit.emulator.core.memory.buffer import Buffer, Uploads
 from tilekit.emulator.gcn.abi import hidden_argument, is_hidden, unlisted_fit
 from tilekit.emulator.gcn.language.syntax import Argument
 
 if TYPE_CHECKING:
-    from tilekit.emulator.core.memory.buffer import Uploads
     from tilekit.emulator.gcn.device import Device
 
 __all__ = ["pack"]
@@ -93,8 +93,8 @@ def _encode(device: Device, name: str, value: Any, size: int | None, uploads: Up
         value = buffer
     if value is None:
         data = bytes(8)
-    elif hasattr(value, "address"):
-        data = int(value.address).to_bytes(8, "little")
+    elif isinstance(value, Buffer):
+        data = value.address.to_bytes(8, "little")
     elif isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
     elif isinstance(value, np.generic):

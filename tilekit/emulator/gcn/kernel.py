@@ -20,6 +20,7 @@ from tilekit.emulator.core.report import LaunchReport
 from tilekit.emulator.core.room import DEFAULT_STEP_BUDGET
 from tilekit.emulator.core.schedules import Policy, Progress
 from tilekit.emulator.core.symbols import SymbolMap
+from tilekit.emulator.gcn.abi import MOST_WORK_ITEMS
 from tilekit.emulator.gcn.arguments import pack
 from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.language.syntax import Argument
@@ -257,6 +258,10 @@ class Kernel(room.Kernel):
         most = self._text.threads or 1024
         if math.prod(threads) > most:
             raise LaunchError.argument("block", threads, f"at most {most} threads")
+        for axis, workgroups, width in zip("xyz", shape, threads, strict=True):
+            if workgroups * width > MOST_WORK_ITEMS:
+                limit = f"at most {MOST_WORK_ITEMS // width} workgroups along {axis}: less than 2**32 threads"
+                raise LaunchError.argument("grid", shape, limit)
         lds_bytes = self._lds(shared_bytes)
         size = self.field("kernarg_size")
         if params is None:

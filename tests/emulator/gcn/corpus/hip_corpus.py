@@ -68,9 +68,9 @@ def emulate(
     drawn: int | None = None,
     schedule: Any = "adversarial",
     check: Any = "full",
-    image: bytes | None = None,
+    image: str | bytes | None = None,
 ) -> tuple[LaunchReport, Launch]:
-    """Run a case's text unchanged, or its code object; the launch's arrays hold the results afterwards."""
+    """Run a case's text unchanged, or another form of it; the launch's arrays hold the results afterwards."""
     text = case.text
     compiled = fields(text)
     launch = DRAWS[case.name](np.random.default_rng(seed if drawn is None else drawn))

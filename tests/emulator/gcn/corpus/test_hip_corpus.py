@@ -62,3 +62,16 @@ def test_code_objects_run_as_their_texts(case: HipCase) -> None:
     report, launch = emulate(case, image=image)
     compare(launch, report.printed)
     assert report.clean, str(report)
+
+
+@pytest.mark.parametrize("case", ALL[4::11], ids=str)
+def test_preloaded_arguments_need_no_prologue(case: HipCase) -> None:
+    """Firmware that preloads arguments skips the loads of the same that precede a kernel; without them it runs too."""
+    entry = fields(case.text)["entry"]
+    head, prologue, body = re.split(rf"(^{entry}:.*?s_branch[^\n]*\n)", case.text, maxsplit=1, flags=re.M | re.S)
+    assert re.search(r"amdhsa_user_sgpr_kernarg_preload_length [1-9]", body)
+    kept = re.sub(r"^\s*(s_load_\w+|s_waitcnt) .*\n", "", prologue, flags=re.M)
+    assert len(kept.splitlines()) <= len(prologue.splitlines()) - 2
+    report, launch = emulate(case, image=head + kept + body)
+    compare(launch, report.printed)
+    assert report.clean, str(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 from programs import program, run
 
-from tilekit.emulator import Device, GcnSyntaxError, LaunchError, UnsupportedInstruction
+from tilekit.emulator import Device, EmulatorError, GcnSyntaxError, LaunchError, UnsupportedInstruction
 from tilekit.emulator.gcn.language.parser import parse
 from tilekit.emulator.gcn.language.syntax import Call, Constant, Off, Register, Symbol
+from tilekit.emulator.gcn.ops import OPS
 
 
 def _one(text: str) -> Any:
@@ -85,6 +87,13 @@ def test_errors_have_a_place(text: str, line: int, column: int, says: str) -> No
     assert (caught.value.line, caught.value.column) == (line, column)
 
 
+def test_missing_operands_are_said_with_their_line() -> None:
+    """An instruction without some of its operands is refused by name."""
+    with pytest.raises(UnsupportedInstruction, match="'s_load_dword' has operands that are not those") as caught:
+        Device("gfx950").load(program("s_nop 0\ns_load_dword s1", "gfx950"))
+    assert caught.value.line is not None
+
+
 def test_unknown_instruction_names_the_nearest() -> None:
     """An instruction that is not executed is refused when the text is loaded, and the nearest is named."""
     with pytest.raises(UnsupportedInstruction, match="v_add_u33") as caught:
@@ -142,3 +151,17 @@ def test_metadata_in_braces() -> None:
         {".name": "a, b", ".size": [1, [2, 16]], ".ok": True, ".none": {}},
     ]
     assert read_metadata(lines, 1) == {"amdhsa.kernels": [{".name": "f(int, {x: 1})", ".args": arguments}]}
+
+
+WORDS = ("v1", "s1", "v[2:3]", "s[4:7]", "a0", "exec", "vcc", "off", "0", "1.5", "0x12345678", "label", "m0", "lds")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_operands_of_any_number_and_kind(seed: int) -> None:
+    """Whatever operands an instruction is given, it is loaded or refused with an error of the emulator's."""
+    rng = np.random.default_rng(seed)
+    for name in rng.choice(sorted(OPS), 60):
+        operands = ", ".join(rng.choice(WORDS, int(rng.integers(0, 6))))
+        text = program(f"{name} {operands}", "gfx950")
+        with contextlib.suppress(EmulatorError):
+            Device("gfx950").load(text)

@@ -127,7 +127,7 @@ class _Parser:
                 found = read_metadata(self.lines[start + 1 : number], start + 2)
                 try:
                     self.describe(found, start + 1)
-                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
                     raise GcnSyntaxError(
                         f"metadata: it does not describe kernels as it should: {type(error).__name__}: {error}",
                         line=start + 1, column=1,

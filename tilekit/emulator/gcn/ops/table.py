@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 
+from tilekit.emulator.core.errors import EmulatorError
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.moved_lanes import begin_dpp
 from tilekit.emulator.gcn.compiler.operands import unsupported
@@ -22,10 +24,25 @@ def op(*names: str) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
         for name in names:
             assert name not in OPS, name
-            OPS[name] = handler
+            OPS[name] = _checked(handler)
         return handler
 
     return register
+
+
+def _checked(handler: Handler) -> Handler:
+    """The handler, for operands of any number and kind: what it cannot take apart is an error of the text."""
+
+    @wraps(handler)
+    def checked(e: Emitter, instruction: Instruction) -> None:
+        try:
+            handler(e, instruction)
+        except EmulatorError:
+            raise
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise unsupported(instruction, "has operands that are not those that it takes") from error
+
+    return checked
 
 
 def vector(name: str, result: str, sources: str, expression: str) -> None:
