@@ -303,6 +303,11 @@ class Launch:
                 if operation.registers & registers and (which != own or operation.scalar):
                     raise self._missing(batch, i, registers)
 
+    def not_waited_for(self, batch: Batch, i: Instruction, registers: int) -> None:
+        """Report registers that an instruction uses by index while they are pending."""
+        if self.check != "off":
+            raise self._missing(batch, i, registers)
+
     def _missing(self, batch: Batch, i: Instruction, registers: int) -> MissingWait:
         for which, queue in enumerate(batch.queues):
             for place, operation in enumerate(queue):
