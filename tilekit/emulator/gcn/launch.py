@@ -44,6 +44,8 @@ GANG_WAVES = 64
 """Most waves of a gang whose kernel has many registers; others have more, up to eight times as many."""
 GANG_BYTES = 1 << 25
 """Registers that a gang has together, unless one workgroup has more."""
+DYNAMIC_STACK = 1 << 14
+"""Scratch of a lane, besides what the descriptor says, where functions may call themselves."""
 _COUNTERS = ("vmcnt", "lgkmcnt")
 _USER = (
     ("user_sgpr_dispatch_ptr", 2),
@@ -118,6 +120,8 @@ class Launch:
         self.block: Dim3 = block
         self.lds_bytes: int = lds_bytes
         self.scratch_bytes = kernel.field("private_segment_fixed_size")
+        if kernel.field("uses_dynamic_stack"):
+            self.scratch_bytes += DYNAMIC_STACK
         self.arguments = arguments
         self.schedule: Policy = schedule
         self.seed = seed
@@ -150,7 +154,7 @@ class Launch:
 
     def _gang_size(self) -> int:
         """Workgroups of a gang."""
-        by_registers = GANG_BYTES // (self.kernel.vectors * 256 * self.waves)
+        by_registers = GANG_BYTES // ((self.kernel.vectors * 256 + self.scratch_bytes * 64) * self.waves)
         by_waves = 8 * GANG_WAVES // self.waves
         return max(1, min(by_registers, by_waves, self.workgroups))
 

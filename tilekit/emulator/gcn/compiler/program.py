@@ -164,7 +164,8 @@ class Program:
             own = found.reads | found.writes | found.load
             if own & issued:
                 e.add(f"if B.pending & {own}: B.launch.look_for_wait(B, {number}, {place})")
-            if (is_mfma(i) or is_memory(i)) and found.reads:
+            # A function saves its caller's registers in scratch, written or not.
+            if (is_mfma(i) or is_memory(i)) and found.reads and not i.name.startswith("scratch_store"):
                 e.add(f"if {found.reads} & ~B.written: B.launch.unwritten(B, {e.name(i, 'i')}, {found.reads})")
             self._execute(e, i)
             if found.writes | found.load:
