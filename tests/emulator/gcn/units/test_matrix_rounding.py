@@ -198,11 +198,11 @@ def test_subnormal_results_are_kept() -> None:
         v_mov_b32_e32 v8, 3
         s_nop 1
         v_mfma_f32_32x32x8_f16 a[0:15], v[4:5], v[4:5], 0
-        v_mfma_f32_16x16x4_f32 a[16:19], v5, v5, v[8:11]
+        v_mfma_f32_16x16x4_f32 v[8:11], v5, v5, v[8:11]
         s_nop 15
         s_nop 3
         v_accvgpr_read_b32 v2, a0
-        v_accvgpr_read_b32 v3, a16
+        v_mov_b32_e32 v3, v8
         v_lshlrev_b32_e32 v1, 2, v0
         global_store_dword v1, v2, s[2:3]
         global_store_dword v1, v3, s[2:3] offset:256"""
