@@ -45,6 +45,8 @@ GANG_WAVES = 64
 """Most waves of a gang whose kernel has many registers; others have more, up to eight times as many."""
 GANG_BYTES = 1 << 25
 """Registers that a gang has together, unless one workgroup has more."""
+DYNAMIC_STACK = 1 << 14
+"""Scratch of a lane, besides what the descriptor says, where functions may call themselves."""
 _COUNTERS = ("vmcnt", "lgkmcnt")
 _USER = (
     ("dispatch_ptr", 2),
@@ -119,6 +121,8 @@ class Launch:
         self.block: Dim3 = block
         self.lds_bytes: int = lds_bytes
         self.scratch_bytes = kernel.field("private_segment_fixed_size")
+        if kernel.field("uses_dynamic_stack"):
+            self.scratch_bytes += DYNAMIC_STACK
         self.arguments = arguments
         self.schedule: Policy = schedule
         self.seed = seed
@@ -152,7 +156,7 @@ class Launch:
 
     def _gang_size(self) -> int:
         """Workgroups of a gang."""
-        by_registers = GANG_BYTES // (self.kernel.vectors * 256 * self.waves)
+        by_registers = GANG_BYTES // ((self.kernel.vectors * 256 + self.scratch_bytes * 64) * self.waves)
         by_waves = 8 * GANG_WAVES // self.waves
         return max(1, min(by_registers, by_waves, self.workgroups))
 
@@ -324,6 +328,11 @@ class Launch:
             for operation in queue:
                 if operation.registers & registers and (which != own or operation.scalar):
                     raise self._missing(batch, i, registers)
+
+    def not_waited_for(self, batch: Batch, i: Instruction, registers: int) -> None:
+        """Report registers that an instruction uses by index while they are pending."""
+        if self.check != "off":
+            raise self._missing(batch, i, registers)
 
     def _missing(self, batch: Batch, i: Instruction, registers: int) -> MissingWait:
         for which, queue in enumerate(batch.queues):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from corpus_case import compare
 from hip_corpus import ASM, HipCase, cases, emulate, fields
 
+from tilekit.emulator.gcn.kernel import Kernel
 from tilekit.emulator.gcn.lint import lint
 from tilekit.runtime.assembler import assemble
 
@@ -75,3 +79,32 @@ def test_preloaded_arguments_need_no_prologue(case: HipCase) -> None:
     report, launch = emulate(case, image=head + kept + body)
     compare(launch, report.printed)
     assert report.clean, str(report)
+
+
+@pytest.mark.parametrize("case", ALL[4::60], ids=str)
+def test_watched_launches_run_as_others(case: HipCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting, drawing, and stopping again and again change neither results nor what is reported."""
+    plain, _ = emulate(case, seed=3, schedule="random")
+    launch = Kernel.launch
+    options: dict[str, Any] = {"statistics": True, "timeline": tmp_path / "trace.json"}
+
+    def counted(kernel: Kernel, *args: Any, **more: Any) -> Any:
+        return launch(kernel, *args, **options, **more)
+
+    def stopped(kernel: Kernel, *args: Any, **more: Any) -> Any:
+        with kernel.debug(*args, stop="steps=37", **more) as session:
+            while session.stopped and session.steps < 20_000:
+                assert str(session)
+                session.step(5)
+                if session.stopped:
+                    session.step(3, warp=0)
+                if session.stopped:
+                    session.resume(f"steps={session.steps + 1000}")
+            return session.finish()
+
+    for way in (counted, stopped):
+        monkeypatch.setattr(Kernel, "launch", way)
+        report, results = emulate(case, seed=3, schedule="random")
+        compare(results, report.printed)
+        assert replace(report, seconds=0, statistics=None) == replace(plain, seconds=0)
+    assert (tmp_path / "trace.json").stat().st_size

@@ -139,3 +139,26 @@ def test_compiled_code(chip: str, optimisation: str, tmp_path: Path) -> None:
             value = value * value + 1.5
         text = b"ab\0cdefgh\0"[3 if i % 2 else 0 :]
         assert out[:5].tolist() == [[3, 1, 4, 1][i], 7, 5 if i < 4 else 0, text[i], int(value)]
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("optimisation", ["-O1", "-O2", "-Os"])
+def test_compiled_functions(chip: str, optimisation: str, tmp_path: Path) -> None:
+    """Functions through a table, by wave and by lane, and one that calls itself, with what its stack holds."""
+    pytest.importorskip("ziglang")
+    llvm = pytest.importorskip("llvm")
+    source = (Path(__file__).parents[1] / "functions.c").read_text()
+    module = Device(chip).load(llvm.compiled(source, chip, tmp_path, optimisation))
+    thread = np.arange(256)
+    numbers = [0, 1]
+    while len(numbers) < 12:
+        numbers.append(numbers[-1] + numbers[-2])
+    for name in module.kernels:
+        out = np.zeros(256, np.int32)
+        report = module[name].launch(1, 256, [out, np.int32(4)])
+        assert report.clean, str(report)
+        which = (thread >> 6 if name == "by_wave" else thread) & 3
+        wanted = np.choose(which, [2 * thread, thread + 100, thread * thread, 2 * thread]) + 5
+        if name == "recursive":
+            wanted = np.array(numbers)[4 + thread % 4]
+        assert (out == wanted).all(), name

@@ -160,6 +160,37 @@ def test_rounding(case: tuple[str, str, str, int, int]) -> None:
             assert np.isclose(found, wanted, rtol=1e-4, atol=1e-3 * np.abs(wanted).max()).all()
 
 
+def test_doubles() -> None:
+    """Doubles are multiplied and added in one step each, along k."""
+    rng = np.random.default_rng(64)
+    a, b = (rng.standard_normal((16, 4)) * 2.0 ** rng.integers(-30, 30, (16, 4)) for _ in range(2))
+    c = rng.standard_normal((64, 4))
+    lanes = np.array([[a[lane % 16, lane // 16], b[lane % 16, lane // 16], *c[lane]] for lane in range(64)])
+    memory = np.concatenate([lanes.ravel(), np.zeros(256)])
+    body = """v_mul_u32_u24_e32 v1, 48, v0
+        v_lshlrev_b32_e32 v2, 5, v0
+        global_load_dwordx4 v[4:7], v1, s[2:3]
+        global_load_dwordx4 v[8:11], v1, s[2:3] offset:16
+        global_load_dwordx4 v[12:15], v1, s[2:3] offset:32
+        s_add_u32 s2, s2, 0xc00
+        s_addc_u32 s3, s3, 0
+        s_waitcnt vmcnt(0)
+        v_mfma_f64_16x16x4_f64 v[8:15], v[4:5], v[6:7], v[8:15]
+        s_nop 15
+        s_nop 7
+        global_store_dwordx4 v2, v[8:11], s[2:3]
+        global_store_dwordx4 v2, v[12:15], s[2:3] offset:16"""
+    assert Device("gfx942", exact=True).load(program(body, "gfx942"))["k"].launch(1, 64, [memory]).clean
+    found = memory[-256:].reshape(64, 4)
+    for lane in range(64):
+        for r in range(4):
+            total = c[lane, r]
+            for k in range(4):  # a float made of a fraction is the nearest one, ties to even
+                exact = Fraction(a[lane // 16 + 4 * r, k]) * Fraction(b[lane % 16, k]) + Fraction(total)
+                total = float(exact)
+            assert found[lane, r] == total
+
+
 def test_subnormal_results_are_kept() -> None:
     """Products of subnormal halves, and a subnormal accumulator, come through, with `exact` and without."""
     body = """v_mov_b32_e32 v4, 0x10001
@@ -167,11 +198,11 @@ def test_subnormal_results_are_kept() -> None:
         v_mov_b32_e32 v8, 3
         s_nop 1
         v_mfma_f32_32x32x8_f16 a[0:15], v[4:5], v[4:5], 0
-        v_mfma_f32_16x16x4_f32 a[16:19], v5, v5, v[8:11]
+        v_mfma_f32_16x16x4_f32 v[8:11], v5, v5, v[8:11]
         s_nop 15
         s_nop 3
         v_accvgpr_read_b32 v2, a0
-        v_accvgpr_read_b32 v3, a16
+        v_mov_b32_e32 v3, v8
         v_lshlrev_b32_e32 v1, 2, v0
         global_store_dword v1, v2, s[2:3]
         global_store_dword v1, v3, s[2:3] offset:256"""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tilekit.emulator.core.errors import describe
 from tilekit.emulator.gcn.checks.instruction_kinds import (
     Kind,
     kind_of,
@@ -51,8 +52,8 @@ class Hazard:
 
     def __str__(self) -> str:
         return (
-            f"line {self.consumer.line}: {self.consumer.text}: {self.rule}: {self.needed} wait states after line "
-            f"{self.producer.line} ({self.producer.text}), and there {'is' if self.found == 1 else 'are'} {self.found}"
+            f"{describe(self.consumer)}: {self.rule}: {self.needed} wait states after "
+            f"{describe(self.producer)}, and there {'is' if self.found == 1 else 'are'} {self.found}"
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilekit.emulator.gcn.language.syntax import Instruction, Operand, Register
+from tilekit.emulator.gcn.language.syntax import M0, Instruction, Operand, Register
 from tilekit.emulator.gcn.memory.outstanding import SCALARS
 
-__all__ = ["Effects", "effects", "is_memory", "is_mfma", "queue_of"]
+__all__ = ["Effects", "effects", "is_memory", "is_mfma", "queue_of", "targets_of"]
 
 _NO_TARGET = (
     "s_cmp",
@@ -96,6 +96,11 @@ def queue_of(i: Instruction) -> int | None:
     return None
 
 
+def targets_of(i: Instruction) -> int:
+    """How many destinations an instruction begins with."""
+    return 2 if i.name.startswith(_TWO_TARGETS) else 1
+
+
 def effects(i: Instruction, accumulators: int) -> Effects:
     """Return what an instruction reads and writes; `accumulators` is the row of register a0."""
     bits = [_bits(operand, accumulators) for operand in i.operands]
@@ -104,6 +109,8 @@ def effects(i: Instruction, accumulators: int) -> Effects:
     atomic = "_atomic_" in name or (
         name.startswith("ds_") and not name.startswith(("ds_read", "ds_write", "ds_bperm", "ds_perm", "ds_swiz"))
     )
+    if name in ("s_set_gpr_idx_on", "s_set_gpr_idx_idx"):
+        return Effects(_all(bits), 1 << (SCALARS + M0), 0)
     if stores or not bits:
         return Effects(_all(bits), 0, 0)
     if atomic:
@@ -113,7 +120,7 @@ def effects(i: Instruction, accumulators: int) -> Effects:
         return Effects(_all(bits[1:] if returns else bits), 0, bits[0] if returns else 0)
     if queue_of(i) is not None:
         return Effects(_all(bits[1:]), 0, bits[0])
-    targets = 2 if name.startswith(_TWO_TARGETS) else 1
+    targets = targets_of(i)
     reads = bits[targets:]
     if name.startswith(("v_swap", "v_permlane")) or name.startswith(_READ_TARGET):
         reads = bits

@@ -15,6 +15,7 @@ from tilekit.emulator.core.errors import UnsupportedInstruction
 from tilekit.emulator.gcn.language.syntax import (
     EXEC,
     SCC,
+    Call,
     Constant,
     Instruction,
     Operand,
@@ -26,7 +27,7 @@ from tilekit.emulator.gcn.memory.flat_access import APERTURES
 if TYPE_CHECKING:
     from tilekit.emulator.gcn.compiler.emitter import Emitter
 
-__all__ = ["bits_of", "scalar", "scalar64", "source", "unsupported"]
+__all__ = ["bits_of", "index_mode", "scalar", "scalar64", "source", "unsupported"]
 
 _FLOATS = {"f16": ("<e", "<H"), "f32": ("<f", "<I"), "f64": ("<d", "<Q")}
 _SELECTIONS = {f"BYTE_{n}": (8 * n, 0xFF) for n in range(4)} | {f"WORD_{n}": (16 * n, 0xFFFF) for n in range(2)}
@@ -38,6 +39,21 @@ def unsupported(instruction: Instruction, why: str) -> UnsupportedInstruction:
         f"'{instruction.name}' {why}: {instruction.text}", line=instruction.line, column=instruction.column,
         form=instruction.name,
     )  # fmt: skip
+
+
+_PARTS = {"SRC0": 1, "SRC1": 2, "SRC2": 4, "DST": 8}
+
+
+def index_mode(i: Instruction) -> int:
+    """Which operands an instruction has indexed from then on."""
+    operand = i.operands[-1] if i.operands else None
+    if isinstance(operand, Call) and operand.name == "gpr_idx":
+        unknown = [part for part in operand.arguments if part not in _PARTS]
+        if not unknown:
+            return sum(_PARTS[str(part)] for part in set(operand.arguments))
+    elif isinstance(operand, Constant) and isinstance(operand.value, int) and 0 <= operand.value <= 15:
+        return operand.value
+    raise unsupported(i, f"needs gpr_idx(...) of {', '.join(_PARTS)}")
 
 
 def bits_of(constant: Constant, kind: str) -> int:

@@ -18,6 +18,7 @@ from tilekit.emulator.gcn.compiler.effects import Effects, effects, is_memory, i
 from tilekit.emulator.gcn.compiler.emitter import Emitter
 from tilekit.emulator.gcn.compiler.flow import Block, blocks_of
 from tilekit.emulator.gcn.compiler.guesses import first_guesses
+from tilekit.emulator.gcn.compiler.indexing import SLOTS, Indexed, indexed_instructions
 from tilekit.emulator.gcn.compiler.masks import maskable
 from tilekit.emulator.gcn.execution import scalars
 from tilekit.emulator.gcn.language.syntax import Instruction, ModuleText
@@ -79,6 +80,12 @@ class Program:
         for found in self.effects.values():
             used |= found.reads | found.writes | found.load
         self.rows = (used & ((1 << 1024) - 1)).bit_length()
+        self.indexed: dict[int, Indexed] = {}
+        if any(i.name == "s_set_gpr_idx_on" for i in code):
+            self.rows = max(self.rows, accumulators)
+            self.indexed = indexed_instructions(self.blocks, self.rows)
+            self.effects |= {at: effects(one.instruction, accumulators) for at, one in self.indexed.items()}
+            self.rows += SLOTS
         self.maskable = maskable(code)
         self.guesses = first_guesses(self.blocks, self.effects, accumulators)
         self._functions: dict[tuple[int, bool, bool], Function] = {}
@@ -163,15 +170,29 @@ class Program:
             own = found.reads | found.writes | found.load
             if own & issued:
                 e.add(f"if B.pending & {own}: B.launch.look_for_wait(B, {number}, {place})")
-            if (is_mfma(i) or is_memory(i)) and found.reads:
+            # A function saves its caller's registers in scratch, written or not.
+            if (is_mfma(i) or is_memory(i)) and found.reads and not i.name.startswith("scratch_store"):
                 e.add(f"if {found.reads} & ~B.written: B.launch.unwritten(B, {e.name(i, 'i')}, {found.reads})")
-            OPS[i.name](e, i)
+            self._execute(e, i)
             if found.writes | found.load:
                 e.add(f"B.written |= {found.writes | found.load}")
             if queue_of(i) is not None:
                 issued |= found.load
         if end == len(block.instructions):
             self._ending(e, block)
+
+    def _execute(self, e: Emitter, i: Instruction) -> None:
+        """The statements of an instruction itself."""
+        indexed = self.indexed.get(id(i))
+        if indexed is None:
+            OPS[i.name](e, i)
+            return
+        limit = self.rows - SLOTS
+        for first, count, slot in indexed.reads:
+            e.add(f"B.read_indexed({e.name(i, 'i')}, {first}, {count}, {slot}, {limit})")
+        OPS[i.name](e, indexed.instruction)
+        for first, count, slot in indexed.writes:
+            e.add(f"B.write_indexed({first}, {count}, {slot})")
 
     def _segments(self, block: Block, start: int, end: int) -> dict[int, int]:
         """Where a part begins, or has waited: the registers that are touched from there to the next wait."""

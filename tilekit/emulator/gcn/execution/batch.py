@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.core.errors import ProtocolError
-from tilekit.emulator.gcn.execution.scalars import settle_number
-from tilekit.emulator.gcn.language.syntax import Instruction
+from tilekit.emulator.core.errors import ProtocolError, Where
+from tilekit.emulator.gcn.execution.scalars import put32, settle_number, word
+from tilekit.emulator.gcn.language.syntax import M0, Instruction
 from tilekit.emulator.gcn.memory.flat_access import FlatAccess
 from tilekit.emulator.gcn.memory.outstanding import of_waves
 from tilekit.emulator.gcn.ops.control import SPLIT
@@ -21,6 +21,7 @@ from tilekit.emulator.gcn.ops.control import SPLIT
 __all__ = ["Batch"]
 
 Array = npt.NDArray[Any]
+LAST_SCALAR = 101
 
 
 class Batch(FlatAccess):
@@ -66,6 +67,71 @@ class Batch(FlatAccess):
                 where=self.where(i, wave),
             )
         return block
+
+    # -- registers by index ------------------------------------------------------------------------------------------
+
+    def _index(self) -> Any:
+        """M0's low byte: one number, or one a wave."""
+        value = word(self.S, M0) & 0xFF
+        return value if type(value) is int else np.broadcast_to(value, (self.W, 1))[:, 0]
+
+    def read_indexed(self, i: Instruction, first: int, count: int, slot: int, limit: int) -> None:
+        """Copy vector registers that M0 counts from a first one to a place of their own."""
+        index = self._index()
+        most = first + int(np.max(index)) + count
+        if most > limit:
+            raise ProtocolError(
+                f"'{i.name}' with a register that is v{most - 1} by its index: the kernel has {limit}",
+                where=self.where(i, 0),
+                details={"register": most - 1},
+            )
+        touched = 0
+        for one in {int(value) for value in np.atleast_1d(index)}:
+            touched |= ((1 << count) - 1) << first + one
+        if touched & self.pending:
+            self.launch.not_waited_for(self, i, touched & self.pending)
+        for place in range(count):
+            if type(index) is int:
+                self.V[slot + place] = self.V[first + index + place]
+            else:
+                self.V[slot + place] = self.V[first + index + place, np.arange(self.W)]
+
+    def write_indexed(self, first: int, count: int, slot: int) -> None:
+        """Copy results back to the registers that M0 counts from a first one."""
+        index = self._index()
+        for place in range(count):
+            if type(index) is int:
+                self.V[first + index + place] = self.V[slot + place]
+            else:
+                self.V[first + index + place, np.arange(self.W)] = self.V[slot + place]
+        for one in {int(value) for value in np.atleast_1d(index)}:
+            self.written |= ((1 << count) - 1) << first + one
+
+    def _relative(self, first: int) -> Any:
+        index = word(self.S, M0)
+        if np.max(index) + first > LAST_SCALAR:
+            raise ProtocolError(f"M0 is {int(np.max(index))}: s{first} and so many on is no scalar register",
+                                where=Where(kernel=self.launch.kernel.name))  # fmt: skip
+        return index
+
+    def scalar_at(self, first: int) -> Any:
+        """The scalar register that M0 counts from a first one."""
+        index = self._relative(first)
+        if type(index) is int:
+            return word(self.S, first + index)
+        found = np.zeros((self.W, 1), np.int64)
+        for one in np.unique(index).tolist():
+            found = np.where(index == one, word(self.S, first + one), found)
+        return settle_number(found)
+
+    def put_scalar_at(self, first: int, value: Any) -> None:
+        """Write the scalar register that M0 counts from a first one."""
+        index = self._relative(first)
+        if type(index) is int:
+            put32(self.S, first + index, value)
+            return
+        for one in np.unique(index).tolist():
+            put32(self.S, first + one, settle_number(np.where(index == one, value, word(self.S, first + one))))
 
     def part(self, chosen: Array) -> Self:
         """Return the waves of a mask as a batch of their own."""

@@ -18,6 +18,7 @@ __all__ = [
     "choose",
     "choose64",
     "halves",
+    "join64",
     "mask_of",
     "nonzero",
     "not64",
@@ -135,7 +136,11 @@ def wide(file: list[Any], index: int) -> Any:
     low = file[index]
     if type(low) is not int and is_mask(low) and file[index + 1] is HIGH:
         return low
-    low, high = word(file, index), word(file, index + 1)
+    return join64(word(file, index), word(file, index + 1))
+
+
+def join64(low: Any, high: Any) -> Any:
+    """A 64-bit value of two words."""
     if type(low) is int and type(high) is int:
         return low | high << 32
     parts = [np.asarray(part).astype(np.uint64) for part in (low, high)]

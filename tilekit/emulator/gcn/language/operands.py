@@ -15,7 +15,7 @@ _ONE = re.compile(r"(ttmp|[sva])(\d+)$")
 _FILES = {"s": 102, "v": 512, "a": 256, "ttmp": 16}
 """Registers of each file; ``v`` may go on into those that accumulators use."""
 _TTMP = 108
-_CALLS = {"hwreg", "sendmsg", "vmcnt", "lgkmcnt", "expcnt", "depctr"}
+_CALLS = {"gpr_idx", "hwreg", "sendmsg", "vmcnt", "lgkmcnt", "expcnt", "depctr"}
 _TRUNCATING = {f"{name}_sat" for name in ("vmcnt", "lgkmcnt", "expcnt")}
 FLAGS = {
     "offen", "idxen", "addr64", "glc", "slc", "dlc", "sc0", "sc1", "nt", "lds", "tfe", "gds", "clamp", "off",

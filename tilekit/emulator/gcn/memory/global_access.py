@@ -221,8 +221,10 @@ class GlobalAccess(BatchState):
         """``global_store``."""
         self.put(i, form, self.spread(address) & ADDRESS, data, self.full(lanes))
 
-    def put(self, i: Instruction, form: Form, address: Array, data: int, lanes: Array | None) -> None:
-        """Write registers to global memory."""
+    def put(
+        self, i: Instruction, form: Form, address: Array, data: int, lanes: Array | None, *, last: bool = True
+    ) -> None:
+        """Write registers to global memory; `last` is the last part of an instruction's."""
         values = self.V[data : data + form.registers]
         if form.part == 2:
             values = values >> np.uint32(16)
@@ -243,7 +245,8 @@ class GlobalAccess(BatchState):
             else:
                 scatter(allocation.data, offsets[chosen], values[:, chosen], form.size)
         self.machine.events += 1
-        self.queue(0, Outstanding(i, self.issued[0] + 1))
+        if last:
+            self.queue(0, Outstanding(i, self.issued[0] + 1))
 
     def require_writable(self, i: Instruction, allocation: Allocation) -> None:
         """Raise where a store would change what is read only."""

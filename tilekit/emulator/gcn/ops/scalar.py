@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilekit.emulator.gcn.compiler.emitter import Emitter
-from tilekit.emulator.gcn.compiler.operands import unsupported
-from tilekit.emulator.gcn.language.syntax import EXEC, Call, Constant, Instruction, Register
+from tilekit.emulator.gcn.compiler.operands import index_mode, unsupported
+from tilekit.emulator.gcn.language.syntax import EXEC, M0, Call, Constant, Instruction, Register
 from tilekit.emulator.gcn.ops.table import op
 
 _M = "0xFFFFFFFF"
@@ -281,6 +281,48 @@ def save_exec(e: Emitter, i: Instruction) -> None:
     e.put_scalar64(i.operands[0], "x")
     e.add("B.scc = nonzero(t)")
     e.put_scalar64(Register("s", EXEC, 2), "t")
+
+
+@op("s_set_gpr_idx_on", "s_set_gpr_idx_idx", "s_set_gpr_idx_mode", "s_set_gpr_idx_off")
+def index_registers(e: Emitter, i: Instruction) -> None:
+    """Set M0's index and mode; what instructions under an index become is said by :mod:`.indexing`."""
+    e.begin(i, ())
+    if i.name == "s_set_gpr_idx_off":
+        return
+    keep, parts = 0xFFFFFFFF, []
+    if i.name != "s_set_gpr_idx_mode":
+        _check(i, 2 if i.name == "s_set_gpr_idx_on" else 1)
+        keep &= ~0xFF
+        parts.append(f"({e.scalar(i.operands[0])} & 0xFF)")
+    if i.name != "s_set_gpr_idx_idx":
+        keep &= ~0xF000
+        parts.append(str(index_mode(i) << 12))
+    e.put_scalar(Register("s", M0, 1), " | ".join([f"word(S, {M0}) & {keep}", *parts]))
+
+
+@op("s_movrels_b32", "s_movrels_b64", "s_movreld_b32", "s_movreld_b64")
+def move_relative(e: Emitter, i: Instruction) -> None:
+    """Move from, or to, the scalar register that M0 counts from the one in the text."""
+    _check(i, 2)
+    e.begin(i, i.operands[1:])
+    target, source = i.operands
+    wide = i.name.endswith("64")
+    if "movrels" in i.name:
+        if not isinstance(source, Register) or source.file != "s":
+            raise unsupported(i, "needs a scalar register to count from")
+        if wide:
+            e.put_scalar64(target, f"join64(B.scalar_at({source.first}), B.scalar_at({source.first + 1}))")
+        else:
+            e.put_scalar(target, f"B.scalar_at({source.first})")
+        return
+    if not isinstance(target, Register) or target.file != "s":
+        raise unsupported(i, "needs a scalar register to count from")
+    if wide:
+        e.add(f"x, y = halves({e.scalar64(source)})")
+        e.add(f"B.put_scalar_at({target.first}, x)")
+        e.add(f"B.put_scalar_at({target.first + 1}, y)")
+    else:
+        e.add(f"B.put_scalar_at({target.first}, {e.scalar(source)})")
 
 
 @op("s_nop", "s_setprio", "s_sethalt", "s_incperflevel", "s_decperflevel", "s_icache_inv", "s_ttracedata",

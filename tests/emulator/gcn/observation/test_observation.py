@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from programs import program
+from typer.testing import CliRunner
 
+from tilekit.cli.app import app
 from tilekit.emulator import Device, LaunchError, Livelock, StepBudgetExceeded, Stop
 
 EXCHANGE = """
@@ -282,3 +284,41 @@ def test_what_does_not_go_together() -> None:
         launch.kernel.debug(**launch.options, stop=".Lstor")
     with pytest.raises(LaunchError, match="line=1 is not allowed"):
         launch.kernel.launch(**launch.options, stop=1)
+
+
+def test_explore_finds_the_seed() -> None:
+    """Many orders of a kernel that races for a word without atomics: the first that fails, and it fails again."""
+    body = """
+        v_mov_b32_e32 v1, 0
+        global_load_dword v2, v1, s[2:3]
+        s_waitcnt vmcnt(0)
+        v_add_u32_e32 v2, 1, v2
+        global_store_dword v1, v2, s[2:3]
+    """
+    kernel = Device("gfx942").load(program(body, "gfx942"))["k"]
+    memory = np.zeros(16, np.uint32)
+    found = kernel.explore(6, 3, 64, [memory])
+    assert found.failure is not None
+    assert memory[0] == 0
+    again = Device("gfx942").load(program(body, "gfx942"))["k"]
+    with pytest.raises(type(found.failure.error)):
+        again.launch(3, 64, [np.zeros(16, np.uint32)], seed=found.failure.seed, schedule=found.failure.schedule)
+
+
+def test_command_line(tmp_path: Path) -> None:
+    """`tilekit emulate` stops, counts and draws for AMD texts as for PTX."""
+    file = tmp_path / "k.s"
+    file.write_text(text_of())
+    command = ["emulate", str(file), "--grid", "1", "--block", "128", "--arg", "u32[256]=range"]
+    runner = CliRunner()
+    stopped = runner.invoke(app, [*command, "--stop", f"warp=1,line={line_of('v_add_u32')}", "--json"])
+    facts = json.loads(stopped.stdout)
+    assert facts["registers"]["exec"] == [True] * 32 + [False] * 32
+    assert facts["where"]["role"] == "back"
+    shown = runner.invoke(app, [*command, "--stop", "wait=nothing"])
+    assert "without coming there" in shown.stdout
+    counted = runner.invoke(app, [*command, "--statistics", "--timeline", str(tmp_path / "t.json")])
+    assert "LDS stores: 128 accesses, 512 bytes" in counted.stdout
+    assert (tmp_path / "t.json").exists()
+    refused = runner.invoke(app, [*command, "--cluster", "2"])
+    assert "--cluster: for PTX only" in refused.output
