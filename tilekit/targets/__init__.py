@@ -8,6 +8,8 @@ from tilekit.annotations import Accepts
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.targets.chip import CAPABILITIES, Target
+from tilekit.targets.gfx942 import GFX942
+from tilekit.targets.gfx950 import GFX950
 from tilekit.targets.sm_80 import SM_80
 from tilekit.targets.sm_90a import SM_90A
 from tilekit.targets.sm_100a import SM_100A
@@ -15,6 +17,8 @@ from tilekit.targets.sm_100a import SM_100A
 __all__ = [
     "CAPABILITIES",
     "CHIPS",
+    "GFX942",
+    "GFX950",
     "SM_80",
     "SM_90A",
     "SM_100A",
@@ -25,7 +29,7 @@ __all__ = [
     "target",
 ]
 
-CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A)}
+CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A, GFX942, GFX950)}
 """Every chip that text can be written for."""
 
 TARGETS: Final = {t.name: t for t in (SM_90A, SM_100A)}

@@ -234,12 +234,12 @@ def _scalar_wide_shift(build: Builder, name: str, target: list[Part], a: list[Wo
     if isinstance(b, int) and b > 63:
         build.copy_words(target, [0, 0])
         return
+    if isinstance(b, int):
+        build.put(mnemonic, _whole(target), _scalar_pair(build, a), b)
+        return
     shifted = build.temporary("scalar", 2)
     build.put(mnemonic, shifted, _scalar_pair(build, a), b)
     halves: list[Word] = [build.word(shifted, i) for i in range(2)]
-    if isinstance(b, int):
-        build.copy_words(target, halves)
-        return
     build.put("s_cmp_lt_u32", b, 64, targets=0)
     for to, half in zip(target, halves, strict=True):
         build.put("s_cselect_b32", to, half, 0)
@@ -346,18 +346,15 @@ def _shift(build: Builder, name: str, type_: RegisterType, target: Part, a: Word
 
 def _product(build: Builder, target: list[Part], a: Word, b: Word) -> None:
     """The 64-bit product of two words."""
-    product = build.temporary("vector", 2)
-    build.vector("v_mad_u64_u32", product, "vcc", a, b, 0, targets=2)
-    build.copy_words(target, [build.word(product, 0), build.word(product, 1)])
+    build.vector("v_mad_u64_u32", _whole(target), "vcc", a, b, 0, targets=2)
 
 
 def _wide(build: Builder, name: str, target: list[Part], sources: list[list[Word]]) -> None:
     a, *rest = sources
-    whole = Part(target[0].register, target[0].first, 2)
     match name:
         case "add":
             left, right = (_pair(build, words) for words in (a, rest[0]))
-            build.vector("v_lshl_add_u64", whole, left, 0, right)
+            build.vector("v_lshl_add_u64", _whole(target), left, 0, right)
         case "sub":
             left, right = ([build.in_vector(word) for word in words] for words in (a, rest[0]))
             low = build.temporary("vector")
@@ -390,6 +387,11 @@ def _wide(build: Builder, name: str, target: list[Part], sources: list[list[Word
             division.divide_wide(build, name, target, a, rest[0])
 
 
+def _whole(words: list[Part]) -> Part:
+    """Two words of one register as a pair."""
+    return Part(words[0].register, words[0].first, 2)
+
+
 def _pair(build: Builder, words: list[Word]) -> Part | int:
     """A 64-bit source: a small constant, an aligned pair as it is, or a copy in VGPRs."""
     if words[1] == 0 and isinstance(words[0], int) and words[0] <= 64:
@@ -404,12 +406,12 @@ def _wide_shift(build: Builder, name: str, target: list[Part], a: list[Word], b:
     if isinstance(b, int) and b > 63:
         build.copy_words(target, [0, 0])
         return
+    if isinstance(b, int):
+        build.vector(mnemonic, _whole(target), b, build.pair(a))
+        return
     shifted = build.temporary("vector", 2)
     build.vector(mnemonic, shifted, b, build.pair(a))
     halves: list[Word] = [build.word(shifted, i) for i in range(2)]
-    if isinstance(b, int):
-        build.copy_words(target, halves)
-        return
     fits = build.temporary("scalar", 2)
     build.vector("v_cmp_gt_u32", fits, 64, b)
     for to, half in zip(target, halves, strict=True):

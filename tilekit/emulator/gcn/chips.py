@@ -1,8 +1,9 @@
-"""The AMD chips that the emulator knows."""
+"""The AMD chips that there are, and their facts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = ["CHIPS", "Chip"]
 
@@ -15,16 +16,26 @@ class Chip:
     ----------
     name
         As compilers spell it.
-    lds_bytes
-        Most LDS of a workgroup.
+    machine
+        Its number in the low byte of an ELF header's flags.
+    lds_bytes, lds_granule
+        Local data share of a compute unit, all of which one workgroup may have, and the unit in which it is allocated.
     fnuz
         Whether 8-bit floating-point numbers have neither negative zero nor infinity, as on gfx942; else they are OCP's.
     """
 
     name: str
+    machine: int
     lds_bytes: int
+    lds_granule: int
     fnuz: bool
 
 
-CHIPS = {chip.name: chip for chip in (Chip("gfx942", 65536, fnuz=True), Chip("gfx950", 163840, fnuz=False))}
+CHIPS: Final = {
+    chip.name: chip
+    for chip in (
+        Chip("gfx942", 0x4C, 65536, 512, fnuz=True),
+        Chip("gfx950", 0x4F, 163840, 1280, fnuz=False),
+    )
+}
 """Chips by name."""
