@@ -251,8 +251,8 @@ def _scalar_wide_shift(build: Builder, name: str, target: list[Part], a: list[Wo
 def _vector(build: Builder, operation: Operation) -> None:
     name, type_ = operation.name, operation.type
     if name == "move":
-        words = build.words(operation.operands[0])
-        build.copy_words([build.word(home := build.home(operation.result), i) for i in range(home.words)], words)
+        home = build.home(operation.result)
+        build.copy_words([build.word(home, i) for i in range(home.words)], build.words(operation.operands[0]))
         return
     if name == "select":
         _select(build, operation)
