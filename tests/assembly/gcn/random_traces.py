@@ -317,7 +317,10 @@ def _compute(name: str, type_: RegisterType, sources: list[Array]) -> Array:
         case "rem":
             return a % b
         case "min":
-            return np.fmin(a, b) if type_ is F32 else np.minimum(a, b)
+            if type_ is not F32:
+                return np.minimum(a, b)
+            smaller = np.fmin(a, b)  # of zeros the negative one, which NumPy leaves open
+            return np.where((smaller == 0) & (np.signbit(a) | np.signbit(b)) & (a == b), np.float32(-0.0), smaller)
         case "and":
             return a & b
         case "or":
