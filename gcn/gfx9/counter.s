@@ -35,13 +35,14 @@ s_mov_b64 exec, ${lanes}
 //! temp      twice     u32
 //! temp      inverse   u32
 //! temp      error     u32
+//! temp      zero      u32
 //! temp      now       u32
 //! temp      phase     u32
 //! temp      rest      u32
 //! kind      wait
 //! target    gfx9
 //! see       `inverse` is 2^32 / arrivals, from V_RCP_IFLAG_F32 and one step of Newton's; the phase that it gives is at most
-//!           2 too small
+//!           2 too small. The count is read by DS_ADD_RTN_U32, as an atomic among atomics
 v_mov_b32 ${count}, ${arrivals}
 v_lshlrev_b32 ${twice}, 1, ${count}
 v_cvt_f32_u32 ${inverse}, ${count}
@@ -52,9 +53,10 @@ v_sub_u32 ${error}, 0, ${count}
 v_mul_lo_u32 ${error}, ${error}, ${inverse}
 v_mul_hi_u32 ${error}, ${inverse}, ${error}
 v_add_u32 ${inverse}, ${inverse}, ${error}
+v_mov_b32 ${zero}, 0
 wait:
 s_sleep 1
-ds_read_b32 ${now}, ${address}
+ds_add_rtn_u32 ${now}, ${address}, ${zero}
 v_mul_hi_u32 ${phase}, ${now}, ${inverse}
 v_mul_lo_u32 ${rest}, ${phase}, ${count}
 v_sub_u32 ${rest}, ${now}, ${rest}
