@@ -14,10 +14,10 @@ A register that no way from the entry has written holds nothing: it is free howe
 
 Slots
 -----
-The item with index ``i`` reads in slot ``2 i`` and writes in slot ``2 i + 1``, so that a result may take the place of an
-operand that ends there. A result of several words is written from slot ``2 i`` on and takes no such place: a matrix
-instruction may write its first words before it has read its last (LLVM marks these results as early clobbered, and those of
-scalar loads that may be replayed).
+The item with index ``i`` reads in slot ``2 i`` and writes in slot ``2 i + 1``, so that a result may take the place of
+an operand that ends there. A result of several words is written from slot ``2 i`` on and takes no such place: a matrix
+instruction may write its first words before it has read its last (LLVM marks these results as early clobbered, and
+those of scalar loads that may be replayed).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Block:
 
 
 def blocks_of(code: Code) -> list[Block]:
-    """Return the blocks in the order of the text; the first is the entry, and those that nothing reaches are there, too.
+    """Return the blocks in the order of the text: first the entry; those that nothing reaches are there, too.
 
     Raises
     ------
@@ -284,7 +284,7 @@ class _Liveness:
                     unwritten[index] = fresh
                     written |= effect.writes
         active, masked = (needed & written for needed in self.needed[number])
-        open_until = {register: 2 * block.end - 1 for register in words.owners(active | masked)}
+        open_until = dict.fromkeys(words.owners(active | masked), 2 * block.end - 1)
         for index in range(block.end - 1, block.start - 1, -1):
             effect = self.effects[index]
             if effect is None:

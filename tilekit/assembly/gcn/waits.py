@@ -3,19 +3,22 @@
 Forward over the control flow, on registers that have places. What is followed, the worst over all ways to a place:
 
 - for each operation that is to write registers, how many of its counter were issued after it. Vector memory completes
-  in order, loads and stores alike, and so does LDS; scalar memory completes in any order, and beside it nothing of the counter
-  has an order that a count could rely on, so then the wait is for 0;
+  in order, loads and stores alike, and so does LDS; scalar memory completes in any order, and beside it nothing of the
+  counter has an order that a count could rely on, so then the wait is for 0;
 - for each `Commit`, how many vector memory operations were issued after the group that it ends;
 - how many operations may be outstanding at all.
 
-An instruction that reads or writes a register which an operation is still to write waits before, for the largest count that
-is sufficient. A load in order may overwrite what an earlier one of its counter is to write. What a store reads needs no
-wait before it is overwritten: only chips before gfx7 count that, in expcnt (LLVM, ``vmemWriteNeedsExpWaitcnt``). As LLVM does,
-a wait never asks for the largest value of a counter's field, which means no wait at all: from there on it is for one less.
+An instruction that reads or writes a register which an operation is still to write waits before, for the largest count
+that is sufficient. A load in order may overwrite what an earlier one of its counter is to write. What a store reads
+needs no wait before it is overwritten: only chips before gfx7 count that, in expcnt (LLVM,
+``vmemWriteNeedsExpWaitcnt``). As LLVM does, a wait never asks for the largest value of a counter's field, which means
+no wait at all: from there on it is for one less. That is right however many operations are outstanding: an operation
+with more behind it than the wait counts down to is complete by then.
 
-What no register says is not derived: that LDS is filled (`Commit` and `Wait`), that another wave may read what this one wrote
-(`Instruction.waits`), and that a load to LDS must not overtake reads of what it overwrites, which its data being used, or
-a `Wait` for ``lgkmcnt``, says. A ``flat_`` instruction would raise both counters; there is no word for it.
+What no register says is not derived: that LDS is filled (`Commit` and `Wait`); that another wave may read what this one
+wrote (`Instruction.waits`); that a load to LDS must not overtake reads of what it overwrites, which is so once their
+data has been used, or behind a `Wait` for ``lgkmcnt``; and the order of global memory, for a wave's own accesses too.
+A ``flat_`` instruction would raise both counters; there is no word for it.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class _Queue:
     Attributes
     ----------
     most
-        The largest count that is of use; the youngest operation of those that are `most` or more behind stands for them.
+        The largest count that is of use: operations with more behind them are taken for one with so many.
     by_age
         Registers that operations in order will write, by how many in order were issued after them.
     unordered
