@@ -550,7 +550,7 @@ class RandomKernel(Kernel):
 
 
 def _product(a: Array, b: Array) -> Array:
-    """What ``v_mfma_i32_16x16x32_i8`` adds: k is 8 (lane / 16) + byte, a row 4 (lane / 16) + word, a column lane % 16."""
+    """What ``v_mfma_i32_16x16x32_i8`` adds: k = 8 (lane / 16) + byte, row 4 (lane / 16) + word, column lane % 16."""
     left, right = (
         x.T.copy().view(np.int8).reshape(4, 16, 8).transpose(1, 0, 2).reshape(16, 32).astype(np.int32) for x in (a, b)
     )

@@ -209,33 +209,35 @@ class _Liveness:
         entering = [0] * len(self.blocks)
         if self.blocks:
             entering[0] = sum(self.words.all_of(r) for r in self.words.registers if r.fixed is not None)
-        work = list(range(len(self.blocks)))
-        while work:
-            number = work.pop()
-            leaving = entering[number] | own[number]
-            for successor in self.blocks[number].successors:
-                if leaving & ~entering[successor]:
-                    entering[successor] |= leaving
-                    work.append(successor)
+        settled = False
+        while not settled:
+            settled = True
+            for number, block in enumerate(self.blocks):
+                leaving = entering[number] | own[number]
+                for successor in block.successors:
+                    if leaving & ~entering[successor]:
+                        entering[successor] |= leaving
+                        settled = settled and successor > number
         return entering
 
     def _needed(self) -> list[tuple[int, int]]:
         """The words that active lanes, and masked ones, read later, by block where it ends."""
         summaries = [self._summary(block) for block in self.blocks]
         leaving = [(0, 0)] * len(self.blocks)
-        work = list(range(len(self.blocks)))
-        while work:
-            number = work.pop()
-            active, masked = leaving[number]
-            (read, from_active, from_masked), (read_masked, masked_from_active, masked_from_masked) = summaries[number]
-            entering_active = read | active & from_active | masked & from_masked
-            entering_masked = read_masked | active & masked_from_active | masked & masked_from_masked
-            for predecessor in self.blocks[number].predecessors:
-                before = leaving[predecessor]
-                after = before[0] | entering_active, before[1] | entering_masked
-                if after != before:
-                    leaving[predecessor] = after
-                    work.append(predecessor)
+        settled = False
+        while not settled:
+            settled = True
+            for number in reversed(range(len(self.blocks))):
+                active, masked = leaving[number]
+                of_active, of_masked = summaries[number]
+                entering_active = of_active[0] | active & of_active[1] | masked & of_active[2]
+                entering_masked = of_masked[0] | active & of_masked[1] | masked & of_masked[2]
+                for predecessor in self.blocks[number].predecessors:
+                    before = leaving[predecessor]
+                    after = before[0] | entering_active, before[1] | entering_masked
+                    if after != before:
+                        leaving[predecessor] = after
+                        settled = settled and predecessor < number
         return leaving
 
     def _summary(self, block: Block) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
