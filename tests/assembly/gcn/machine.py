@@ -69,13 +69,20 @@ class Machine:
 
 
 class Kernel:
-    """A `Code` under construction, and the meaning of its instructions."""
+    """A `Code` under construction, and the meaning of its instructions.
+
+    Attributes
+    ----------
+    branches
+        Which way the conditional ones went in the last `run`, one by one.
+    """
 
     def __init__(self) -> None:
         self.code = Code()
         self.meanings: dict[int, Meaning] = {}
         self.conditions: dict[int, Callable[[Machine], bool]] = {}
         self.narrow = 0  # how many regions that not all lanes run are open
+        self.branches: list[bool] = []
         self._labels = 0
 
     def op(
@@ -123,13 +130,17 @@ class Kernel:
     def run(self, machine: Machine, most: int = 200_000) -> None:
         """Execute it for one wave."""
         at = {item.name: index for index, item in enumerate(self.code.items) if isinstance(item, Label)}
+        self.branches = []
         index = 0
         for _ in range(most):
             item = self.code.items[index]
             index += 1
             if isinstance(item, Branch):
-                if self.conditions[id(item)](machine):
+                taken = self.conditions[id(item)](machine)
+                if taken:
                     index = at[item.target]
+                if item.condition is not None:
+                    self.branches.append(taken)
             elif isinstance(item, Instruction):
                 if item.text == "s_endpgm":
                     return

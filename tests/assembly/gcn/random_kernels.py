@@ -55,10 +55,11 @@ class Scope:
 
 
 class RandomKernel(Kernel):
-    """A kernel drawn from a seed; `size` is about how many statements it has."""
+    """A kernel drawn from a seed; `size` is about how many statements it has, `nesting` how many are loops or branches."""
 
-    def __init__(self, seed: int, size: int = 40, *, memory: bool = True) -> None:
+    def __init__(self, seed: int, size: int = 40, *, memory: bool = True, nesting: float = 0.2) -> None:
         super().__init__()
+        self.nesting = nesting
         self.random = random.Random(seed)
         self.memory = memory
         self.left = size
@@ -151,7 +152,10 @@ class RandomKernel(Kernel):
         while size > 0 and self.left > 0:
             size -= 1
             self.left -= 1
-            if depth < 4 and self.random.random() < 0.2:
+            for values, most in ((scope.vectors, 40), (scope.scalars, 20), (scope.tiles, 10)):
+                if len(values) > most:  # the kernel has no more use for it
+                    values.pop(self.random.randrange(len(values)))
+            if depth < 4 and self.random.random() < self.nesting:
                 self.random.choice(nested)(scope, depth)
             else:
                 self.random.choice(simple)(scope)
@@ -204,9 +208,17 @@ class RandomKernel(Kernel):
         self._wrote(scope, target)
 
     def _compare(self, scope: Scope, into: Virtual | None) -> None:
-        """Compare two vectors: to VCC, or to a pair of scalars."""
-        a, b = (Part(r, 0, 1) for r in self.random.choices([*scope.vectors, self.thread], k=2))
+        """Compare two vectors: to VCC, or to a pair of scalars; mostly so that lanes differ."""
+        first, second = self.random.sample([*scope.vectors, self.thread], k=2)
         name, f = self.random.choice(list(RELATIONS.items()))
+        if self.random.random() < 0.5:
+            bit, first = 1 << self.random.randrange(6), self._new("vector")
+            second, name, f = self.random.choice(scope.vectors), "ge", RELATIONS["ge"]
+            self._binary(first, f"v_and_b32_e32 {{0}}, {bit}, {{1}}", (self.thread,), lambda x: x & np.uint32(bit))
+            masked = self._new("vector")
+            self._binary(masked, f"v_and_b32_e32 {{0}}, {bit}, {{1}}", (second,), lambda x: x & np.uint32(bit))
+            second = masked
+        a, b = Part(first, 0, 1), Part(second, 0, 1)
 
         def lanes(m: Machine) -> Array:
             found: Array = (f(m.read(a), m.read(b)) & m.exec)[0]
@@ -493,7 +505,7 @@ class RandomKernel(Kernel):
                     self._vector_op(scope)
 
     def _uniform_if(self, scope: Scope, depth: int) -> None:
-        a, b = (Part(r, 0, 1) for r in self.random.choices(scope.scalars, k=2))
+        a, b = (Part(r, 0, 1) for r in self.random.sample(scope.scalars, k=2))
         end = self.label()
 
         def compare(m: Machine) -> None:
