@@ -55,7 +55,7 @@ class Scope:
 
 
 class RandomKernel(Kernel):
-    """A kernel drawn from a seed; `size` is about how many statements it has, `nesting` how many are loops or branches."""
+    """A kernel drawn from a seed, of about `size` statements, of which `nesting` are loops and branches."""
 
     def __init__(self, seed: int, size: int = 40, *, memory: bool = True, nesting: float = 0.2) -> None:
         super().__init__()

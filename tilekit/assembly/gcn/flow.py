@@ -8,7 +8,8 @@ still read, and those that a lane which is masked off there will. A write takes 
 of both where EXEC is full. Where EXEC changes, a lane may pass from one to the other: none becomes active where lanes
 are only dropped, none becomes masked off where they are only added. So what is made and used between two changes of
 EXEC is needed there alone, in a loop, too; and what lanes need behind a loop that they leave one by one is kept until
-the last of them leaves.
+the last of them leaves. A value of parted lanes that lives on behind an inner region is kept like one that masked
+lanes need, in a loop from turn to turn: which of them an inner region gives back is not followed.
 
 A register that no way from the entry has written holds nothing: it is free however much is read of it later.
 
