@@ -241,16 +241,15 @@ def _too_many(file: File, limit: int, pressure: dict[File, Pressure], waves: int
         if peak.accumulators >= over and file != "scalar":
             nearest += f", for instance of the {peak.accumulators} that are accumulators"
     else:
-        start = (
-            f"{peak.needed} {name} are needed at once and {bound}, but a tile finds no gap between those placed before"
-        )
+        start = f"{peak.needed} {name} are needed at once and {bound}, but a tile finds no gap between the others"
         nearest = f"{max(peak.largest, 1)} fewer at that place"
     other = _waves_that_fit(pressure) if file != "scalar" else None
     if other is not None and waves is not None and other < waves:
         nearest += f", or waves_per_simd={other}"
-    return RegisterError(
-        f"{start}; nearest legal: {nearest}\n{peak.text()}", file=file, needed=peak.needed, limit=limit
-    )
+    elif file == "vector" and waves in (None, 1) and peak.accumulators >= over > 0:
+        nearest += ", or accumulators in AGPRs"
+    message = f"{start}; nearest legal: {nearest}\n{peak.text()}"
+    return RegisterError(message, file=file, needed=peak.needed, limit=limit)
 
 
 def _waves_that_fit(pressure: dict[File, Pressure]) -> int | None:

@@ -98,9 +98,7 @@ def finish(code: Code, *, chip: str, waves_per_simd: int | None = None) -> Finis
     return Finished(lines, allocation, counts)
 
 
-def _spelled(
-    item: Instruction | Label | Branch | WaitCount, allocation: Allocation
-) -> tuple[str, Instruction | None]:
+def _spelled(item: Instruction | Label | Branch | WaitCount, allocation: Allocation) -> tuple[str, Instruction | None]:
     if isinstance(item, Label):
         return f"{item.name}:", None
     if isinstance(item, Branch):

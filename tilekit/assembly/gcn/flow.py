@@ -8,16 +8,17 @@ still read, and those that a lane which is masked off there will. A write takes 
 of both where EXEC is full. Where EXEC changes, a lane may pass from one to the other: none becomes active where lanes
 are only dropped, none becomes masked off where they are only added. So what is made and used between two changes of
 EXEC is needed there alone, in a loop, too; and what lanes need behind a loop that they leave one by one is kept until
-the last of them leaves.
+the last of them leaves. A value of parted lanes that lives on behind an inner region is kept like one that masked
+lanes need, in a loop from turn to turn: which of them an inner region gives back is not followed.
 
 A register that no way from the entry has written holds nothing: it is free however much is read of it later.
 
 Slots
 -----
-The item with index ``i`` reads in slot ``2 i`` and writes in slot ``2 i + 1``, so that a result may take the place of an
-operand that ends there. A result of several words is written from slot ``2 i`` on and takes no such place: a matrix
-instruction may write its first words before it has read its last (LLVM marks these results as early clobbered, and those of
-scalar loads that may be replayed).
+The item with index ``i`` reads in slot ``2 i`` and writes in slot ``2 i + 1``, so that a result may take the place of
+an operand that ends there. A result of several words is written from slot ``2 i`` on and takes no such place: a matrix
+instruction may write its first words before it has read its last (LLVM marks these results as early clobbered, and
+those of scalar loads that may be replayed).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Block:
 
 
 def blocks_of(code: Code) -> list[Block]:
-    """Return the blocks in the order of the text; the first is the entry, and those that nothing reaches are there, too.
+    """Return the blocks in the order of the text: first the entry; those that nothing reaches are there, too.
 
     Raises
     ------
@@ -209,33 +210,35 @@ class _Liveness:
         entering = [0] * len(self.blocks)
         if self.blocks:
             entering[0] = sum(self.words.all_of(r) for r in self.words.registers if r.fixed is not None)
-        work = list(range(len(self.blocks)))
-        while work:
-            number = work.pop()
-            leaving = entering[number] | own[number]
-            for successor in self.blocks[number].successors:
-                if leaving & ~entering[successor]:
-                    entering[successor] |= leaving
-                    work.append(successor)
+        settled = False
+        while not settled:
+            settled = True
+            for number, block in enumerate(self.blocks):
+                leaving = entering[number] | own[number]
+                for successor in block.successors:
+                    if leaving & ~entering[successor]:
+                        entering[successor] |= leaving
+                        settled = settled and successor > number
         return entering
 
     def _needed(self) -> list[tuple[int, int]]:
         """The words that active lanes, and masked ones, read later, by block where it ends."""
         summaries = [self._summary(block) for block in self.blocks]
         leaving = [(0, 0)] * len(self.blocks)
-        work = list(range(len(self.blocks)))
-        while work:
-            number = work.pop()
-            active, masked = leaving[number]
-            (read, from_active, from_masked), (read_masked, masked_from_active, masked_from_masked) = summaries[number]
-            entering_active = read | active & from_active | masked & from_masked
-            entering_masked = read_masked | active & masked_from_active | masked & masked_from_masked
-            for predecessor in self.blocks[number].predecessors:
-                before = leaving[predecessor]
-                after = before[0] | entering_active, before[1] | entering_masked
-                if after != before:
-                    leaving[predecessor] = after
-                    work.append(predecessor)
+        settled = False
+        while not settled:
+            settled = True
+            for number in reversed(range(len(self.blocks))):
+                active, masked = leaving[number]
+                of_active, of_masked = summaries[number]
+                entering_active = of_active[0] | active & of_active[1] | masked & of_active[2]
+                entering_masked = of_masked[0] | active & of_masked[1] | masked & of_masked[2]
+                for predecessor in self.blocks[number].predecessors:
+                    before = leaving[predecessor]
+                    after = before[0] | entering_active, before[1] | entering_masked
+                    if after != before:
+                        leaving[predecessor] = after
+                        settled = settled and predecessor < number
         return leaving
 
     def _summary(self, block: Block) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -284,7 +287,7 @@ class _Liveness:
                     unwritten[index] = fresh
                     written |= effect.writes
         active, masked = (needed & written for needed in self.needed[number])
-        open_until = {register: 2 * block.end - 1 for register in words.owners(active | masked)}
+        open_until = dict.fromkeys(words.owners(active | masked), 2 * block.end - 1)
         for index in range(block.end - 1, block.start - 1, -1):
             effect = self.effects[index]
             if effect is None:

@@ -1,7 +1,8 @@
 """The registers that gfx942 and gfx950 have, how they are counted, and where accumulators are best kept.
 
-Sources: LLVM's User Guide for AMDGPU (Kernel Descriptor: ``next_free_vgpr``, ``accum_offset``) and its register classes
-(tuples of VGPRs and AGPRs begin at even ones from gfx90a on; scalar pairs at even ones, wider tuples at multiples of 4).
+Sources: LLVM's User Guide for AMDGPU (Kernel Descriptor: ``next_free_vgpr``, ``accum_offset``) and its register
+classes: tuples of VGPRs and AGPRs begin at even ones from gfx90a on, scalar pairs at even ones, wider ones at multiples
+of 4.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def alignment_of(file: File, words: int) -> int:
 def accumulator_file(waves_per_simd: int | None) -> File:
     """Return where a kernel that is to have so many waves on a SIMD keeps its accumulators best.
 
-    Matrix instructions take and leave C and D in either file. With one wave the 256 AGPRs are room that VGPRs do not give.
-    With two or more a wave has at most 256 registers of both kinds, all of which can be VGPRs, and there they
+    Matrix instructions take and leave C and D in either file. With one wave the 256 AGPRs are room that VGPRs do not
+    give. With two or more a wave has at most 256 registers of both kinds, all of which can be VGPRs, and there they
     need no ``v_accvgpr_read`` before other instructions use them.
     """
     return "accumulator" if waves_per_simd == 1 else "vector"

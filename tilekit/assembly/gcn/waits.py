@@ -3,19 +3,22 @@
 Forward over the control flow, on registers that have places. What is followed, the worst over all ways to a place:
 
 - for each operation that is to write registers, how many of its counter were issued after it. Vector memory completes
-  in order, loads and stores alike, and so does LDS; scalar memory completes in any order, and beside it nothing of the counter
-  has an order that a count could rely on, so then the wait is for 0;
+  in order, loads and stores alike, and so does LDS; scalar memory completes in any order, and beside it nothing of the
+  counter has an order that a count could rely on, so then the wait is for 0;
 - for each `Commit`, how many vector memory operations were issued after the group that it ends;
 - how many operations may be outstanding at all.
 
-An instruction that reads or writes a register which an operation is still to write waits before, for the largest count that
-is sufficient. A load in order may overwrite what an earlier one of its counter is to write. What a store reads needs no
-wait before it is overwritten: only chips before gfx7 count that, in expcnt (LLVM, ``vmemWriteNeedsExpWaitcnt``). As LLVM does,
-a wait never asks for the largest value of a counter's field, which means no wait at all: from there on it is for one less.
+An instruction that reads or writes a register which an operation is still to write waits before, for the largest count
+that is sufficient. A load in order may overwrite what an earlier one of its counter is to write. What a store reads
+needs no wait before it is overwritten: only chips before gfx7 count that, in expcnt (LLVM,
+``vmemWriteNeedsExpWaitcnt``). As LLVM does, a wait never asks for the largest value of a counter's field, which means
+no wait at all: from there on it is for one less. That is right however many operations are outstanding: an operation
+with more behind it than the wait counts down to is complete by then.
 
-What no register says is not derived: that LDS is filled (`Commit` and `Wait`), that another wave may read what this one wrote
-(`Instruction.waits`), and that a load to LDS must not overtake reads of what it overwrites, which its data being used, or
-a `Wait` for ``lgkmcnt``, says. A ``flat_`` instruction would raise both counters; there is no word for it.
+What no register says is not derived: that LDS is filled (`Commit` and `Wait`); that another wave may read what this one
+wrote (`Instruction.waits`); that a load to LDS must not overtake reads of what it overwrites, which is so once their
+data has been used, or behind a `Wait` for ``lgkmcnt``; and the order of global memory, for a wave's own accesses too.
+A ``flat_`` instruction would raise both counters; there is no word for it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from tilekit.assembly.gcn.flow import Block, blocks_of
 from tilekit.assembly.provenance import Origin
 
 __all__ = ["MOST_COUNTED", "WaitCount", "waits"]
+
+_ROUNDS = 20
 
 MOST_COUNTED: Final[dict[Counter, int]] = {"vmcnt": 62, "lgkmcnt": 14}
 """The largest count that a wait asks for: one less than the field's largest value, which means no wait."""
@@ -66,7 +71,7 @@ class _Queue:
     Attributes
     ----------
     most
-        The largest count that is of use; the youngest operation of those that are `most` or more behind stands for them.
+        The largest count that is of use: operations with more behind them are taken for one with so many.
     by_age
         Registers that operations in order will write, by how many in order were issued after them.
     unordered
@@ -122,9 +127,8 @@ class _Queue:
         for registers in self.by_age:
             self.pending |= registers
 
-    def merge(self, other: _Queue) -> bool:
-        """Take in what may be outstanding on another way; returns whether that is news."""
-        before = (self.by_age.copy(), self.unordered, self.mixed, self.outstanding)
+    def merge(self, other: _Queue) -> None:
+        """Take in what may be outstanding on another way."""
         self.by_age += [0] * (len(other.by_age) - len(self.by_age))
         for age, registers in enumerate(other.by_age):
             self.by_age[age] |= registers
@@ -132,36 +136,30 @@ class _Queue:
         self.mixed |= other.mixed
         self.outstanding = max(self.outstanding, other.outstanding)
         self.pending |= other.pending
-        return before != (self.by_age, self.unordered, self.mixed, self.outstanding)
 
 
+def _queues() -> dict[Counter, _Queue]:
+    return {name: _Queue(most) for name, most in MOST_COUNTED.items()}
+
+
+@dataclass(slots=True)
 class _State:
     """Both counters, and how many vector memory operations were issued after each of the youngest groups' ends."""
 
-    __slots__ = ("after_group", "queues")
-
-    def __init__(self) -> None:
-        self.queues: dict[Counter, _Queue] = {name: _Queue(most) for name, most in MOST_COUNTED.items()}
-        self.after_group: list[int] = []
+    queues: dict[Counter, _Queue] = field(default_factory=_queues)
+    after_group: list[int] = field(default_factory=list)
 
     def copy(self) -> _State:
-        found = _State()
-        found.queues = {name: queue.copy() for name, queue in self.queues.items()}
-        found.after_group = self.after_group.copy()
-        return found
+        return _State({name: queue.copy() for name, queue in self.queues.items()}, self.after_group.copy())
 
-    def merge(self, other: _State) -> bool:
-        changed = False
+    def merge(self, other: _State) -> None:
         for name, queue in self.queues.items():
-            changed |= queue.merge(other.queues[name])
+            queue.merge(other.queues[name])
         # A group that is not there on one way asks nothing there.
         shared = min(len(self.after_group), len(other.after_group))
-        fewest = [min(pair) for pair in zip(self.after_group, other.after_group, strict=False)]
         longer = self.after_group if len(self.after_group) > shared else other.after_group
-        merged = fewest + longer[shared:]
-        if merged != self.after_group:
-            self.after_group, changed = merged, True
-        return changed
+        fewest = [min(pair) for pair in zip(self.after_group, other.after_group, strict=False)]
+        self.after_group = fewest + longer[shared:]
 
 
 def waits(code: Code, allocation: Allocation) -> list[Instruction | Label | Branch | WaitCount]:
@@ -184,28 +182,46 @@ class _Derivation:
                 self.written[index] = _registers(item.writes, allocation)
 
     def items(self) -> list[Instruction | Label | Branch | WaitCount]:
+        """Round by round until what enters each block is what leaves those before it, with the waits that they have.
+
+        A wait in one block makes one in another superfluous, so nothing is kept of earlier rounds; only if they do not
+        settle is what may be outstanding gathered, which does.
+        """
         entering: list[_State | None] = [None] * len(self.blocks)
-        if self.blocks:
-            entering[0] = _State()
-        work = [0] if self.blocks else []
-        while work:
-            number = min(work)
-            work.remove(number)
-            state = entering[number]
-            assert state is not None
-            leaving = state.copy()
-            self._run(self.blocks[number], leaving, [])
-            for successor in self.blocks[number].successors:
-                known = entering[successor]
-                if known is None:
-                    entering[successor] = leaving.copy()
-                elif not known.merge(leaving):
+        leaving: list[_State | None] = [None] * len(self.blocks)
+        stale, rounds = set(range(len(self.blocks))), 0
+        while stale:
+            rounds += 1
+            for number, block in enumerate(self.blocks):
+                if number not in stale:
                     continue
-                if successor not in work:
-                    work.append(successor)
+                stale.remove(number)
+                state, known = self._merged(number, leaving), entering[number]
+                if rounds > _ROUNDS and state is not None and known is not None:
+                    state.merge(known)
+                if state is None or state == known:
+                    continue
+                entering[number] = state
+                after = state.copy()
+                self._run(block, after, [])
+                if after != leaving[number]:
+                    leaving[number] = after
+                    stale.update(block.successors)
         found: list[Instruction | Label | Branch | WaitCount] = []
-        for block, state in zip(self.blocks, entering, strict=True):
-            self._run(block, state or _State(), found)
+        for block, entered in zip(self.blocks, entering, strict=True):
+            self._run(block, entered or _State(), found)
+        return found
+
+    def _merged(self, number: int, leaving: list[_State | None]) -> _State | None:
+        """What enters a block, as far as is known; None where no way to it is."""
+        found = _State() if number == 0 else None
+        for predecessor in self.blocks[number].predecessors:
+            other = leaving[predecessor]
+            if other is not None:
+                if found is None:
+                    found = other.copy()
+                else:
+                    found.merge(other)
         return found
 
     def _run(self, block: Block, state: _State, found: list[Instruction | Label | Branch | WaitCount]) -> None:
@@ -234,10 +250,12 @@ class _Derivation:
 
     def _need(self, index: int, item: Instruction, state: _State, wanted: WaitCount) -> None:
         """Note what an instruction must wait for, as done."""
+        touched = self.read[index] | self.written[index]
         for counter, queue in state.queues.items():
+            if not touched & queue.pending:
+                continue
             follows = item.counter == counter and _ordered(item) and not queue.mixed
-            registers = self.read[index] if follows else self.read[index] | self.written[index]
-            count = queue.count_for(registers)
+            count = queue.count_for(self.read[index] if follows else touched)
             if count is not None:
                 _want(counter, count, state, wanted)
         for counter in item.waits:

@@ -1,4 +1,4 @@
-"""Whether an allocation keeps every value until it is read: forward over the control flow, knowing nothing of live ranges.
+"""Whether an allocation keeps every value until it is read: forward over the control flow, without live ranges.
 
 It follows two things for each word of each register, apart for the lanes that are active and those that are masked off:
 whether the lane may have been given a value, and whether that value may since have been overwritten by another
