@@ -59,8 +59,8 @@ def run(
 ) -> Alone:
     """Run a fragment in each thread.
 
-    An operand is an array with a row a thread, or a number; of addresses it is the offset in `memory` or `lds`. Immediates
-    are given as they are.
+    An operand is an array with a row a thread, or a number; of addresses it is the offset in `memory` or `lds`.
+    Immediates are given as they are.
     """
     fragment = fragments_of(CHIPS[chip])[group][name]
     memory = np.zeros(1024, np.uint8) if memory is None else memory.view(np.uint8).ravel()
@@ -71,17 +71,13 @@ def run(
     block = w.shared.allocate("block", size=len(lds), alignment=16).at(w, w.constant(U32, 0)) if len(lds) else None
     columns: list[Array] = []
 
-    def word() -> Value:
-        address = given_data + w.widen_multiply(thread + (len(columns) - 1) * threads, 4)
-        value: Value = w.isa.memory.load_global_scalar(address=address.retyped(GMEM))
-        return value
-
     def load(values: Array, type_: Any) -> Value:
         """One register of a type, from data; f32 registers and others are told apart."""
-        columns.append(values.astype(values.dtype).view(np.uint32))
-        if type_ is F32:
-            return word()
-        return w.isa.memory.load_acquire_gpu(address=(given_data + w.widen_multiply(thread + (len(columns) - 1) * threads, 4)).retyped(GMEM))  # fmt: skip
+        columns.append(values.view(np.uint32))
+        address = (given_data + w.widen_multiply(thread + (len(columns) - 1) * threads, 4)).retyped(GMEM)
+        load_one = w.isa.memory.load_global_scalar if type_ is F32 else w.isa.memory.load_acquire_gpu
+        value: Value = load_one(address=address)
+        return value
 
     operands: dict[str, Any] = {}
     for operand in fragment.inputs.values():
@@ -145,8 +141,13 @@ def run(
             rows += 1
     device = Device(chip, seed=seed)
     data = np.concatenate(columns) if columns else np.zeros(1, np.uint32)
-    buffers = [device.buffer(array, title) for array, title in (
-        (data, "data"), (np.zeros(max(rows, 1) * threads, np.uint32), "out"), (memory, "memory"), (lds if len(lds) else np.zeros(4, np.uint8), "image"))]  # fmt: skip
+    arrays = {
+        "data": data,
+        "out": np.zeros(max(rows, 1) * threads, np.uint32),
+        "memory": memory,
+        "image": lds if len(lds) else np.zeros(4, np.uint8),
+    }
+    buffers = [device.buffer(array, title) for title, array in arrays.items()]
     text = w.text()
     report = device.load(text)["alone"].launch(grid=grid, block=threads, args=buffers)
     assert not report.findings, report

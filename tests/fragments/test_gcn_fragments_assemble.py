@@ -11,7 +11,7 @@ from gcn_entries import cases, claimed_chips, entry, gcn_fragments, rejected, sa
 
 from tilekit.assembly.fragment import KINDS, Fragment, fragments_of
 from tilekit.assembly.verbs import NEUTRAL
-from tilekit.targets import CAPABILITIES, CHIPS, GFX950
+from tilekit.targets import CAPABILITIES, GFX950
 
 EVERY = [
     pytest.param(group, fragment, chip, id=f"{fragment.file.parent.name}-{group}.{fragment.name}-{chip}")
@@ -35,13 +35,15 @@ def test_the_check_finds_what_is_wrong() -> None:
     group, fragment = next((g, f) for g, f in gcn_fragments() if f.name == "read_transposed_b16")
     case = cases(group, fragment)[0]
     text = entry(case, "gfx950").text()
-    found = said_of({"fine": entry(case, "gfx950").text().replace("ds_read_b64_tr_b16", "ds_read_b64"), "bad": text}, "gfx942")
+    found = said_of(
+        {"fine": entry(case, "gfx950").text().replace("ds_read_b64_tr_b16", "ds_read_b64"), "bad": text}, "gfx942"
+    )
     assert list(found) == ["bad"]
     assert "not supported" in found["bad"][0]
 
 
 def test_every_fragment_is_documented() -> None:
-    """Each says what it is about, and where the vendor does; names are words; files name the component that they serve."""
+    """Each says what it is about, and where the vendor does; names are words; a chip has it."""
     for group, fragment in gcn_fragments():
         assert fragment.about.endswith("."), fragment
         assert fragment.see, fragment

@@ -24,8 +24,8 @@ LANES = np.arange(THREADS, dtype=np.uint32)
 RANDOM = np.random.default_rng(20)
 WORDS = RANDOM.integers(0, 1 << 32, THREADS, np.uint32)
 OTHERS = RANDOM.integers(0, 1 << 32, THREADS, np.uint32)
-FLOATS = np.concatenate([RANDOM.normal(0, 100, 48), [0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 448, 480, 57344, 7e4, 65504,
-                         65520, 1e-8, 0.0078125, -3e38, 3e38]]).astype(np.float32)  # fmt: skip
+EDGES = (0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 448, 480, 57344, 7e4, 65504, 65520, 1e-8, 0.0078125, -3e38, 3e38)
+FLOATS = np.concatenate([RANDOM.normal(0, 100, 48), EDGES]).astype(np.float32)
 MORE = RANDOM.normal(0, 1e3, THREADS).astype(np.float32)
 VALID = LANES % 3 != 0
 ALL = np.ones(THREADS, bool)
@@ -40,8 +40,6 @@ def check(*names: str) -> Callable[[Check], Check]:
         return function
 
     return register
-
-
 
 
 @pytest.mark.parametrize("chip", AMD_CHIPS)
@@ -119,7 +117,10 @@ def _packs(chip: str) -> None:
 
 @check("convert.pack_e4m3", "convert.pack_e5m2")
 def _packs_bytes(chip: str) -> None:
-    for name, kind, largest in (("pack_e4m3", ml_dtypes.float8_e4m3fn, 448), ("pack_e5m2", ml_dtypes.float8_e5m2, 57344)):
+    for name, kind, largest in (
+        ("pack_e4m3", ml_dtypes.float8_e4m3fn, 448),
+        ("pack_e5m2", ml_dtypes.float8_e5m2, 57344),
+    ):
         found = run(chip, "convert", name, low=FLOATS, high=MORE).only
         for shift, given in ((0, FLOATS), (8, MORE)):
             with np.errstate(all="ignore"):
@@ -210,7 +211,9 @@ def _global_stores(chip: str) -> None:
     blank = np.full(1024, 0xAB, np.uint8)
     for name, size in (("f32", 4), ("b16", 2), ("b8", 1)):
         value = FLOATS if name == "f32" else WORDS
-        memory = run(chip, "memory", f"store_global_{name}", memory=blank, address=PLACES, value=value, valid=VALID).memory
+        memory = run(
+            chip, "memory", f"store_global_{name}", memory=blank, address=PLACES, value=value, valid=VALID
+        ).memory
         wanted = blank.copy()
         for thread in np.flatnonzero(VALID):
             wanted[PLACES[thread] : PLACES[thread] + size] = value[thread : thread + 1].view(np.uint8)[:size]
@@ -360,7 +363,7 @@ def _buffers(chip: str) -> None:
         for word in [found] if count == 1 else found:
             k.store(word)
         loaded = k.launch()[0].T
-        inside = LANES * 16 + 16 < size
+        inside = size > LANES * 16 + 16
         wanted = np.where(inside[:, None], MEMORY[(LANES[:, None] * 4 + 4 + np.arange(count))], 0)
         same(loaded, wanted)
         k = BufferKernel(chip, size)
@@ -486,7 +489,7 @@ def _bytes_of(kind: str, chip: str) -> Any:
 
 
 def _k_of(lanes: Array, m: int, each: int) -> Array:
-    """k of each of a lane's elements: so many that follow each other a group of lanes (AMD's matrix instruction calculator)."""
+    """k of each of a lane's elements: each group of lanes has so many that follow each other."""
     return (lanes // m * each)[:, None] + np.arange(each)
 
 
@@ -535,8 +538,9 @@ def _multiply(chip: str, name: str, m: int, k: int, kinds: tuple[Any, Any], plac
     assert (found.view(total) == wanted[row, column]).all()
 
 
-def _plain(name: str, m: int, k: int, **types: Any) -> None:
+def _plain(name: str, **types: Any) -> None:
     """Register the check of an instruction whose lanes hold elements that follow each other."""
+    m, _, k = map(int, name.split("_")[1].split("x"))
 
     def of(chip: str) -> None:
         places = (_k_of(LANES, m, k * m // THREADS),) * 2
@@ -554,14 +558,21 @@ def _plain(name: str, m: int, k: int, **types: Any) -> None:
     CHECKS[f"mfma.{name}"] = of
 
 
-for _name, _m, _k in (("f32_16x16x16", 16, 16), ("f32_32x32x8", 32, 8), ("f32_16x16x32", 16, 32), ("f32_32x32x16", 32, 16)):
+for _name, _m, _k in (
+    ("f32_16x16x16", 16, 16),
+    ("f32_32x32x8", 32, 8),
+    ("f32_16x16x32", 16, 32),
+    ("f32_32x32x16", 32, 16),
+):
     _plain(_name, _m, _k, type=True)
-for _name, _m, _k in (("f32_16x16x32_fp8", 16, 32), ("f32_32x32x16_fp8", 32, 16)):
-    _plain(_name, _m, _k, bytes=True)
-for _name, _m, _k in (("s32_16x16x32", 16, 32), ("s32_32x32x16", 32, 16), ("s32_16x16x64", 16, 64), ("s32_32x32x32", 32, 32)):
-    _plain(_name, _m, _k, kind=np.int8)
-for _name, _m, _k in (("f32_16x16x4", 16, 4), ("f32_32x32x2", 32, 2), ("f32_16x16x8_xf32", 16, 8), ("f32_32x32x4_xf32", 32, 4)):
-    _plain(_name, _m, _k, kind=np.float32)
+for _name in ("f32_16x16x16", "f32_32x32x8", "f32_16x16x32", "f32_32x32x16"):
+    _plain(_name, type=True)
+for _name in ("f32_16x16x32_fp8", "f32_32x32x16_fp8"):
+    _plain(_name, bytes=True)
+for _name in ("s32_16x16x32", "s32_32x32x16", "s32_16x16x64", "s32_32x32x32"):
+    _plain(_name, kind=np.int8)
+for _name in ("f32_16x16x4", "f32_32x32x2", "f32_16x16x8_xf32", "f32_32x32x4_xf32"):
+    _plain(_name, kind=np.float32)
 
 
 @check("mfma.f32_16x16x128", "mfma.f32_32x32x64", "mfma.f32_16x16x128_scaled", "mfma.f32_32x32x64_scaled")
@@ -577,5 +588,5 @@ def _narrow_floats(chip: str) -> None:
                 spread = [s[LANES % m, LANES // m] << np.uint32(8 * n) | np.uint32(0x7F) << np.uint32(8 * ((n + 1) % 4))
                           for s, n in zip(scales, (byte, 3 - byte), strict=True)]  # fmt: skip
                 _multiply(chip, f"{name}_scaled", m, k, kinds, places, bits=bits, scales=(scales[0], scales[1]),
-                          a_format=a, b_format=b, a_scale=spread[0], b_scale=spread[1], a_low=byte & 1, a_high=byte >> 1,
-                          b_low=3 - byte & 1, b_high=3 - byte >> 1)  # fmt: skip
+                          a_format=a, b_format=b, a_scale=spread[0], b_scale=spread[1], a_low=byte & 1,
+                          a_high=byte >> 1, b_low=3 - byte & 1, b_high=3 - byte >> 1)  # fmt: skip

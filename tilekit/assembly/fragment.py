@@ -405,8 +405,8 @@ def _operand(where: str, direction: str, value: str, dialect: Dialect) -> Fragme
     length = None if match.group(2) is None else 0 if match.group(2) == "*" else int(match.group(2))
     if length == 0 and direction in ("out", "temp"):
         raise FragmentError(
-            f"{where}: {'output' if direction == 'out' else 'temporary'} {name} has no fixed length; declare it `inout`, "
-            f"so that a call passes the registers",
+            f"{where}: {'output' if direction == 'out' else 'temporary'} {name} has no fixed length; declare it "
+            f"`inout`, so that a call passes the registers",
             code="TK-FRAG-001",
         )
     return FragmentOperand(name, direction, REGISTER_TYPES[match.group(1)], length, file)

@@ -62,8 +62,8 @@ class Verbs:
     def _fragments_of(self, isa: str) -> FragmentLibrary:
         if self.target.isa != isa:
             raise FragmentError(
-                f"{origin()} places fragments of {isa.upper()}; this kernel is for {self.target.name}, whose instruction "
-                f"set is {self.target.isa}",
+                f"{origin()} places fragments of {isa.upper()}; this kernel is for {self.target.name}, whose "
+                f"instruction set is {self.target.isa}",
                 code="TK-FRAG-005",
             )
         return self.fragments

@@ -1,4 +1,4 @@
-"""Random kernels in the writer's arithmetic and control flow, the same for every instruction set, and NumPy's answer."""
+"""Random kernels in the writer's arithmetic and control flow, the same for all instruction sets; NumPy's answer."""
 
 from __future__ import annotations
 

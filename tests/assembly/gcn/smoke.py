@@ -85,7 +85,7 @@ def mfma_tile(chip: str, seed: int = 0) -> Smoke:
     sums = w.tile(F32, 4, "sums")
     for value in sums:
         value.assign(0.0)
-    # Eight neighbours of k a lane are two operands of 16 deep, or one of 32: any order of k that A and B share is right.
+    # Eight neighbours of k a lane are two operands 16 deep, or one 32 deep: any order of k that A and B share is right.
     for k in w.range(depth, step=32, name="k"):
         first = (lane >> 4) * 8 + k
         rows = [w.isa.memory.load_global_f32x4(address=_row_chunk(w, p, lane & 15, first, depth)) for p in (a, b)]
@@ -108,7 +108,7 @@ def multiply(w: Writer, sums: RegisterTile, a: RegisterTile, b: RegisterTile) ->
 
 
 def double_buffer(chip: str, seed: int = 0) -> Smoke:
-    """d = a b^T of 16 x 64 x 256 in bf16: four waves share A in LDS, of which loads fill one half while the other is read."""
+    """d = a b^T of 16 x 64 x 256 in bf16: four waves share A in LDS; loads fill one half while the other is read."""
     rng = np.random.default_rng(seed)
     depth, block, waves = 256, 32, 4
     w = Writer("double_buffer", target=chip, threads=64 * waves)
@@ -154,5 +154,9 @@ def _as_bits(w: Writer, values: RegisterTile) -> RegisterTile:
     return RegisterTile([Value(w, B32, value.text, uniform=False) for value in values])
 
 
-SMOKE: dict[str, Callable[..., Smoke]] = {"vector_add": vector_add, "mfma_tile": mfma_tile, "double_buffer": double_buffer}
+SMOKE: dict[str, Callable[..., Smoke]] = {
+    "vector_add": vector_add,
+    "mfma_tile": mfma_tile,
+    "double_buffer": double_buffer,
+}
 """Kernels by name; each is made for a chip, with a seed for its data."""

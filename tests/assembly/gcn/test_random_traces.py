@@ -29,7 +29,7 @@ def launch(kernel: RandomKernel, target: str) -> npt.NDArray[Any]:
 
 
 def differences(kernel: RandomKernel, found: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> list[tuple[str, int, int]]:
-    """Type, number and thread of each value that differs; NaN is NaN, and of 16 bits the rest of a word says nothing."""
+    """Type, number and thread of each value that differs; NaN is NaN, and beside 16 bits a word says nothing."""
     wrong = []
     for kind, row in kernel.outputs:
         x, y = (values[row * THREADS : (row + 1) * THREADS] for values in (found, wanted))
@@ -44,7 +44,7 @@ def differences(kernel: RandomKernel, found: npt.NDArray[Any], wanted: npt.NDArr
 
 @pytest.mark.parametrize("seed", range(10))
 def test_two_instruction_sets_and_numpy_agree(seed: int) -> None:
-    """Operations of every type, uniform and per lane; branches and loops that lanes take together or each its own way."""
+    """Operations of every type, uniform and per lane; branches and loops that lanes take together or apart."""
     kernel = RandomKernel(seed, 50)
     for target in CHIPS:
         found = launch(kernel, target)

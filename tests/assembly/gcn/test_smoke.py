@@ -1,4 +1,4 @@
-"""Smoke kernels for both chips, as text and as a code object: the same answer, whatever the order, and nothing found."""
+"""Smoke kernels for both chips, as text and as a code object: the same answer in any order, and nothing found."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def test_a_wait_too_few_is_found() -> None:
     smoke = SMOKE["double_buffer"]("gfx950")
     lines = [line for line in smoke.text.splitlines() if "s_waitcnt vmcnt" not in line]
     assert len(lines) < len(smoke.text.splitlines())
-    with pytest.raises(Exception, match="wait|race"):
+    with pytest.raises(Exception, match=r"wait|race"):
         launch(smoke, "\n".join(lines), "gfx950")

@@ -1,4 +1,4 @@
-"""What the hardware and the runtime hand a kernel: initial registers, and the kernarg segment (LLVM, User Guide for AMDGPU)."""
+"""What a kernel is handed: initial registers, and the kernarg segment (LLVM, User Guide for AMDGPU)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tilekit.assembly.trace import Placement, Trace
 from tilekit.assembly.types import MAP
 
 GIVEN = ("kernarg", "workgroup", "workitem", "block_count")
-"""What a fragment may ask for: the kernarg segment's address, the workgroup's index (both scalars), the work-item's (x in
-the lower 10 bits), and the offset in the kernarg segment of the count of workgroups."""
+"""What a fragment may ask for: the kernarg segment's address, the workgroup's index (both scalars), the work-item's
+(x in the lower 10 bits), and the offset in the kernarg segment of the count of workgroups."""
 
 USER_SGPRS = 2
 """The kernarg segment's address."""

@@ -23,8 +23,8 @@ def number_suffix(type_: RegisterType) -> str:
 def spell(build: Builder, operation: Operation) -> None:
     """Append the instructions of an operation."""
     result, uniformity = operation.result, build.uniformity
-    if result.text in uniformity.constants:
-        return  # the number stands where it is read
+    if result.text in uniformity.constants or result.text in uniformity.same:
+        return  # the number, or the other register, stands where it is read
     if operation.type is PRED:
         _predicates(build, operation)
     elif result.type is PRED:
@@ -217,8 +217,8 @@ def _scalar_wide(build: Builder, name: str, target: list[Part], sources: list[li
             spare = build.temporary("scalar")
             build.scalar("s_sub_u32", spare, a[0], b[0])
             build.scalar("s_subb_u32", spare, a[1], b[1])
-            for to, low, high in zip(target, a, b, strict=True):
-                build.scalar("s_cselect_b32", to, low, high)
+            for to, first, second in zip(target, a, b, strict=True):
+                build.scalar("s_cselect_b32", to, first, second)
         case "and" | "or" | "xor":
             for to, left, right in zip(target, a, rest[0], strict=True):
                 build.scalar(f"s_{name}_b32", to, left, right)
@@ -290,7 +290,9 @@ def _word(build: Builder, name: str, type_: RegisterType, target: Part, a: Word,
     suffix = number_suffix(type_)
     match name:
         case "add":
-            build.vector2(f"v_add_{suffix.replace('i', 'u')}", target, a, b, reverse=f"v_add_{suffix.replace('i', 'u')}")
+            build.vector2(
+                f"v_add_{suffix.replace('i', 'u')}", target, a, b, reverse=f"v_add_{suffix.replace('i', 'u')}"
+            )
         case "sub":
             mnemonic = f"v_sub_{suffix.replace('i', 'u')}"
             build.vector2(mnemonic, target, a, b, reverse=_REVERSED[mnemonic])
@@ -353,8 +355,7 @@ def _wide(build: Builder, name: str, target: list[Part], sources: list[list[Word
     a, *rest = sources
     match name:
         case "add":
-            left, right = (_pair(build, words) for words in (a, rest[0]))
-            build.vector("v_lshl_add_u64", _whole(target), left, 0, right)
+            build.vector("v_lshl_add_u64", _whole(target), _pair(build, a), 0, _pair(build, rest[0]))
         case "sub":
             left, right = ([build.in_vector(word) for word in words] for words in (a, rest[0]))
             low = build.temporary("vector")

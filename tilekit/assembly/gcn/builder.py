@@ -27,8 +27,9 @@ _INLINE = frozenset(
 )
 """Bits of the 32-bit constants that every encoding holds (CDNA4 ISA, 5.4); others need 4 bytes more."""
 _KEEPS_SCC = (
-    "s_mov", "s_cselect", "s_mul", "s_load", "s_nop", "s_barrier", "s_sleep", "s_set", "s_mem", "s_get", "s_ff1", "s_pack",
-    "s_brev", "s_bfm", "s_bitset", "s_flbit", "s_sext", "s_buffer", "s_endpgm", "s_dcache", "s_icache", "s_send", "s_trap",
+    "s_mov", "s_cselect", "s_mul", "s_load", "s_nop", "s_barrier", "s_sleep", "s_set", "s_mem", "s_get", "s_ff1",
+    "s_pack", "s_brev", "s_bfm", "s_bitset", "s_flbit", "s_sext", "s_buffer", "s_endpgm", "s_dcache", "s_icache",
+    "s_send", "s_trap",
 )  # fmt: skip
 _COPIES = {
     ("vector", "vector"): "v_mov_b32",
@@ -123,7 +124,7 @@ class Builder:
 
     def home(self, value: Value) -> Part:
         """Where a value lives."""
-        register, index = self.uniformity.tiles[value.text]
+        register, index = self.uniformity.tiles[self.uniformity.name(value)]
         words = words_of(register.type)
         return Part(self._homes[register.name], index * words, words)
 
@@ -168,7 +169,7 @@ class Builder:
     @property
     def origin(self) -> Origin | None:
         """Where what is made comes from."""
-        return self._line and self._line.origin
+        return None if self._line is None else self._line.origin
 
     def item(self, item: Item) -> None:
         """Append an item."""
@@ -289,9 +290,8 @@ class Builder:
     def pair(self, words: Sequence[Word], file: File = "vector") -> Part:
         """Two words side by side in registers, copied where they are not."""
         low, high = words
-        if isinstance(low, Part) and isinstance(high, Part) and low.register is high.register:
-            if high.first == low.first + 1 and low.register.file == file and low.first % 2 == 0:
-                return Part(low.register, low.first, 2)
+        if isinstance(low, Part) and low.register.file == file and _follow(low, high):
+            return Part(low.register, low.first, 2)
         copy = self.temporary(file, 2)
         self.copy_words([self.word(copy, 0), self.word(copy, 1)], words)
         return copy

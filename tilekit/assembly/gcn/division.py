@@ -109,8 +109,10 @@ def _by_reciprocal(build: Builder, a: Part, b: Part) -> tuple[Part, Part]:
 
 
 def divide_wide(build: Builder, name: str, target: list[Part], a: list[Word], b: list[Word]) -> None:
-    """``div`` or ``rem`` of 64 bits, a bit of the quotient a turn: the dividend goes out at the top of one register, the
-    quotient comes in at its bottom."""
+    """``div`` or ``rem`` of 64 bits, a bit of the quotient a turn.
+
+    The dividend goes out at the top of one register, and the quotient comes in at its bottom.
+    """
     divisor = build.pair(b)
     moving, rest, less = (build.temporary("vector", 2, n) for n in ("quotient", "rest", "less"))
     build.copy_words([build.word(moving, i) for i in range(2)], a)

@@ -78,8 +78,8 @@ def waited_for(operands: str, where: str) -> list[Counter]:
     found = re.findall(r"(vmcnt|lgkmcnt)\((\d+)\)", operands)
     if not found or any(count != "0" for _, count in found):
         raise FragmentError(
-            f"{where}: `s_waitcnt{operands}` counts operations; counts are worked out, and a fragment may wait for all: "
-            "vmcnt(0), lgkmcnt(0)",
+            f"{where}: `s_waitcnt{operands}` counts operations; counts are worked out, and a fragment may wait for "
+            "all: vmcnt(0), lgkmcnt(0)",
             code="TK-FRAG-001",
         )
     return [counter for counter, _ in found]
@@ -127,7 +127,7 @@ def effects_of(line: str, registers: tuple[tuple[str, File, int], ...], where: s
         tuple(place for place in dict.fromkeys(places) if bits[place] & found.reads),
         tuple(place for place in dict.fromkeys(places) if bits[place] & written),
         frozenset(name for name, those in _SPECIAL.items() if those & written),
-        {0: "vmcnt", 1: "lgkmcnt", None: None}[_queue(instruction)],  # type: ignore[arg-type]
+        {0: "vmcnt", 1: "lgkmcnt", None: None}[_queue(instruction)],
         instruction.flag("lds") or instruction.name.startswith("global_load_lds"),
         writes_exec(instruction),
     )

@@ -113,8 +113,13 @@ def _metadata(trace: Trace, abi: KernelAbi, allocation: Allocation) -> list[str]
     """What the runtime reads: arguments and resources."""
     arguments = []
     for argument in abi.arguments:
-        entry = {".name": argument.name, ".offset": argument.offset, ".size": argument.size, ".value_kind": argument.kind,
-                 ".address_space": argument.address_space}  # fmt: skip
+        entry = {
+            ".name": argument.name,
+            ".offset": argument.offset,
+            ".size": argument.size,
+            ".value_kind": argument.kind,
+            ".address_space": argument.address_space,
+        }
         shown = [f"{key}: {value}" for key, value in entry.items() if value != ""]
         arguments += [f"      {'- ' if i == 0 else '  '}{line}" for i, line in enumerate(shown)]
     kernel = {

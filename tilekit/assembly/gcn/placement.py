@@ -52,13 +52,20 @@ class Placer:
         """
         fragment, bound = placement.fragment, placement.bound
         texts = {i.name: str(bound[i.name]) for i in fragment.immediates}
-        texts |= {name: text for name in fragment.given if isinstance(text := self._abi.given(name), str)}
-        parts = {name: part for name in fragment.given if isinstance(part := self._abi.given(name), Part)}
+        parts: dict[str, Part] = {}
+        for name in fragment.given:
+            given = self._abi.given(name)
+            if isinstance(given, Part):
+                parts[name] = given
+            else:
+                texts[name] = given
         after: list[tuple[FragmentOperand, Part]] = []
         for operand in fragment.operands:
             part = self._input(fragment, operand, bound[operand.name], line.origin)
             if part is None:
-                part = self._build.temporary(self._file(operand, ()), self._size(operand, bound[operand.name]), operand.name)
+                part = self._build.temporary(
+                    self._file(operand, ()), self._size(operand, bound[operand.name]), operand.name
+                )
                 if operand.direction != "out":
                     self._fill(part, bound[operand.name])
                 if operand.direction != "in":
@@ -90,8 +97,8 @@ class Placer:
         build = self._build
         if operand.file == "scalar" and operand.direction != "out" and not build.uniformity.is_uniform(what):
             raise fragment.error(
-                f"operand {operand.name} is one for the whole wave (a scalar), and {what!r} may differ from lane to lane; "
-                f"{origin} places it. Pass a value that all lanes have alike, such as w.warp() or "
+                f"operand {operand.name} is one for the whole wave (a scalar), and {what!r} may differ from lane to "
+                f"lane; {origin} places it. Pass a value that all lanes have alike, such as w.warp() or "
                 "w.broadcast(value, lane=0)",
                 "TK-FRAG-006",
             )
@@ -101,7 +108,12 @@ class Placer:
         values = [what] if isinstance(what, Value) else list(what)
         homes = [build.home(value) for value in values]
         first = homes[0]
-        if operand.type is PRED and operand.direction != "in" and build.parted and build.uniformity.keeps(values[0].text):
+        if (
+            operand.type is PRED
+            and operand.direction != "in"
+            and build.parted
+            and build.uniformity.keeps(values[0].text)
+        ):
             return None
         follows = all(
             part.register is first.register and part.first == first.first + i * first.words
@@ -190,8 +202,7 @@ class Placer:
 def _is_control(text: str) -> bool:
     """Whether a line is no instruction to allocate registers for: a label, a branch, a wait, the end of a group."""
     return any(
-        pattern.match(text)
-        for pattern in (lines.LABEL, lines.BRANCH, lines.COMMIT, lines.WAIT_GROUP, lines.WAIT)
+        pattern.match(text) for pattern in (lines.LABEL, lines.BRANCH, lines.COMMIT, lines.WAIT_GROUP, lines.WAIT)
     )
 
 

@@ -6,6 +6,7 @@ changes what was made before, so the whole kernel is gone through until nothing 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -58,12 +59,15 @@ class Uniformity:
     varying
         Names of declared registers that may differ from lane to lane.
     scalar
-        Names of those that scalar instructions alone write: they live in scalar registers. A predicate of these has all
-        its bits set, or none.
+        Names of those that scalar instructions alone write: they live in scalar registers; of tiles those that a
+        fragment wants there. A predicate of these has all its bits set, or none.
     accumulators
         Names of those that live in accumulator registers.
     constants
         Registers that hold a number from the one place on that writes them.
+    same
+        Registers that hold another register's value from the one place on that writes them: sums with 0, as addresses
+        in shared memory are.
     """
 
     def __init__(self, body: Scope, *, accumulators: bool) -> None:
@@ -74,22 +78,33 @@ class Uniformity:
             else:
                 self.tiles |= {f"{register.name}{i}": (register, i) for i in range(register.count)}
         self._lines = list(body.lines())
+        self._writes = Counter(name for line in self._lines for name in accessed(line.statement)[1])
+        self.constants = dict(self._constants())
+        self.same: dict[str, Value] = {}
         self._accesses: dict[str, Accesses] = {}
+        self._note_accesses()
+        self.same = dict(self._sums_with_zero())
+        self._accesses = {}
         self._note_accesses()
         self._parting: set[int] = set()
         self.varying: set[str] = set()
         while self._spread():
             pass
         self._kept = {name for name in self._accesses if self._crosses(name)}
-        self.constants = dict(self._constants())
         self.accumulators = set(self._in_accumulators()) if accumulators else set()
-        self.scalar = {register.name for register, _ in self.tiles.values()} - self.varying - self.accumulators
+        asked = set(self._asked_as_scalars())
+        self.scalar = {r.name for r, _ in self.tiles.values() if r.count is None or r.name in asked}
+        self.scalar -= self.varying | self.accumulators
         while self._drop_vectors():
             pass
 
+    def name(self, value: Value) -> str:
+        """Name of the register that holds a value."""
+        return self._held(value.text)
+
     def root(self, value: Value) -> str:
         """Name of the declared register that a value is, or is part of."""
-        return self.tiles[value.text][0].name
+        return self.tiles[self.name(value)][0].name
 
     def parts(self, construct: If | Loop) -> bool:
         """Whether lanes may take different ways at a branch or loop."""
@@ -123,9 +138,11 @@ class Uniformity:
         for line in self._lines:
             statement = line.statement
             reads, writes = accessed(statement)
-            for name in reads:
+            for name in map(self._held, reads):
                 self._accesses.setdefault(name, Accesses()).paths.append(path)
             for name in writes:
+                if name in self.same:
+                    continue
                 accesses = self._accesses.setdefault(name, Accesses())
                 accesses.first_is_write |= not accesses.paths
                 accesses.paths.append(path)
@@ -135,6 +152,34 @@ class Uniformity:
                     path = (*path, statement)
                 case EndIf() | EndLoop():
                     path = path[:-1]
+
+    def _held(self, name: str) -> str:
+        while name in self.same:
+            name = self.same[name].text
+        return name
+
+    def _sums_with_zero(self) -> Iterator[tuple[str, Value]]:
+        """Sums of a register and 0 that are read behind where they are made, while the register cannot have changed."""
+        for line in self._lines:
+            match line.statement:
+                case Operation("add", type_, result, operands) if type_.kind != "float" and self._is_single(result):
+                    zeros = [self._is_zero(what) for what in operands]
+                    if not any(zeros) or result.text in self.constants:
+                        continue
+                    other = operands[zeros.index(True) ^ 1]
+                    accesses = self._accesses[result.text]
+                    begin = accesses.paths[0]
+                    behind = accesses.first_is_write and all(path[: len(begin)] == begin for path in accesses.paths)
+                    if isinstance(other, Value) and self._is_single(other) and behind:
+                        yield result.text, other
+
+    def _is_single(self, value: Value) -> bool:
+        """Whether one place writes a register that is no tile's."""
+        return self._writes[value.text] == 1 and self.tiles[value.text][0].count is None
+
+    def _is_zero(self, what: Bound) -> bool:
+        number = self.constants.get(what.text) if isinstance(what, Value) else what
+        return isinstance(number, Number) and number.value == 0
 
     def _spread(self) -> bool:
         """Go through the kernel once; returns whether something was found."""
@@ -189,7 +234,7 @@ class Uniformity:
                     value = Number(0, result.type)  # all shared memory is one block, which begins at 0
                 case _:
                     continue
-            if len(self._accesses[result.text].writes) == 1 and self.tiles[result.text][0].count is None:
+            if self._is_single(result):
                 yield result.text, value
 
     def _in_accumulators(self) -> Iterator[str]:
@@ -197,6 +242,14 @@ class Uniformity:
             if isinstance(line.statement, Placement):
                 for operand in line.statement.fragment.operands:
                     if operand.file == "accumulator":
+                        for value in values_of(line.statement.bound[operand.name]):
+                            yield self.root(value)
+
+    def _asked_as_scalars(self) -> Iterator[str]:
+        for line in self._lines:
+            if isinstance(line.statement, Placement):
+                for operand in line.statement.fragment.operands:
+                    if operand.file == "scalar":
                         for value in values_of(line.statement.bound[operand.name]):
                             yield self.root(value)
 
