@@ -357,18 +357,18 @@ def _wide(build: Builder, name: str, target: list[Part], sources: list[list[Word
         case "add":
             build.vector("v_lshl_add_u64", _whole(target), _pair(build, a), 0, _pair(build, rest[0]))
         case "sub":
-            left, right = ([build.in_vector(word) for word in words] for words in (a, rest[0]))
+            first, second = ([build.in_vector(word) for word in words] for words in (a, rest[0]))
             low = build.temporary("vector")
-            build.put("v_sub_co_u32", low, "vcc", left[0], right[0], targets=2)
-            build.put("v_subb_co_u32", target[1], "vcc", left[1], right[1], "vcc", targets=2)
+            build.put("v_sub_co_u32", low, "vcc", first[0], second[0], targets=2)
+            build.put("v_subb_co_u32", target[1], "vcc", first[1], second[1], "vcc", targets=2)
             build.copy_words(target[:1], [low])
         case "mul":
             b = rest[0]
-            product, first, second = build.temporary("vector", 2), build.temporary("vector"), build.temporary("vector")
+            product, upper, other = build.temporary("vector", 2), build.temporary("vector"), build.temporary("vector")
             build.vector("v_mad_u64_u32", product, "vcc", a[0], b[0], 0, targets=2)
-            build.vector("v_mul_lo_u32", first, a[0], b[1])
-            build.vector("v_mul_lo_u32", second, a[1], b[0])
-            build.vector("v_add3_u32", target[1], first, second, build.word(product, 1))
+            build.vector("v_mul_lo_u32", upper, a[0], b[1])
+            build.vector("v_mul_lo_u32", other, a[1], b[0])
+            build.vector("v_add3_u32", target[1], upper, other, build.word(product, 1))
             build.copy_words(target[:1], [build.word(product, 0)])
         case "min":
             b = rest[0]
