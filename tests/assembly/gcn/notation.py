@@ -33,7 +33,7 @@ from tilekit.assembly.provenance import Origin
 _DECLARED = re.compile(r"(\w+) = (vector|scalar|accumulator)(?: (\d+))?(?: @(\d+))?$")
 _OPERAND = re.compile(r"(\+?)(\w+)(?:\[(\d+)(?::(\d+))?\])?$")
 _READ_ONLY = re.compile(
-    r"\w+_store_|ds_write|s_cmp|s_bitcmp|s_mov_b64 exec|s_(and|or|andn2)_b64 exec|s_barrier|s_mov_b32 m0"
+    r"\w+_store_|global_load_lds|ds_write|s_cmp|s_bitcmp|s_barrier|s_mov_b32 m0|s_(mov|and|or|andn2)_b64 exec"
 )
 
 

