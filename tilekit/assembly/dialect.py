@@ -58,11 +58,14 @@ class Dialect(Protocol):
         How its fragment files look.
     reserved
         Names that no register may have.
+    shared_at_launch
+        Whether a launch says how much shared memory a CTA has; else the text does.
     """
 
     isa: str
     fragments: FragmentFormat
     reserved: frozenset[str]
+    shared_at_launch: bool
 
     def __hash__(self) -> int:
         """Fragments are read once a dialect."""

@@ -68,7 +68,7 @@ class DeviceLaunch(BoundLaunch):
         self._view = arrays.views[outputs[0]]
         ordinal = int(self._view.device[1])
         index_of = {parameter.name: index for index, parameter in enumerate(kernel.traced.parameters)}
-        digest = sha256(kernel.ptx.encode()).hexdigest()
+        digest = sha256(kernel.assembly.encode()).hexdigest()
         shares: list[StreamScratch] = []
 
         def scratch(name: str, size: int) -> int:
@@ -163,11 +163,11 @@ class EmulatedLaunch(HostLaunch):
     def _run(self) -> None:
         kernel = self._kernel
         staging = EmulatedStaging(self._device())
-        launch = self._upload(staging, max(1, staging.device.chip.sms // kernel.cluster))
+        launch = self._upload(staging, max(1, kernel.target.multiprocessors // kernel.cluster))
         extents = self._arrays.extents
         flops = 2.0 * extents.get("m", 1) * extents.get("n", 1) * extents.get("k", 1)
         prepared = (
-            EmulatedModule(staging.device, kernel.ptx)
+            EmulatedModule(staging.device, kernel.assembly)
             .kernel(kernel.name)
             .prepare(kernel.launch_config(launch.grid), launch.parameters, work=Work(flops=flops, tiles=launch.tiles))
         )

@@ -26,6 +26,7 @@ __all__ = [
     "ChipName",
     "PlaceName",
     "Target",
+    "chip",
     "target",
 ]
 
@@ -43,6 +44,21 @@ ChipName = Annotated[str, Accepts(_CHIPS, _CODE)]
 
 PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' for arrays in host memory", _CODE)]
 """Where a product of arrays is computed, as an argument."""
+
+
+def chip(name: str) -> Target:
+    """Return the chip called `name`, which kernels of one's own may be composed for.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the chips there are.
+    """
+    if not isinstance(name, str) or name not in CHIPS:
+        raise ArgumentError(
+            f"target={shown(name)} is not a chip that tilekit writes text for; there is {', '.join(CHIPS)}", code=_CODE
+        )
+    return CHIPS[name]
 
 
 def target(name: str) -> Target:

@@ -39,6 +39,7 @@ class GcnDialect:
         temporaries=True,
     )
     reserved = frozenset({"exec", "vcc", "m0", "scc"})
+    shared_at_launch = False
 
     def module(self, trace: Trace) -> str:
         """Return the module with its one kernel."""
