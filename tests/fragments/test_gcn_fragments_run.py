@@ -558,13 +558,6 @@ def _plain(name: str, **types: Any) -> None:
     CHECKS[f"mfma.{name}"] = of
 
 
-for _name, _m, _k in (
-    ("f32_16x16x16", 16, 16),
-    ("f32_32x32x8", 32, 8),
-    ("f32_16x16x32", 16, 32),
-    ("f32_32x32x16", 32, 16),
-):
-    _plain(_name, _m, _k, type=True)
 for _name in ("f32_16x16x16", "f32_32x32x8", "f32_16x16x32", "f32_32x32x16"):
     _plain(_name, type=True)
 for _name in ("f32_16x16x32_fp8", "f32_32x32x16_fp8"):
