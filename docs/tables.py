@@ -10,18 +10,19 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+from tilekit.assembly.dialect import Dialect
 from tilekit.assembly.fragment import Fragment, every_fragment
-from tilekit.assembly.instruction_sets import PTX
+from tilekit.assembly.instruction_sets import DIALECTS
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "tilekit"
 CODE = r"TK-[A-Z]+-\d{3}"
 
 
-def fragments_table() -> str:
-    """Every fragment: its call, what it does, its kind, and the lowest architecture."""
+def fragments_table(dialect: Dialect) -> str:
+    """Every fragment of an instruction set: its call, what it does, its kind, and the lowest architecture."""
     rows = ["| fragment | purpose | kind | target |", "|---|---|---|---|"]
-    for group, fragment in sorted(every_fragment(PTX), key=lambda found: found[0]):
+    for group, fragment in sorted(every_fragment(dialect), key=lambda found: found[0]):
         about = fragment.about.replace("|", r"\|")
         flags = " ·aligned" if fragment.aligned else ""
         rows.append(f"| `{_call(group, fragment)}` | {about} | {fragment.kind}{flags} | {_target(fragment)} |")
@@ -34,7 +35,8 @@ def _call(group: str, fragment: Fragment) -> str:
 
 
 def _target(fragment: Fragment) -> str:
-    return f"{fragment.target}, PTX {fragment.version[0]}.{fragment.version[1]}"
+    version = f", PTX {fragment.version[0]}.{fragment.version[1]}" if any(fragment.version) else ""
+    return f"{fragment.target}{version}"
 
 
 def error_codes() -> dict[str, set[str]]:
@@ -96,7 +98,10 @@ def main() -> None:
     """Bring the pages up to date."""
     fragments, errors, model = DOCS / "fragments.md", DOCS / "errors.md", DOCS / "hopper-model.md"
     model.write_text(with_table(model.read_text("utf-8"), "model", model_table()), "utf-8")
-    fragments.write_text(with_table(fragments.read_text("utf-8"), "fragments", fragments_table()), "utf-8")
+    text = fragments.read_text("utf-8")
+    for isa, dialect in DIALECTS.items():
+        text = with_table(text, f"fragments {isa}", fragments_table(dialect))
+    fragments.write_text(text, "utf-8")
     text = errors.read_text("utf-8")
     errors.write_text(with_table(text, "errors", errors_table(text)), "utf-8")
 

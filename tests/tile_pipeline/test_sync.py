@@ -17,6 +17,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.roles import one_thread
 from tilekit.emulator import Device, EmulatorError
+from tilekit.targets import CHIPS
 from tilekit.tile_pipeline import counter_sync, named_barrier_sync
 from tilekit.tile_pipeline.counter_sync import CounterSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
@@ -30,8 +31,6 @@ STAGES, BLOCKS = 3, 11
 WRITE = Role("write", warps=range(2), may=frozenset({"load", "memory", "store", "sync", "wait"}))
 READ = Role("read", warps=range(2, 5), may=frozenset({"memory", "store", "sync", "wait"}))
 ALONE = Role("alone", warps=range(1), may=frozenset({"load", "sync", "wait"}), one_thread=True)
-VALUES = 32 * len(WRITE.warps)
-
 Make = Callable[[Writer, int], SyncStrategy]
 
 
@@ -68,17 +67,24 @@ def counters(w: Writer, stages: int) -> SyncStrategy:
 STRATEGIES: dict[Make, tuple[str, ...]] = {
     mbarriers: ("sm_90a",),
     named_barriers: ("sm_80", "sm_90a"),
-    counters: ("sm_80", "sm_90a"),
+    counters: ("sm_80", "sm_90a", "gfx942", "gfx950"),
 }
 """Each with the targets that it is run on."""
 
 CASES = [pytest.param(make, target, id=f"{make.__name__}-{target}") for make, on in STRATEGIES.items() for target in on]
 
 
+COPYING = [case for case in CASES if case.values[1].startswith("sm_")]
+"""Those on chips with `cp.async`."""
+
+
 class Words:
     """A tile of a word for each thread that writes."""
 
-    name, bytes, alignment = "words", 4 * VALUES, 16
+    name, alignment = "words", 16
+
+    def __init__(self, lanes: int) -> None:
+        self.bytes = 4 * lanes * len(WRITE.warps)
 
 
 class Reads:
@@ -115,10 +121,12 @@ def kernel(
     make: Make, target: str, *, stages: int = STAGES, in_flight: int = 0, copies: Copies | None = None
 ) -> Writer:
     """Each block of words goes through a stage; every reading warp adds it up, each word by another lane's."""
-    w = Writer("words", target=target, threads=32 * 5)
+    chip = CHIPS[target]
+    w = Writer("words", target=chip, threads=chip.lanes * 5)
     source, sums = w.parameter("source", GMEM), w.parameter("sums", GMEM)
     blocks = w.parameter("blocks", U32)
-    payload = Payload([Words()], k=1)
+    words = Words(w.lanes)
+    payload = Payload([words], k=1)
     tiles = payload.allocate(w.shared, "ring", stages)
     ring = TilePipeline(payload, tiles, stages=stages, sync=make(w, stages))
     warp, thread, lane = w.warp(), w.thread(), w.lane()
@@ -129,7 +137,7 @@ def kernel(
         producer = ring.producer(w, copies)
         for block in w.range(blocks, name="block"):
             with producer.acquire() as stage:
-                word = element(w, source, block * VALUES + thread)
+                word = element(w, source, block * (words.bytes // 4) + thread)
                 address = tiles["words"].at(w, stage.index) + thread * 4
                 if copies is None:
                     value = w.isa.memory.load_global_scalar(address=word)
@@ -144,10 +152,10 @@ def kernel(
         for _ in w.range(blocks, name="block"):
             with consumer.acquire() as stage:
                 for part in range(len(WRITE.warps)):
-                    address = tiles["words"].at(w, stage.index) + ((31 - lane) * 4 + 128 * part)
+                    address = tiles["words"].at(w, stage.index) + ((w.lanes - 1 - lane) * 4 + 4 * w.lanes * part)
                     total.assign(total + w.isa.memory.load_shared_f32(address=address))
         consumer.finish()
-        index = thread - 32 * READ.warps.start
+        index = thread - w.lanes * READ.warps.start
         w.isa.memory.store_global_f32(address=element(w, sums, index), value=total, valid=lane >= 0)
     return w
 
@@ -159,11 +167,14 @@ def element(w: Writer, array: Value, index: Value) -> Value:
 
 def launch(w: Writer, seed: int, blocks: int = BLOCKS) -> Any:
     """Run, check the sums, and return the report."""
-    source = np.random.default_rng(seed).integers(-9, 10, (blocks, len(WRITE.warps), 32)).astype(np.float32)
-    sums = np.full((len(READ.warps), 32), np.nan, np.float32)
+    source = np.random.default_rng(seed).integers(-9, 10, (blocks, len(WRITE.warps), w.lanes)).astype(np.float32)
+    sums = np.full((len(READ.warps), w.lanes), np.nan, np.float32)
     device = Device(w.target.name, seed=seed)
     report = device.load(w.text())["words"].launch(
-        grid=1, block=w.threads, shared_bytes=w.shared.size, args=[source, sums, np.uint32(blocks)]
+        grid=1,
+        block=w.threads,
+        shared_bytes=w.shared.size if w.dialect.shared_at_launch else 0,
+        args=[source, sums, np.uint32(blocks)],
     )
     assert (sums == source.sum(axis=(0, 1))[::-1]).all()
     return report
@@ -187,7 +198,7 @@ def test_one_kernel_over_every_strategy(make: Make, target: str, in_flight: int)
 
 
 @pytest.mark.parametrize("stages", [1, 3, 6])
-@pytest.mark.parametrize(("make", "target"), CASES)
+@pytest.mark.parametrize(("make", "target"), COPYING)
 def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
     """Stages that a role's threads copy asynchronously are handed over in their order, by every strategy."""
     w = kernel(make, target, stages=stages, copies=Copies())
@@ -195,15 +206,15 @@ def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
         assert launch(w, seed, blocks=4 + 3 * seed).clean
 
 
-@pytest.mark.parametrize("make", [named_barriers, counters])
+@pytest.mark.parametrize(("make", "target"), [(named_barriers, "sm_80"), (counters, "sm_80"), (counters, "gfx950")])
 @pytest.mark.parametrize("verb", ["producer_acquire", "producer_commit", "consumer_wait", "consumer_release"])
-def test_each_verb_is_needed(make: Make, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_verb_is_needed(make: Make, target: str, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one of the four does nothing, the emulator ends with an error or the sums are wrong."""
     module = named_barrier_sync if make is named_barriers else counter_sync
     sides = [value for name, value in vars(module).items() if name.endswith(verb.split("_")[0].capitalize())]
     assert len(sides) == 1
     monkeypatch.setattr(sides[0], verb, lambda *args: None)
-    w = kernel(make, "sm_80")
+    w = kernel(make, target)
     assert not all(clean(w, seed) for seed in range(5))
 
 

@@ -17,7 +17,7 @@ from tilekit.runtime import driver
 from tilekit.runtime.scratch import DeviceScratch
 
 if TYPE_CHECKING:
-    from tilekit.emulator import Buffer, PtxDevice
+    from tilekit.emulator import Buffer, Device
 
 _ALIGNMENT = 256
 """What device allocations are aligned to, on hardware and in the emulator."""
@@ -54,7 +54,7 @@ def _span(view: ArrayView) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], int]:
 class EmulatedStaging:
     """Memory of an emulated device."""
 
-    def __init__(self, device: PtxDevice) -> None:
+    def __init__(self, device: Device) -> None:
         self.device = device
         self._buffers: dict[int, Buffer] = {}
         self._scratch: dict[str, Buffer] = {}

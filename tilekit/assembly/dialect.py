@@ -26,6 +26,14 @@ class FragmentFormat:
         A line that declares names in the fragment's own scope: in the first group, or in a list in the second.
     guard
         An operand that guards an instruction.
+    hole
+        Where the text has an operand; its name is the first group.
+    files
+        Register files that an operand's line may name, where the instruction set has several.
+    given
+        What a fragment may ask for beside its operands, in a line ``given``: what the hardware fills at the start.
+    temporaries
+        Whether lines ``temp`` declare registers of the fragment's own.
     """
 
     suffix: str
@@ -33,6 +41,10 @@ class FragmentFormat:
     example: str
     local: re.Pattern[str]
     guard: re.Pattern[str]
+    hole: re.Pattern[str] = re.compile(r"\$\{(\w+)\}")
+    files: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    temporaries: bool = False
 
 
 class Dialect(Protocol):
@@ -46,11 +58,14 @@ class Dialect(Protocol):
         How its fragment files look.
     reserved
         Names that no register may have.
+    shared_at_launch
+        Whether a launch says how much shared memory a CTA has; else the text does.
     """
 
     isa: str
     fragments: FragmentFormat
     reserved: frozenset[str]
+    shared_at_launch: bool
 
     def __hash__(self) -> int:
         """Fragments are read once a dialect."""

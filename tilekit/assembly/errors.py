@@ -15,3 +15,23 @@ class FragmentError(TilekitError):
 
 class MissingFragmentError(FragmentError, AttributeError):
     """A fragment, or a file of them, that the target's instruction set does not have under that name."""
+
+
+class RegisterError(TilekitError):
+    """A kernel needs more registers at once than a wave may have; tilekit never spills.
+
+    Attributes
+    ----------
+    file : str
+        ``vector``, ``scalar`` or ``accumulator``.
+    needed, limit : int
+        Registers of the file at the peak, and how many there may be.
+    """
+
+    code = "TK-REG-001"
+
+    def __init__(self, message: str, *, file: str = "", needed: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        self.file = file
+        self.needed = needed
+        self.limit = limit

@@ -19,7 +19,7 @@ Header lines
     bool unless it guards an instruction (``@${name}``). A call returns the ``out`` operands.
 ``imm``
     A build-time operand that becomes part of the text: ``imm n 8..256 step 8``, ``imm depth 0..7``, or
-    ``imm type bf16|f16``.
+    ``imm type bf16|f16``; ``imm type e4m3=fp8|e5m2=bf8`` where the text has other words than the call.
 ``kind``
     What the fragment does (`KINDS`); a role may only use the kinds it declared.
 ``target``
@@ -63,19 +63,19 @@ KINDS = {
     "memory": "ordinary loads and stores of the executing thread",
 }
 
-_HOLE = re.compile(r"\$\{(\w+)\}")
 _OPERAND = re.compile(r"(\w+)(?:\[(\*|\d+)\])?$")
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?: step (\d+))?$")
 
 
 @dataclass(frozen=True)
 class FragmentOperand:
-    """A register operand of a fragment: direction, type, and list length (None = one register, 0 = any)."""
+    """A register operand of a fragment: direction, type, list length (None = one register, 0 = any), register file."""
 
     name: str
     direction: str
     type: RegisterType
     length: int | None
+    file: str = ""
 
     @property
     def wanted(self) -> str:
@@ -93,11 +93,14 @@ class Immediate:
         Its name, and the rule in the header's notation.
     values
         What it may be: a range of integers, or words.
+    texts
+        Of words, what stands for each in the text.
     """
 
     name: str
     rule: str
     values: range | tuple[str, ...]
+    texts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name: str, rule: str) -> Immediate | None:
@@ -106,13 +109,15 @@ class Immediate:
         if span is not None:
             low, high, step = (int(part or 1) for part in span.groups())
             return cls(name, rule, range(low, high + 1, step)) if low <= high and step else None
-        words = tuple(rule.split("|"))
-        return cls(name, rule, words) if all(word.isidentifier() for word in words) else None
+        words = [part.partition("=") for part in rule.split("|")]
+        if not all(word.isidentifier() and (text.isidentifier() or not sign) for word, sign, text in words):
+            return None
+        return cls(name, rule, tuple(word for word, _, _ in words), tuple(text or word for word, _, text in words))
 
     def spell(self, value: object) -> str | None:
         """The text for `value`, or None where the rule forbids it."""
         if isinstance(self.values, tuple):
-            return value if isinstance(value, str) and value in self.values else None
+            return dict(zip(self.values, self.texts, strict=True)).get(value) if isinstance(value, str) else None
         try:
             number = operator.index(value)  # type: ignore[arg-type]  # what it refuses is what is reported
         except TypeError:
@@ -139,6 +144,10 @@ class Fragment:
         Operands that guard an instruction: only a register can.
     locals
         Registers and labels that the fragment declares in its own scope; they would hide an operand of that name.
+    temporaries
+        Registers of its own that the header declares.
+    given
+        What it reads of what the hardware fills at the start.
     """
 
     name: str
@@ -157,6 +166,13 @@ class Fragment:
     text: tuple[str, ...] = field(repr=False)
     guards: frozenset[str] = field(repr=False)
     locals: frozenset[str] = field(repr=False)
+    temporaries: tuple[FragmentOperand, ...] = field(repr=False)
+    given: tuple[str, ...] = field(repr=False)
+    hole: re.Pattern[str] = field(repr=False)
+
+    def __hash__(self) -> int:
+        """Fragments differ by where they stand."""
+        return hash((self.file, self.line))
 
     def error(self, message: str, code: str = "TK-FRAG-002") -> FragmentError:
         """Build the error for a wrong call of this fragment."""
@@ -179,7 +195,7 @@ class Fragment:
 
     def bind(self, bound: Mapping[str, str]) -> list[str]:
         """Return the fragment's lines with every hole filled."""
-        return [_HOLE.sub(lambda hole: bound[hole.group(1)], line) for line in self.text]
+        return [self.hole.sub(lambda hole: bound[hole.group(1)], line) for line in self.text]
 
 
 def fragment_root() -> Path:
@@ -289,6 +305,8 @@ def parse_fragments(file: Path, dialect: Dialect) -> list[Fragment]:
 def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], body: list[str]) -> Fragment:
     start, _, name = header[0]
     operands: list[FragmentOperand] = []
+    temporaries: list[FragmentOperand] = []
+    given: list[str] = []
     immediates: list[Immediate] = []
     facts = {"about": "", "see": "", "kind": "", "target": ""}
     flags = {"aligned": False, "uniform": False}
@@ -296,21 +314,16 @@ def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], bod
     for number, key, value in header[1:]:
         where = f"{file.name}:{number}: fragment {name}"
         if key in ("in", "out", "inout"):
-            operand, _, type_text = value.partition(" ")
-            match = _OPERAND.match(type_text.strip())
-            if match is None or match.group(1) not in REGISTER_TYPES:
+            operands.append(_operand(where, key, value, dialect))
+        elif key == "temp" and dialect.fragments.temporaries:
+            temporaries.append(_operand(where, key, value, dialect))
+        elif key == "given" and dialect.fragments.given:
+            if value not in dialect.fragments.given:
                 raise FragmentError(
-                    f"{where}: {type_text.strip()!r} is no register type; known: {', '.join(REGISTER_TYPES)}",
+                    f"{where}: {value!r} is not given; there is {', '.join(dialect.fragments.given)}",
                     code="TK-FRAG-001",
                 )
-            length = None if match.group(2) is None else 0 if match.group(2) == "*" else int(match.group(2))
-            operands.append(FragmentOperand(operand, key, REGISTER_TYPES[match.group(1)], length))
-            if operands[-1].direction == "out" and length == 0:
-                raise FragmentError(
-                    f"{where}: output {operand} has no fixed length; declare it `inout`, so that a call passes the "
-                    f"registers",
-                    code="TK-FRAG-001",
-                )
+            given.append(value)
         elif key == "imm":
             immediate_name, _, rule = value.partition(" ")
             immediate = Immediate.of(immediate_name, rule.strip())
@@ -345,8 +358,8 @@ def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], bod
             code="TK-FRAG-001",
         )
     version = target.groupdict()
-    declared = {o.name for o in operands} | {i.name for i in immediates}
-    used = {hole for line in body for hole in _HOLE.findall(line)}
+    declared = {o.name for o in (*operands, *temporaries)} | {i.name for i in immediates} | set(given)
+    used = {hole.group(1) for line in body for hole in dialect.fragments.hole.finditer(line)}
     if declared != used:
         raise FragmentError(
             f"{file.name}:{start}: fragment {name}: operands declared and never used: "
@@ -370,7 +383,33 @@ def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], bod
         text=tuple(body),
         guards=frozenset(name for line in body for name in dialect.fragments.guard.findall(line)),
         locals=_locals(body, dialect),
+        temporaries=tuple(temporaries),
+        given=tuple(given),
+        hole=dialect.fragments.hole,
     )
+
+
+def _operand(where: str, direction: str, value: str, dialect: Dialect) -> FragmentOperand:
+    """Read what an operand's line says behind its direction: name, type and, where there are several, register file."""
+    name, _, rest = value.partition(" ")
+    type_text, _, file = rest.strip().partition(" ") if dialect.fragments.files else (rest.strip(), "", "")
+    match = _OPERAND.match(type_text)
+    if match is None or match.group(1) not in REGISTER_TYPES:
+        raise FragmentError(
+            f"{where}: {type_text!r} is no register type; known: {', '.join(REGISTER_TYPES)}", code="TK-FRAG-001"
+        )
+    file = file.strip()
+    if file and file not in dialect.fragments.files:
+        nearest = difflib.get_close_matches(file, dialect.fragments.files, 1, 0.0)[0]
+        raise FragmentError(f"{where}: {file!r} is no register file; nearest: {nearest}", code="TK-FRAG-001")
+    length = None if match.group(2) is None else 0 if match.group(2) == "*" else int(match.group(2))
+    if length == 0 and direction in ("out", "temp"):
+        raise FragmentError(
+            f"{where}: {'output' if direction == 'out' else 'temporary'} {name} has no fixed length; declare it "
+            f"`inout`, so that a call passes the registers",
+            code="TK-FRAG-001",
+        )
+    return FragmentOperand(name, direction, REGISTER_TYPES[match.group(1)], length, file)
 
 
 def _locals(body: list[str], dialect: Dialect) -> frozenset[str]:

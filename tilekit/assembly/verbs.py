@@ -47,10 +47,24 @@ class Verbs:
         FragmentError
             ``TK-FRAG-005`` where the target's instruction set is another.
         """
-        if self.target.isa != "ptx":
+        return self._fragments_of("ptx")
+
+    @property
+    def gcn(self) -> FragmentLibrary:
+        """Every fragment of GCN, for components that are GCN's own.
+
+        Raises
+        ------
+        FragmentError
+            ``TK-FRAG-005`` where the target's instruction set is another.
+        """
+        return self._fragments_of("gcn")
+
+    def _fragments_of(self, isa: str) -> FragmentLibrary:
+        if self.target.isa != isa:
             raise FragmentError(
-                f"{origin()} places fragments of PTX; this kernel is for {self.target.name}, whose instruction set is "
-                f"{self.target.isa}",
+                f"{origin()} places fragments of {isa.upper()}; this kernel is for {self.target.name}, whose "
+                f"instruction set is {self.target.isa}",
                 code="TK-FRAG-005",
             )
         return self.fragments

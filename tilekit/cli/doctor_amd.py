@@ -18,7 +18,7 @@ def amd_section() -> dict[str, Any]:
 
 
 def _gpus() -> dict[str, Any]:
-    from tilekit.emulator.gcn.binary.machine import CHIPS
+    from tilekit.emulator.gcn.chips import CHIPS
     from tilekit.errors import HipError
     from tilekit.runtime import hip
 
@@ -37,7 +37,7 @@ def _gpus() -> dict[str, Any]:
 
 
 def _assembler() -> dict[str, Any]:
-    from tilekit.emulator.gcn.binary.machine import CHIPS
+    from tilekit.emulator.gcn.chips import CHIPS
     from tilekit.errors import TilekitError
     from tilekit.runtime.amdgcn import Amdgcn
 

@@ -19,7 +19,7 @@ from tilekit.kernels.launch import Launch, require_value
 from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
 from tilekit.kernels.resolve import resolve_target
 from tilekit.runtime.emulated import Work
-from tilekit.targets import target as target_named
+from tilekit.targets import chip as chip_named
 from tilekit.tiles.call import Call, Schedule, Scratch
 
 
@@ -40,21 +40,21 @@ class Traced:
 
     Attributes
     ----------
-    ptx
-        The module's text.
+    text
+        The module's.
     parameters
         In launch order.
     schedule
         How a launch covers the output.
     shared_bytes
-        Dynamic shared memory, bytes.
+        Shared memory that a launch must ask for, bytes; 0 where the text says it.
     roles, shared
         The roles, and the shared-memory map.
     waits
         Whether it waits for the kernels ahead of it in the stream.
     """
 
-    ptx: str
+    text: str
     parameters: tuple[Parameter, ...]
     schedule: Callable[[Call], Schedule]
     shared_bytes: int
@@ -86,7 +86,7 @@ class ComposedKernel(AssembledKernel):
     def __init__(
         self, compose: Compose, operands: Sequence[Operand], *, target: str, threads: int, cluster: int = 1
     ) -> None:
-        self.target = target_named(target)
+        self.target = chip_named(target)
         self.operands = check_operands(operands)
         self._threads = threads
         self._cluster = cluster
@@ -125,10 +125,10 @@ class ComposedKernel(AssembledKernel):
             require_value(parameter)
         self._check_size(w)
         return Traced(
-            ptx=w.text(),
+            text=w.text(),
             parameters=tuple(w.parameters),
             schedule=scheduler.schedule,
-            shared_bytes=w.shared.size,
+            shared_bytes=w.shared.size if w.dialect.shared_at_launch else 0,
             roles=tuple(w.roles),
             shared=tuple(w.shared.arrays),
             waits="grid.wait" in w.placed,
@@ -147,9 +147,26 @@ class ComposedKernel(AssembledKernel):
             )
 
     @property
+    def assembly(self) -> str:
+        """The module's text in the chip's instruction set, each line with its role and origin."""
+        return self.traced.text
+
+    @property
     def ptx(self) -> str:
-        """The module's text, each line with its role and origin."""
-        return self.traced.ptx
+        """The same, where the instruction set is PTX.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-TARGET-003`` where it is another.
+        """
+        if self.target.isa != "ptx":
+            raise ArgumentError(
+                f"{self!r} has no PTX: the instruction set of {self.target.name} is {self.target.isa}; nearest: "
+                ".assembly",
+                code="TK-TARGET-003",
+            )
+        return self.assembly
 
     def explain(self) -> str:
         """Operands, roles and warps, the shared-memory map, barriers and who arrives, parameters."""
@@ -296,7 +313,7 @@ def kernel(*operands: Operand, target: str, threads: int, cluster: int = 1) -> C
     operands
         What the kernel is called with, inputs in the order in which they are passed.
     target
-        The chip, ``"sm_90a"`` or ``"sm_100a"``.
+        The chip: ``"sm_90a"``, ``"sm_100a"``, or any other that text can be written for (`tilekit.targets.CHIPS`).
     threads
         Threads of a CTA.
     cluster

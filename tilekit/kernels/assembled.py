@@ -44,19 +44,24 @@ class AssembledKernel(ABC):
     def ptx(self) -> str:
         """The module's text, each line with its role and origin."""
 
+    @property
+    def assembly(self) -> str:
+        """The module's text in the chip's instruction set."""
+        return self.ptx
+
     @cached_property
     def assembled(self) -> Assembled:
-        """The machine code, from ptxas or the disk cache."""
-        return assemble(self.ptx, self.target.name, kernel_name=self.name)
+        """The machine code, from the assembler or the disk cache."""
+        return assemble(self.assembly, self.target.name, kernel_name=self.name)
 
     @property
     def resources(self) -> Resources:
-        """Registers, spills, shared memory and barriers, as ptxas reports them."""
+        """Registers, shared memory and what else the chip's assembler or code object says."""
         return self.assembled.resources
 
     @cached_property
     def isa(self) -> str:
-        """The machine code, disassembled (SASS)."""
+        """The machine code, disassembled (SASS, or AMDGCN)."""
         return disassemble(self.assembled.image)
 
     @cached_property

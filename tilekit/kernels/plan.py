@@ -19,7 +19,7 @@ from tilekit.runtime.trace import TileTrace
 from tilekit.tiles.call import Scratch
 
 if TYPE_CHECKING:
-    from tilekit.emulator import PtxDevice
+    from tilekit.emulator import Device
     from tilekit.kernels.assembled import AssembledKernel
 
 
@@ -223,21 +223,21 @@ class EmulatedPlan(HostPlan):
         self.report: Any = None
         self._device()
 
-    def _device(self) -> PtxDevice:
+    def _device(self) -> Device:
         """A device of its own for each call, with the options that the arrays were bound with."""
-        from tilekit.emulator import LaunchError, PtxDevice  # after the checks: the parser takes longer than a launch
+        from tilekit.emulator import Device, LaunchError  # after the checks: the parser takes longer than a launch
 
         try:
-            return PtxDevice(self._kernel.target.name, **self._options)
+            return Device(self._kernel.target.name, **self._options)
         except LaunchError as error:
             raise ArgumentError(error.message, code=self._kernel.OPTIONS) from None
 
     def _run(self) -> None:
         kernel = self._kernel
         staging = EmulatedStaging(self._device())
-        launch = self._launch(staging, max(1, staging.device.chip.sms // kernel.cluster))
+        launch = self._launch(staging, max(1, staging.device.units // kernel.cluster))
         prepared = (
-            EmulatedModule(staging.device, kernel.ptx)
+            EmulatedModule(staging.device, kernel.assembly)
             .kernel(kernel.name)
             .prepare(
                 kernel.launch_config(launch.grid),

@@ -8,6 +8,8 @@ from tilekit.annotations import Accepts
 from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.targets.chip import CAPABILITIES, Target
+from tilekit.targets.gfx942 import GFX942
+from tilekit.targets.gfx950 import GFX950
 from tilekit.targets.sm_80 import SM_80
 from tilekit.targets.sm_90a import SM_90A
 from tilekit.targets.sm_100a import SM_100A
@@ -16,6 +18,8 @@ __all__ = [
     "CAPABILITIES",
     "CHIPS",
     "DEFAULT",
+    "GFX942",
+    "GFX950",
     "SM_80",
     "SM_90A",
     "SM_100A",
@@ -23,10 +27,11 @@ __all__ = [
     "ChipName",
     "PlaceName",
     "Target",
+    "chip",
     "target",
 ]
 
-CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A)}
+CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A, GFX942, GFX950)}
 """Every chip that text can be written for."""
 
 TARGETS: Final = {t.name: t for t in (SM_90A, SM_100A)}
@@ -43,6 +48,21 @@ ChipName = Annotated[str, Accepts(_CHIPS, _CODE)]
 
 PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' for arrays in host memory", _CODE)]
 """Where a product of arrays is computed, as an argument."""
+
+
+def chip(name: str) -> Target:
+    """Return the chip called `name`, which kernels of one's own may be composed for.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the chips there are.
+    """
+    if not isinstance(name, str) or name not in CHIPS:
+        raise ArgumentError(
+            f"target={shown(name)} is not a chip that tilekit writes text for; there is {', '.join(CHIPS)}", code=_CODE
+        )
+    return CHIPS[name]
 
 
 def target(name: str) -> Target:

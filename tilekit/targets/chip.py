@@ -14,11 +14,16 @@ CAPABILITIES: Final = {
     "copy_engine": "copies of tensor tiles that one thread starts (TMA)",
     "dependent_launch": "a kernel starts before the one ahead of it is complete (griddepcontrol)",
     "elect": "an instruction that elects one lane of a wave",
+    "loads_to_lds": "loads that fill shared memory without passing through registers (buffer_load ... lds)",
     "mbarriers": "barriers in shared memory with phases (mbarrier)",
     "named_barriers": "barriers of some of a CTA's threads, and an arrival that does not wait",
     "register_reallocation": "waves that give registers up to others while they run (setmaxnreg)",
+    "scaled_matrix": "a matrix instruction of narrow floats with a scale for each 32 of them (mfma_scale)",
     "tensor_memory": "a memory of the tensor core's own for accumulators (tcgen05)",
+    "transposed_lds_reads": "reads of shared memory that transpose among the lanes (ds_read_tr)",
     "warpgroup_matrix": "a matrix instruction of a whole warpgroup that reads shared memory (wgmma)",
+    "wide_loads_to_lds": "loads to shared memory of 12 or 16 bytes a lane (buffer_load_dwordx4 ... lds)",
+    "xf32_matrix": "a matrix instruction of f32 that are rounded to 10 bits of mantissa (xf32)",
 }
 """What some chips have and others lack. A fragment names what it ``needs``; a verb says what it does without."""
 
@@ -51,6 +56,8 @@ class Target:
         32-bit registers that one thread may have.
     max_threads
         Threads of a CTA.
+    compute_capability
+        As the driver numbers the chip; of AMD chips the first two digits of the name.
     max_cluster
         CTAs of a cluster that every device of the target accepts.
     tensor_columns

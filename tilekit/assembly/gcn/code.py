@@ -17,6 +17,9 @@ File: TypeAlias = Literal["vector", "scalar", "accumulator"]
 Counter: TypeAlias = Literal["vmcnt", "lgkmcnt"]
 """What counts outstanding operations (CDNA4 ISA, 4.4): vector memory; LDS, scalar memory and messages."""
 
+Lanes: TypeAlias = Literal["any", "fewer", "more"]
+"""What a write of EXEC does to the active lanes: it may change them at will, only drops some, or only adds some."""
+
 
 @dataclass(slots=True, eq=False)
 class Virtual:
@@ -67,9 +70,14 @@ class Instruction:
     clobbers
         Registers of their own that it writes: ``vcc``, ``scc``, ``m0``, ``exec``.
     partial
-        Whether lanes may be masked off: then what it writes keeps its old value there.
+        Whether lanes may be masked off: then it reads active lanes alone, and what it writes keeps its old value in the
+        others. An instruction that writes nothing, such as a store, says it too.
+    lanes
+        What it does to the active lanes, where it writes EXEC.
     counter
-        The counter that it raises until it is complete.
+        The counter that it raises until it is complete. Those of scalar instructions complete in any order.
+    waits
+        Counters that must be zero before it: a barrier's, behind which other waves read what this one wrote.
     to_lds
         Whether it fills LDS itself (load-to-LDS), so that no register says when it is complete.
     depth, role, origin
@@ -82,8 +90,10 @@ class Instruction:
     writes: tuple[Part, ...] = ()
     clobbers: frozenset[str] = frozenset()
     partial: bool = False
+    lanes: Lanes = "any"
     counter: Counter | None = None
     to_lds: bool = False
+    waits: frozenset[Counter] = frozenset()
     depth: int = 0
     role: str = ""
     origin: Origin | None = None

@@ -28,6 +28,7 @@ class PtxDialect:
         guard=re.compile(r"@!?\$\{(\w+)\}"),
     )
     reserved = frozenset({SHARED_SYMBOL})
+    shared_at_launch = True
 
     def module(self, trace: Trace) -> str:
         """Return the module with its one entry."""

@@ -154,6 +154,8 @@ class Device:
         Of which ``chip.name`` is the target.
     memory
         What has been allocated on the device.
+    units
+        Its multiprocessors, or compute units.
     """
 
     chips: ClassVar[Mapping[str, ChipLike]] = {}
@@ -162,6 +164,7 @@ class Device:
     _options: ClassVar[tuple[str, ...]] = ()
 
     chip: ChipLike
+    units: int
 
     def __init_subclass__(cls, *, chips: Mapping[str, ChipLike] | None = None, **rest: Any) -> None:
         """Make a class that says which chips it has a room; note which options a class takes."""

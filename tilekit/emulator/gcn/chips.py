@@ -1,8 +1,9 @@
-"""The AMD chips that the emulator knows."""
+"""The AMD chips that there are, and their facts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = ["CHIPS", "Chip"]
 
@@ -15,8 +16,10 @@ class Chip:
     ----------
     name
         As compilers spell it.
-    lds_bytes
-        Most LDS of a workgroup.
+    machine
+        Its number in the low byte of an ELF header's flags.
+    lds_bytes, lds_granule
+        Local data share of a compute unit, all of which one workgroup may have, and the unit in which it is allocated.
     units
         Compute units.
     fnuz
@@ -24,10 +27,18 @@ class Chip:
     """
 
     name: str
+    machine: int
     lds_bytes: int
+    lds_granule: int
     units: int
     fnuz: bool
 
 
-CHIPS = {chip.name: chip for chip in (Chip("gfx942", 65536, 304, fnuz=True), Chip("gfx950", 163840, 256, fnuz=False))}
+CHIPS: Final = {
+    chip.name: chip
+    for chip in (
+        Chip("gfx942", 0x4C, 65536, 512, 304, fnuz=True),
+        Chip("gfx950", 0x4F, 163840, 1280, 256, fnuz=False),
+    )
+}
 """Chips by name."""

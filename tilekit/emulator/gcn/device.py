@@ -64,6 +64,7 @@ class Device(room.Device, chips=CHIPS):
             raise LaunchError.argument("exact", exact, f"False on {target}: the rounding known is gfx942's", False)
         self.exact = exact
         self.multiprocessors = multiprocessors
+        self.units = multiprocessors or most
 
     @checked
     def load(self, module: Annotated[str | bytes, Accepts("a string of AMDGCN assembly, or a code object")]) -> Module:

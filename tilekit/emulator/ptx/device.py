@@ -100,6 +100,7 @@ class Device(room.Device, chips=CHIPS):
                     "multiprocessors", multiprocessors, f"1 to {most} on {target}", min(max(multiprocessors, 1), most)
                 )
             self.chip = replace(self.chip, sms=multiprocessors)
+        self.units = self.chip.sms
         if exact and self.chip.number not in (90, 100):
             where = f"False on {target}: the rounding known is that of sm_90a, and of tcgen05 on sm_100a"
             raise LaunchError.argument("exact", exact, where, False)

@@ -269,6 +269,27 @@ def test_bit_fields_at_constant_places(position: int, length: int, assemble: Any
         assert constant.tolist() == register.tolist(), kind
 
 
+@pytest.mark.parametrize("kind", ["s32", "u32", "s64", "u64"])
+def test_division_of_one_number_by_each_lane_s(kind: str, assemble: Any) -> None:
+    """A number that all lanes share is divided, and divides, in the type of the instruction."""
+    bits, shared = kind[1:], -1000 if kind[0] == "s" else 1000
+    registers = ("%x", "%u", "%v") if bits == "32" else ("%q", "%a", "%o")
+    each, one, found = registers
+    make = f"add.u32 %u, %t, 3; cvt.u64.u32 {each}, %u;" if bits == "64" else f"add.u32 {each}, %t, 3;"
+    narrow = f"cvt.u32.u64 %r, {found};" if bits == "64" else f"mov.b32 %r, {found};"
+    lanes = np.arange(32) + 3
+    quotient, rest = np.trunc(shared / lanes).astype(np.int64), np.fmod(shared, lanes)
+    turned, left = np.trunc(lanes / shared).astype(np.int64), np.fmod(lanes, shared)
+    for name, operands, wanted in (
+        ("div", f"{one}, {each}", quotient),
+        ("rem", f"{one}, {each}", rest),
+        ("div", f"{each}, {one}", turned),
+        ("rem", f"{each}, {one}", left),
+    ):
+        out, _ = run(f"{make} mov.b{bits} {one}, {shared}; {name}.{kind} {found}, {operands}; {narrow}", assemble)
+        assert out.tolist() == (wanted & 0xFFFFFFFF).tolist(), (name, operands)
+
+
 def test_cooperative_launch() -> None:
     """A cooperative launch has a workspace, gone afterwards; a grid that does not fit is refused."""
     text = """

@@ -96,9 +96,16 @@ def remainder_int(a: int, b: int, bits: int) -> int:
     return (-remainder if a < 0 else remainder) & ((1 << bits) - 1)
 
 
-def divide(a: Array, b: Array) -> Array:
+def _of_one_type(a: Array | int, b: Array | int) -> tuple[Array, Array]:
+    """Lanes of both, of which one may be a number that all lanes share: it has the other's type, not int64."""
+    kind = a.dtype if isinstance(a, np.ndarray) else b.dtype if isinstance(b, np.ndarray) else None
+    left, right = np.broadcast_arrays(np.asarray(a, kind), np.asarray(b, kind))
+    return left, right
+
+
+def divide(a: Array | int, b: Array | int) -> Array:
     """Integer quotient toward zero; all ones where the divisor is zero."""
-    a, b = np.broadcast_arrays(a, b)
+    a, b = _of_one_type(a, b)
     safe = np.where(b == 0, 1, b).astype(a.dtype)
     if a.dtype.kind == "u":
         quotient = a // safe
@@ -109,9 +116,9 @@ def divide(a: Array, b: Array) -> Array:
     return np.where(b == 0, ~np.zeros_like(a), quotient)
 
 
-def remainder(a: Array, b: Array) -> Array:
+def remainder(a: Array | int, b: Array | int) -> Array:
     """Integer remainder with the dividend's sign; the dividend where the divisor is zero."""
-    a, b = np.broadcast_arrays(a, b)
+    a, b = _of_one_type(a, b)
     return np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b).astype(a.dtype)))
 
 

@@ -13,8 +13,9 @@ from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from tilekit.emulator.gcn.binary.descriptor import DESCRIPTOR_BYTES, KernelDescriptor
 from tilekit.emulator.gcn.binary.errors import CodeObjectFault
-from tilekit.emulator.gcn.binary.machine import CHIPS, Chip, abi_of_version, is_code_object
+from tilekit.emulator.gcn.binary.machine import abi_of_version, is_code_object
 from tilekit.emulator.gcn.binary.metadata import read_metadata
+from tilekit.emulator.gcn.chips import CHIPS, Chip
 
 __all__ = ["CodeObject", "CodeObjectKernel", "Relocation", "Section", "Symbol"]
 

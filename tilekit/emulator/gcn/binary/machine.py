@@ -1,42 +1,17 @@
-"""The chips that code objects are read for, and how an ELF header names them (LLVM, User Guide for AMDGPU, ELF)."""
+"""How an ELF header says that an image is for an AMD GPU, and which (LLVM, User Guide for AMDGPU, ELF)."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CHIPS", "Chip", "abi_of_version", "feature_flags", "is_code_object", "target_id"]
+__all__ = ["abi_of_version", "feature_flags", "is_code_object", "target_id"]
 
 _MACHINE: Final = 224  # EM_AMDGPU
 _HEADER: Final = struct.Struct("<4s12xHH")
 _FIRST_VERSION: Final = 2  # ABI version 0 is code object version 2
 _XNACK: Final = {0x100: "", 0x200: "xnack-", 0x300: "xnack+"}
 _SRAMECC: Final = {0x400: "", 0x800: "sramecc-", 0xC00: "sramecc+"}
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A chip whose code objects can be read.
-
-    Attributes
-    ----------
-    name
-        As the assembler spells it.
-    machine
-        Its number in the low byte of an ELF header's flags.
-    lds_bytes, lds_granule
-        Local data share of a compute unit, and the unit in which it is allocated.
-    """
-
-    name: str
-    machine: int
-    lds_bytes: int
-    lds_granule: int
-
-
-CHIPS: Final = {chip.name: chip for chip in (Chip("gfx942", 0x4C, 65536, 512), Chip("gfx950", 0x4F, 163840, 1280))}
-"""Chips by name."""
 
 
 def is_code_object(image: bytes) -> bool:

@@ -1,13 +1,16 @@
 """Wait states: instructions that must lie between a producer and a consumer, as these chips ask of the program.
 
 The table is :data:`RULES`. Every instruction in between counts as one, ``s_nop n`` as n + 1. :func:`hazards` follows
-the branches of a kernel, and takes the shortest way to each consumer.
+the branches of a kernel, and takes the shortest way to each consumer; :class:`Recent` is what it knows on the way, for
+those who put wait states in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from tilekit.emulator.core.errors import describe
 from tilekit.emulator.gcn.checks.instruction_kinds import (
@@ -20,7 +23,7 @@ from tilekit.emulator.gcn.compiler.flow import Block
 from tilekit.emulator.gcn.language.syntax import Constant, Instruction
 from tilekit.emulator.gcn.memory.outstanding import SCALARS
 
-__all__ = ["RULES", "Hazard", "Rule", "hazards"]
+__all__ = ["RULES", "Hazard", "Recent", "Rule", "Sides", "hazards"]
 
 VECTORS = (1 << SCALARS) - 1
 VCC_BITS = 3 << (SCALARS + 106)
@@ -190,37 +193,103 @@ RULES = (
 """The table: published by LLVM's hazard recogniser for both chips."""
 
 
-def _steps(i: Instruction) -> int:
-    """Wait states that an instruction itself counts for."""
-    if i.name == "s_nop" and i.operands and isinstance(i.operands[0], Constant):
-        return int(i.operands[0].value) + 1
-    return 1
+class Sides:
+    """An instruction, and the registers by which it is a producer and a consumer, rule by rule.
+
+    Attributes
+    ----------
+    instruction, kind
+        Which, and what the table sees in it.
+    produced, consumed
+        By number of the rule, bits of registers.
+    steps
+        Wait states that it counts for itself.
+    """
+
+    __slots__ = ("_any_consumed", "_any_produced", "consumed", "instruction", "kind", "produced", "steps")
+
+    def __init__(self, i: Instruction, accumulators: int) -> None:
+        self.instruction = i
+        self.kind = kind = kind_of(i, effects(i, accumulators), accumulators)
+        self.produced = {number: bits for number, rule in enumerate(RULES) if (bits := rule.produces(kind))}
+        self.consumed = [(number, bits) for number, rule in enumerate(RULES) if (bits := rule.consumes(kind))]
+        self._any_produced = reduce(or_, self.produced.values(), 0)
+        self._any_consumed = reduce(or_, (bits for _, bits in self.consumed), 0)
+        self.steps = 1
+        if i.name == "s_nop" and i.operands and isinstance(i.operands[0], Constant):
+            self.steps = int(i.operands[0].value) + 1
+
+    def after(self, producer: Sides, found: int, chip: str) -> Iterator[Hazard]:
+        """What is wrong if so many wait states lie between a producer and this."""
+        if not producer._any_produced & self._any_consumed:
+            return
+        for number, bits in self.consumed:
+            if producer.produced.get(number, 0) & bits:
+                needed = RULES[number].states(producer.kind, self.kind, chip)
+                if found < needed:
+                    yield Hazard(producer.instruction, self.instruction, RULES[number].words, needed, found)
+
+
+class Recent:
+    """The producers on the way to a place, and the wait states since each of them.
+
+    Parameters
+    ----------
+    ages
+        Those at the begin.
+    """
+
+    def __init__(self, ages: Mapping[Sides, int]) -> None:
+        self._now = 0
+        self._since = {sides: -age for sides, age in ages.items()}
+
+    def hazards(self, consumer: Sides, chip: str) -> list[Hazard]:
+        """What is wrong if an instruction follows here."""
+        if not consumer.consumed:
+            return []
+        now = self._now
+        return [
+            hazard for producer, since in self._since.items() for hazard in consumer.after(producer, now - since, chip)
+        ]
+
+    def wait(self, states: int) -> None:
+        """Let wait states pass."""
+        self._now += states
+
+    def follow(self, sides: Sides) -> None:
+        """Go on behind an instruction."""
+        self._now += sides.steps
+        if sides.produced:
+            oldest = self._now - _LONGEST
+            self._since = {other: since for other, since in self._since.items() if since > oldest}
+            self._since.pop(sides, None)
+            self._since[sides] = self._now
+
+    def ages(self) -> dict[Sides, int]:
+        """By producer, the wait states since."""
+        return {sides: self._now - since for sides, since in self._since.items() if self._now - since < _LONGEST}
 
 
 def hazards(blocks: list[Block], accumulators: int, chip: str) -> list[Hazard]:
     """Return every place in a kernel where wait states are missing, in the order of its text."""
-    kinds: dict[int, _Sides] = {}
-    for block in blocks:
-        for i in block.instructions:
-            kinds[id(i)] = _Sides(kind_of(i, effects(i, accumulators), accumulators))
+    sides = [[Sides(i, accumulators) for i in block.instructions] for block in blocks]
     found: dict[tuple[int, int, str], Hazard] = {}
-    entering: list[dict[int, int]] = [{} for _ in blocks]
+    entering: list[dict[Sides, int]] = [{} for _ in blocks]
     work = list(range(len(blocks)))
     queued = set(work)
     while work:
         number = work.pop(0)
         queued.discard(number)
         block = blocks[number]
-        ages = entering[number].copy()  # by producer, wait states since
-        for i in block.instructions:
-            consumer = kinds[id(i)]
-            if consumer.consumed:
-                for identity, age in ages.items():
-                    _compare(kinds[identity], consumer, age, chip, found)
-            steps = _steps(i)
-            ages = {identity: age + steps for identity, age in ages.items() if age + steps < _LONGEST}
-            if consumer.produced:
-                ages[id(i)] = 0
+        recent = Recent(entering[number])
+        for consumer in sides[number]:
+            for hazard in recent.hazards(consumer, chip):
+                key = (id(hazard.producer), id(hazard.consumer), hazard.rule)
+                known = found.get(key)
+                if known is None or known.found > hazard.found:
+                    found[key] = hazard
+            recent.follow(consumer)
+        ages = recent.ages()
         for successor in (block.following, block.taken):
             if successor >= 0 and _merge(entering[successor], ages) and successor not in queued:
                 work.append(successor)
@@ -228,38 +297,11 @@ def hazards(blocks: list[Block], accumulators: int, chip: str) -> list[Hazard]:
     return sorted(found.values(), key=lambda hazard: (hazard.consumer.line, hazard.producer.line))
 
 
-def _merge(into: dict[int, int], ages: dict[int, int]) -> bool:
+def _merge(into: dict[Sides, int], ages: dict[Sides, int]) -> bool:
     """Keep the shortest way from each producer; returns whether something is new."""
     changed = False
-    for identity, age in ages.items():
-        if age < into.get(identity, _LONGEST):
-            into[identity] = age
+    for sides, age in ages.items():
+        if age < into.get(sides, _LONGEST):
+            into[sides] = age
             changed = True
     return changed
-
-
-class _Sides:
-    """An instruction, and the registers by which it is a producer and a consumer, rule by rule."""
-
-    __slots__ = ("consumed", "kind", "produced")
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.produced = {number: bits for number, rule in enumerate(RULES) if (bits := rule.produces(kind))}
-        self.consumed = [(number, bits) for number, rule in enumerate(RULES) if (bits := rule.consumes(kind))]
-
-
-def _compare(
-    producer: _Sides, consumer: _Sides, age: int, chip: str, found: dict[tuple[int, int, str], Hazard]
-) -> None:
-    for number, bits in consumer.consumed:
-        if not producer.produced.get(number, 0) & bits:
-            continue
-        rule = RULES[number]
-        needed = rule.states(producer.kind, consumer.kind, chip)
-        if age < needed:
-            first, second = producer.kind.instruction, consumer.kind.instruction
-            key = (id(first), id(second), rule.words)
-            known = found.get(key)
-            if known is None or known.found > age:
-                found[key] = Hazard(first, second, rule.words, needed, age)

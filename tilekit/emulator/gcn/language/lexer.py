@@ -62,6 +62,9 @@ def strip_comments(lines: list[str]) -> list[tuple[str, str]]:
     result = []
     inside = 0
     for number, line in enumerate(lines, 1):
+        if not inside and "/" not in line and ";" not in line:
+            result.append((line.rstrip(), ""))
+            continue
         kept, note, place, quoted = [], "", 0, False
         while place < len(line):
             two = line[place : place + 2]

@@ -331,7 +331,7 @@ def nothing(e: Emitter, i: Instruction) -> None:
     """Change nothing that a program can see."""
 
 
-_MODE_FIELDS = {"HW_REG_MODE": 1}
+_HARDWARE = {"HW_REG_MODE": 1, "HW_REG_HW_ID": 4, "HW_REG_XCC_ID": 20}
 
 
 @op("s_setreg_imm32_b32", "s_setreg_b32")
@@ -347,18 +347,21 @@ def set_hardware_register(e: Emitter, i: Instruction) -> None:
 
 @op("s_getreg_b32")
 def get_hardware_register(e: Emitter, i: Instruction) -> None:
-    """Read bits of the MODE register."""
+    """Read bits of the MODE register, or of those that say where a wave runs: here on the first compute unit."""
     register, start, size = _hardware(i, i.operands[1])
-    if register != 1:
-        raise unsupported(i, "reads a hardware register that is not modelled; HW_REG_MODE is")
+    if register not in _HARDWARE.values():
+        raise unsupported(i, f"reads a hardware register that is not modelled; {', '.join(_HARDWARE)} are")
     e.begin(i, ())
+    if register != 1:
+        e.put_scalar(i.operands[0], "0")
+        return
     e.put_scalar(i.operands[0], f"B.mode >> {start} & {(1 << size) - 1}")
 
 
 def _hardware(i: Instruction, operand: object) -> tuple[int, int, int]:
     if isinstance(operand, Call) and operand.name == "hwreg" and operand.arguments:
         name, *rest = operand.arguments
-        number = _MODE_FIELDS.get(name, 0) if isinstance(name, str) else name
+        number = _HARDWARE.get(name, 0) if isinstance(name, str) else name
         numbers = [value for value in rest if isinstance(value, int)]
         return number, numbers[0] if numbers else 0, numbers[1] if len(numbers) > 1 else 32
     if isinstance(operand, Constant) and isinstance(operand.value, int):

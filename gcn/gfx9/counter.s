@@ -1,0 +1,69 @@
+// Counters in shared memory that stand for barriers where a chip has none, or too few: arrivals, and phases of so many.
+
+//! fragment  clear
+//! about     No arrival yet.
+//! in        address  smem
+//! temp      zero     u32
+//! kind      sync
+//! target    gfx9
+//! see       CDNA4 ISA, DS_WRITE_B32
+v_mov_b32 ${zero}, 0
+ds_write_b32 ${address}, ${zero}
+
+//! fragment  arrive
+//! about     Arrive once if `active`; what this thread has read and written comes before.
+//! in        address  smem
+//! in        active   pred
+//! temp      one      u32
+//! temp      lanes    pred
+//! kind      sync
+//! target    gfx9
+//! see       CDNA4 ISA, DS_ADD_U32
+v_mov_b32 ${one}, 1
+s_waitcnt vmcnt(0) lgkmcnt(0)
+s_and_saveexec_b64 ${lanes}, ${active}
+ds_add_u32 ${address}, ${one}
+s_mov_b64 exec, ${lanes}
+
+//! fragment  wait_parity
+//! about     Wait until the phase of `arrivals` with this parity has completed; what came before those is then visible. Right
+//!           for the first 2^32 arrivals.
+//! in        address   smem
+//! in        parity    b32
+//! imm       arrivals  1..65536
+//! temp      count     u32
+//! temp      twice     u32
+//! temp      inverse   u32
+//! temp      error     u32
+//! temp      zero      u32
+//! temp      now       u32
+//! temp      phase     u32
+//! temp      rest      u32
+//! kind      wait
+//! target    gfx9
+//! see       `inverse` is 2^32 / arrivals, from V_RCP_IFLAG_F32 and one step of Newton's; the phase that it gives is at most
+//!           2 too small. The count is read by DS_ADD_RTN_U32, as an atomic among atomics
+v_mov_b32 ${count}, ${arrivals}
+v_lshlrev_b32 ${twice}, 1, ${count}
+v_cvt_f32_u32 ${inverse}, ${count}
+v_rcp_iflag_f32 ${inverse}, ${inverse}
+v_mul_f32 ${inverse}, 0x4f7ffffe, ${inverse}
+v_cvt_u32_f32 ${inverse}, ${inverse}
+v_sub_u32 ${error}, 0, ${count}
+v_mul_lo_u32 ${error}, ${error}, ${inverse}
+v_mul_hi_u32 ${error}, ${inverse}, ${error}
+v_add_u32 ${inverse}, ${inverse}, ${error}
+v_mov_b32 ${zero}, 0
+wait:
+s_sleep 1
+ds_add_rtn_u32 ${now}, ${address}, ${zero}
+v_mul_hi_u32 ${phase}, ${now}, ${inverse}
+v_mul_lo_u32 ${rest}, ${phase}, ${count}
+v_sub_u32 ${rest}, ${now}, ${rest}
+v_cmp_ge_u32 vcc, ${rest}, ${count}
+v_addc_co_u32 ${phase}, vcc, 0, ${phase}, vcc
+v_cmp_ge_u32 vcc, ${rest}, ${twice}
+v_addc_co_u32 ${phase}, vcc, 0, ${phase}, vcc
+v_and_b32 ${phase}, 1, ${phase}
+v_cmp_eq_u32 vcc, ${phase}, ${parity}
+s_cbranch_vccnz wait

@@ -1,0 +1,59 @@
+// Elementwise functions of an epilogue, in f32.
+
+//! fragment  fma
+//! about     a * b + c, rounded once.
+//! in        a       f32
+//! in        b       f32
+//! in        c       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_FMA_F32
+v_fma_f32 ${result}, ${a}, ${b}, ${c}
+
+//! fragment  relu
+//! about     max(x, 0), with NaN kept.
+//! in        x       f32
+//! out       result  f32
+//! temp      nan     pred
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_MAX_F32 passes over NaN, so it is put back
+v_max_f32 ${result}, 0, ${x}
+v_cmp_u_f32 ${nan}, ${x}, ${x}
+v_cndmask_b32 ${result}, ${result}, ${x}, ${nan}
+
+//! fragment  tanh
+//! about     Hyperbolic tangent, relative error at most 2^-11.
+//! in        x       f32
+//! out       result  f32
+//! temp      small   f32
+//! temp      third   f32   scalar
+//! temp      near    pred
+//! kind      scalar
+//! target    gfx9
+//! see       1 - 2 / (1 + 2^(2 x log2 e)), where digits cancel near 0: there x - x^3 / 3; 0x4038AA3B is 2 log2(e)
+v_mul_f32 ${result}, 0x4038aa3b, ${x}
+v_exp_f32 ${result}, ${result}
+v_add_f32 ${result}, 1.0, ${result}
+v_rcp_f32 ${result}, ${result}
+v_fma_f32 ${result}, ${result}, -2.0, 1.0
+s_mov_b32 ${third}, 0xbeaaaaab
+v_mul_f32 ${small}, ${x}, ${x}
+v_mul_f32 ${small}, ${third}, ${small}
+v_fma_f32 ${small}, ${small}, ${x}, ${x}
+s_mov_b32 ${third}, 0x3d000000
+v_cmp_lt_f32 ${near}, |${x}|, ${third}
+v_cndmask_b32 ${result}, ${result}, ${small}, ${near}
+
+//! fragment  sigmoid
+//! about     1 / (1 + 2^(-x log2 e)) to a few units in the last place of f32, for f32 outputs.
+//! in        x       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_EXP_F32 and V_RCP_F32 (1 ulp each); 0xBFB8AA3B is -log2(e)
+v_mul_f32 ${result}, 0xbfb8aa3b, ${x}
+v_exp_f32 ${result}, ${result}
+v_add_f32 ${result}, 1.0, ${result}
+v_rcp_f32 ${result}, ${result}

@@ -1,0 +1,585 @@
+"""Every GCN fragment alone on the emulator, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+from gcn_alone import THREADS, run
+from gcn_entries import AMD_CHIPS, claimed_chips, gcn_fragments
+
+from tilekit.assembly.types import GMEM, SMEM, U32
+from tilekit.assembly.writer import Writer
+from tilekit.emulator import Device
+
+Array = npt.NDArray[Any]
+Check = Callable[[str], None]
+CHECKS: dict[str, Check] = {}
+
+LANES = np.arange(THREADS, dtype=np.uint32)
+RANDOM = np.random.default_rng(20)
+WORDS = RANDOM.integers(0, 1 << 32, THREADS, np.uint32)
+OTHERS = RANDOM.integers(0, 1 << 32, THREADS, np.uint32)
+EDGES = (0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 448, 480, 57344, 7e4, 65504, 65520, 1e-8, 0.0078125, -3e38, 3e38)
+FLOATS = np.concatenate([RANDOM.normal(0, 100, 48), EDGES]).astype(np.float32)
+MORE = RANDOM.normal(0, 1e3, THREADS).astype(np.float32)
+VALID = LANES % 3 != 0
+ALL = np.ones(THREADS, bool)
+
+
+def check(*names: str) -> Callable[[Check], Check]:
+    """Register what runs fragments, ``group.name``."""
+
+    def register(function: Check) -> Check:
+        for name in names:
+            CHECKS[name] = function
+        return function
+
+    return register
+
+
+@pytest.mark.parametrize("chip", AMD_CHIPS)
+@pytest.mark.parametrize("name", sorted({f"{group}.{fragment.name}" for group, fragment in gcn_fragments()}))
+def test_runs_alone(name: str, chip: str) -> None:
+    """It does what it says, and nothing is found; chips that lack it are passed over."""
+    group, _, fragment_name = name.partition(".")
+    chips = {c for g, f in gcn_fragments() if (g, f.name) == (group, fragment_name) for c in claimed_chips(f)}
+    if chip in chips:
+        CHECKS[name](chip)
+    else:
+        assert chips
+
+
+def same(found: Array, wanted: Array) -> None:
+    """The same bits; of floats any NaN is one."""
+    if wanted.dtype.kind == "f" or wanted.dtype.name.startswith(("bfloat", "float")):
+        found = found.view(wanted.dtype)
+        with np.errstate(all="ignore"):
+            nan = np.isnan(wanted.astype(np.float64))
+            assert np.isnan(found.astype(np.float64))[nan].all()
+        bits = f"u{wanted.dtype.itemsize}"
+        assert (found[~nan].view(bits) == wanted[~nan].view(bits)).all(), (found, wanted)
+    else:
+        assert (found == wanted).all(), (found, wanted)
+
+
+# -- who a thread is ---------------------------------------------------------------------------------------------------
+
+
+@check("special.thread_index", "special.lane_index", "special.warp_index", "special.cta_index", "special.cta_count",
+       "special.sm_id", "warp.elect")  # fmt: skip
+def _who(chip: str) -> None:
+    threads = np.arange(192, dtype=np.uint32)
+    same(run(chip, "special", "thread_index", threads=192).only, threads)
+    same(run(chip, "special", "lane_index", threads=192).only, threads % 64)
+    same(run(chip, "special", "warp_index", threads=192).only, threads // 64)
+    same(run(chip, "special", "cta_index").only, 0 * LANES)
+    same(run(chip, "special", "cta_count", grid=1).only, 0 * LANES + 1)
+    same(run(chip, "special", "sm_id").only, 0 * LANES)
+    same(run(chip, "warp", "elect", threads=192).only, (threads % 64 == 0).astype(np.uint32))
+
+
+@check("special.clock", "special.global_timer")
+def _clocks(chip: str) -> None:
+    assert (run(chip, "special", "clock").only < 1 << 20).all()
+    time = run(chip, "special", "global_timer").only
+    assert (time[:, 0] % 10 == 0).all()
+    assert (time[:, 1] == 0).all()
+
+
+@check("warp.broadcast", "warp.shuffle_xor_f32")
+def _exchanges(chip: str) -> None:
+    for lane in (0, 37, 63):
+        same(run(chip, "warp", "broadcast", value=WORDS, lane=lane).only, np.full(THREADS, WORDS[lane]))
+    for mask in (1, 5, 32, 63):
+        same(run(chip, "warp", "shuffle_xor_f32", value=FLOATS, mask=mask).only, FLOATS[LANES ^ mask])
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def _pair(low: Array, high: Array) -> Array:
+    return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
+
+
+@check("convert.pack_bf16", "convert.pack_f16")
+def _packs(chip: str) -> None:
+    for name, kind in (("pack_bf16", ml_dtypes.bfloat16), ("pack_f16", np.float16)):
+        halves = run(chip, "convert", name, low=FLOATS, high=MORE).only.view(np.uint16).reshape(-1, 2)
+        with np.errstate(all="ignore"):
+            for i, given in enumerate((FLOATS, MORE)):
+                same(np.ascontiguousarray(halves[:, i]), given.astype(kind))
+
+
+@check("convert.pack_e4m3", "convert.pack_e5m2")
+def _packs_bytes(chip: str) -> None:
+    for name, kind, largest in (
+        ("pack_e4m3", ml_dtypes.float8_e4m3fn, 448),
+        ("pack_e5m2", ml_dtypes.float8_e5m2, 57344),
+    ):
+        found = run(chip, "convert", name, low=FLOATS, high=MORE).only
+        for shift, given in ((0, FLOATS), (8, MORE)):
+            with np.errstate(all="ignore"):
+                wanted = np.clip(given, -largest, largest).astype(kind)
+            same((found >> np.uint32(shift)).astype(np.uint8), wanted)
+
+
+@check("convert.widen_fp8x4")
+def _widens_bytes(chip: str) -> None:
+    for name, kind in (("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)):
+        found = run(chip, "convert", "widen_fp8x4", packed=WORDS, type=name).outputs
+        with np.errstate(all="ignore"):
+            wanted = WORDS.view(np.uint8).view(kind).astype(np.float16).reshape(-1, 4)
+        for i, key in enumerate(("low", "high")):
+            same(found[key].view(np.float16).reshape(-1, 2), np.ascontiguousarray(wanted[:, 2 * i : 2 * i + 2]))
+
+
+@check("convert.unpack", "convert.widen_bf16", "convert.widen_f16", "convert.narrow_u16", "convert.low_word",
+       "convert.widen_s8x4", "convert.interleave")  # fmt: skip
+def _converts(chip: str) -> None:
+    found = run(chip, "convert", "unpack", packed=WORDS).outputs
+    same(found["low"], WORDS & 0xFFFF)
+    same(found["high"], WORDS >> 16)
+    halves = (WORDS & 0xFFFF).astype(np.uint16)
+    same(run(chip, "convert", "widen_bf16", narrow=WORDS).only, halves.view(ml_dtypes.bfloat16).astype(np.float32))
+    same(run(chip, "convert", "widen_f16", narrow=WORDS).only, halves.view(np.float16).astype(np.float32))
+    same(run(chip, "convert", "narrow_u16", wide=WORDS).only, WORDS & 0xFFFF)
+    wide = WORDS.astype(np.uint64) << np.uint64(32) | OTHERS
+    same(run(chip, "convert", "low_word", wide=wide).only, OTHERS)
+    bytes_ = run(chip, "convert", "widen_s8x4", packed=WORDS).outputs
+    for i, key in enumerate(("first", "second", "third", "fourth")):
+        same(bytes_[key], WORDS.view(np.int8)[i::4].astype(np.float32))
+    mixed = run(chip, "convert", "interleave", first=WORDS, second=OTHERS).outputs
+    same(mixed["low"], _pair(WORDS & 0xFFFF, OTHERS & 0xFFFF))
+    same(mixed["high"], _pair(WORDS >> 16, OTHERS >> 16))
+
+
+@check("elementwise.fma", "elementwise.relu", "elementwise.tanh", "elementwise.sigmoid")
+def _elementwise(chip: str) -> None:
+    a, b, c = (RANDOM.integers(-50, 50, THREADS).astype(np.float32) for _ in range(3))
+    same(run(chip, "elementwise", "fma", a=a, b=b, c=c).only, a * b + c)
+    wanted = np.where(np.isnan(FLOATS), FLOATS, np.maximum(FLOATS, np.float32(0)))
+    found = run(chip, "elementwise", "relu", x=FLOATS).only.view(np.float32)
+    assert (np.isnan(found) == np.isnan(wanted)).all()
+    assert (found[~np.isnan(found)] == wanted[~np.isnan(wanted)]).all()
+    for scale in (1e-6, 1e-3, 0.03, 0.04, 1, 30):
+        x = (RANDOM.normal(0, 1, THREADS) * scale).astype(np.float32)
+        found = run(chip, "elementwise", "tanh", x=x).only.view(np.float32)
+        assert (abs(found - np.tanh(x.astype(np.float64))) <= 2.0**-11 * abs(np.tanh(x))).all(), scale
+        found = run(chip, "elementwise", "sigmoid", x=x).only.view(np.float32)
+        exact = 1 / (1 + np.exp(-x.astype(np.float64)))
+        assert (abs(found - exact) <= 2.0**-22 * (2 + abs(x)) * exact + 1e-38).all()
+    found = run(chip, "elementwise", "tanh", x=FLOATS).only.view(np.float32)
+    assert (np.isnan(found) == np.isnan(FLOATS)).all()
+    assert (found[np.isinf(FLOATS)] == np.sign(FLOATS[np.isinf(FLOATS)])).all()
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+MEMORY = np.arange(1, 2049, dtype=np.uint32)
+PLACES = RANDOM.permutation(THREADS).astype(np.uint32) * 16
+
+
+def _at(array: Array, places: Array, words: int = 1) -> Array:
+    rows = [array.view(np.uint32)[places // 4 + i] for i in range(words)]
+    return rows[0] if words == 1 else np.stack(rows, axis=1)
+
+
+@check("memory.load_global_f32", "memory.load_coherent_f32", "memory.load_count", "memory.load_global_b16",
+       "memory.load_global_scalar", "memory.load_global_f32x4", "memory.load_acquire_gpu")  # fmt: skip
+def _global_loads(chip: str) -> None:
+    for name in ("load_global_f32", "load_coherent_f32", "load_count"):
+        found = run(chip, "memory", name, memory=MEMORY, address=PLACES, valid=VALID).only
+        same(found, np.where(VALID, _at(MEMORY, PLACES), 0))
+    negative = MEMORY | (MEMORY << np.uint32(31))
+    found = run(chip, "memory", "load_count", memory=negative, address=PLACES, valid=ALL).only
+    same(found, np.maximum(_at(negative, PLACES).view(np.int32), 0).astype(np.uint32))
+    found = run(chip, "memory", "load_global_b16", memory=WORDS.repeat(8), address=PLACES + 2, valid=VALID).only
+    same(found, np.where(VALID, WORDS.repeat(8)[PLACES // 4] >> 16, 0))
+    for name in ("load_global_scalar", "load_acquire_gpu"):
+        same(run(chip, "memory", name, memory=MEMORY, address=PLACES).only, _at(MEMORY, PLACES))
+    same(run(chip, "memory", "load_global_f32x4", memory=MEMORY, address=PLACES).only, _at(MEMORY, PLACES, 4))
+
+
+@check("memory.store_global_f32", "memory.store_global_b16", "memory.store_global_b8", "memory.store_global_f32x4",
+       "memory.store_release_gpu", "memory.add_release_gpu", "memory.fetch_add_gpu")  # fmt: skip
+def _global_stores(chip: str) -> None:
+    blank = np.full(1024, 0xAB, np.uint8)
+    for name, size in (("f32", 4), ("b16", 2), ("b8", 1)):
+        value = FLOATS if name == "f32" else WORDS
+        memory = run(
+            chip, "memory", f"store_global_{name}", memory=blank, address=PLACES, value=value, valid=VALID
+        ).memory
+        wanted = blank.copy()
+        for thread in np.flatnonzero(VALID):
+            wanted[PLACES[thread] : PLACES[thread] + size] = value[thread : thread + 1].view(np.uint8)[:size]
+        same(memory, wanted)
+    rows = RANDOM.normal(0, 1, (THREADS, 4)).astype(np.float32)
+    memory = run(chip, "memory", "store_global_f32x4", memory=blank, address=PLACES, values=rows).memory
+    same(_at(memory, PLACES, 4), rows.view(np.uint32))
+    memory = run(chip, "memory", "store_release_gpu", memory=blank, address=PLACES, value=WORDS).memory
+    same(_at(memory, PLACES), WORDS)
+    memory = run(chip, "memory", "add_release_gpu", memory=MEMORY, address=PLACES % 64, value=WORDS).memory
+    wanted = MEMORY.copy()
+    np.add.at(wanted, PLACES % 64 // 4, WORDS)
+    same(memory.view(np.uint32), wanted)
+    done = run(chip, "memory", "fetch_add_gpu", memory=MEMORY, address=0 * LANES, value=0 * LANES + 3)
+    assert done.memory.view(np.uint32)[0] == MEMORY[0] + 3 * THREADS
+    same(np.sort(done.only), MEMORY[0] + 3 * LANES)
+
+
+@check("memory.store_shared_f32", "memory.store_shared_b32", "memory.store_shared_b16", "memory.store_shared_f32x2",
+       "memory.store_shared_b32x4", "memory.store_shared_f32_at", "memory.store_shared_f32x2_at")  # fmt: skip
+def _shared_stores(chip: str) -> None:
+    blank = np.full(2048, 0xCD, np.uint8)
+
+    def lds(name: str, **given: Any) -> Array:
+        return run(chip, "memory", name, lds=blank, address=PLACES, **given).lds
+
+    same(_at(lds("store_shared_f32", value=FLOATS), PLACES), FLOATS.view(np.uint32))
+    same(_at(lds("store_shared_b32", value=WORDS), PLACES), WORDS)
+    same(_at(lds("store_shared_b16", value=WORDS), PLACES), 0xCDCD0000 | WORDS & 0xFFFF)
+    pair = np.stack([FLOATS, MORE], axis=1).view(np.uint32)
+    same(_at(lds("store_shared_f32x2", low=FLOATS, high=MORE), PLACES, 2), pair)
+    rows = RANDOM.integers(0, 1 << 32, (THREADS, 4), np.uint32)
+    same(_at(lds("store_shared_b32x4", values=rows), PLACES, 4), rows)
+    same(_at(lds("store_shared_f32_at", value=FLOATS, offset=12), PLACES + 12), FLOATS.view(np.uint32))
+    same(_at(lds("store_shared_f32x2_at", low=FLOATS, high=MORE, offset=8), PLACES + 8, 2), pair)
+
+
+@check("memory.load_shared_f32", "memory.load_shared_b32", "memory.load_shared_f32x2", "memory.load_shared_b32x2",
+       "memory.load_shared_b32x4", "memory.load_shared_f32_at", "memory.copy_16")  # fmt: skip
+def _shared_loads(chip: str) -> None:
+    lds = MEMORY[:512]
+    for name in ("load_shared_f32", "load_shared_b32"):
+        same(run(chip, "memory", name, lds=lds, address=PLACES).only, _at(lds, PLACES))
+    found = run(chip, "memory", "load_shared_f32x2", lds=lds, address=PLACES).outputs
+    same(np.stack([found["low"], found["high"]], axis=1), _at(lds, PLACES, 2))
+    for count in (2, 4):
+        same(run(chip, "memory", f"load_shared_b32x{count}", lds=lds, address=PLACES).only, _at(lds, PLACES, count))
+    same(run(chip, "memory", "load_shared_f32_at", lds=lds, address=PLACES, offset=64).only, _at(lds, PLACES + 64))
+    blank = np.zeros(2048, np.uint8)
+    done = run(chip, "memory", "copy_16", lds=lds, memory=blank, source=PLACES, target=LANES * 16, valid=VALID)
+    same(_at(done.memory, LANES * 16, 4), np.where(VALID[:, None], _at(lds, PLACES, 4), 0))
+
+
+@check("lds.read_b32", "lds.read_b32x2", "lds.read_b32x3", "lds.read_b32x4", "lds.write_b32", "lds.write_b32x2",
+       "lds.write_b32x3", "lds.write_b32x4")  # fmt: skip
+def _lds(chip: str) -> None:
+    lds = MEMORY[:512]
+    for count, suffix in ((1, ""), (2, "x2"), (3, "x3"), (4, "x4")):
+        found = run(chip, "lds", f"read_b32{suffix}", lds=lds, address=PLACES, offset=32)
+        same(found.only, _at(lds, PLACES + 32, count))
+        rows = RANDOM.integers(0, 1 << 32, (THREADS, count), np.uint32)
+        given = {"value": rows[:, 0].copy()} if count == 1 else {"values": rows}
+        done = run(chip, "lds", f"write_b32{suffix}", lds=lds, address=PLACES, offset=32, **given)
+        same(_at(done.lds, PLACES + 32, count), rows[:, 0] if count == 1 else rows)
+
+
+@check("lds.add_u32", "lds.fetch_add_u32", "lds.maximum_u32")
+def _lds_atomics(chip: str) -> None:
+    lds, places = MEMORY[:64], LANES % 4 * 4
+    for name, operate in (("add_u32", np.add), ("maximum_u32", np.maximum)):
+        wanted = lds.copy()
+        operate.at(wanted, places // 4 + 2, WORDS)
+        same(run(chip, "lds", name, lds=lds, address=places, value=WORDS, offset=8).lds.view(np.uint32), wanted)
+    done = run(chip, "lds", "fetch_add_u32", lds=lds, address=0 * LANES, value=0 * LANES + 5, offset=8)
+    same(np.sort(done.only), lds[2] + 5 * LANES)
+
+
+@check("lds.read_transposed_b16")
+def _transposed(chip: str) -> None:
+    lds = np.arange(512, dtype=np.uint16)  # of each 16 lanes 4 rows of 16
+    address = LANES // 16 * 128 + LANES % 16 // 4 * 32 + LANES % 4 * 8
+    found = run(chip, "lds", "read_transposed_b16", lds=lds, address=address, offset=0).only
+    rows = lds[:256].reshape(4, 4, 16)
+    wanted = rows[LANES // 16, :, LANES % 16]
+    same(np.ascontiguousarray(found).view(np.uint16), np.ascontiguousarray(wanted))
+
+
+# -- buffers -----------------------------------------------------------------------------------------------------------
+
+
+@check("buffer.descriptor", "buffer.advance")
+def _descriptors(chip: str) -> None:
+    before = BufferKernel(chip, 1000).words()
+    same(before[2:], np.array([1000, 0x20000], np.uint32))
+    for step, left in ((128, 872), (5000, 0)):
+        w = BufferKernel(chip, 1000)
+        w.advance(step)
+        after = w.words()
+        same(after[:2], np.array([before[0] + step, before[1]], np.uint32))
+        same(after[2:], np.array([left, 0x20000], np.uint32))
+
+
+class BufferKernel:
+    """A kernel with a descriptor of `size` bytes of memory."""
+
+    def __init__(self, chip: str, size: int, memory: Array = MEMORY) -> None:
+        self.chip, self.memory = chip, memory
+        self.w = w = Writer("alone", target=chip, threads=THREADS)
+        base, self.out = w.parameter("memory", GMEM), w.parameter("out", GMEM)
+        self.thread = w.thread()
+        self.rows = 0
+        self.buffer = w.gcn.buffer.descriptor(base=base, bytes=size)
+
+    def advance(self, step: int) -> None:
+        self.w.gcn.buffer.advance(buffer=self.buffer, bytes=step)
+
+    def store(self, value: Any) -> None:
+        address = (self.out + self.w.widen_multiply(self.thread + self.rows * THREADS, 4)).retyped(GMEM)
+        self.w.isa.memory.store_release_gpu(address=address, value=value.retyped(U32))
+        self.rows += 1
+
+    def launch(self) -> tuple[Array, Array]:
+        """What was stored, and memory in the end."""
+        device = Device(self.chip)
+        memory = device.buffer(self.memory, "memory")
+        out = device.buffer(np.zeros((max(self.rows, 1), THREADS), np.uint32), "out")
+        report = device.load(self.w.text())["alone"].launch(grid=1, block=THREADS, args=[memory, out])
+        assert not report.findings, report
+        return out.read(), memory.read()
+
+    def words(self) -> Array:
+        """The descriptor's words, the same in all lanes."""
+        for word in self.buffer:
+            self.store(word)
+        found = self.launch()[0]
+        assert (found == found[:, :1]).all()
+        return np.ascontiguousarray(found[:, 0])
+
+
+@check("buffer.load_b32", "buffer.load_b32x2", "buffer.load_b32x3", "buffer.load_b32x4", "buffer.store_b32",
+       "buffer.store_b32x2", "buffer.store_b32x3", "buffer.store_b32x4")  # fmt: skip
+def _buffers(chip: str) -> None:
+    for count, suffix in ((1, ""), (2, "x2"), (3, "x3"), (4, "x4")):
+        size = 16 * 50 + 16
+        k = BufferKernel(chip, size)
+        found = getattr(k.w.gcn.buffer, f"load_b32{suffix}")(buffer=k.buffer, place=k.thread * 16, offset=16)
+        for word in [found] if count == 1 else found:
+            k.store(word)
+        loaded = k.launch()[0].T
+        inside = size > LANES * 16 + 16
+        wanted = np.where(inside[:, None], MEMORY[(LANES[:, None] * 4 + 4 + np.arange(count))], 0)
+        same(loaded, wanted)
+        k = BufferKernel(chip, size)
+        tile = k.w.tile(U32, count, "row")
+        for i, register in enumerate(tile):
+            register.assign(k.thread + (7 + i))
+        given = {"value": tile[0]} if count == 1 else {"values": tile}
+        getattr(k.w.gcn.buffer, f"store_b32{suffix}")(buffer=k.buffer, place=k.thread * 16, offset=16, **given)
+        after = k.launch()[1]
+        wanted = MEMORY.copy()
+        for lane in LANES[inside]:
+            wanted[lane * 4 + 4 : lane * 4 + 4 + count] = lane + 7 + np.arange(count)
+        same(after, wanted)
+
+
+@check("buffer_lds.load_b32", "buffer_lds.load_b32x3", "buffer_lds.load_b32x4", "buffer_lds.commit", "buffer_lds.wait",
+       "barrier.sync_cta", "barrier.sync_lds", "barrier.meet", "barrier.warp_sync")  # fmt: skip
+def _loads_to_lds(chip: str) -> None:
+    for name, words in (("load_b32", 1), ("load_b32x3", 3), ("load_b32x4", 4)):
+        if chip == "gfx942" and words > 1:
+            continue
+        for barrier in ("sync_cta", "sync_lds", "meet"):
+            k = BufferKernel(chip, 64 * 4 * words * 2)
+            w = k.w
+            block = w.shared.allocate("block", size=2 * 256 * words, alignment=16).at(w, w.constant(U32, 0))
+            for half in range(2):
+                place = k.thread * (4 * words) + 256 * words * half
+                getattr(w.gcn.buffer_lds, name)(buffer=k.buffer, place=place, lds=block + 256 * words * half, offset=0)
+                w.gcn.buffer_lds.commit()
+            w.gcn.buffer_lds.wait(pending=1)
+            getattr(w.gcn.barrier, barrier)()
+            other = (k.thread ^ 1) * 4
+            k.store(w.gcn.lds.read_b32(address=block + other, offset=0))
+            w.gcn.buffer_lds.wait(pending=0)
+            w.isa.barrier.warp_sync()
+            k.store(w.gcn.lds.read_b32(address=block + k.thread * 4 + 256 * words, offset=0))
+            found = k.launch()[0]
+            same(found[0], MEMORY[LANES ^ 1])
+            same(found[1], MEMORY[64 * words + LANES])
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+@check("counter.clear", "counter.arrive", "counter.wait_parity", "schedule.sleep", "schedule.priority")
+def _counters(chip: str) -> None:
+    for arrivals, seed in ((3, 1), (192, 2), (7, 3)):
+        w = Writer("alone", target=chip, threads=256)
+        out = w.parameter("out", GMEM)
+        thread, warp = w.thread(), w.warp()
+        counter = w.shared.allocate("counter", size=4).at(w, w.constant(U32, 0))
+        box = w.shared.allocate("box", size=4 * 256).at(w, w.constant(U32, 0))
+        with w.when(thread == 0):
+            w.isa.counter.clear(address=counter.retyped(SMEM))
+        w.isa.barrier.sync_cta()
+        for turn in range(3):
+            with w.when(warp < 3):
+                w.gcn.schedule.priority(level=1)
+                w.isa.memory.store_shared_b32(address=box + thread * 4, value=thread + 100 * turn)
+                w.isa.counter.arrive(address=counter.retyped(SMEM), active=thread < arrivals)
+            with w.when(warp == 3):
+                w.gcn.schedule.sleep(turns=2)
+                w.isa.counter.wait_parity(address=counter.retyped(SMEM), parity=turn & 1, arrivals=arrivals)
+                lane = thread - 192
+                value = w.isa.memory.load_shared_b32(address=box + w.minimum(lane, arrivals - 1) * 4)
+                address = (out + w.widen_multiply(lane + 64 * turn, 4)).retyped(GMEM)
+                w.isa.memory.store_release_gpu(address=address, value=value.retyped(U32))
+            w.isa.barrier.sync_cta()
+        device = Device(chip, seed=seed)
+        found = device.buffer(np.zeros(192, np.uint32), "out")
+        report = device.load(w.text())["alone"].launch(grid=1, block=256, args=[found])
+        assert not report.findings, report
+        lanes = np.minimum(LANES, arrivals - 1)
+        same(found.read(), np.concatenate([lanes, lanes + 100, lanes + 200]).astype(np.uint32))
+
+
+@check("semaphore.wait", "semaphore.release")
+def _semaphores(chip: str) -> None:
+    w = Writer("alone", target=chip, threads=64)
+    turns, out = w.parameter("turns", GMEM), w.parameter("out", GMEM)
+    cta, thread = w.cta(), w.thread()
+    with w.when(thread == 0):
+        w.isa.semaphore.wait(address=turns, turn=cta)
+        before = w.isa.memory.load_acquire_gpu(address=out)
+        w.isa.memory.store_release_gpu(address=out, value=before * 3 + cta)
+        w.isa.semaphore.release(address=turns, turn=cta + 1)
+    for seed in range(3):
+        device = Device(chip, seed=seed)
+        buffers = [device.buffer(np.zeros(1, np.uint32)), device.buffer(np.ones(1, np.uint32))]
+        report = device.load(w.text())["alone"].launch(grid=5, block=64, args=buffers)
+        assert not report.findings, report
+        value = 1
+        for i in range(5):
+            value = value * 3 + i
+        assert buffers[1].read()[0] == value
+
+
+@check("profile.record")
+def _record(chip: str) -> None:
+    wide = WORDS.astype(np.uint64) << np.uint64(20)
+    done = run(chip, "profile", "record", memory=np.zeros(2048, np.uint8), address=LANES * 32, begin=wide,
+               end=wide + np.uint64(9), row=WORDS, column=OTHERS, sm=LANES, turn=7, active=VALID)  # fmt: skip
+    rows = done.memory.view(np.uint64).reshape(64, 4)
+    same(rows[:, 0], np.where(VALID, wide, 0))
+    same(rows[:, 1], np.where(VALID, wide + np.uint64(9), 0))
+    words = done.memory.view(np.uint32).reshape(64, 8)[:, 4:]
+    same(words, np.where(VALID[:, None], np.stack([WORDS, OTHERS, LANES, 0 * LANES + 7], axis=1), 0))
+
+
+# -- matrix instructions -----------------------------------------------------------------------------------------------
+
+_FLOATS_BY_FORMAT = (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn,
+                     ml_dtypes.float4_e2m1fn)  # fmt: skip
+_BITS = (8, 8, 6, 6, 4)
+
+
+def _bytes_of(kind: str, chip: str) -> Any:
+    """The chip's own 8-bit floats."""
+    fnuz = chip == "gfx942"
+    if kind == "fp8":
+        return ml_dtypes.float8_e4m3fnuz if fnuz else ml_dtypes.float8_e4m3fn
+    return ml_dtypes.float8_e5m2fnuz if fnuz else ml_dtypes.float8_e5m2
+
+
+def _k_of(lanes: Array, m: int, each: int) -> Array:
+    """k of each of a lane's elements: each group of lanes has so many that follow each other."""
+    return (lanes // m * each)[:, None] + np.arange(each)
+
+
+def _k_of_narrow(lanes: Array, m: int, k: int, bits: int) -> Array:
+    """The same of f8f6f4: 8-bit elements lie in two halves of 16."""
+    if bits < 8:
+        return _k_of(lanes, m, 32)
+    element = np.arange(32)
+    return (lanes // m * 16)[:, None] + element % 16 + element // 16 * (k // 2)
+
+
+def _packed(elements: Array, bits: int) -> Array:
+    """Rows of elements, as their bits, side by side in words."""
+    digits = (elements[..., None] >> np.arange(bits, dtype=np.uint64)) & np.uint64(1)
+    stream = digits.reshape(len(elements), -1).astype(np.uint8)
+    return np.packbits(stream, axis=1, bitorder="little").view(np.uint32)
+
+
+def _multiply(chip: str, name: str, m: int, k: int, kinds: tuple[Any, Any], places: tuple[Array, Array], *,
+              bits: tuple[int, int] | None = None, total: str = "float32", scales: tuple[Array, Array] | None = None,
+              **given: Any) -> None:  # fmt: skip
+    """Position-coded matrices: small numbers that say where they are, of which no two rows, columns or k are alike."""
+    values = [np.array([-2, -1.5, -1, 1, 1.5, 2, 3]), np.array([-3, -2, -1, 1, 2, 4])]
+    if total == "int32":
+        values = [np.arange(-7, 8), np.arange(-5, 6)]
+    rng = np.random.default_rng(m * k)
+    a, b = rng.choice(values[0], (m, k)), rng.choice(values[1], (k, m))
+    start = rng.integers(-9, 9, (m, m)).astype(total)
+    operands = []
+    for side, (matrix, kind, k_of) in enumerate(zip((a, b.T), kinds, places, strict=True)):
+        lanes = matrix[(LANES % m)[:, None], k_of].astype(np.float32 if total != "int32" else np.int8).astype(kind)
+        raw = np.ascontiguousarray(lanes)
+        narrow = bits[side] if bits else 8 * raw.dtype.itemsize
+        words = _packed(raw.view(f"u{raw.dtype.itemsize}").astype(np.uint64) & np.uint64((1 << narrow) - 1), narrow)
+        operands.append(words)
+    rows = m * m // THREADS
+    element = np.arange(rows)
+    row = (4 * (THREADS // m)) * (element // 4) + 4 * (LANES // m)[:, None] + element % 4
+    column = (LANES % m)[:, None] + 0 * element
+    lists = [o[:, 0].copy().view(kind) if o.shape[1] == 1 else o for o, kind in zip(operands, kinds, strict=True)]
+    found = run(chip, "mfma", name, sums=start[row, column], a=lists[0], b=lists[1], **given).outputs["sums"]
+    if scales is not None:
+        a = a * 2.0 ** (np.repeat(scales[0], 32, axis=1) - 127.0)
+        b = b * 2.0 ** (np.repeat(scales[1], 32, axis=1).T - 127.0)
+    wanted = (a.astype(np.float64) @ b.astype(np.float64) + start).astype(total)
+    assert (found.view(total) == wanted[row, column]).all()
+
+
+def _plain(name: str, **types: Any) -> None:
+    """Register the check of an instruction whose lanes hold elements that follow each other."""
+    m, _, k = map(int, name.split("_")[1].split("x"))
+
+    def of(chip: str) -> None:
+        places = (_k_of(LANES, m, k * m // THREADS),) * 2
+        if "type" in types:
+            for word, kind in (("bf16", ml_dtypes.bfloat16), ("f16", np.float16)):
+                _multiply(chip, name, m, k, (kind, kind), places, type=word)
+        elif "bytes" in types:
+            for a in ("fp8", "bf8"):
+                for b in ("fp8", "bf8"):
+                    _multiply(chip, name, m, k, (_bytes_of(a, chip), _bytes_of(b, chip)), places, a_type=a, b_type=b)
+        else:
+            kind = types["kind"]
+            _multiply(chip, name, m, k, (kind, kind), places, total="int32" if kind is np.int8 else "float32")
+
+    CHECKS[f"mfma.{name}"] = of
+
+
+for _name in ("f32_16x16x16", "f32_32x32x8", "f32_16x16x32", "f32_32x32x16"):
+    _plain(_name, type=True)
+for _name in ("f32_16x16x32_fp8", "f32_32x32x16_fp8"):
+    _plain(_name, bytes=True)
+for _name in ("s32_16x16x32", "s32_32x32x16", "s32_16x16x64", "s32_32x32x32"):
+    _plain(_name, kind=np.int8)
+for _name in ("f32_16x16x4", "f32_32x32x2", "f32_16x16x8_xf32", "f32_32x32x4_xf32"):
+    _plain(_name, kind=np.float32)
+
+
+@check("mfma.f32_16x16x128", "mfma.f32_32x32x64", "mfma.f32_16x16x128_scaled", "mfma.f32_32x32x64_scaled")
+def _narrow_floats(chip: str) -> None:
+    for name, m, k in (("f32_16x16x128", 16, 128), ("f32_32x32x64", 32, 64)):
+        for a, b in ((0, 0), (1, 4), (2, 3), (4, 4), (3, 1)):
+            bits = _BITS[a], _BITS[b]
+            kinds = _FLOATS_BY_FORMAT[a], _FLOATS_BY_FORMAT[b]
+            places = _k_of_narrow(LANES, m, k, bits[0]), _k_of_narrow(LANES, m, k, bits[1])
+            _multiply(chip, name, m, k, kinds, places, bits=bits, a_format=a, b_format=b)
+            for byte in range(4):
+                scales = [RANDOM.integers(124, 131, (m, k // 32), np.uint32) for _ in range(2)]
+                spread = [s[LANES % m, LANES // m] << np.uint32(8 * n) | np.uint32(0x7F) << np.uint32(8 * ((n + 1) % 4))
+                          for s, n in zip(scales, (byte, 3 - byte), strict=True)]  # fmt: skip
+                _multiply(chip, f"{name}_scaled", m, k, kinds, places, bits=bits, scales=(scales[0], scales[1]),
+                          a_format=a, b_format=b, a_scale=spread[0], b_scale=spread[1], a_low=byte & 1,
+                          a_high=byte >> 1, b_low=3 - byte & 1, b_high=3 - byte >> 1)  # fmt: skip
