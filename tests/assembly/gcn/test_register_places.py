@@ -12,7 +12,8 @@ from tests.assembly.gcn.verification import verify
 from tilekit.assembly.errors import RegisterError
 from tilekit.assembly.gcn.allocation import Allocation, allocate
 from tilekit.assembly.gcn.code import Branch, Code, Instruction, Label, Part, Virtual
-from tilekit.assembly.gcn.flow import blocks_of, live_ranges
+from tilekit.assembly.gcn.flow import blocks_of
+from tilekit.assembly.gcn.liveness import live_ranges
 from tilekit.assembly.gcn.register_file import accumulator_file, most_vectors, waves_with
 from tilekit.errors import ArgumentError
 
