@@ -55,7 +55,11 @@ def _of(line: str) -> Iterator[tuple[str, str, str]]:
     elif _LDS.match(line):
         found = re.search(r"offset\d?:(\d+)", line)
         if found:
-            more = line[: found.start(1)] + str(int(found[1]) + (1 if "offset0" in found[0] else 16)) + line[found.end(1) :]
+            more = (
+                line[: found.start(1)]
+                + str(int(found[1]) + (1 if "offset0" in found[0] else 16))
+                + line[found.end(1) :]
+            )
             yield "lds", "one place further", more
         elif "2" not in line.split()[0].split("_b")[0]:
             yield "lds", "one place further", f"{line} offset:16"
@@ -74,12 +78,19 @@ def covered(lines: Sequence[str], mutation: Mutation) -> str:
     """Why a removed wait or barrier, or a weaker wait, changes nothing, seen from the text alone; empty where it may.
 
     The argument is made without the emulator. Of a wait: on the way straight ahead, nothing touches a register that
-    something before it loads, no barrier and no end comes, until another wait that is as strong. Of a barrier: no access
-    to LDS comes before another barrier or the end.
+    something before it loads, no barrier and no end comes, until another wait that is as strong. Of a barrier: no
+    access to LDS lies between it and another barrier or the end. Of a nop: LLVM puts it behind every packed
+    instruction, whose op_sel_hi it takes for the bit of a register that is written in part.
     """
     plain = [line.split(";")[0].strip() for line in lines]
     if mutation.family == "barrier":
-        return _no_exchange(plain[mutation.line + 1 :])
+        return _no_exchange(plain[mutation.line + 1 :]) or _since_barrier(
+            lines[: mutation.line], plain[mutation.line + 1 :]
+        )
+    if mutation.family == "nop":
+        before = next((line for line in reversed(plain[: mutation.line]) if line), "")
+        packed = before.startswith("v_pk_") and plain[mutation.line] == "s_nop 0"
+        return "LLVM takes op_sel_hi of a packed instruction for the bit of a partly written register" if packed else ""
     if mutation.family != "wait":
         return ""
     asked = dict(_COUNTER.findall(lines[mutation.line]))
@@ -98,6 +109,20 @@ def _no_exchange(ahead: Sequence[str]) -> str:
             return "another barrier follows, and no access to LDS lies between"
         if line.startswith("s_endpgm"):
             return "no access to LDS comes after it"
+    return ""
+
+
+def _since_barrier(before: Sequence[str], ahead: Sequence[str]) -> str:
+    if not any(line.strip().startswith("ds_") for line in before):
+        following = next((line for line in ahead if line.startswith(("ds_", "s_barrier", "s_cbranch"))), "")
+        if following.startswith("s_barrier"):
+            return "LDS has not been read before it, and another barrier comes before it is"
+    for line in reversed(before):
+        found = line.split(";")[0].strip()
+        if found.startswith(("ds_", "global_load_lds")) or found.endswith("lds") or "Loop" in line:
+            return ""
+        if found.startswith("s_barrier"):
+            return "another barrier came before, and no access to LDS since"
     return ""
 
 
@@ -123,7 +148,7 @@ def _again(plain: Sequence[str], place: int, counter: str, count: int) -> bool:
 
 
 def _loaded(before: Sequence[str], counter: str) -> set[tuple[str, int]]:
-    """Registers that instructions of the text before load, up to where all had been waited for; stores count as none."""
+    """Registers that instructions before load, up to where all had been waited for; stores count as none."""
     registers: set[tuple[str, int]] = set()
     for line in reversed(before):
         if line.startswith("s_waitcnt") and f"{counter}(0)" in line:

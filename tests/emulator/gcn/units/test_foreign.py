@@ -1,4 +1,4 @@
-"""What foreign kernels need: guesses of compare-and-swap loops, flat addresses, LDS addresses that wrap, wait states."""
+"""What foreign kernels need: guesses of compare-and-swap loops, flat addresses, addresses that wrap, wait states."""
 
 from __future__ import annotations
 
@@ -177,7 +177,8 @@ def _parts(words: np.ndarray, dtype: str) -> np.ndarray:
             _parts(b, "u1") == 0, 0, abs(_parts(a, "u1") - _parts(b, "u1"))).sum(1) + c),
         ("v_dot2_i32_i16 v4, v1, v2, v3", lambda a, b, c: (_parts(a, "i2") * _parts(b, "i2")).sum(1) + c),
         ("v_dot4_u32_u8 v4, v1, v2, v3", lambda a, b, c: (_parts(a, "u1") * _parts(b, "u1")).sum(1) + c),
-        ("v_cvt_pk_u16_u32 v4, v1, v2", lambda a, b, c: np.minimum(a, 65535) | np.minimum(b, 65535).astype(np.int64) << 16),
+        ("v_cvt_pk_u16_u32 v4, v1, v2", lambda a, b, c: (
+            np.minimum(a, 65535) | np.minimum(b, 65535).astype(np.int64) << 16)),
         ("v_lerp_u8 v4, v1, v2, v3", lambda a, b, c: (
             (_parts(a, "u1") + _parts(b, "u1") + (_parts(c, "u1") & 1) >> 1) << np.array([0, 8, 16, 24])).sum(1)),
     ],

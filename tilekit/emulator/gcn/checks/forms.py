@@ -218,7 +218,7 @@ def _unknown(i: Instruction, allowed: set[str]) -> str:
 
 def _modifiers(i: Instruction, format_: str, form: Form) -> str:
     modifiers = i.modifiers
-    allowed = {name for name in ("clamp", "op_sel", "op_sel_hi", "neg_lo", "neg_hi", "cbsz", "abid", "blgp", "bitop3")
+    allowed: set[str] = {name for name in ("clamp", "op_sel", "op_sel_hi", "neg_lo", "neg_hi", "cbsz", "abid", "blgp", "bitop3")
                if name in form.modifiers}  # fmt: skip
     if "omod" in form.modifiers and "bitop3" not in form.modifiers:
         allowed.update(_SCALES)
