@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulator.gcn.decoder_table import probes, refused_by_table, samples
 from tests.emulator.gcn.llvm import encodings
 from tests.emulator.gcn.random_instructions import Draw
 from tilekit.emulator.gcn.binary.instructions.decoder import Instruction, instructions
@@ -130,3 +131,14 @@ def test_texts(chip: str, data: str, text: str, exact: bool) -> None:
     """Wait counts, literals that look like constants, reserved bits and the pair that scales are told apart."""
     found = decoded(bytes.fromhex(data), chip)
     assert (found.text, found.exact) == (text, exact)
+
+
+def test_claims_of_the_table_are_the_assemblers() -> None:
+    """Other operands and modifiers than a form's are refused by both, for mnemonics drawn at random."""
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+    found = samples("gfx950", rng)
+    lines = [line for name in rng.sample(sorted(found), 60) for line in probes(found[name])]
+    _, refused = encodings(lines, "gfx950")
+    wrong = [line for number, line in enumerate(lines) if bool(refused_by_table(line, "gfx950")) != (number in refused)]
+    assert len(wrong) < 0.04 * len(lines), (seed, wrong[:20])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilekit.emulator.core.errors import LaunchError, TextError, UnsupportedInstruction, nearest
 from tilekit.emulator.core.remarks import Remark
+from tilekit.emulator.gcn.checks.forms import check_form
 from tilekit.emulator.gcn.chips import CHIPS
 from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.language.parser import parse
@@ -11,7 +12,7 @@ from tilekit.emulator.gcn.language.parser import parse
 __all__ = ["RULES", "lint"]
 
 RULES = {
-    "syntax": "the text cannot be parsed, or a branch goes nowhere",
+    "syntax": "the text cannot be parsed, an instruction does not take its operands, or a branch goes nowhere",
     "unsupported": "an instruction that the chip does not have, or the emulator does not execute",
     "hazard": "fewer wait states between two instructions than the chip asks for",
     "kernel": "the text describes no kernel, so that nothing in it is checked",
@@ -44,6 +45,15 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
         raise LaunchError.argument("target", name, ", ".join(CHIPS), nearest(name, CHIPS) or "gfx950")
     chip = CHIPS[name]
     remarks = []
+    for instruction in module.instructions:
+        try:
+            check_form(instruction, chip.name)
+        except UnsupportedInstruction as error:
+            remarks.append(Remark("unsupported", "", error.line or 0, error.message, error.hint))
+        except TextError as error:
+            remarks.append(Remark("syntax", "", error.line or 0, error.message, error.hint))
+    if remarks:
+        return remarks
     if not module.kernels:
         remarks.append(Remark("kernel", "", 0, "the text describes no kernel", "describe it with .amdhsa_kernel"))
     for entry, kernel in module.kernels.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilekit.emulator.core import room
 from tilekit.emulator.core.errors import LaunchError, nearest, shown
+from tilekit.emulator.gcn.checks.forms import check_form
 from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.program import Program
 from tilekit.emulator.gcn.image import Image
@@ -27,6 +28,8 @@ def _read(text: str, chip: Chip) -> tuple[ModuleText, dict[str, Program]]:
     if module.target and module.target != chip.name:
         raise LaunchError(f"the module is for {module.target}, the device is {chip.name}",
                           hint=f"assemble it for {chip.name}, or use Device({module.target!r})")  # fmt: skip
+    for instruction in module.instructions:
+        check_form(instruction, chip.name)
     programs = {}
     for name, kernel in module.kernels.items():
         program = programs[name] = Program(module, name, chip, kernel.fields.get("accum_offset", 256))

@@ -7,8 +7,9 @@ import random
 import sys
 
 from tests.emulator.gcn.acceptance.damage import damaged
+from tests.emulator.gcn.acceptance.descriptors import assembler_refuses, damaged_text
 from tests.emulator.gcn.acceptance.sources import instructions
-from tests.emulator.gcn.acceptance.verdicts import compare
+from tests.emulator.gcn.acceptance.verdicts import Verdicts, compare, text_refused
 
 CHIPS = ("gfx942", "gfx950")
 
@@ -38,6 +39,18 @@ def main() -> int:
                 print(f"{chip} {verdict}", flush=True)
             else:
                 meant += bool(verdict.by_assembler) != bool(verdict.by_emulator)
+    for number in range(arguments.texts // 20):
+        rng = random.Random(f"{arguments.seed} {number}")
+        chip = rng.choice(CHIPS)
+        kind, text = damaged_text(chip, rng)
+        message, unsupported = text_refused(text, chip)
+        whole = Verdicts(f"text {kind}", text, assembler_refuses(text, chip), message, unsupported)
+        compared += 1
+        refused += bool(whole.by_assembler)
+        different += whole.differs
+        meant += not whole.differs and bool(whole.by_assembler) != bool(message)
+        if whole.differs:
+            print(f"{chip} {whole}", flush=True)
     share = 100 * different / max(compared, 1)
     print(f"{compared} instructions, {refused} refused by the assembler; {different} differences ({share:.2f} %), "
           f"{meant} on purpose")  # fmt: skip

@@ -25,7 +25,8 @@ _MODIFIERS = (
     "op_sel:[1,1,1,1]", "op_sel_hi:[0,0]", "op_sel_hi:[1,0,1]", "neg_lo:[1,0]", "neg_hi:[0,1,0]", "neg:[1,0,0]",
     "dst_sel:BYTE_1", "dst_sel:WORD_1", "src0_sel:DWORD", "src1_sel:BYTE_4", "dst_unused:UNUSED_PAD", "row_shr:1",
     "row_shl:16", "row_bcast:15", "row_newbcast:3", "quad_perm:[0,1,2,3]", "quad_perm:[0,1,2]", "row_mask:0xf",
-    "bank_mask:0x10", "bound_ctrl:0", "bound_ctrl:1", "fi:1", "cbsz:1", "cbsz:4", "cbsz:8", "abid:1", "abid:16", "blgp:2",
+    "bank_mask:0x10", "bound_ctrl:0", "bound_ctrl:1", "fi:1", "cbsz:1", "cbsz:4", "cbsz:8", "abid:1", "abid:16",
+    "blgp:2",
     "bitop3:0x40", "bitop3:256", "format:7", "nonsense", "wibble:1",
 )  # fmt: skip
 _SUFFIXES = ("_e32", "_e64", "_sdwa", "_dpp", "")

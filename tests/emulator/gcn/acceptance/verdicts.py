@@ -15,6 +15,8 @@ KNOWN = (
     ("emulator", r"bitop3 must be 0 to 255|takes a list of \d bits"),
     ("emulator", r"cannot be off|must be a number of 16 bits, in|expected a number before|number of 16 bits: s_nop"),
     ("emulator", r"(row|bank)_mask must be|_dpp.*and takes 1 register|takes 1 register.*_dpp|is src_\w+, and must be"),
+    ("emulator", r"runs past its end|outside the section of code|there is no label|user_sgpr_count is"),
+    ("assembler", r"relocatable expression|resolvable expression|unsupported attribute|smaller than than implied"),
     ("emulator", r"'v_(cndmask_b32|\w+_co_u32)': takes \d operands"),
 )
 """Differences that are meant: which side refuses, and how; docs/emulator-gcn.md gives the reasons."""

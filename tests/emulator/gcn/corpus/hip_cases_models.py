@@ -88,7 +88,7 @@ def decode_split(rng: np.random.Generator) -> Launch:
     scale = LOG2E / 8
     want, sums = np.zeros((sequences, 2, heads, width)), np.full((sequences, 2, heads), -1e30)
     for n, length in enumerate(lengths):
-        each = -(-(-(-length // 2)) // 32) * 32
+        each = (length + 63) // 64 * 32
         keys, values = (x[pages[n]].reshape(-1, width)[:length].astype(f64) for x in (k, v))
         for part in range(2):
             here = slice(part * each, min(length, (part + 1) * each))

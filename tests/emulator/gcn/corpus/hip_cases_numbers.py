@@ -126,7 +126,8 @@ def transcendental(rng: np.random.Generator) -> Launch:
     a = x.astype(np.float64)
     p = (np.abs(x) + f32(0.125)).astype(np.float64)
     want = [
-        np.exp2(a), np.log2(p), np.sin(a), np.cos((x * f32(40)).astype(np.float64)), 1 / np.sqrt(p), np.vectorize(math.erf)(a),
+        np.exp2(a), np.log2(p), np.sin(a), np.cos((x * f32(40)).astype(np.float64)), 1 / np.sqrt(p),
+        np.vectorize(math.erf)(a),
         np.tanh(a), p**a, a / p, np.sqrt(p), np.trunc(a) + np.rint(a), a / p + 1 / (1 + np.exp(-a)),
     ]  # fmt: skip
     return Launch((2,), [x, out, i32(n)], {"out": Expect(out, np.concatenate(want), 2e-5, 2e-5)})
@@ -174,7 +175,8 @@ def conversions(rng: np.random.Generator) -> Launch:
         [(x * f32(10)).astype(np.int8), (a * f32(20)).astype(np.uint8).view(np.int8)],
         [(x * f32(3000)).astype(np.int16), (a * f32(6000)).astype(np.uint16).view(np.int16)],
         [(x * f32(1e8)).astype(np.int32), (a * f32(3e8)).astype(np.uint32).view(np.int32)],
-        [(x * f32(1e17)).astype(np.int64), (a * f32(1e17)).astype(np.int64), (x.astype(np.float64) * 1e17).astype(np.int64)],
+        [(x * f32(1e17)).astype(np.int64), (a * f32(1e17)).astype(np.int64),
+         (x.astype(np.float64) * 1e17).astype(np.int64)],
         [
             w.astype(f32), u.astype(f32), w.astype(np.int8).astype(f32) + w.astype(np.uint8).astype(f32),
             short.astype(f32) - w.astype(np.uint16).astype(f32),

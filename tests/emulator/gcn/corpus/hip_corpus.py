@@ -18,10 +18,13 @@ import numpy as np
 from corpus_case import CASES, Addresses, Array, Launch, header
 
 from tilekit.emulator import Device, LaunchReport
+from tilekit.emulator.gcn.kernel import DEFAULT_STEP_BUDGET
 
 ASM = Path(__file__).parent / "asm"
 for _source in ("elementwise", "reductions", "memory", "matmul", "models"):
     importlib.import_module(f"cases_{_source}")
+for _source in ("numbers", "memory", "matmul", "models", "gluon"):
+    importlib.import_module(f"hip_cases_{_source}")
 
 CHIPS = ("gfx942", "gfx950")
 DRAWS = {case.name.removeprefix("triton/"): case.draw for case in CASES} | hip_cases.DRAWS
@@ -69,6 +72,7 @@ def emulate(
     schedule: Any = "adversarial",
     check: Any = "full",
     image: str | bytes | None = None,
+    step_budget: int = DEFAULT_STEP_BUDGET,
 ) -> tuple[LaunchReport, Launch]:
     """Run a case's text unchanged, or another form of it; the launch's arrays hold the results afterwards."""
     text = case.text
@@ -93,7 +97,7 @@ def emulate(
         count = size * int(np.prod(launch.grid))
         args.append(device.buffer(np.zeros(count, np.uint8)) if count else None)
     report = device.load(text if image is None else image)[compiled["entry"]].launch(
-        launch.grid, compiled["threads"], args, shared_bytes=compiled["shared_bytes"]
+        launch.grid, compiled["threads"], args, shared_bytes=compiled["shared_bytes"], step_budget=step_budget
     )
     for array, buffer in buffers.values():
         array[...] = buffer.read()

@@ -17,8 +17,8 @@ _TILE = {"BM": 64, "BN": 64, "BK": 32}
 @variant("amd_options_8_warps", "*fp16 *fp16 *fp32 i32:16 i32:16 i32:16", constants={"BM": 128, "BN": 128, "BK": 64},
          num_warps=8, waves_per_eu=2)  # fmt: skip
 @variant("amd_options_flat", "*bf16 *bf16 *fp32 i32:16 i32:16 i32:16", constants=_TILE, num_stages=4, buffer_ops=False)
-@variant("amd_options_one_stage", "*fp8e5 *fp8e4nv *fp32 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 32, "BK": 64},
-         num_stages=1, num_warps=2)  # fmt: skip
+@variant("amd_options_one_stage", "*fp8e5 *fp8e4nv *fp32 i32:16 i32:16 i32:16",
+         constants={"BM": 32, "BN": 32, "BK": 64}, num_stages=1, num_warps=2)  # fmt: skip
 @variant("amd_options_f64", "*fp64 *fp64 *fp64 i32:16 i32:16 i32:16", constants={"BM": 32, "BN": 32, "BK": 16})
 @variant("amd_options_bf8_mixed", "*fp8e4b8 *fp8e5b16 *fp32 i32:16 i32:16 i32:16",
          constants={"BM": 32, "BN": 64, "BK": 64}, matrix_instr_nonkdim=16)  # fmt: skip
@@ -203,7 +203,8 @@ def int8_weights(a, b, scales, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, B
 @variant("amd_mx_e2m1_e5m2", "*u8 *u8 *u8 *u8 *fp32",
          constants={"M": 64, "N": 32, "K": 128, "AF": "e2m1", "BF": "e5m2", "AP": 2, "BP": 1}, num_warps=2)  # fmt: skip
 @variant("amd_mx_e2m1", "*u8 *u8 *u8 *u8 *fp32",
-         constants={"M": 128, "N": 64, "K": 256, "AF": "e2m1", "BF": "e2m1", "AP": 2, "BP": 2}, num_warps=8)  # fmt: skip
+         constants={"M": 128, "N": 64, "K": 256, "AF": "e2m1", "BF": "e2m1", "AP": 2, "BP": 2},
+         num_warps=8)  # fmt: skip
 @jit
 def mx(a, b, sa, sb, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, AF: tl.constexpr, BF: tl.constexpr,
        AP: tl.constexpr, BP: tl.constexpr):  # fmt: skip

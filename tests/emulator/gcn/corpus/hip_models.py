@@ -142,7 +142,7 @@ def rotary_both(q, k, angles, positions, q_heads, k_heads, HALF: tl.constexpr, I
         one, two = 2 * c, 2 * c + 1
     else:
         one, two = c, c + HALF
-    if h < q_heads:
+    if h < q_heads:  # noqa: SIM108  a pointer of either array
         base = q + (token * q_heads + h) * 2 * HALF
     else:
         base = k + (token * k_heads + h - q_heads) * 2 * HALF

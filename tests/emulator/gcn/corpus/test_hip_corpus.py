@@ -16,7 +16,11 @@ from tilekit.emulator.gcn.lint import lint
 from tilekit.runtime.assembler import assemble
 
 ALL = cases()
-_TIMED = ("spin_lock", "matmul_split_k_locks", "matmul_stream_k", "layer_norm_backward", "histogram", "matmul_bf16")
+_TIMED = (
+    "spin_lock", "matmul_split_k_locks", "matmul_stream_k", "layer_norm_backward", "histogram", "matmul_bf16",
+    "amd_ticket_lock", "amd_handed_on", "amd_last_block", "amd_stream_k_locks", "amd_atomics_narrow",
+    "gluon_pipelined", "gluon_global_to_lds", "gluon_lds_ring_3",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)

@@ -176,7 +176,7 @@ RULES = (
          lambda k: VCC_BITS if k.name.startswith("v_div_fmas") else 0, _fixed(4)),
     Rule("a lane is read of a register that a vector instruction wrote", _vectors_written,
          lambda k: k.effects.reads & VECTORS if k.name in ("v_readlane_b32", "v_readfirstlane_b32") else 0, _fixed(1)),
-    Rule("DPP moves a register that a vector instruction wrote", _vectors_written,
+    Rule("DPP moves a register that was written just before", lambda k: (k.effects.writes | k.effects.load) & VECTORS,
          lambda k: k.moved if k.dpp else 0, _fixed(2)),
     Rule("DPP after v_cmpx", lambda k: 1 if k.name.startswith("v_cmpx") else 0, lambda k: 1 if k.dpp else 0, _fixed(5)),
     Rule("v_permlane after v_cmpx", lambda k: 1 if k.name.startswith("v_cmpx") else 0,

@@ -11,7 +11,6 @@ import numpy as np
 
 from tilekit.emulator.core.errors import UnsupportedInstruction
 from tilekit.emulator.gcn.arithmetic import bits, conversions, dots, floats, lanes, words
-from tilekit.emulator.gcn.checks.forms import check_form
 from tilekit.emulator.gcn.checks.hazards import Hazard, hazards
 from tilekit.emulator.gcn.chips import Chip
 from tilekit.emulator.gcn.compiler.effects import Effects, effects, is_memory, is_mfma, queue_of
@@ -70,7 +69,6 @@ class Program:
         self.blocks = blocks_of(module, entry)
         code = [i for block in self.blocks for i in block.instructions]
         for i in code:
-            check_form(i, chip.name)
             if i.name not in OPS:
                 raise UnsupportedInstruction(
                     f"instruction '{i.name}' is not known", line=i.line, column=i.column, form=i.name, known=OPS

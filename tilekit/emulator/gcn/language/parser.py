@@ -7,6 +7,7 @@ from typing import Any
 
 from tilekit.emulator.gcn.errors import GcnSyntaxError
 from tilekit.emulator.gcn.language.data import DataSection, is_loaded, read_data
+from tilekit.emulator.gcn.language.descriptor import REQUIRED, value_reason
 from tilekit.emulator.gcn.language.expressions import Reader
 from tilekit.emulator.gcn.language.lexer import Token, strip_comments, tokens
 from tilekit.emulator.gcn.language.metadata import read_metadata
@@ -39,7 +40,6 @@ _IGNORED = {
     ".cfi_sections",
     ".addrsig",
     ".addrsig_sym",
-    ".amdhsa_code_object_version",
     ".fill",
     ".pushsection",
     ".popsection",
@@ -161,6 +161,9 @@ class _Parser:
             return
         reader = Reader(found, line, len(kept) + 1, self.module.constants)
         first = reader.take()
+        if self.kernel is not None and not _is_field(first.text):
+            reader.at = 0
+            raise reader.error(f"'{first.text}' within .amdhsa_kernel {self.kernel.name}, which takes its fields only")
         if first.kind != "word":
             reader.at = 0
             raise reader.error(f"expected an instruction, a label or a directive before '{first.text}'")
@@ -205,18 +208,30 @@ class _Parser:
             if reader.peek().kind != "string" or match is None:
                 raise reader.error('.amdgcn_target needs the name of a target, such as "amdgcn-amd-amdhsa--gfx950"')
             self.module.target = match.group()
+        elif name == ".amdhsa_code_object_version":
+            if reader.number() not in (4, 5, 6):
+                reader.at = 1
+                raise reader.error("code objects have version 4, 5 or 6")
         elif name == ".amdhsa_kernel":
             self.open_kernel(reader)
         elif name == ".end_amdhsa_kernel":
             if self.kernel is None:
                 reader.at -= 1
                 raise reader.error(".end_amdhsa_kernel without .amdhsa_kernel")
+            missing = next((field for field in REQUIRED if field not in self.kernel.fields), "")
+            if missing:
+                reader.at -= 1
+                raise reader.error(f".amdhsa_kernel {self.kernel.name} has no .amdhsa_{missing}")
+            first, registers = (self.kernel.fields[name] for name in ("accum_offset", "next_free_vgpr"))
+            if registers and first > -(-registers // 4) * 4:
+                reader.at -= 1
+                raise reader.error(f".amdhsa_accum_offset {first} lies behind the {registers} vector registers")
             self.kernel = None
         elif name.startswith(".amdhsa_") and name not in _IGNORED:
             if self.kernel is None:
                 reader.at -= 1
                 raise reader.error(f"{name} outside .amdhsa_kernel")
-            self.kernel.fields[name.removeprefix(".amdhsa_")] = _field(reader)
+            self.field(name.removeprefix(".amdhsa_"), reader)
         elif name == ".section":
             self.enter(reader.peek().text)
         elif name == ".pushsection":
@@ -266,6 +281,18 @@ class _Parser:
                 self.section = DataSection(name)
                 self.module.sections.append(self.section)
 
+    def field(self, name: str, reader: Reader) -> None:
+        """A field of the open descriptor; resource totals that the assembler works out count as not given."""
+        assert self.kernel is not None
+        start = reader.at - 1
+        known = all(t.kind != "word" or t.text in reader.constants for t in reader.tokens[reader.at :])
+        value = reader.number() if known else 0
+        reason = value_reason(name, value if known else 4 * (name == "accum_offset"), self.kernel.fields)
+        if reason:
+            reader.at = start
+            raise reader.error(f".amdhsa_{name} {reason}")
+        self.kernel.fields[name] = value
+
     def open_kernel(self, reader: Reader) -> None:
         if self.kernel is not None:
             raise reader.error(f".amdhsa_kernel {self.kernel.name} is still open", hint="add .end_amdhsa_kernel")
@@ -292,8 +319,6 @@ class _Parser:
         )
 
 
-def _field(reader: Reader) -> int:
-    """The value of a field of the descriptor; resource totals that the assembler works out count as not given."""
-    if any(t.kind == "word" and t.text not in reader.constants for t in reader.tokens[reader.at :]):
-        return 0
-    return reader.number()
+def _is_field(name: str) -> bool:
+    """Whether a directive may stand within a descriptor."""
+    return name == ".end_amdhsa_kernel" or (name.startswith(".amdhsa_") and name != ".amdhsa_code_object_version")
