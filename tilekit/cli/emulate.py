@@ -93,9 +93,8 @@ def emulate(
                 with kernel.debug(args=args, stop=stop, **shape) as session:
                     _present_stop(session, as_json)
                 raise typer.Exit(common.OK)
-            with _progress_bar(
-                "orders" if explore else "workgroups" if _is_amd(kernel) else "CTAs", as_json
-            ) as progress:
+            unit = "orders" if explore else "workgroups" if _is_amd(kernel) else "CTAs"
+            with _progress_bar(unit, as_json) as progress:
                 if explore:
                     found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
                 else:

@@ -252,8 +252,8 @@ def images_that_the_runtime_refuses(double: Double, emulation: Emulation) -> Non
     with pytest.raises(HipError, match=r"hipErrorNoBinaryForGpu.*module is for gfx950(?s:.*)another chip") as caught:
         storing(chip="gfx950")
     assert caught.value.call == "hipModuleLoadData"
-    with pytest.raises(HipError, match=r"hipErrorInvalidImage.*s_getpc_b64"):
-        storing("  s_getpc_b64 s[4:5]\n  s_setpc_b64 s[4:5]\n")
+    with pytest.raises(HipError, match=r"hipErrorInvalidImage.*s_rfe_b64"):
+        storing("  s_rfe_b64 s[4:5]\n")
     loaded = storing()
     with pytest.raises(HipError, match="hipModuleGetFunction returned hipErrorNotFound"):
         hip.call("hipModuleGetFunction", loaded._module, b"large")

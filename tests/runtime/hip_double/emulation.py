@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.runtime.hip_double.double import Double, Gpu, Launch
-from tilekit.emulator import Deadlock, Device, EmulatorError, GcnDevice, LaunchReport, Livelock, MemoryFault
+from tilekit.emulator import Deadlock, Device, EmulatorError, GcnDevice, LaunchReport, Livelock, MemoryFault, Module
 
 INVALID_IMAGE, NO_BINARY = 200, 209
 ILLEGAL_ADDRESS, TIME_OUT, FAILURE = 700, 702, 719
@@ -32,6 +32,7 @@ class Emulation(Gpu):
     def __post_init__(self) -> None:
         self.double.gpu = self
         self._devices: list[GcnDevice] = []
+        self._modules: dict[tuple[int, bytes], Module] = {}
         for features in self.double.chips:
             device = Device(features.partition(":")[0], seed=self.seed)
             assert isinstance(device, GcnDevice)
@@ -41,7 +42,7 @@ class Emulation(Gpu):
     def load(self, image: bytes, ordinal: int) -> int | None:
         """Load a code object on a device, as the runtime does: one for another chip is refused."""
         try:
-            self._devices[ordinal].load(image)
+            self._modules[ordinal, image] = self._devices[ordinal].load(image)
         except EmulatorError as error:
             self.error = str(error)
             return NO_BINARY if "the module is for" in error.message else INVALID_IMAGE
@@ -49,7 +50,7 @@ class Emulation(Gpu):
 
     def launch(self, launch: Launch) -> int | None:
         """Run a launch; a fault, and a report that is not clean, is the hipError_t nearest to it."""
-        kernel = self._devices[launch.ordinal].load(launch.image)[launch.kernel]
+        kernel = self._modules[launch.ordinal, launch.image][launch.kernel]
         try:
             report = kernel.launch(
                 launch.grid, launch.block, params=launch.kernarg, shared_bytes=launch.shared_bytes,
