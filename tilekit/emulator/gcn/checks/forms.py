@@ -218,8 +218,8 @@ def _unknown(i: Instruction, allowed: set[str]) -> str:
 
 def _modifiers(i: Instruction, format_: str, form: Form) -> str:
     modifiers = i.modifiers
-    fields = ("clamp", "op_sel", "op_sel_hi", "neg_lo", "neg_hi", "cbsz", "abid", "blgp", "bitop3")
-    allowed: set[str] = {name for name in fields if name in form.modifiers}
+    possible = ("clamp", "op_sel", "op_sel_hi", "neg_lo", "neg_hi", "cbsz", "abid", "blgp", "bitop3")
+    allowed: set[str] = {name for name in possible if name in form.modifiers}
     if "omod" in form.modifiers and "bitop3" not in form.modifiers:
         allowed.update(_SCALES)
     if format_ == "MAI" and "neg_lo" in form.modifiers:
