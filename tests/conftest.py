@@ -1,6 +1,7 @@
 """What all tests share: the option that rewrites golden files, and that their warnings are errors.
 
-Warnings of plugins as they start are not: which plugins there are is up to the machine.
+Warnings of plugins as they start are not: which plugins there are is up to the machine. No example of a property has a
+deadline either: how long it takes is up to the machine, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ import warnings
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
