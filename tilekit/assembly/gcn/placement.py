@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tilekit.assembly.fragment import Fragment, FragmentOperand
 
 
+_GIVES_BACK = ("s_mov_b64 exec,", "s_or_b64 exec,")
+"""How the last line of a fragment begins that writes EXEC."""
+
+
 def file_of(operand: FragmentOperand) -> File:
     """The register file that an operand is in: what its line says, else scalars for predicates and VGPRs for others."""
     if operand.file:
@@ -165,6 +169,12 @@ class Placer:
         read = [None if _is_control(text) else effects_of(text, registers, where) for text in filled]
         narrowing = [i for i, found in enumerate(read) if found is not None and found.narrows]
         last = narrowing[-1] if narrowing else -1  # gives back what those before it took
+        if narrowing and not filled[last].strip().startswith(_GIVES_BACK):
+            raise FragmentError(
+                f"{where}: `{filled[last].strip()}` changes EXEC, and no line behind it gives the lanes back: "
+                "s_mov_b64 exec, ${lanes}",
+                code="TK-FRAG-001",
+            )
         narrowed = range(narrowing[0] + 1, last) if narrowing else range(0)
         for number, (text, found) in enumerate(zip(filled, read, strict=True)):
             if found is None:
