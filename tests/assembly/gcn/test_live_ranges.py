@@ -6,7 +6,8 @@ import pytest
 
 from tests.assembly.gcn.notation import read
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.gcn.flow import blocks_of, live_ranges
+from tilekit.assembly.gcn.flow import blocks_of
+from tilekit.assembly.gcn.liveness import live_ranges
 
 
 def ranges(text: str, name: str) -> list[tuple[int, int]]:
@@ -149,8 +150,8 @@ def test_a_temporary_of_parted_lanes_is_free_outside(change: str) -> None:
     assert ranges(text, "t") == [(5, 6)]
 
 
-def test_what_an_inner_region_reads_stays_the_outer_ones_own_if_lanes_are_only_dropped() -> None:
-    """Where lanes are only dropped, none comes to read what another turn of a loop had made."""
+def test_a_temporary_of_parted_lanes_lives_across_an_inner_region_and_no_further() -> None:
+    """Lanes that an inner region gives back are those it took: none comes that another turn of the loop had written."""
     text = """
         t = vector
         m = scalar 2
@@ -161,13 +162,39 @@ def test_what_an_inner_region_reads_stays_the_outer_ones_own_if_lanes_are_only_d
         ? v_mov_b32_e32 t, 1
         {} s_and_saveexec_b64 u, m
         ? global_store_dword t, t, off
-        more s_mov_b64 exec, u
+        {} s_mov_b64 exec, u
+        ? global_store_dword t, t, off
         more s_mov_b64 exec, s
         s_cbranch_scc1 top
         s_endpgm
     """
-    assert ranges(text.format("fewer"), "t") == [(5, 8)]
-    assert ranges(text.format("any"), "t") == [(0, 15)]
+    assert ranges(text.format("fewer", "more"), "t") == [(5, 12)]
+    assert ranges(text.format("any", "any"), "t") == [(0, 17)]
+    written_otherwise = text.format("fewer", "more").replace("top:", "s_mov_b64 u, m\n        top:")
+    assert ranges(written_otherwise, "t") == [(2, 19)]  # u need not be what EXEC was
+
+
+def test_a_temporary_of_parted_lanes_lives_across_an_inner_loop_and_no_further() -> None:
+    """So it is where lanes leave an inner loop one by one."""
+    text = """
+        t = vector
+        m = scalar 2
+        s = scalar 2
+        u = scalar 2
+        top:
+        fewer s_and_saveexec_b64 s, m
+        ? v_mov_b32_e32 t, 1
+        s_mov_b64 u, exec
+        inner:
+        fewer s_and_b64 exec, exec, m
+        s_cbranch_execnz inner
+        more s_mov_b64 exec, u
+        ? global_store_dword t, t, off
+        more s_mov_b64 exec, s
+        s_cbranch_scc1 top
+        s_endpgm
+    """
+    assert ranges(text, "t") == [(5, 16)]
 
 
 def test_what_lanes_need_after_a_loop_that_they_leave_one_by_one_stays() -> None:

@@ -1,8 +1,9 @@
 """Whether an allocation keeps every value until it is read: forward over the control flow, without live ranges.
 
-It follows two things for each word of each register, apart for the lanes that are active and those that are masked off:
-whether the lane may have been given a value, and whether that value may since have been overwritten by another
-register in the same place. A read of a word that may have been overwritten is a defect.
+It follows two things for each word of each register: whether a lane may have been given a value, and whether that value
+may since have been overwritten by another register in the same place. A read of a word that may have been overwritten
+is a defect. Lanes are of several kinds: active ones; those that were masked off since EXEC was saved in a pair of
+scalars, a kind for each pair; and masked ones, whichever they are.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 from tilekit.assembly.gcn.allocation import Allocation
 from tilekit.assembly.gcn.code import Code, Instruction, Part, Virtual
 from tilekit.assembly.gcn.flow import blocks_of
+from tilekit.assembly.gcn.liveness import saved_masks, saves_exec
 from tilekit.assembly.gcn.register_file import ADDRESSABLE, alignment_of
 
 __all__ = ["verify"]
 
-_State = tuple[int, int, int, int]
-"""Words made and words lost, each in active and in masked lanes."""
+_ACTIVE, _MASKED = "active", "masked"
+_Kind = Virtual | str
+_State = dict[_Kind, tuple[int, int]]
+"""Words made and words lost, by kind of lanes; of pairs those that EXEC has been saved in."""
 
 
 def verify(code: Code, allocation: Allocation) -> list[str]:
@@ -49,6 +53,7 @@ class _Simulation:
         self.code = code
         self.places = allocation.places
         self.blocks = blocks_of(code)
+        self.masks = saved_masks(code)
         self.numbers: dict[tuple[Virtual, int], int] = {}
         self.names: list[str] = []
         sharing: dict[tuple[str, int], int] = {}
@@ -72,7 +77,7 @@ class _Simulation:
             if register.fixed is not None:
                 begin |= 1 << number
         entering: list[_State | None] = [None] * len(self.blocks)
-        entering[0] = (begin, begin, 0, 0)
+        entering[0] = {_ACTIVE: (begin, 0), _MASKED: (begin, 0)}
         work = [0]
         while work:
             number = work.pop()
@@ -98,37 +103,56 @@ class _Simulation:
         return found
 
     def _after(self, item: Instruction, state: _State) -> _State:
-        made, made_masked, lost, lost_masked = state
+        state = dict(state)
         read = self._of(item.reads)
-        gone = read & (lost if item.partial else lost | lost_masked)
+        gone = read & state[_ACTIVE][1]
+        if not item.partial:
+            gone |= read & state[_MASKED][1]
         if gone:
             self._say(item, gone, "has been overwritten by another value before it is read")
         for part in item.writes:
-            masked_too = not item.partial or part.register.file == "scalar"
+            everywhere = not item.partial or part.register.file == "scalar"
             for word in range(part.first, part.first + part.words):
-                rivals = self.rivals[part.register, word]
+                rivals, own = self.rivals[part.register, word], 1 << self.numbers[part.register, word]
                 if part.words > 1 and rivals & read:
                     self._say(item, rivals & read, "is read in the place of a result of several words")
-                lost |= rivals & made
-                own = 1 << self.numbers[part.register, word]
-                made |= own
-                lost &= ~own
-                if masked_too:
-                    lost_masked |= rivals & made_masked
-                    made_masked |= own
-                    lost_masked &= ~own
+                for kind in list(state) if everywhere else (_ACTIVE,):
+                    made, lost = state[kind]
+                    state[kind] = made | own, (lost | rivals & made) & ~own
         if "exec" in item.clobbers:
-            either_made, either_lost = made | made_masked, lost | lost_masked
-            if item.lanes != "fewer":
-                made, lost = either_made, either_lost
-            if item.lanes != "more":
-                made_masked, lost_masked = either_made, either_lost
-        return made, made_masked, lost, lost_masked
+            self._change(item, state)
+        saved = saves_exec(item)
+        if saved in self.masks and "exec" not in item.clobbers:
+            state[saved] = (0, 0)
+        return state
+
+    def _change(self, item: Instruction, state: _State) -> None:
+        """Let lanes pass from one kind to another."""
+        active = state[_ACTIVE]
+        if item.lanes == "more":
+            pair = next((part.register for part in item.reads if part.register in self.masks), None)
+            if pair is None:
+                state[_ACTIVE] = _both(active, state[_MASKED])
+            else:
+                state[_ACTIVE] = _both(active, state.get(pair, (0, 0)))
+                state[pair] = (0, 0)
+            return
+        saved = saves_exec(item)
+        for kind in state:
+            state[kind] = _both(state[kind], active)
+        if item.lanes == "any":
+            state.update(dict.fromkeys(state, state[_MASKED]))
+        elif saved in self.masks:
+            state[saved] = active
 
     def _say(self, item: Instruction, words: int, what: str) -> None:
         name = self.names[(words & -words).bit_length() - 1]
         self.found[f"{item.text}: {name} {what}"] = None
 
 
+def _both(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return a[0] | b[0], a[1] | b[1]
+
+
 def _merged(a: _State, b: _State) -> _State:
-    return a[0] | b[0], a[1] | b[1], a[2] | b[2], a[3] | b[3]
+    return {kind: _both(a.get(kind, (0, 0)), b.get(kind, (0, 0))) for kind in {**a, **b}}

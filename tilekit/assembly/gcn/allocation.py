@@ -8,7 +8,8 @@ from functools import cache
 
 from tilekit.assembly.errors import RegisterError
 from tilekit.assembly.gcn.code import Code, File, Part, Virtual
-from tilekit.assembly.gcn.flow import Ranges, blocks_of, live_ranges
+from tilekit.assembly.gcn.flow import blocks_of
+from tilekit.assembly.gcn.liveness import Ranges, live_ranges
 from tilekit.assembly.gcn.pressure import Pressure, held
 from tilekit.assembly.gcn.register_file import (
     ACCUM_GRANULE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from tilekit.assembly.gcn.code import Code, File, Instruction, Virtual
-from tilekit.assembly.gcn.flow import Ranges
+from tilekit.assembly.gcn.liveness import Ranges
 from tilekit.assembly.provenance import Origin
 
 __all__ = ["Holder", "Pressure", "held"]
