@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -32,11 +33,12 @@ ALL = np.ones(THREADS, bool)
 
 
 def check(*names: str) -> Callable[[Check], Check]:
-    """Register what runs fragments, ``group.name``."""
+    """Register what runs fragments, ``group.name``; a check of several is made once a chip."""
 
     def register(function: Check) -> Check:
+        once = cache(function)
         for name in names:
-            CHECKS[name] = function
+            CHECKS[name] = once
         return function
 
     return register

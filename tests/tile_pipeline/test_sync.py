@@ -266,7 +266,7 @@ def test_named_barriers_run_out(stages: int, first: int, nearest: str) -> None:
 def test_bytes_need_a_barrier_that_counts_them() -> None:
     """A copy of the copy engine in a ring of named barriers: both are named when the kernel is traced."""
     w = Writer("bytes", target="sm_90a", threads=32 * 5)
-    payload = Payload([Words()], k=1)
+    payload = Payload([Words(32)], k=1)
     ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=named_barriers(w, 2))
     with w.role(WRITE, w.warp()):
         producer = ring.producer(w)
@@ -280,7 +280,7 @@ def test_bytes_need_a_barrier_that_counts_them() -> None:
 def test_what_threads_write_they_hand_over() -> None:
     """A ring that counts only the copy engine's bytes refuses copies of threads, and names both."""
     w = Writer("threads", target="sm_90a", threads=32 * 5)
-    payload = Payload([Words()], k=1)
+    payload = Payload([Words(32)], k=1)
     cluster = Cluster.read(w, 1, 1)
     sync = MbarrierSync(w, "r", stages=2, stage_bytes=4, producers=(WRITE,), consumers=(READ,), cluster=cluster)
     ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=sync)

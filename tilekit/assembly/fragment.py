@@ -32,6 +32,10 @@ Header lines
 ``uniform``
     Outputs are the same in every lane whenever the inputs are.
 
+An instruction set with several register files (GCN) has one more word behind an operand: ``in base gmem scalar``.
+It has two more lines: ``temp``, a register of the fragment's own, written as an operand is; and ``given``, what the
+hardware fills at the start. `FragmentFormat` says which there are.
+
 A header line indented past its key continues the one before it.
 """
 

@@ -293,6 +293,7 @@ def test_a_header_s_mistakes_are_named(tmp_path: Path, old: str, new: str, messa
         ("s_waitcnt vmcnt(3) // ${sum}${x}${kept}${workgroup}${where}", "counts are worked out"),
         ("s_add_u32 ${kept}, ${workgroup}, ${where[2]} // ${sum}${x}", "has words that where does not have; it has 2"),
         ("s_cbranch_scc0 nowhere", "there is no label 'nowhere' to go to"),
+        ("s_and_saveexec_b64 vcc, exec", "no line behind it gives the lanes back"),
     ],
 )
 def test_a_line_s_mistakes_are_named(tmp_path: Path, line: str, message: str) -> None:

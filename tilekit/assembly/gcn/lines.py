@@ -9,21 +9,13 @@ from functools import lru_cache
 
 from tilekit.assembly.errors import FragmentError
 from tilekit.assembly.gcn.code import Counter, File
+from tilekit.assembly.gcn.notation import HOLE
 from tilekit.emulator.core.errors import EmulatorError
 from tilekit.emulator.gcn.compiler.effects import effects, queue_of
 from tilekit.emulator.gcn.compiler.flow import writes_exec
 from tilekit.emulator.gcn.language.parser import parse
 from tilekit.emulator.gcn.language.syntax import EXEC, M0, VCC, Instruction
 from tilekit.emulator.gcn.memory.outstanding import SCALARS
-
-HOLE = re.compile(r"\$\{(\w+)(?:\[(\d+)(?::(\d+))?\])?\}")
-"""An operand, or some of its words: ``${wide}``, ``${wide[0]}``, ``${tile[4:7]}``."""
-
-LABEL = re.compile(r"^\s*(\w+):$")
-BRANCH = re.compile(r"^\s*s_(?:cbranch_(\w+)|branch)\s+(\w+)$")
-WAIT = re.compile(r"^\s*s_waitcnt\b(.*)$")
-COMMIT = re.compile(r"^\s*commit_group$")
-WAIT_GROUP = re.compile(r"^\s*wait_group\s+(\d+)$")
 
 _ACCUMULATORS = 512
 _SPECIAL = {"vcc": 3 << SCALARS + VCC, "exec": 3 << SCALARS + EXEC, "m0": 1 << SCALARS + M0}

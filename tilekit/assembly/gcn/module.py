@@ -6,11 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.dialect import FragmentFormat
-from tilekit.assembly.gcn import lines
 from tilekit.assembly.gcn.abi import GIVEN, USER_SGPRS, KernelAbi
 from tilekit.assembly.gcn.code import Instruction
-from tilekit.assembly.gcn.finish import finish
-from tilekit.assembly.gcn.lowering import LANES, lower, waves_per_simd
+from tilekit.assembly.gcn.notation import HOLE
 from tilekit.assembly.trace import Trace
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ class GcnDialect:
         example="gfx942",
         local=re.compile(r"^\s*(\w+):(.*)(?<=:)$"),
         guard=_NEVER,
-        hole=lines.HOLE,
+        hole=HOLE,
         files=("vector", "scalar", "accumulator"),
         given=GIVEN,
         temporaries=True,
@@ -43,6 +41,10 @@ class GcnDialect:
 
     def module(self, trace: Trace) -> str:
         """Return the module with its one kernel."""
+        # Only who writes for these chips loads what reads their instructions.
+        from tilekit.assembly.gcn.finish import finish
+        from tilekit.assembly.gcn.lowering import lower, waves_per_simd
+
         code, abi = lower(trace)
         finished = finish(code, chip=trace.target.name, waves_per_simd=waves_per_simd(trace))
         notes = [f"role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in trace.roles]
@@ -130,7 +132,7 @@ def _metadata(trace: Trace, abi: KernelAbi, allocation: Allocation) -> list[str]
         ".kernarg_segment_align": 8,
         ".group_segment_fixed_size": trace.shared.size,
         ".private_segment_fixed_size": 0,
-        ".wavefront_size": LANES,
+        ".wavefront_size": trace.target.lanes,
         ".max_flat_workgroup_size": trace.threads,
         ".sgpr_count": allocation.next_free_sgpr,
         ".vgpr_count": allocation.next_free_vgpr,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.errors import FragmentError
-from tilekit.assembly.gcn import lines
+from tilekit.assembly.gcn import notation
 from tilekit.assembly.gcn.abi import KernelAbi
 from tilekit.assembly.gcn.builder import Builder, words_of
 from tilekit.assembly.gcn.code import Branch, Commit, File, Label, Part, Wait
@@ -18,6 +18,10 @@ from tilekit.assembly.values import Value
 
 if TYPE_CHECKING:
     from tilekit.assembly.fragment import Fragment, FragmentOperand
+
+
+_GIVES_BACK = ("s_mov_b64 exec,", "s_or_b64 exec,")
+"""How the last line of a fragment begins that writes EXEC."""
 
 
 def file_of(operand: FragmentOperand) -> File:
@@ -158,13 +162,20 @@ class Placer:
         where = f"fragment {fragment.name} ({fragment.file.name}:{fragment.line})"
         registers = tuple((name, part.register.file, part.words) for name, part in parts.items())
         labels = {match[1]: self._build.label(f"{fragment.name}_{match[1]}")
-                  for text in fragment.text if (match := lines.LABEL.match(text))}  # fmt: skip
+                  for text in fragment.text if (match := notation.LABEL.match(text))}  # fmt: skip
         filled = [
-            lines.HOLE.sub(lambda hole: texts.get(hole[1], hole[0]), text) if texts else text for text in fragment.text
+            notation.HOLE.sub(lambda hole: texts.get(hole[1], hole[0]), text) if texts else text
+            for text in fragment.text
         ]
         read = [None if _is_control(text) else effects_of(text, registers, where) for text in filled]
         narrowing = [i for i, found in enumerate(read) if found is not None and found.narrows]
         last = narrowing[-1] if narrowing else -1  # gives back what those before it took
+        if narrowing and not filled[last].strip().startswith(_GIVES_BACK):
+            raise FragmentError(
+                f"{where}: `{filled[last].strip()}` changes EXEC, and no line behind it gives the lanes back: "
+                "s_mov_b64 exec, ${lanes}",
+                code="TK-FRAG-001",
+            )
         narrowed = range(narrowing[0] + 1, last) if narrowing else range(0)
         for number, (text, found) in enumerate(zip(filled, read, strict=True)):
             if found is None:
@@ -184,26 +195,24 @@ class Placer:
 
     def _control(self, fragment: Fragment, text: str, labels: dict[str, str], where: str, origin: Origin) -> None:
         build = self._build
-        if label := lines.LABEL.match(text):
+        if label := notation.LABEL.match(text):
             build.item(Label(labels[label[1]]))
-        elif branch := lines.BRANCH.match(text):
+        elif branch := notation.BRANCH.match(text):
             if branch[2] not in labels:
                 raise FragmentError(f"{where}: there is no label {branch[2]!r} to go to", code="TK-FRAG-001")
             build.item(Branch(labels[branch[2]], branch[1], origin))
-        elif lines.COMMIT.match(text):
+        elif notation.COMMIT.match(text):
             build.item(Commit())
-        elif pending := lines.WAIT_GROUP.match(text):
+        elif pending := notation.WAIT_GROUP.match(text):
             build.item(Wait(int(pending[1]), origin=origin))
-        elif waits := lines.WAIT.match(text):
+        elif waits := notation.WAIT.match(text):
             for counter in waited_for(waits[1], where):
                 build.item(Wait(None, counter, origin))
 
 
 def _is_control(text: str) -> bool:
     """Whether a line is no instruction to allocate registers for: a label, a branch, a wait, the end of a group."""
-    return any(
-        pattern.match(text) for pattern in (lines.LABEL, lines.BRANCH, lines.COMMIT, lines.WAIT_GROUP, lines.WAIT)
-    )
+    return any(pattern.match(text) for pattern in notation.CONTROL)
 
 
 def _part(parts: dict[str, Part], place: Place) -> Part:
