@@ -39,6 +39,7 @@ _ISA = "CDNA3 and CDNA4 ISA"
 _LDS = "gfx950-gluon-tutorials, docs/lds_throughput.md"
 _ATTENTION = "gfx950-gluon-tutorials, kernels/attention"
 _LOADS = "gfx950-gluon-tutorials, docs/tcp_bound_tile_model.md"
+_SLICED = "gfx950-gluon-tutorials, kernels/gemm/intra_wave/a16w16/v8_sliceMN"
 _LLVM = "LLVM's scheduling model (SISchedule.td)"
 
 FIGURES: Final = (
@@ -58,17 +59,17 @@ FIGURES: Final = (
     Figure("scalar_load", "clocks from s_load to its data", 200, 200, "a guess", _BOTH),
     Figure("branch", "clocks from a branch that is taken to the next instruction", 32, 32,
            f"{_LLVM}: 8 issue slots", _BOTH),
-    Figure("barrier", "clocks from the last arrival at s_barrier to the next instruction", 16, 16, "a guess", _BOTH),
+    Figure("barrier", "clocks from the last arrival at s_barrier to the next instruction", 8, 8, "a guess", _BOTH),
     Figure("lds_bytes", "bytes that LDS reads or writes a clock", 128, 256, "CDNA3 and CDNA4 white papers"),
     Figure("lds_bus", "bytes a clock between LDS and a pair of SIMDs", 64, 128, _LDS, ("gfx942",)),
     Figure("lds_queue", "LDS instructions in flight for a pair of SIMDs", 8, 8, _LDS, ("gfx942",)),
     Figure("lds_latency", "clocks from ds_read to the first data of an idle LDS", 56, 56, f"{_LDS}: 50 to 70",
            ("gfx942",)),
-    Figure("load_bytes", "bytes a clock between the vector L1 and the compute unit", 64, 64,
-           "16 lanes of 4 bytes a clock; L2 gives each of 32 units as much"),
-    Figure("load_lanes", "lanes whose addresses the texture unit takes a clock", 16, 16, "GCN3 ISA", _BOTH),
+    Figure("load_dword", "clocks of the vector L1 for a load of 4 bytes a lane", 4, 4, _SLICED, ("gfx942",)),
+    Figure("load_wide", "clocks of the vector L1 for a load of 8 to 16 bytes a lane", 16, 16, _SLICED, ("gfx942",)),
+    Figure("load_queue", "loads that wait for the vector L1", 12, 12, _SLICED, ("gfx942",)),
     Figure("load_latency", "clocks from a load to its data, mostly in L2", 1000, 1000, _LOADS, ("gfx942",)),
-    Figure("load_flight", "bytes of loads in flight: 32 KB of L1 and a queue of 12", 45056, 45056, _LOADS,
+    Figure("load_flight", "bytes of loads in flight: 32 KB of L1 and the queue", 45056, 45056, _LOADS,
            ("gfx942",)),
 )  # fmt: skip
 """Every figure of the model. Clocks are those of the compute unit."""
@@ -108,8 +109,9 @@ class Machine:
     lds_bus: int
     lds_queue: int
     lds_latency: int
-    load_bytes: int
-    load_lanes: int
+    load_dword: int
+    load_wide: int
+    load_queue: int
     load_latency: int
     load_flight: int
 

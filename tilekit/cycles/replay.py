@@ -2,7 +2,7 @@
 
 A wave issues at most one instruction in four clocks. The ports of a SIMD, one each for vector and matrix instructions,
 for scalar ones and for memory and LDS, take one instruction at a time, of whichever wave is ready first; of two that
-are ready at once the one of higher priority goes first, then the one of the lower number. What an instruction waited
+are ready at once the one of higher priority goes first, then the one that has waited longer. What an instruction waited
 for is noted by cause.
 """
 
@@ -38,6 +38,7 @@ CAUSES: Final = (
     "scalar port",
     "memory port",
     "LDS queue",
+    "load queue",
     "loads in flight",
     "vmcnt",
     "lgkmcnt",
@@ -46,9 +47,8 @@ CAUSES: Final = (
     "packed after MFMA",
 )
 """What an instruction may wait for."""
-(_CORE, _VECTOR_PORT, _SCALAR_PORT, _MEMORY_PORT, _QUEUE, _FLIGHT, _VMCNT, _LGKMCNT, _BARRIER, _RESULT, _PACKED) = range(
-    11
-)
+(_CORE, _VECTOR_PORT, _SCALAR_PORT, _MEMORY_PORT, _QUEUE, _LOAD_QUEUE, _FLIGHT, _VMCNT, _LGKMCNT, _BARRIER, _RESULT,
+ _PACKED) = range(12)  # fmt: skip
 
 
 _RUNAWAY: Final = 64
@@ -132,6 +132,7 @@ class _Unit:
         self.bus_free = [0] * ((m.simds + 1) // 2)
         self.queues: list[deque[int]] = [deque() for _ in self.bus_free]
         self.load_free = 0
+        self.load_queue: deque[int] = deque()
         self.landings: deque[tuple[int, int]] = deque()
         self.flight: deque[tuple[int, int]] = deque()
         self.flying = 0
@@ -181,6 +182,9 @@ class _Unit:
         elif kind == LOAD:
             if self.memory[simd] > clock:
                 clock, cause = self.memory[simd], _MEMORY_PORT
+            queued = self.load_queue
+            if len(queued) >= self.m.load_queue and queued[-self.m.load_queue] > clock:
+                clock, cause = queued[-self.m.load_queue], _LOAD_QUEUE
             if step.extra:
                 freed = self._room(step.extra, clock)
                 if freed > clock:
@@ -265,14 +269,18 @@ class _Unit:
         landed = max(start + self.m.lds_latency, self.bus_free[pair]) + step.extra
         self.bus_free[pair] = landed
         queue = self.queues[pair]
-        queue.append(landed)
+        queue.append(landed - self.m.lds_latency)  # it leaves the queue when LDS has served it, not when its data is there
         if len(queue) > self.m.lds_queue:
             queue.popleft()
         wave.other_memory.append(landed)
 
     def _load(self, wave: _Wave, step: Step, clock: int) -> None:
-        self.load_free = max(clock, self.load_free) + step.busy
-        landed = self.load_free + self.m.load_latency
+        start = max(clock, self.load_free)
+        self.load_queue.append(start)
+        if len(self.load_queue) > self.m.load_queue:
+            self.load_queue.popleft()
+        self.load_free = start + step.busy
+        landed = max(self.load_free, clock + self.m.load_latency)
         if wave.vector_memory and wave.vector_memory[-1] > landed:
             landed = wave.vector_memory[-1]
         wave.vector_memory.append(landed)
@@ -287,19 +295,19 @@ class _Unit:
     def run(self, turns: int) -> Run:
         """Replay until every wave has begun so many turns after its first, or waves wait that nothing lets go on."""
         waves, issued_of, starts_of = self.waves, self.result.issued, self.result.starts
-        heap = [(0, 0, wave.number) for wave in waves]
+        heap = [(0, 0, 0, wave.number) for wave in waves]
         heapify(heap)
         left, most = len(waves), _RUNAWAY * (turns + 1)
         item = heappop(heap)
         while True:
-            wave = waves[item[2]]
+            wave = waves[item[3]]
             step = wave.steps[wave.place]
             clock, cause = self.earliest(wave, step)
             if clock > item[0]:
                 if cause >= 0:
                     self._note(wave, clock, cause)
-                item = heappushpop(heap, (clock, -wave.priority, wave.number))
-                if item[2] != wave.number:
+                item = heappushpop(heap, (clock, -wave.priority, wave.ready, wave.number))
+                if item[3] != wave.number:
                     continue
             issued_of[wave.number].append(clock)
             if not wave.place and wave.looping:
@@ -320,7 +328,7 @@ class _Unit:
                 item = heappop(heap)
                 continue
             self.issue(wave, step, clock, place)
-            item = heappushpop(heap, (wave.ready, -wave.priority, wave.number))
+            item = heappushpop(heap, (wave.ready, -wave.priority, wave.ready, wave.number))
         return self.result
 
     def _note(self, wave: _Wave, clock: int, cause: int) -> None:
@@ -332,7 +340,7 @@ class _Unit:
         if clock > start:
             stalls.append(Stall(start, clock, cause, wave.place if wave.looping else -1))
 
-    def _meet(self, wave: _Wave, clock: int, place: int, heap: list[tuple[int, int, int]]) -> None:
+    def _meet(self, wave: _Wave, clock: int, place: int, heap: list[tuple[int, int, int, int]]) -> None:
         """Arrive at a barrier; the last wave of the workgroup lets all of them go on."""
         group = wave.path.workgroup
         here = self.arrived.setdefault(group, [])
@@ -346,7 +354,7 @@ class _Unit:
             if free > other.ready:
                 self.result.stalls[number].append(Stall(other.ready, free, _BARRIER, waited))
                 other.ready = free
-            heappush(heap, (other.ready, -other.priority, number))
+            heappush(heap, (other.ready, -other.priority, other.ready, number))
         here.clear()
 
 

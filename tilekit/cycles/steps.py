@@ -128,7 +128,7 @@ def _lds(i: Instruction, m: Machine, ways: int) -> Step:
 
 def _load(i: Instruction, m: Machine) -> Step:
     size = _bytes_of(i.name)
-    busy = max(_LANES // m.load_lanes, -(-size * _LANES // m.load_bytes))
+    busy = m.load_dword if size <= 4 else m.load_wide
     stores = "_store_" in i.name
     to_lds = i.flag("lds") or i.name.startswith("global_load_lds")
     written = -(-size * _LANES // m.lds_bytes) if to_lds else 0
