@@ -1,4 +1,4 @@
-"""Loops for the cycle model, written after public descriptions: the same instructions in the same order, nothing computed.
+"""Loops for the cycle model, written after public descriptions: their instructions in their order, nothing computed.
 
 Each function gives AMDGCN text that LLVM assembles: what stands before the loop, and the loop. Addresses are not
 meaningful, and registers only as far as they decide what waits for what.
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 MFMA = {16: "v_mfma_f32_16x16x32_bf16", 8: "v_mfma_f32_16x16x128_f8f6f4"}
 """By bits of a factor."""
 READ = "ds_read_b128 v[{at}:{last}], v250"
+TRANSPOSED = "ds_read_b64_tr_b16 v[{at}:{last}], v250"
 LOAD = "buffer_load_dwordx4 v251, s[8:11], 0 offen lds"
 
 
@@ -24,15 +25,13 @@ def text(before: Iterable[str], turn: Iterable[str], label: str = "turn") -> str
     )  # fmt: skip
 
 
-def mfma(number: int, bits: int = 16, accumulators: int = 64, registers: str = "a") -> str:
+def mfma(number: int, bits: int = 16, accumulators: int = 64) -> str:
     """One of a row of MFMAs, each on its own accumulator of four registers."""
     at = 4 * (number % accumulators)
     width = 4 if bits == 16 else 8
     a, b = 8 * (number // 8 % 4), 32 + 8 * (number % 8)
-    return (
-        f"{MFMA[bits]} {registers}[{at}:{at + 3}], v[{a}:{a + width - 1}], v[{b}:{b + width - 1}], "
-        f"{registers}[{at}:{at + 3}]"
-    )
+    factors = f"v[{a}:{a + width - 1}], v[{b}:{b + width - 1}]"
+    return f"{MFMA[bits]} a[{at}:{at + 3}], {factors}, a[{at}:{at + 3}]"
 
 
 def reads(count: int, first: int = 128) -> list[str]:
@@ -100,18 +99,19 @@ def prefetched_twice() -> str:
     return text(loads(32), turn)
 
 
-def sliced(rows: int = 256, columns: int = 256, bits: int = 16) -> str:
+def sliced(rows: int = 256, columns: int = 256, bits: int = 16, stages: int = 2) -> str:
     """v8 and v9 of the ladder: a quarter of the products a region, with reads and loads woven in; two k-blocks a turn.
 
-    Region by region the second half of A, that of B, then the first halves of the next k-block are read, and the halves of
-    the next but one loaded; so five regions' loads may be outstanding.
+    Region by region the second half of A, that of B, then the first halves of the next k-block are read, and the halves
+    of the next but one loaded. So five regions' loads may be outstanding with two stages, and four more with each more.
     """
     a_loads, b_loads, a_reads, b_reads = rows // 64, columns // 64, rows // 32, columns // 32
+    deeper = (stages - 2) * 2 * (a_loads + b_loads)
     regions = (
-        (a_reads, b_loads, 3 * b_loads + 2 * a_loads),
-        (b_reads, a_loads, 3 * b_loads + 2 * a_loads),
-        (b_reads, a_loads, 3 * a_loads + 2 * b_loads),
-        (a_reads, b_loads, 3 * a_loads + 2 * b_loads),
+        (a_reads, b_loads, deeper + 3 * b_loads + 2 * a_loads),
+        (b_reads, a_loads, deeper + 3 * b_loads + 2 * a_loads),
+        (b_reads, a_loads, deeper + 3 * a_loads + 2 * b_loads),
+        (a_reads, b_loads, deeper + 3 * a_loads + 2 * b_loads),
     )
     count = rows * columns // 2048 // (2 if bits == 8 else 1)
     turn: list[str] = []
@@ -122,7 +122,7 @@ def sliced(rows: int = 256, columns: int = 256, bits: int = 16) -> str:
         turn += [f"s_waitcnt vmcnt({outstanding}) lgkmcnt(0)", "s_barrier"]
         turn += woven(products[: count // 2], [[line] for line in reads(reading)])
         turn += woven(products[count // 2 :], pairs(loads(loading)))
-    return text(loads(2 * (a_loads + b_loads)), turn)
+    return text(loads(2 * stages * (a_loads + b_loads)), turn)
 
 
 # -- eight waves, two a SIMD -----------------------------------------------------------------------------------------
@@ -156,9 +156,7 @@ def ping_pong(bits: int = 16, wide: bool = False) -> str:
     """
     turn: list[str] = []
     for phase in range(8):
-        count = 4 if phase % 4 == 1 else 8 if phase % 2 == 0 or phase % 4 == 3 else 8
-        memory = [*reads(count if phase % 4 != 3 else 4), *loads(2)]
-        products = [mfma(8 * (phase % 4) + n // 2, bits, 32, "v").replace("v[", "a[", 1) for n in range(16)]
+        memory = [*reads((8, 4, 8, 4)[phase % 4]), *loads(2)]  # a half of A, or of B
         products = [mfma(8 * (phase % 4) + (n // 2 if bits == 16 else n % 8), bits, 32) for n in range(16)]
         low, high = ("s_setprio 0", "s_setprio 1")
         turn += [high if wide else low, *memory]
@@ -167,12 +165,11 @@ def ping_pong(bits: int = 16, wide: bool = False) -> str:
     return _ping_pong(turn, loads(14))
 
 
-def producers(rows: int, columns: int, loaders: int) -> tuple[str, int]:
-    """Warp specialisation: waves that only load beside eight that multiply; the text, and how many waves it has."""
-    consumers = 8
+def producers(rows: int, columns: int, consumers: int, loaders: int = 4) -> str:
+    """Warp specialisation: four waves load, and others, each with 64x64 of the tile, read and multiply a k-block."""
     share = (rows + columns) * 64 * 2 // 1024 // loaders
     products = rows * columns // (16 * 16) * 2 // consumers
-    reading = (rows // 2 // 16 + columns // 4 // 16) * 2
+    reading = (64 // 16 + 64 // 16) * 2
     consume = [
         "s_barrier",
         *reads(reading),
@@ -183,24 +180,26 @@ def producers(rows: int, columns: int, loaders: int) -> tuple[str, int]:
     ]
     produce = [*loads(share), f"s_waitcnt vmcnt({share})", "s_barrier"]
     whole = [
-        "v_lshrrev_b32_e32 v255, 9, v0",
+        "v_lshrrev_b32_e32 v255, 6, v0",
         "v_readfirstlane_b32 s5, v255",
-        "s_cmp_lg_u32 s5, 0",
+        f"s_cmp_ge_u32 s5, {consumers}",
         "s_cbranch_scc1 produce",
     ]
     ending = ["s_sub_u32 s4, s4, 1", "s_cmp_lg_u32 s4, 0"]
-    produced = ["produce:", *loads(share), "produce_turn:", *produce, *ending, "s_cbranch_scc1 produce_turn", "s_endpgm"]
+    again = [*ending, "s_cbranch_scc1 produce_turn", "s_endpgm"]
+    produced = ["produce:", *loads(share), "produce_turn:", *produce, *again]
     consumed = text(whole, consume)
     lines = "\n".join(line if line.endswith(":") else f"  {line}" for line in produced)
-    return f"{consumed}{lines}\n", consumers + loaders
+    return f"{consumed}{lines}\n"
 
 
-# -- attention: d = 128, KV tile 64, eight waves of 32 rows -------------------------------------------------------------
+# -- attention: d = 128, KV tile 64, eight waves of 32 rows -----------------------------------------------------------
 
 
 def _product(number: int, first: int) -> str:
     at = first + 16 * (number % 4)
-    return f"v_mfma_f32_32x32x16_bf16 v[{at}:{at + 15}], v[{4 * (number % 8)}:{4 * (number % 8) + 3}], v[32:35], v[{at}:{at + 15}]"
+    factor = 4 * (number % 8)
+    return f"v_mfma_f32_32x32x16_bf16 v[{at}:{at + 15}], v[{factor}:{factor + 3}], v[32:35], v[{at}:{at + 15}]"
 
 
 def _vector(kind: str, number: int) -> str:
@@ -234,7 +233,7 @@ def _dot(first: int, covered: dict[str, int], exposed: dict[str, int]) -> list[s
 
 
 def attention(lazy: bool) -> str:
-    """fav4 (lazy rescale) and fav3 of the tutorials: the vector work in the shadow of the MFMAs, as their budgets say."""
+    """fav4 (lazy rescale) and fav3 of the tutorials: vector work in the shadow of the MFMAs, as their budgets say."""
     if lazy:
         scores = ({"add": 32, "cvt": 16, "sub": 12, "exp": 12}, {})
         values = ({"max": 16, "sub": 20, "exp": 20}, {})
@@ -245,7 +244,11 @@ def attention(lazy: bool) -> str:
     for _ in range(2):
         for (covered, exposed), first, memory in (
             (scores, 36, reads(16)),
-            (values, 100, [f"ds_read_b64_tr_b16 v[{128 + 2 * (n % 32)}:{129 + 2 * (n % 32)}], v250" for n in range(32)]),
+            (
+                values,
+                100,
+                [TRANSPOSED.format(at=128 + 2 * n, last=129 + 2 * n) for n in range(32)],
+            ),
         ):
             turn += ["s_setprio 1", "s_nop 1", *memory, *loads(2), "s_waitcnt vmcnt(4) lgkmcnt(0)", "s_barrier"]
             turn += ["s_setprio 0", *_dot(first, covered, exposed), "s_barrier"]

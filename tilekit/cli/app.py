@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from tilekit.cli import bench, doctor, dump, emulate, lint, listing, run, trace, tune
+from tilekit.cli import bench, cycles, doctor, dump, emulate, lint, listing, run, trace, tune
 from tilekit.errors import TilekitError
 
 __all__ = ["app", "main"]
@@ -35,6 +35,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit lint kernel.ptx`: what is wrong with it without running it
 
+- `tilekit cycles kernel.s`: how fast the loop of an AMD kernel runs on a compute unit, by a model, and what stalls
+
 - `tilekit tune matmul --shape 4096x4096x4096`: measure configs here, and use the quickest from now on
 
 - `tilekit doctor`: what is installed, what it can do, what is missing
@@ -54,6 +56,7 @@ app.command("dump")(dump.dump)
 app.command("trace")(trace.trace)
 app.command("emulate")(emulate.emulate)
 app.command("lint")(lint.lint)
+app.command("cycles")(cycles.cycles)
 app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
 app.command("doctor")(doctor.doctor)

@@ -32,8 +32,9 @@ _LETTERS: Final = {
 """What a column shows, the rarer before the commoner where it holds several."""
 _RANK: Final = {letter: rank for rank, letter in enumerate("|gtWrxvMkjswnp")}
 _LEGEND: Final = (
-    "  M MFMA, v VALU, x transcendental, r LDS read, W LDS write, g global load, t store, | barrier, w wait, s scalar,\n"
-    "  j branch, n s_nop, p s_setprio, k scalar load, . nothing issued; the core's row: # busy, + half, - a little"
+    "  M MFMA, v VALU, x transcendental, r LDS read, W LDS write, g global load, t store, | barrier, w wait,\n"
+    "  s scalar, j branch, n s_nop, p s_setprio, k scalar load, . nothing issued\n"
+    "  the matrix core's row: # busy, + half busy, - a little"
 )
 
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from tilekit.cycles.machine import FIGURES, Machine
 from tilekit.cycles.path import Flow, Path
-from tilekit.cycles.replay import WavePath, run
+from tilekit.cycles.replay import Run, WavePath, run
 from tilekit.cycles.report import LoopReport, summarise
 from tilekit.cycles.steps import BARRIER, BRANCH, LDS, LOAD, PRIORITY, SCALAR_LOAD, WAIT, Step, steps_of
-from tilekit.emulator.core.errors import TextError, nearest
+from tilekit.emulator.core.errors import LaunchError, TextError, nearest
 from tilekit.emulator.gcn.chips import CHIPS
 from tilekit.emulator.gcn.language.parser import parse
 from tilekit.emulator.gcn.language.syntax import Instruction, KernelText, ModuleText
@@ -21,7 +21,10 @@ __all__ = ["replay_loop"]
 CODE, UNREADABLE, STUCK = "TK-CYCLES-001", "TK-CYCLES-005", "TK-CYCLES-006"
 _KEPT_BEFORE: Final = {LDS, LOAD, SCALAR_LOAD, WAIT, BARRIER, PRIORITY}
 """What counts of the way to the loop: the order of waves, and what is outstanding when the loop begins."""
-_WARM, _MEASURED, _MOST_WAVES, _MOST_TURNS = 3, 2, 32, 4096
+_TRIES: Final = ((4, 2), (10, 4), (32, 16))
+"""Turns replayed, and how many of them are measured: more where they do not repeat soon."""
+_ALIKE: Final = 500
+_MOST_WAVES, _MOST_TURNS = 32, 4096
 
 
 def replay_loop(
@@ -83,7 +86,7 @@ def replay_loop(
         raise ArgumentError.of("workgroups", workgroups, legal=legal, nearest=_MOST_WAVES // count, code=CODE)
     for label, often in (turns or {}).items():
         _whole(f"turns of {label}", often, 1, _MOST_TURNS)
-    flow = Flow(module, name, entry.fields.get("accum_offset", 256) if entry else 256)
+    flow = _flow(module, name, entry)
     goal = None if loop is None else flow.named(loop)
     paths = [flow.path(wave, goal, taken, turns) for wave in range(count)]
     built = _Builder(machine, flow.accumulators, lds_ways)
@@ -92,15 +95,27 @@ def replay_loop(
         for group in range(workgroups)
         for wave, path in enumerate(paths)
     ]
-    made = run(machine, replayed, _WARM + _MEASURED)
-    if any(len(starts) <= _WARM + _MEASURED for starts in made.starts):
-        late = [number for number, starts in enumerate(made.starts) if len(starts) <= _WARM + _MEASURED]
-        raise ArgumentError(
-            f"waves {', '.join(map(str, late))} wait at an s_barrier that the others never reach: waves of a workgroup must "
-            "meet equally often in a turn",
-            code=STUCK,
-        )
-    return summarise(machine, name, paths * workgroups, replayed, made, _MEASURED, k_tiles)
+    for turns_made, measured in _TRIES:
+        made = run(machine, replayed, turns_made)
+        if any(len(starts) <= turns_made for starts in made.starts):
+            late = [number for number, starts in enumerate(made.starts) if len(starts) <= turns_made]
+            raise ArgumentError(
+                f"waves {', '.join(map(str, late))} wait at an s_barrier that the others never reach: waves of a "
+                "workgroup must meet equally often in a turn",
+                code=STUCK,
+            )
+        if _settled(made, measured, machine):
+            break
+    return summarise(machine, name, paths * workgroups, replayed, made, measured, k_tiles)
+
+
+def _settled(made: Run, measured: int, m: Machine) -> bool:
+    """Whether the turns that are measured are alike, and loads from before the loop are over."""
+    for starts in made.starts:
+        last, before = starts[-1] - starts[-2], starts[-2] - starts[-3]
+        if abs(last - before) * _ALIKE > last or starts[-1 - measured] < 2 * m.load_latency:
+            return False
+    return True
 
 
 class _Builder:
@@ -145,6 +160,14 @@ def _parsed(text: str) -> ModuleText:
         if last.name not in ("s_endpgm", "s_branch"):
             module.instructions.append(Instruction("s_endpgm", "", (), {}, last.line, last.column, "s_endpgm"))
     return module
+
+
+def _flow(module: ModuleText, name: str, entry: KernelText | None) -> Flow:
+    try:
+        return Flow(module, name, entry.fields.get("accum_offset", 256) if entry else 256)
+    except (TextError, LaunchError) as error:
+        where = f"line {error.line}: " if error.line else ""
+        raise ArgumentError(f"the kernel's code cannot be followed: {where}{error.message}", code=UNREADABLE) from None
 
 
 def _kernel(module: ModuleText, kernel: str | None) -> str:

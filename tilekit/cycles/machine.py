@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Final
 
 __all__ = ["FIGURES", "PEAK", "Figure", "Machine"]
@@ -60,7 +60,9 @@ FIGURES: Final = (
     Figure("branch", "clocks from a branch that is taken to the next instruction", 32, 32,
            f"{_LLVM}: 8 issue slots", _BOTH),
     Figure("barrier", "clocks from the last arrival at s_barrier to the next instruction", 8, 8, "a guess", _BOTH),
-    Figure("lds_bytes", "bytes that LDS reads or writes a clock", 128, 256, "CDNA3 and CDNA4 white papers"),
+    Figure("lds_bytes", "bytes that LDS reads a clock", 128, 256, "CDNA3 and CDNA4 white papers"),
+    Figure("lds_write_bytes", "bytes that ds_write writes a clock: 8 lanes of 16 bytes at once", 128, 128,
+           "HipKittens, bank tables", ("gfx950",)),
     Figure("lds_bus", "bytes a clock between LDS and a pair of SIMDs", 64, 128, _LDS, ("gfx942",)),
     Figure("lds_queue", "LDS instructions in flight for a pair of SIMDs", 8, 8, _LDS, ("gfx942",)),
     Figure("lds_latency", "clocks from ds_read to the first data of an idle LDS", 56, 56, f"{_LDS}: 50 to 70",
@@ -106,6 +108,7 @@ class Machine:
     branch: int
     barrier: int
     lds_bytes: int
+    lds_write_bytes: int
     lds_bus: int
     lds_queue: int
     lds_latency: int
@@ -126,7 +129,8 @@ class Machine:
         **changes
             Figures by name.
         """
-        return replace(cls(chip, **{figure.name: getattr(figure, chip) for figure in FIGURES}), **changes)
+        own = {figure.name: int(getattr(figure, chip)) for figure in FIGURES}
+        return cls(chip, **{**own, **changes})
 
 
 assert [field.name for field in fields(Machine)][1:] == [figure.name for figure in FIGURES]

@@ -1,8 +1,8 @@
 """Which instructions a wave executes: from the kernel's entry to its loop, and one turn of that.
 
-Loops are those of the control-flow graph. A wave goes from the entry by the branches that the text decides, such as those
-by its number, until it comes to the head of an innermost loop with MFMAs: that loop is the wave's. Where the text does
-not decide, the way that leads to a loop is taken, or the next instruction, and a remark says so.
+Loops are those of the control-flow graph. A wave goes from the entry by the branches that the text decides, such as
+those by its number, until it comes to the head of an innermost loop with MFMAs: that loop is the wave's. Where the text
+does not decide, the way that leads to a loop is taken, or the next instruction, and a remark says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from tilekit.cycles.values import Values
 from tilekit.emulator.core.errors import nearest
-from tilekit.emulator.gcn.compiler.effects import is_memory, is_mfma
+from tilekit.emulator.gcn.compiler.effects import Effects, effects, is_memory, is_mfma
 from tilekit.emulator.gcn.compiler.flow import Block, blocks_of
 from tilekit.emulator.gcn.language.syntax import Instruction, ModuleText
 from tilekit.emulator.gcn.ops.control import BRANCHES
@@ -70,6 +70,7 @@ class Flow:
     def __init__(self, module: ModuleText, entry: str, accumulators: int) -> None:
         self.blocks = blocks_of(module, entry)
         self.accumulators = accumulators
+        self._effects: dict[Instruction, Effects] = {}
         places = {id(i): number for number, i in enumerate(module.instructions)}
         self.labels: dict[int, str] = {}
         starts = {places[id(block.instructions[0])]: number for number, block in enumerate(self.blocks)}
@@ -104,7 +105,11 @@ class Flow:
         raise ArgumentError.of("loop", name, legal=legal, nearest=close, code=NO_SUCH_LOOP)
 
     def path(
-        self, wave: int, loop: Loop | None, taken: Mapping[str, bool] | None = None, turns: Mapping[str, int] | None = None
+        self,
+        wave: int,
+        loop: Loop | None,
+        taken: Mapping[str, bool] | None = None,
+        turns: Mapping[str, int] | None = None,
     ) -> Path:
         """Return what a wave executes.
 
@@ -127,6 +132,13 @@ class Flow:
         """
         return _Walk(self, wave, dict(taken or {}), dict(turns or {})).path(loop)
 
+    def effects(self, i: Instruction) -> Effects:
+        """What an instruction reads and writes."""
+        found = self._effects.get(i)
+        if found is None:
+            found = self._effects[i] = effects(i, self.accumulators)
+        return found
+
     def label(self, block: int) -> str:
         """The name of a block: its label, or the line of its first instruction."""
         return self.labels.get(block) or f"line {self.blocks[block].instructions[0].line}"
@@ -142,6 +154,7 @@ class Flow:
         rest = [one for one in self.loops if not any(other.blocks < one.blocks for other in self.loops)]
         found = [*([loop] if loop else []), *self.innermost]
         found += [one for one in rest if one not in found and self._works(one)]
+        found = found or rest
         if not found:
             raise self._none()
         return found
@@ -166,8 +179,8 @@ class Flow:
 
     def _none(self) -> ArgumentError:
         return ArgumentError(
-            "the kernel has no loop: no branch goes back to an earlier instruction that leads to it. Give a text with the "
-            "loop and its label",
+            "the kernel has no loop: no branch goes back to an earlier instruction that leads to it. Give a text with "
+            "the loop and its label",
             code=NO_LOOP,
         )
 
@@ -230,7 +243,7 @@ class _Walk:
 
     def __init__(self, flow: Flow, wave: int, taken: dict[str, bool], turns: dict[str, int]) -> None:
         self.flow, self.wave, self.taken, self.turns = flow, wave, taken, turns
-        self.values = Values(wave, flow.accumulators)
+        self.values = Values(wave, flow.effects)
         self.remarks: list[str] = []
         self.length = 0
 
@@ -254,7 +267,7 @@ class _Walk:
             block = self._through(block, before, ways, passed)
             if block < 0:
                 raise ArgumentError(
-                    f"wave {self.wave} comes to the end of the kernel and to no loop with matrix or memory instructions",
+                    f"wave {self.wave} comes to the end of the kernel and to no loop with matrix or memory work",
                     code=NO_LOOP,
                 )
         turn = self._turn(heads[block])
@@ -325,8 +338,8 @@ class _Walk:
             return self.taken[name]
         if loop is not None and block.taken != loop.head and passed.get(block.taken, 0):
             raise ArgumentError(
-                f"the loop at {name}, within {loop.name}, goes round as often as data says (line {last.line}: {last.text}); "
-                f"say how often, such as {name}=1, or choose it as the loop",
+                f"the loop at {name}, within {loop.name}, goes round as often as data says (line {last.line}: "
+                f"{last.text}); say how often, such as {name}=1, or choose it as the loop",
                 code=UNDECIDED,
             )
         if block.taken == (loop.head if loop else -1):

@@ -269,7 +269,9 @@ class _Unit:
         landed = max(start + self.m.lds_latency, self.bus_free[pair]) + step.extra
         self.bus_free[pair] = landed
         queue = self.queues[pair]
-        queue.append(landed - self.m.lds_latency)  # it leaves the queue when LDS has served it, not when its data is there
+        queue.append(
+            landed - self.m.lds_latency
+        )  # it leaves the queue when LDS has served it, not when its data is there
         if len(queue) > self.m.lds_queue:
             queue.popleft()
         wave.other_memory.append(landed)

@@ -14,7 +14,7 @@ from tilekit.cycles.path import Path
 from tilekit.cycles.replay import CAUSES, Run, Stall, WavePath
 from tilekit.cycles.steps import MATRIX, product_of
 
-__all__ = ["Lost", "LoopReport", "summarise"]
+__all__ = ["LoopReport", "Lost", "summarise"]
 
 _ISSUE: Final = "issue"
 """The cause of clocks in which the wave did not wait: it issued what stands between two MFMAs."""
@@ -187,9 +187,7 @@ def summarise(
     )
 
 
-def _idle(
-    m: Machine, replayed: Sequence[WavePath], made: Run, measured: int, used: Sequence[int]
-) -> tuple[Lost, ...]:
+def _idle(m: Machine, replayed: Sequence[WavePath], made: Run, measured: int, used: Sequence[int]) -> tuple[Lost, ...]:
     """What the gaps between MFMAs went to: what the wave whose MFMA ends a gap waited for in it, or its issue."""
     found: dict[tuple[str, int, str], float] = defaultdict(float)
     ends = [[stall.end for stall in stalls] for stalls in made.stalls]

@@ -120,9 +120,8 @@ def _lds(i: Instruction, m: Machine, ways: int) -> Step:
     if "bpermute" in i.name or "permute" in i.name:
         size = 4
     total = size * _LANES
-    service = -(-total * ways // m.lds_bytes)
-    if i.name.startswith("ds_write"):  # eight lanes of 16 bytes at once, 16 of 8: half of what reads have
-        service = -(-2 * total * ways // m.lds_bytes)
+    rate = m.lds_write_bytes if i.name.startswith("ds_write") else m.lds_bytes
+    service = -(-total * ways // rate)
     return Step(LDS, i, m.issue, service, -(-total // m.lds_bus))
 
 

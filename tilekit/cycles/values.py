@@ -1,7 +1,7 @@
 """What the text itself says of a wave's registers: enough to know which way its branches go.
 
-Numbers of the wave and of its lanes are known, arguments and memory are not. A scalar register is a number or unknown, a
-vector register 64 numbers or unknown; an instruction that is not followed here makes what it writes unknown.
+Numbers of the wave and of its lanes are known, arguments and memory are not. A scalar register is a number or unknown,
+a vector register 64 numbers or unknown; an instruction that is not followed here makes what it writes unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.emulator.gcn.compiler.effects import effects
+from tilekit.emulator.gcn.compiler.effects import Effects
 from tilekit.emulator.gcn.language.syntax import EXEC, VCC, Constant, Instruction, Operand, Register
 from tilekit.emulator.gcn.memory.outstanding import SCALARS
 
@@ -58,24 +58,25 @@ class Values:
     ----------
     wave
         Its number in the workgroup.
-    accumulators
-        Row of register a0.
+    effects
+        What an instruction reads and writes.
     """
 
-    def __init__(self, wave: int, accumulators: int) -> None:
-        self.accumulators = accumulators
+    def __init__(self, wave: int, effects: Callable[[Instruction], Effects]) -> None:
+        self.effects = effects
         self.scalars: dict[int, int] = {EXEC: _WORD, EXEC + 1: _WORD}
         self.vectors: dict[int, Lanes] = {0: np.arange(64, dtype=np.uint32) + np.uint32(64 * wave)}
         self.scc: bool | None = None
 
     def forget(self, i: Instruction) -> None:
         """Make unknown what an instruction writes."""
-        found = effects(i, self.accumulators)
+        found = self.effects(i)
         written = found.writes | found.load
-        for number in [number for number in self.vectors if written >> number & 1]:
-            del self.vectors[number]
-        for number in [number for number in self.scalars if written >> (SCALARS + number) & 1]:
-            del self.scalars[number]
+        if written:
+            for number in [number for number in self.vectors if written >> number & 1]:
+                del self.vectors[number]
+            for number in [number for number in self.scalars if written >> (SCALARS + number) & 1]:
+                del self.scalars[number]
         if i.name.startswith("s_") and not i.name.startswith(_KEEPS_SCC):
             self.scc = None
         if "saveexec" in i.name or i.name.startswith("v_cmpx"):
@@ -208,8 +209,7 @@ class Values:
         a, b = self._lanes(operands[-2]), self._lanes(operands[-1])
         if a is None or b is None or match[1]:
             return None
-        if match[3] == "i":
-            a, b = a.view(np.int32), b.view(np.int32)  # type: ignore[assignment]
-        lanes = _COMPARE[match[2]](a, b)
+        kind = np.int32 if match[3] == "i" else np.uint32
+        lanes = _COMPARE[match[2]](a.view(kind), b.view(kind))
         mask = sum(1 << lane for lane in range(64) if lanes[lane]) & (self._wide(EXEC) or 0)
         return self._set(operands[0] if len(operands) == 3 else Register("s", VCC, 2), mask)
