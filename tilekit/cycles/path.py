@@ -7,7 +7,7 @@ does not decide, the way that leads to a loop is taken, or the next instruction,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,7 @@ __all__ = ["Flow", "Loop", "Path"]
 
 NO_LOOP, NO_SUCH_LOOP, UNDECIDED = "TK-CYCLES-002", "TK-CYCLES-003", "TK-CYCLES-004"
 _LONGEST: Final = 400_000
+_ATTEMPTS: Final = 32
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,33 @@ class Flow:
         ArgumentError
             If the wave comes to no loop, or a loop within its loop goes round as often as data says.
         """
-        return _Walk(self, wave, dict(taken or {}), dict(turns or {})).path(loop)
+        forced: list[bool] = []
+        flipped: set[int] = set()
+        found: Path | None = None
+        failure: ArgumentError | None = None
+        for _ in range(_ATTEMPTS):  # choices that lead to no such loop are made the other way, the last one first
+            walk = _Walk(self, wave, taken or {}, turns or {}, forced)
+            try:
+                path = walk.path(loop)
+                if path.loop == loop or (loop is None and (path.loop.products or not self.innermost)):
+                    return path
+                found = found or path
+            except ArgumentError as error:
+                if error.code != NO_LOOP:
+                    raise
+                failure = failure or error
+            forced = walk.choices
+            while forced and len(forced) - 1 in flipped:
+                flipped.discard(len(forced) - 1)
+                forced.pop()
+            if not forced:
+                break
+            forced[-1] = not forced[-1]
+            flipped.add(len(forced) - 1)
+        if found is None:
+            assert failure is not None
+            raise failure
+        return found
 
     def effects(self, i: Instruction) -> Effects:
         """What an instruction reads and writes."""
@@ -159,16 +186,20 @@ class Flow:
             raise self._none()
         return found
 
-    def reaching(self, goals: Iterable[int]) -> frozenset[int]:
-        """The blocks from which one of these can be reached, themselves included."""
+    def reaching(self, goals: Iterable[int], within: Loop | None = None) -> frozenset[int]:
+        """The blocks from which one of these can be reached, themselves included; in one turn of a loop, if given."""
         before: dict[int, list[int]] = {}
         for number, block in enumerate(self.blocks):
             for target in _targets(block):
                 before.setdefault(target, []).append(number)
-        seen, work = set(goals), list(goals)
+        work = list(goals)
+        seen = set(work)
         while work:
-            for number in before.get(work.pop(), ()):
-                if number not in seen:
+            reached = work.pop()
+            if within is not None and reached == within.head:
+                continue
+            for number in before.get(reached, ()):
+                if number not in seen and (within is None or number in within.blocks):
                     seen.add(number)
                     work.append(number)
         return frozenset(seen)
@@ -239,39 +270,52 @@ def _dominators(blocks: list[Block]) -> list[int]:
 
 
 class _Walk:
-    """One wave's way through the graph."""
+    """One wave's way through the graph; ``choices`` are those made before the loop where the text does not decide.
 
-    def __init__(self, flow: Flow, wave: int, taken: dict[str, bool], turns: dict[str, int]) -> None:
-        self.flow, self.wave, self.taken, self.turns = flow, wave, taken, turns
+    Parameters
+    ----------
+    forced
+        The first of the choices.
+    """
+
+    def __init__(
+        self, flow: Flow, wave: int, taken: Mapping[str, bool], turns: Mapping[str, int], forced: Sequence[bool]
+    ) -> None:
+        self.flow, self.wave, self.taken, self.turns, self.forced = flow, wave, taken, turns, forced
         self.values = Values(wave, flow.effects)
+        self.choices: list[bool] = []
         self.remarks: list[str] = []
         self.length = 0
 
     def path(self, loop: Loop | None) -> Path:
+        """Go to a loop, and once round.
+
+        Raises
+        ------
+        ArgumentError
+            If this way leads to none.
+        """
         flow = self.flow
         goals = flow.goals(loop)
         heads = {one.head: one for one in goals}
         wanted = flow.reaching([loop.head if loop else goals[0].head])
         # Where the loop that is asked for cannot be reached any more, another will do: with MFMAs, if one can be.
         multiplying = flow.reaching([one.head for one in goals if one.products])
-        anywhere = flow.reaching(heads)
+        ways = [*([wanted] if loop else []), multiplying, flow.reaching(heads)]
         before: list[tuple[Instruction, bool]] = []
         passed: dict[int, int] = {}
         block = 0
         while True:
             here = heads.get(block)
             if here is not None and self._stops(here, block, loop, wanted, multiplying):
-                break
+                return Path(here, before, self._turn(here), self.remarks)
             passed[block] = passed.get(block, 0) + 1
-            ways = [wanted, multiplying, anywhere] if loop else [multiplying, anywhere]
             block = self._through(block, before, ways, passed)
             if block < 0:
                 raise ArgumentError(
                     f"wave {self.wave} comes to the end of the kernel and to no loop with matrix or memory work",
                     code=NO_LOOP,
                 )
-        turn = self._turn(heads[block])
-        return Path(heads[block], before, turn, self.remarks)
 
     @staticmethod
     def _stops(here: Loop, block: int, loop: Loop | None, wanted: frozenset[int], multiplying: frozenset[int]) -> bool:
@@ -285,12 +329,14 @@ class _Walk:
             for i in self.flow.blocks[number].instructions:
                 self.values.forget(i)
         back = self.flow.reaching([loop.head]) & loop.blocks
+        products = {number for number in loop.blocks if any(map(is_mfma, self.flow.blocks[number].instructions))}
         turn: list[tuple[Instruction, bool]] = []
         passed: dict[int, int] = {}
         block = loop.head
         while True:
             passed[block] = passed.get(block, 0) + 1
-            block = self._through(block, turn, [back], passed, loop)
+            ahead = self.flow.reaching(products - passed.keys(), within=loop)
+            block = self._through(block, turn, [back, ahead], passed, loop)
             if block == loop.head:
                 return turn
 
@@ -345,6 +391,10 @@ class _Walk:
         if block.taken == (loop.head if loop else -1):
             return True
         goes = bool(passed.get(block.following)) and not passed.get(block.taken)
+        if loop is None:
+            if len(self.choices) < len(self.forced):
+                goes = self.forced[len(self.choices)]
+            self.choices.append(goes)
         self.remarks.append(
             f"line {last.line}: {last.text}: the text does not say which way; "
             f"taken to {'go to ' + name if goes else 'go on'}"
