@@ -86,6 +86,9 @@ def replay_loop(
         raise ArgumentError.of("workgroups", workgroups, legal=legal, nearest=_MOST_WAVES // count, code=CODE)
     for label, often in (turns or {}).items():
         _whole(f"turns of {label}", often, 1, _MOST_TURNS)
+    ways = lds_ways.values() if isinstance(lds_ways, Mapping) else [lds_ways]
+    for value in ways:
+        _whole("lds_ways", value, 1, 64)
     flow = _flow(module, name, entry)
     goal = None if loop is None else flow.named(loop)
     paths = [flow.path(wave, goal, taken, turns) for wave in range(count)]

@@ -73,11 +73,11 @@ class Flow:
         self.accumulators = accumulators
         self._effects: dict[Instruction, Effects] = {}
         places = {id(i): number for number, i in enumerate(module.instructions)}
-        self.labels: dict[int, str] = {}
+        self.labels: dict[int, list[str]] = {}
         starts = {places[id(block.instructions[0])]: number for number, block in enumerate(self.blocks)}
         for label, index in module.labels.items():
             if index in starts:
-                self.labels.setdefault(starts[index], label)
+                self.labels.setdefault(starts[index], []).append(label)
         self.loops = self._loops()
 
     @property
@@ -96,7 +96,7 @@ class Flow:
             If no loop has; with the nearest that there is.
         """
         for loop in self.loops:
-            if name in (loop.name, str(loop.line)):
+            if name in (*self.labels.get(loop.head, ()), str(loop.line)):
                 return loop
         names = [loop.name for loop in self.loops]
         if not names:
@@ -167,8 +167,8 @@ class Flow:
         return found
 
     def label(self, block: int) -> str:
-        """The name of a block: its label, or the line of its first instruction."""
-        return self.labels.get(block) or f"line {self.blocks[block].instructions[0].line}"
+        """The name of a block: its label, the nearest of several, or the line of its first instruction."""
+        return (self.labels.get(block) or [f"line {self.blocks[block].instructions[0].line}"])[-1]
 
     def goals(self, loop: Loop | None) -> list[Loop]:
         """The loops where a wave stops: the one asked for, then innermost ones with MFMAs, then any with memory.
@@ -227,7 +227,7 @@ class Flow:
         for head, body in bodies.items():
             line = self.blocks[head].instructions[0].line
             products = sum(is_mfma(i) for number in body for i in self.blocks[number].instructions)
-            loops.append(Loop(head, frozenset(body), self.labels.get(head, f"line {line}"), line, products))
+            loops.append(Loop(head, frozenset(body), self.label(head), line, products))
         return sorted(loops, key=lambda loop: loop.line)
 
     def _body(self, head: int, back: int) -> set[int]:

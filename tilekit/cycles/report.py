@@ -116,13 +116,16 @@ class LoopReport:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        share = f"{self.utilisation:.1%}"
         loops = ", ".join(dict.fromkeys(self.loops))
         groups = f" of {self.workgroups} workgroups" if self.workgroups > 1 else ""
         yield f"{self.kernel} on {self.chip}: loop {loops}, {self.waves} waves{groups}, by the model"
         per = f", {self.clocks_per_k_tile:.0f} a k-block" if self.k_tiles > 1 else ""
         yield f"  {self.clocks:.0f} clocks a turn{per}; {self.instructions} instructions a wave"
-        yield f"  matrix cores busy {share}; {self.flop / self.clocks:.0f} FLOP a clock, {self.peak_share:.1%} of peak"
+        if not any(self.busy):
+            yield "  there is no MFMA in the loop"
+        else:
+            rate = f"{self.flop / self.clocks:.0f} FLOP a clock, {self.peak_share:.1%} of peak"
+            yield f"  matrix cores busy {self.utilisation:.1%}; {rate}"
         for title, lost in (("matrix cores idle", self.idle), ("waves wait", self.waits)):
             total = sum(one.clocks for one in lost)
             if total < 0.05:

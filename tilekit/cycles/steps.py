@@ -31,6 +31,8 @@ _SWAP = re.compile(r"v_permlane(16|32)_swap")
 _PACKED = re.compile(r"v_pk_(add|mul|fma|mov)_(f32|b32)$")
 _WIDTH = re.compile(r"(?:dword(?:x([234]))?|b(\d+)|u8|i8|u16|i16|byte|short)")
 _VECTORS: Final = (1 << SCALARS) - 1
+_UNKNOWN_PASSES: Final = 8
+"""Of a matrix instruction whose shape is not known, such as sparse ones."""
 _LANES: Final = 64
 
 
@@ -79,6 +81,8 @@ def product_of(i: Instruction, chip: str) -> Product | None:
     shape = SHAPES.get(i.name)
     if shape is None:
         return None
+    if shape.a == "f8f6f4" and not _formats(i):
+        return None
     if shape.a == "f8f6f4":
         bits = max(BITS[FORMATS[i.modifiers.get(name, 0)]] for name in ("cbsz", "blgp"))
     else:
@@ -109,9 +113,14 @@ def _integer(i: Instruction) -> int:
     return operand.value if isinstance(operand, Constant) and isinstance(operand.value, int) else 0
 
 
+def _formats(i: Instruction) -> bool:
+    """Whether the formats of the factors of f8f6f4 are such as there are."""
+    return all(i.modifiers.get(name, 0) in range(len(FORMATS)) for name in ("cbsz", "blgp"))
+
+
 def _matrix(i: Instruction, m: Machine) -> Step:
     widest = max(_registers(i, 1), _registers(i, 2), 2)
-    busy = (passes(i, m.chip) or 8) * m.matrix_pass
+    busy = ((passes(i, m.chip) if _formats(i) else 0) or _UNKNOWN_PASSES) * m.matrix_pass
     return Step(MATRIX, i, min(m.matrix_read * -(-widest // 2), busy), busy)
 
 

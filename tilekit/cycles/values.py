@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.gcn.compiler.effects import Effects
-from tilekit.emulator.gcn.language.syntax import EXEC, VCC, Constant, Instruction, Operand, Register
+from tilekit.emulator.gcn.language.syntax import EXEC, VCC, Constant, Instruction, Off, Operand, Register
 from tilekit.emulator.gcn.memory.outstanding import SCALARS
 
 __all__ = ["Values"]
@@ -142,7 +142,7 @@ class Values:
 
     def _scalar(self, i: Instruction) -> Callable[[], None] | None:
         """What a scalar instruction changes; None where that is not known."""
-        name, operands = i.name, i.operands
+        name, operands = i.name, (*i.operands, Off(), Off(), Off())
         if match := _SCALAR_COMPARE.match(name):
             a, b = self._number(operands[0]), self._number(operands[1])
             if a is None or b is None:
@@ -170,23 +170,23 @@ class Values:
         return None
 
     def _masks(self, i: Instruction) -> Callable[[], None] | None:
-        saves = "saveexec" in i.name
-        a = self._mask(i.operands[1])
-        b = self._wide(EXEC) if saves else self._mask(i.operands[2])
+        saves, operands = "saveexec" in i.name, (*i.operands, Off(), Off(), Off())
+        a = self._mask(operands[1])
+        b = self._wide(EXEC) if saves else self._mask(operands[2])
         if a is None or b is None:
             return None
         value = a & ~b if i.name.startswith("s_andn2") else a | b if i.name.startswith("s_or") else a & b
-        change = self._set(Register("s", EXEC, 2) if saves else i.operands[0], value & _ALL, bool(value & _ALL))
+        change = self._set(Register("s", EXEC, 2) if saves else operands[0], value & _ALL, bool(value & _ALL))
         if not saves:
             return change
-        saved = self._set(i.operands[0], b)
+        saved = self._set(operands[0], b)
         if saved is None or change is None:
             return None
         return lambda: (saved(), change())[0]
 
     def _vector(self, i: Instruction) -> Callable[[], None] | None:
         """What a vector instruction changes; None where that is not known."""
-        name, operands = i.name, i.operands
+        name, operands = i.name, (*i.operands, Off(), Off(), Off())
         if i.encoding in ("sdwa", "dpp", "e64_dpp") or self._wide(EXEC) is None:
             return None
         if name == "v_readfirstlane_b32":
@@ -197,7 +197,7 @@ class Values:
         if name not in _VECTOR and name != "v_mov_b32":
             return None
         target = operands[0]
-        sources = [self._lanes(operand) for operand in operands[1:]]
+        sources = [self._lanes(operand) for operand in operands[1 : 2 if name == "v_mov_b32" else 3]]
         if self._wide(EXEC) != _ALL or not isinstance(target, Register) or any(source is None for source in sources):
             return None
         value = sources[0] if name == "v_mov_b32" else _VECTOR[name](*sources)
@@ -206,6 +206,8 @@ class Values:
 
     def _compare(self, i: Instruction, match: re.Match[str]) -> Callable[[], None] | None:
         operands = i.operands
+        if len(operands) < 2:
+            return None
         a, b = self._lanes(operands[-2]), self._lanes(operands[-1])
         if a is None or b is None or match[1]:
             return None
