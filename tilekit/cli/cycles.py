@@ -37,7 +37,7 @@ def cycles(
 
     Nothing is executed: the figures of the model are on its page of the documentation, with their sources.
 
-    Examples: `tilekit cycles kernel.s`; `tilekit cycles kernel.hsaco --k-tiles 2 --json`;
+    Examples: `tilekit cycles examples/mfma_loop.s`; `tilekit cycles kernel.hsaco --k-tiles 2 --json`;
     `tilekit cycles kernel.s --loop .LBB0_3 --waves 8 --load-latency 1500`.
     """
     with common.presented(as_json):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from tilekit.cycles.machine import Machine
@@ -50,10 +51,10 @@ def _letter(step: Step) -> str:
 
 
 def draw(m: Machine, replayed: Sequence[WavePath], made: Run, measured: int) -> str:
-    """Draw the first measured turn of the first wave that multiplies, and what the others do in its time."""
+    """Draw the longest measured turn of the first wave that multiplies, and what the others do in its time."""
     chosen = next((n for n, wave in enumerate(replayed) if any(s.kind == MATRIX for s in wave.turn)), 0)
-    starts = made.starts[chosen]
-    first, last = starts[-1 - measured], starts[-measured]
+    turns = pairwise(made.starts[chosen][-1 - measured :])
+    first, last = max(turns, key=lambda turn: turn[1] - turn[0])
     length = max(last - first, 1)
     clocks = -(-length // (_COLUMNS * m.issue)) * m.issue
     columns = -(-length // clocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
 
 from tilekit.cycles.machine import FIGURES, Machine
@@ -115,8 +116,8 @@ def replay_loop(
 def _settled(made: Run, measured: int, m: Machine) -> bool:
     """Whether the turns that are measured are alike, and loads from before the loop are over."""
     for starts in made.starts:
-        last, before = starts[-1] - starts[-2], starts[-2] - starts[-3]
-        if abs(last - before) * _ALIKE > last or starts[-1 - measured] < 2 * m.load_latency:
+        turns = [after - before for before, after in pairwise(starts[-2 - measured :])]
+        if (max(turns) - min(turns)) * _ALIKE > max(turns) or starts[-1 - measured] < 2 * m.load_latency:
             return False
     return True
 

@@ -300,6 +300,7 @@ class _Unit:
         heap = [(0, 0, 0, wave.number) for wave in waves]
         heapify(heap)
         left, most = len(waves), _RUNAWAY * (turns + 1)
+        furthest = 0
         item = heappop(heap)
         while True:
             wave = waves[item[3]]
@@ -317,19 +318,20 @@ class _Unit:
                 starts.append(clock)
                 if len(starts) == turns + 1:
                     left -= 1
-                if not left or len(starts) > most:
-                    break
+                furthest = max(furthest, len(starts))
             place = wave.place
             wave.place += 1
             if wave.place == len(wave.steps):
                 wave.steps, wave.place, wave.looping = wave.path.turn, 0, True
             if step.kind == BARRIER:
                 self._meet(wave, clock, place if wave.steps is wave.path.turn else -1, heap)
-                if not heap:
+                if not heap or not left or furthest > most:
                     break
                 item = heappop(heap)
                 continue
             self.issue(wave, step, clock, place)
+            if not left or furthest > most:
+                break
             item = heappushpop(heap, (wave.ready, -wave.priority, wave.ready, wave.number))
         return self.result
 
