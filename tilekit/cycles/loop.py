@@ -17,7 +17,7 @@ from tilekit.emulator.gcn.language.parser import parse
 from tilekit.emulator.gcn.language.syntax import Instruction, KernelText, ModuleText
 from tilekit.errors import ArgumentError
 
-__all__ = ["replay_loop"]
+__all__ = ["read_loop", "replay_loop"]
 
 CODE, UNREADABLE, STUCK = "TK-CYCLES-001", "TK-CYCLES-005", "TK-CYCLES-006"
 _KEPT_BEFORE: Final = {LDS, LOAD, SCALAR_LOAD, WAIT, BARRIER, PRIORITY}
@@ -120,6 +120,19 @@ def _settled(made: Run, measured: int, m: Machine) -> bool:
         if (max(turns) - min(turns)) * _ALIKE > max(turns) or starts[-1 - measured] < 2 * m.load_latency:
             return False
     return True
+
+
+def read_loop(
+    text: str, loop: str | None, chip: str | None, figures: Mapping[str, int]
+) -> tuple[Machine, int, list[Step]]:
+    """Return the machine, the row of register a0, and the steps of a turn of wave 0's loop."""
+    module = _parsed(text)
+    name = _kernel(module, None)
+    machine = _machine(_chip(module, chip), figures)
+    flow = _flow(module, name, module.kernels.get(name))
+    path = flow.path(0, None if loop is None else flow.named(loop))
+    _, turn = _Builder(machine, flow.accumulators, 1).steps(path)
+    return machine, flow.accumulators, turn
 
 
 class _Builder:
