@@ -237,8 +237,8 @@ def page() -> str:
     return f"""# A cycle model of a CDNA compute unit
 
 How fast a loop of AMDGCN code runs on a compute unit of an MI300X (`gfx942`) or MI355X (`gfx950`), and what
-stalls. **Nothing on this page has been measured by this project**: there was no AMD GPU. `python
-docs/cdna_model.py` writes it, from the model in [`tilekit/cycles`](../tilekit/cycles/__init__.py).
+stalls. **Nothing on this page has been measured by this project**: there was no AMD GPU.
+`python docs/cdna_model.py` writes it, from the model in [`tilekit/cycles`](../tilekit/cycles/__init__.py).
 
 ```console
 tilekit cycles kernel.s --k-tiles 2        # text of any origin
@@ -256,7 +256,7 @@ print(f"{{report.clocks:.0f}} clocks, matrix cores {{report.utilisation:.0%}}, i
 ```
 
 ```text
-148 clocks, matrix cores 86%, idle: {{'issue': 20.0}}
+148 clocks, matrix cores 86%, idle: {{'branch': 20.0}}
 ```
 
 ## What it does

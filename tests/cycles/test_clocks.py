@@ -33,7 +33,7 @@ def test_a_result_that_is_a_factor_is_waited_for():
     turn = [CHAINED.format(at, at + 3, was, was + 3) for was, at in pairwise(places)]
     report = replayed(loop(*turn))
     assert report.clocks == 7 * 36 + 4 + 32  # the first multiplies nothing that is waited for
-    assert report.idle_by_cause().keys() == {"MFMA result", "issue"}
+    assert report.idle_by_cause().keys() == {"MFMA result", "branch"}
     assert report.idle_by_cause()["MFMA result"] == 7 * 20
 
 
@@ -83,7 +83,8 @@ def test_a_wait_for_lds():
     report = replayed(loop("ds_read_b128 v[100:103], v90", "s_waitcnt lgkmcnt(0)", product(0)))
     assert report.clocks == 56 + 8 + 4 + 4 + 32
     assert report.idle_by_cause()["lgkmcnt"] == 60
-    assert [(lost.cause, lost.text) for lost in report.waits] == [("lgkmcnt", "s_waitcnt lgkmcnt(0)")]
+    waits = [(lost.cause, lost.text, lost.clocks) for lost in report.waits]
+    assert waits == [("lgkmcnt", "s_waitcnt lgkmcnt(0)", 60), ("branch", "s_cbranch_scc1 turn", 28)]
 
 
 def test_a_wait_that_leaves_some_outstanding():
@@ -98,7 +99,7 @@ def test_a_wait_for_a_load():
     load = "buffer_load_dwordx4 v[100:103], v90, s[0:3], 0 offen"
     report = replayed(loop(load, "s_waitcnt vmcnt(0)"), load_latency=500)
     assert report.clocks == 500 + 4 + 32
-    assert [lost.cause for lost in report.waits] == ["vmcnt"]
+    assert [(lost.cause, lost.clocks) for lost in report.waits] == [("vmcnt", 496), ("branch", 28)]
 
 
 def test_loads_in_flight_are_limited():

@@ -45,10 +45,11 @@ CAUSES: Final = (
     "barrier",
     "MFMA result",
     "packed after MFMA",
+    "branch",
 )
 """What an instruction may wait for."""
 (_CORE, _VECTOR_PORT, _SCALAR_PORT, _MEMORY_PORT, _QUEUE, _LOAD_QUEUE, _FLIGHT, _VMCNT, _LGKMCNT, _BARRIER, _RESULT,
- _PACKED) = range(12)  # fmt: skip
+ _PACKED, _BRANCH) = range(13)  # fmt: skip
 
 
 _RUNAWAY: Final = 64
@@ -255,6 +256,7 @@ class _Unit:
         elif kind == PRIORITY:
             wave.priority = step.extra
         elif kind == BRANCH and step.extra:
+            self.result.stalls[wave.number].append(Stall(after, clock + m.branch, _BRANCH, place))
             after = clock + m.branch
         wave.ready = after
 
