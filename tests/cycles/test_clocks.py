@@ -102,6 +102,34 @@ def test_a_wait_for_a_load():
     assert [(lost.cause, lost.clocks) for lost in report.waits] == [("vmcnt", 496), ("branch", 28)]
 
 
+def test_a_wait_that_leaves_loads_outstanding():
+    """vmcnt(1) waits for the first of two loads, which was issued 4 clocks sooner than the second."""
+    loads = ["buffer_load_dword v100, v90, s[0:3], 0 offen"] * 2
+    both, first = (replayed(loop(*loads, f"s_waitcnt vmcnt({left})", product(0))).clocks for left in (0, 1))
+    assert both - first == 4
+
+
+def test_what_loads_write_to_lds_takes_its_time():
+    """Loads to LDS write it beside the reads, which come out later than beside loads to registers."""
+    reads = ["ds_read_b128 v[100:103], v90"] * 64
+    to_lds, to_registers = ("v91, s[0:3], 0 offen lds", "v[104:107], v91, s[0:3], 0 offen")
+    clocks = [
+        replayed(loop(*[f"buffer_load_dwordx4 {where}"] * 12, *reads), waves=4, simds=4, load_latency=100).clocks
+        for where in (to_lds, to_registers)
+    ]
+    assert 100 <= clocks[0] - clocks[1] <= 4 * 12 * 4  # 48 loads of 1 KB, at 256 bytes a clock
+
+
+def test_ports_are_shared_by_waves():
+    """Two waves of scalar instructions take turns at one port; so do loads and reads of LDS, at another."""
+    assert replayed(loop(*["s_mov_b32 s1, 0"] * 64), waves=2).clocks == pytest.approx(2 * 64 * 4, rel=0.1)
+    turn = ["buffer_load_dword v100, v90, s[0:3], 0 offen", "ds_read_b32 v101, v90"] * 32
+    report = replayed(loop(*turn), waves=2, load_latency=100)
+    assert report.clocks == pytest.approx(2 * 64 * 4, rel=0.1)
+    one = replayed(loop(*turn), load_latency=100)
+    assert one.clocks == pytest.approx(64 * 4 + 32, rel=0.02)
+
+
 def test_loads_in_flight_are_limited():
     """44 loads of 1 KB at once: in the long run as many a latency."""
     loads = ["buffer_load_dwordx4 v[100:103], v90, s[0:3], 0 offen"] * 64

@@ -31,6 +31,13 @@ def test_one_bank_for_all(chip: str, groups: int):
     assert conflicts([4 * banks * lane for lane in range(64)], 4, chip) == groups * (64 // groups - 1)
 
 
+def test_writes_of_eight_bytes_see_32_banks():
+    """On gfx950 two halves of 16 lanes, 128 bytes apart, meet in the banks of a write; in a read, 256 bytes apart."""
+    addresses = [8 * (lane % 8) + 128 * (lane // 8) for lane in range(64)]
+    assert conflicts(addresses, 8, "gfx950", write=True) == 4
+    assert conflicts(addresses, 8, "gfx950") == 2
+
+
 def test_the_padded_layout_of_aiter_has_none():
     """Rows of 32 bytes' padding, as AITER's bf16 matmul reads them on gfx950; without the padding there are some."""
 

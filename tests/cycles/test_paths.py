@@ -85,6 +85,14 @@ def test_what_the_text_does_not_decide_is_said_and_can_be_chosen():
     assert whole.clocks - short.clocks == 8 * 16 - 28  # eight MFMAs, and a branch that is not taken costs 28 less
 
 
+def test_a_turn_goes_where_its_mfmas_are():
+    """Where one way of an undecided branch comes by MFMAs and the other does not, the turn goes there."""
+    turn = ["s_cbranch_scc1 products", "s_branch rest", "products:", product(0), product(1), "rest:", "s_nop 0"]
+    report = replayed(loop(*turn))
+    assert report.flop == 2 * 2 * 16 * 16 * 32
+    assert not report.remarks
+
+
 def test_a_way_that_leads_to_no_loop_is_given_up():
     """Where one choice ends the kernel by a later branch that the text decides, the other choice is made."""
     before = ["s_cbranch_scc1 far", "s_mov_b32 s1, 1", "s_branch meet", "far:", "s_mov_b32 s1, 0", "meet:",
