@@ -150,6 +150,17 @@ def test_the_blackwell_model_page_is_current():
     assert all(written["best"](n).n == n for n in (4096, 8192))
 
 
+def test_the_cycle_models_page_is_current():
+    """`python docs/cdna_model.py` would change nothing, and no loop that is said to be reproduced is off by 10%."""
+    written = runpy.run_path(str(ROOT / "docs" / "cdna_model.py"))
+    assert written["page"]() == (ROOT / "docs" / "cdna-model.md").read_text("utf-8")
+    for one in written["REPORTED"]:
+        assert one.report.utilisation == pytest.approx(one.percent / 100, rel=0.1), one.what
+    for rows, columns, stages, percent in written["TILES"]:
+        loop = written["streams"].sliced(rows, columns, stages=stages)
+        assert written["replayed"](loop, 4).utilisation == pytest.approx(percent / 100, rel=0.1)
+
+
 def test_the_emulators_rules_name_tests_that_exist():
     """Every test that docs/emulator-blackwell.md names is there, and every rule names one."""
     page = (ROOT / "docs" / "emulator-blackwell.md").read_text("utf-8")

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from tilekit.cli import bench, disassemble, doctor, dump, emulate, lint, listing, run, trace, tune
+from tilekit.cli import bench, cycles, disassemble, doctor, dump, emulate, lint, listing, run, trace, tune
 from tilekit.errors import TilekitError
 
 __all__ = ["app", "main"]
@@ -39,6 +39,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit disassemble kernel.hsaco`: the assembly text of a code object
 
+- `tilekit cycles kernel.s`: how fast the loop of an AMD kernel runs on a compute unit, by a model, and what stalls
+
 - `tilekit tune matmul --shape 4096x4096x4096`: measure configs here, and use the quickest from now on
 
 - `tilekit doctor`: what is installed, what it can do, what is missing
@@ -59,6 +61,7 @@ app.command("trace")(trace.trace)
 app.command("emulate")(emulate.emulate)
 app.command("lint")(lint.lint)
 app.command("disassemble")(disassemble.disassemble)
+app.command("cycles")(cycles.cycles)
 app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
 app.command("doctor")(doctor.doctor)

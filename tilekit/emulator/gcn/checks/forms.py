@@ -171,7 +171,12 @@ def _factor(i: Instruction, place: int, operand: Operand, form: Form) -> str:
     if "a" in operand.kinds and given.file != target.file:
         return f"must be in the file of the result, {target.file}"
     apart = abs(given.first - target.first)
-    if form.mnemonic.startswith("v_mfma") and target.count > 4 and given.file == target.file and 0 < apart < target.count:
+    if (
+        form.mnemonic.startswith("v_mfma")
+        and target.count > 4
+        and given.file == target.file
+        and 0 < apart < target.count
+    ):
         return "lies partly in the result"
     return ""
 
