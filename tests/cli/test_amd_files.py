@@ -102,9 +102,9 @@ BAD: list[tuple[str, str, Callable[[], str | bytes], tuple[object, ...], int, st
      lambda: module("  v_mov_b32_e32 v1, 0x4000\n  ds_write_b32 v1, v0\n", kernarg=0), (), 1, "LDS"),
     ("PTX's options", "k.s", lambda: ADD.text("gfx950"), (*CALL, "--cluster", 2), 2, "--cluster: for PTX only"),
     ("no kernel", "k.s", lambda: ".text\nk:\n  s_endpgm\n", (), 2, "a file with a kernel"),
-    ("a syntax error", "k.s", lambda: ADD.text("gfx950").replace("b32 s11,", "b32 s11"), CALL, 1, "line 10"),
+    ("a syntax error", "k.s", lambda: ADD.text("gfx950").replace("b32 s11,", "b32 s11]"), CALL, 1, "line 10"),
     ("no such instruction", "k.s", lambda: ADD.text("gfx950").replace("add_f32", "add_f33"), CALL, 1, "v_add_f32"),
-    ("prose", "k.s", lambda: "Dear reader,\nthis is no kernel.\n", (), 1, "at line 2"),
+    ("prose", "k.s", lambda: "Dear reader,\nthis is no kernel.\n", (), 1, "at line 1"),
 ]  # fmt: skip
 
 

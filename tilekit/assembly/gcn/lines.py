@@ -11,6 +11,8 @@ from tilekit.assembly.errors import FragmentError
 from tilekit.assembly.gcn.code import Counter, File
 from tilekit.assembly.gcn.notation import HOLE
 from tilekit.emulator.core.errors import EmulatorError
+from tilekit.emulator.gcn.checks.forms import check_form
+from tilekit.emulator.gcn.chips import CHIPS
 from tilekit.emulator.gcn.compiler.effects import effects, queue_of
 from tilekit.emulator.gcn.compiler.flow import writes_exec
 from tilekit.emulator.gcn.language.parser import parse
@@ -104,11 +106,12 @@ def effects_of(line: str, registers: tuple[tuple[str, File, int], ...], where: s
 
     try:
         module = parse(HOLE.sub(placed, line))
+        if len(module.instructions) != 1:
+            raise FragmentError(f"{where}: `{line.strip()}` is no instruction", code="TK-FRAG-001")
+        instruction = module.instructions[0]
+        _check(instruction)
     except EmulatorError as error:
         raise FragmentError(f"{where}: `{line.strip()}` is no instruction: {error}", code="TK-FRAG-001") from error
-    if len(module.instructions) != 1:
-        raise FragmentError(f"{where}: `{line.strip()}` is no instruction", code="TK-FRAG-001")
-    instruction = module.instructions[0]
     found = effects(instruction, _ACCUMULATORS)
     numbers = iter(range(len(places)))
     bits = {place: _bits(place, files, firsts) for place in places}
@@ -123,6 +126,18 @@ def effects_of(line: str, registers: tuple[tuple[str, File, int], ...], where: s
         instruction.flag("lds") or instruction.name.startswith("global_load_lds"),
         writes_exec(instruction),
     )
+
+
+def _check(instruction: Instruction) -> None:
+    """Refuse a line that no chip takes; what one chip of a fragment's lacks is the assembler's to say."""
+    refused = []
+    for chip in CHIPS:
+        try:
+            check_form(instruction, chip)
+        except EmulatorError as error:
+            refused.append(error)
+    if len(refused) == len(CHIPS):
+        raise refused[-1]
 
 
 def _queue(instruction: Instruction) -> int | None:
