@@ -305,7 +305,7 @@ order:
 
 Turns are replayed until they repeat. Of each gap between two MFMAs on a SIMD the report says what the wave whose
 MFMA ends it was waiting for; what it did not wait for is the issue of instructions in between. Bank conflicts are
-not found by the model, which sees no addresses: `--lds-ways` gives them, and `tilekit.cycles.lds.conflicts`
+not found by the model, which sees no addresses: `--lds-ways` gives them, and `tilekit.emulator.gcn.banks.conflicts`
 counts those of 64 addresses.
 
 ## The figures
