@@ -5,6 +5,13 @@
 #define LANE __builtin_amdgcn_workitem_id_x()
 #define PLACE (LANE + 128 * __builtin_amdgcn_workgroup_id_x())
 typedef short short2 __attribute__((ext_vector_type(2)));
+#define SCOPE __MEMORY_SCOPE_WRKGRP
+static LOCAL int words[2] __attribute__((loader_uninitialized));
+static void meet(void) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
 
 KERNEL sorts(GLOBAL int *out, GLOBAL const int *x) {
     int kept[16];
@@ -44,5 +51,28 @@ KERNEL waits(GLOBAL int *out, GLOBAL int *flag) {
     } else if (LANE == 64) {
         while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != 1) __builtin_amdgcn_s_sleep(1);
         out[1] = out[0] + 1;
+    }
+}
+
+KERNEL polls(GLOBAL int *out, GLOBAL int *unused) {
+    if (LANE == 0) words[1] = 0;
+    meet();
+    if (LANE == 0) {
+        words[0] = 7;
+        __scoped_atomic_store_n(&words[1], 1, __ATOMIC_RELEASE, SCOPE);
+    } else if (LANE == 64) {
+        while (__scoped_atomic_load_n(&words[1], __ATOMIC_ACQUIRE, SCOPE) != 1) __builtin_amdgcn_s_sleep(1);
+        out[0] = words[0];
+    }
+}
+
+KERNEL looks(GLOBAL int *out, GLOBAL int *unused) {
+    if (LANE == 0) words[1] = 0;
+    meet();
+    if (LANE == 0) {
+        words[0] = 7;
+        words[1] = 1;
+    } else if (LANE == 64) {
+        out[0] = words[1] == 1 ? words[0] : 9;
     }
 }

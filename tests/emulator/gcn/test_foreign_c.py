@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.emulator.gcn.llvm import compiled
-from tilekit.emulator import Device
+from tilekit.emulator import Device, RaceError
 
 SOURCE = Path(__file__).with_name("foreign.c").read_text()
 LANES = 256
@@ -19,7 +19,7 @@ Draw = Callable[[np.random.Generator], tuple[list[Array], list[Array]]]
 
 
 def source_of(name: str) -> str:
-    """What stands before the kernels, and one of them: others may have what is not executed."""
+    """What stands before the kernels, and one of them."""
     start = SOURCE.index(f"KERNEL {name}(")
     end = SOURCE.find("\nKERNEL ", start)
     return SOURCE[: SOURCE.index("\nKERNEL ")] + "\n" + SOURCE[start : end if end > 0 else None]
@@ -62,12 +62,17 @@ def waits(rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
     return [np.zeros(2, np.int32), np.zeros(1, np.int32)], [np.array([41, 42]), np.array([1])]
 
 
+def polls(rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
+    return [np.zeros(1, np.int32), np.zeros(1, np.int32)], [np.array([7])]
+
+
 CASES: dict[str, tuple[Draw, int]] = {
     "sorts": (sorts, 2), "divides": (divides, 2), "greatest": (greatest, 2), "dots": (dots, 2), "waits": (waits, 1),
+    "polls": (polls, 1),
 }  # fmt: skip
-INDEXED, CALLED = ("sorts", "-O1"), ("greatest", "-O0")
-"""Where the compiler indexes vector registers, and where it makes a call, neither of which is executed."""
-RUN = [(name, level) for name in CASES for level in ("-O0", "-O1", "-O3") if (name, level) not in (INDEXED, CALLED)]
+UNTOLD = ("polls", "-O0")
+"""The address that is polled is made anew in every round, so that nothing tells the load from others."""
+RUN = [(name, level) for name in CASES for level in ("-O0", "-O1", "-O3") if (name, level) != UNTOLD]
 
 
 @pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
@@ -84,3 +89,12 @@ def test_results(name: str, level: str, chip: str, tmp_path: Path) -> None:
         assert report.clean, str(report)
         for buffer, want in zip(buffers, expected, strict=False):
             np.testing.assert_array_equal(buffer.read(), want.reshape(buffer.read().shape))
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_a_look_is_no_wait(chip: str, tmp_path: Path) -> None:
+    """A word of LDS that is read once, not polled, orders nothing."""
+    device = Device(chip)
+    kernel = device.load(compiled(source_of("looks"), chip, tmp_path, "-O1", "-w"))["looks"]
+    with pytest.raises(RaceError, match="read by wave 1"):
+        kernel.launch(1, 128, [device.buffer(np.zeros(1, np.int32)) for _ in range(2)])

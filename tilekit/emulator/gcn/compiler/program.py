@@ -19,6 +19,7 @@ from tilekit.emulator.gcn.compiler.flow import Block, blocks_of
 from tilekit.emulator.gcn.compiler.guesses import first_guesses
 from tilekit.emulator.gcn.compiler.indexing import SLOTS, Indexed, indexed_instructions
 from tilekit.emulator.gcn.compiler.masks import maskable
+from tilekit.emulator.gcn.compiler.polls import polling_loads
 from tilekit.emulator.gcn.execution import scalars
 from tilekit.emulator.gcn.language.syntax import Instruction, ModuleText
 from tilekit.emulator.gcn.ops import OPS
@@ -61,6 +62,8 @@ class Program:
         Vector registers that it names, accumulators behind `accumulators` included.
     guesses
         Identities of the loads that only guess what a compare-and-swap will find.
+    polls
+        Identities of the loads from LDS that wait until what they read has changed.
     """
 
     def __init__(self, module: ModuleText, entry: str, chip: Chip, accumulators: int) -> None:
@@ -86,6 +89,7 @@ class Program:
             self.rows += SLOTS
         self.maskable = maskable(code)
         self.guesses = first_guesses(self.blocks, self.effects, accumulators)
+        self.polls = polling_loads(self.blocks, self.effects)
         self._functions: dict[tuple[int, bool, bool], Function] = {}
         self._labels = module.labels
         self._starts = {block.start: number for number, block in enumerate(self.blocks)}

@@ -75,8 +75,11 @@ class LocalAccess(ScalarAccess):
     def _read(self, i: Instruction, address: Array, size: int, lanes: Array | None) -> Any:
         places = self.lds_places(i, address, size, lanes, "a read")
         if self.order_checked:
-            guess = id(i) in self.launch.program.guesses
-            self.note_lds(i, address, size, lanes, 1, write=False, atomic=guess)
+            program = self.launch.program
+            polled = id(i) in program.polls
+            self.note_lds(i, address, size, lanes, 1, write=False, atomic=polled or id(i) in program.guesses)
+            if polled:
+                self.pass_on(places - (1 << 40) - self.gang.first, lanes, acquire=True, release=False)
         data = gather(self.gang.lds, places, size)
         if size >= 4 and self.launch.check != "off":
             self._look_for_unwritten(i, data, address, lanes)
@@ -104,6 +107,12 @@ class LocalAccess(ScalarAccess):
         parts = [self._read(i, self.spread(address), form.size, active) for address in (first, second)]
         self.queue(1, VectorData(i, self.issued[1] + 1, target, np.concatenate(parts), lanes))
 
+    def _sets_flag(self, form: Form, lanes: Array | None) -> bool:
+        """Whether a write may be an atomic one for which other waves wait in a loop: of one lane, and a word."""
+        if not self.launch.program.polls or form.size > 8 or lanes is None:
+            return False
+        return bool((lanes.sum(axis=-1) <= 1).all())
+
     def lds_write(
         self, i: Instruction, form: Form, addresses: tuple[Any, ...], data: tuple[int, ...], lanes: Array | None
     ) -> None:
@@ -116,6 +125,7 @@ class LocalAccess(ScalarAccess):
             if form.part == 2:
                 values = values >> np.uint32(16)
             if self.order_checked:
+                flag = self._sets_flag(form, active)
                 self.note_lds(
                     i,
                     where,
@@ -123,8 +133,11 @@ class LocalAccess(ScalarAccess):
                     active,
                     1,
                     write=True,
+                    atomic=flag,
                     changes=StoreChanges(self.gang.lds, places, values, form.size, active, -self.lds_base),
                 )
+                if flag:
+                    self.pass_on(places - (1 << 40) - self.gang.first, active, acquire=False, release=True)
             if active is None:
                 scatter(self.gang.lds, places, values, form.size)
             else:
