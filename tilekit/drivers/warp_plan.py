@@ -211,13 +211,18 @@ class WarpPlan:
 
     @classmethod
     @cache
-    def tensor_memory(cls, target: Target, *, scheduler: bool, epilogue_loads: bool = False) -> WarpPlan:
+    def tensor_memory(
+        cls, target: Target, *, scheduler: bool, epilogue_loads: bool = False, copies: bool = False
+    ) -> WarpPlan:
         """Plan for accumulators in tensor memory: an epilogue warpgroup, and a warp for everything else.
 
         The epilogue's warps come first, because a warp reads the quarter of the lanes that its index modulo 4 names
-        (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so no role gives any up.
+        (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so no role gives any up; nor
+        with the three more of a load role whose threads make the `copies` themselves.
         """
-        load = RoleEntry("load", 1, _LOADS, one_thread=True)
+        load = RoleEntry(
+            "load", target.matrix_waves if copies else 1, _COPIES if copies else _LOADS, one_thread=not copies
+        )
         may = frozenset({"mma", "tmem", "sync", "wait", "memory"})
         mma = RoleEntry("mma", 1, may, one_thread=True, leaders_only=True)
         epilogue = RoleEntry("epilogue", target.matrix_waves, frozenset({"tmem", "sync", "wait", "store", "memory"}))

@@ -20,7 +20,8 @@ def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
         f"stages, cluster {config.cluster[0]}x{config.cluster[1]}{layers}, {text.target.name}"
         + (", operands swapped: rows along N" if config.swap_ab else "")
     )
-    lines = [head, "", *_roles(spec, config, text), "", *_shared_memory(text), ""]
+    swaps = [f"swapped      {what}" for what in spec.swaps]
+    lines = [head, *swaps, "", *_roles(spec, config, text), "", *_shared_memory(text), ""]
     tensor_memory = platform(text.target).notes.tensor_memory(spec, config, text.target)
     if tensor_memory:
         lines += [*tensor_memory, ""]
