@@ -48,7 +48,7 @@ def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: i
         tma = flat and channel_bytes % TMA_ALIGNMENT == 0
     if tma:
         swizzle = slice_for(channel_bytes, groups)
-        im2col_b = not flat or channel_bytes % (swizzle or PLAIN_BYTES) > 0
+        im2col_b = not flat or bool(channel_bytes % (swizzle or PLAIN_BYTES) > 0)  # of a symbol it is one
         tma = not (im2col_b and any(axis.beyond_engine for axis in filters))
     row = (swizzle or PLAIN_BYTES) // size
     k = taps[0] * taps[1] * (-(-channels // row) * row if tma else channels)
