@@ -219,8 +219,8 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
     Parameters
     ----------
     x
-        Images (N, H, W, C); torch tensors (N, C, H, W) in ``channels_last`` memory. Libraries and types as for `matmul`:
-        bf16, f16, or any of e4m3 and e5m2. Channels lie behind each other, the other dimensions anywhere.
+        Images (N, H, W, C); torch tensors (N, C, H, W) in ``channels_last`` memory. bf16, f16, or any of e4m3 and
+        e5m2; libraries as for `matmul`. Channels lie behind each other, the other dimensions anywhere.
     w
         Filters (K, R, S, C / groups); torch tensors (K, C / groups, R, S) in ``channels_last`` memory.
     stride, padding, dilation
@@ -250,7 +250,7 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
     >>> tilekit.conv2d(x, w, padding=1).shape
     (1, 6, 6, 8)
     """
-    out = keywords.pop("out", None)
+    out = keywords.get("out")
     key: Any = None
     new = cached = None
     try:
@@ -262,7 +262,7 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
         key = (
             *(None if array is None else fingerprint(array) for array in (x, w, out)),
             *((name, None if value is None else fingerprint(value)) for name, value in arrays.items()),
-            *((name, _hashable(value)) for name, value in keywords.items() if name not in arrays),
+            *((name, _hashable(value)) for name, value in keywords.items() if name != "out" and name not in arrays),
         )
         if out is None:
             new = _convolutions.outputs.get(key)
@@ -276,7 +276,8 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
     if cached is not None:
         cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
         return out
-    return _first_call(ConvArguments.parse(x, w, out=out, **keywords), stream, _convolutions, key, new)
+    keywords["out"] = out
+    return _first_call(ConvArguments.parse(x, w, **keywords), stream, _convolutions, key, new)
 
 
 def _hashable(value: Any) -> Any:

@@ -107,7 +107,7 @@ def _keywords(given: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _fake(x: torch.Tensor, w: torch.Tensor, *given: Any, out: torch.Tensor | None = None) -> torch.Tensor:
-    tensors = {name: _fake_view(value, name) for name, value in _keywords(given).items()}
+    tensors: dict[str, Any] = {name: _fake_view(value, name) for name, value in _keywords(given).items()}
     if out is not None:
         tensors["out"] = view_of_fake(out, "out")
     shape, dtype = conv2d_result_of(view_of_fake(x, "x"), view_of_fake(w, "w"), **tensors)

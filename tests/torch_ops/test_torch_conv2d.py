@@ -92,9 +92,7 @@ def test_fakes_have_the_same_layout(tensors: Any) -> None:
 def test_one_graph_for_all_sizes(integers: Any) -> None:
     """A compiled function is one graph for images of any size."""
     counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(
-        lambda x, w: conv2d(x, w, padding=1) * 2, fullgraph=True, dynamic=True, backend=counter
-    )
+    compiled = torch.compile(lambda x, w: conv2d(x, w, padding=1) * 2, fullgraph=True, dynamic=True, backend=counter)
     w = integers(8, 16, 3, 3).contiguous(memory_format=torch.channels_last)
     for count, height, width in ((2, 6, 5), (3, 9, 4), (5, 8, 8)):
         x = integers(count, 16, height, width).contiguous(memory_format=torch.channels_last)

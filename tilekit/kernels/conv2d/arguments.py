@@ -19,7 +19,7 @@ from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch, read_convolut
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig
-from tilekit.kernels.matmul.arguments import MatmulArguments, spec_of
+from tilekit.kernels.matmul.arguments import spec_of
 from tilekit.kernels.matmul.spec import FP8, Accumulation, MatmulSpec
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import PlaceName
@@ -75,7 +75,7 @@ class ConvArguments(Arguments):
         ArgumentError, DriverError
             Naming the argument.
         """
-        given = checked_values(ConvKeywords, keywords)
+        given: dict[str, Any] = checked_values(ConvKeywords, keywords)
         images, filters = _pixels(x, "x"), _pixels(w, "w")
         groups = _groups(images, filters, given.get("groups", 1))
         count, (y, x_axis) = filters.shape[0], _axes(images, filters, given)
@@ -84,7 +84,7 @@ class ConvArguments(Arguments):
         dtype = result_type(images, out, given.get("out_dtype"))
         if out is not None:
             require_output(out, shape, dtype, [("x", images), ("w", filters)] if memory else ())
-        epilogue = {name: given[name] for name in ("bias", "scale", "beta") if name in given}
+        epilogue: dict[str, Any] = {name: given[name] for name in ("bias", "scale", "beta") if name in given}
         epilogue["bias"] = _bias(given.get("bias"), count, groups)
         if given.get("residual") is not None:
             residual = _pixels(given["residual"], "residual")
@@ -96,7 +96,11 @@ class ConvArguments(Arguments):
                 )
             epilogue["residual"] = _rows(residual, "residual", groups)
         target, device = resolve_target(images, given.get("target"), memory=memory)
-        layout = out if out is not None else replace(images, address=0, shape=shape, strides=_c_order(shape), dtype=dtype, writeable=True)
+        layout = (
+            out
+            if out is not None
+            else replace(images, address=0, shape=shape, strides=_c_order(shape), dtype=dtype, writeable=True)
+        )
         return cls.of(
             read_convolution(images, filters, y, x_axis, groups),
             images,
@@ -162,8 +166,8 @@ def _pixels(array: Any, name: str) -> ArrayView:
             else f"{'cupy' if view.library == 'cupy' else 'numpy'}.ascontiguousarray({name})"
         )
         raise ArgumentError(
-            f"{name} has strides {view.strides} (elements; channels last): its channels must lie behind each other, and "
-            f"nothing run backwards. It would have to be copied; pass {way}",
+            f"{name} has strides {view.strides} (elements; channels last): its channels must lie behind each other, "
+            f"and nothing run backwards. It would have to be copied; pass {way}",
             code="TK-CONV-005",
         )
     return view
@@ -190,7 +194,8 @@ def _groups(x: ArrayView, w: ArrayView, groups: int) -> int:
         legal = [n for n in range(1, channels + 1) if channels % n == 0 and count % n == 0]
         nearest = min(legal, key=lambda n: abs(n - groups))
         raise ArgumentError(
-            f"groups={groups} with {channels} channels of x and {count} filters: groups divide both; nearest: {nearest}",
+            f"groups={groups} with {channels} channels of x and {count} filters: groups divide both; "
+            f"nearest: {nearest}",
             code="TK-CONV-002",
         )
     if w.shape[3] * groups != channels:
@@ -202,7 +207,7 @@ def _groups(x: ArrayView, w: ArrayView, groups: int) -> int:
     return groups
 
 
-def _axes(x: ArrayView, w: ArrayView, given: ConvKeywords) -> tuple[Axis, Axis]:
+def _axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> tuple[Axis, Axis]:
     """How filters go over images, with at least one output pixel."""
     steps, pads, aparts = (
         _pair(given.get(name, usual), name, least)

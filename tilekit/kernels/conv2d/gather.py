@@ -28,8 +28,8 @@ NO_LINE = 1 << 30
 class GatherPlan(CopyPlan):
     """Which thread copies what: whole rows, in pieces of `width` bytes."""
 
-    shifts = False  # type: ignore[assignment]
-    unit = 1  # type: ignore[assignment]
+    shifts = False
+    unit = 1
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Nothing beside the image."""
@@ -117,7 +117,7 @@ class GatheredRows:
                     w.isa.memory.store_shared_b32x4(address=target, values=RegisterTile(self._packed(values)))
 
     def _next(self, w: Writer) -> tuple[Value, Value, Value, Value]:
-        """Where a place lies from the first one, in bytes and in pixels, and whether there is one; go on to the next."""
+        """Where a place lies from the first one, in bytes and pixels, and whether it is one; go on to the next."""
         at, n = self._at, self._loader.n
         apart = w.widen_multiply(at.down, n["line_pitch"]) + w.widen_multiply(at.right, n["pixel_pitch"])
         bytes_apart = (apart + w.widen_multiply(at.channel, 1)) * self._size
@@ -139,5 +139,3 @@ class GatheredRows:
         words = [values[first : first + each] for first in range(0, len(values), each)]
         shift = 8 * self._loader.width
         return [reduce(lambda word, narrow: (word << shift) | narrow, reversed(one)) for one in words]
-
-

@@ -43,7 +43,8 @@ def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: i
         rows = x.shape[0] * x.shape[1] * x.shape[2]
         a = replace(x, shape=(rows, channels), strides=(pitch, 1))
         return read_problem(a, replace(w, shape=(channels, count), strides=(1, pitches[1][0])))
-    swizzle, im2col_b = SWIZZLE_BYTES, False
+    swizzle: SwizzleBytes = 128
+    im2col_b = False
     if tma and groups > 1:
         tma = flat and channel_bytes % TMA_ALIGNMENT == 0
     if tma:
@@ -92,5 +93,3 @@ def _numbers(view: ArrayView, pitches: tuple[int, int, int]) -> list[int]:
 
 def _width(numbers: list[int]) -> int:
     return next(width for width in WIDTHS if not any(number % width for number in numbers))
-
-

@@ -78,7 +78,7 @@ class ConvSpec(MatmulSpec):
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component."""
         if self.copies:
-            return "GatherLoader for TmaLoader: threads load images and filters",
+            return ("GatherLoader for TmaLoader: threads load images and filters",)
         filters = ("Im2colLoader for TmaLoader of filters too",) if self.im2col_b else ()
         return "Im2colLoader for TmaLoader: the copy engine goes over images", *filters
 

@@ -137,9 +137,7 @@ class KernelConfig(ABC):
         a_swizzle, b_swizzle = spec.swizzles(swapped=self.swap_ab)[0], self.b_swizzle(spec)
         return (
             OperandTile("a", a, self.tile[0], a_major, self._slices(a_major, a_swizzle), a_swizzle),
-            OperandTile(
-                "b", b, self.tile[1] // self.cta_group, b_major, self._slices(b_major, b_swizzle), b_swizzle
-            ),
+            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self._slices(b_major, b_swizzle), b_swizzle),
         )
 
     def _slices(self, major: Major, swizzle: SwizzleBytes) -> int:
