@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
-from tilekit.tiles.call import Call
+from tilekit.tile_io.payload_loader import PrefetchedCopies
+from tilekit.tiles.call import Call, Matrix
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_32B, OperandTile
 from tilekit.tiles.stage import Stage
@@ -72,7 +73,7 @@ class TmaBox:
         if len(self.extents) == 3:
             dims = (*dims, matrix.batches)
             strides = (matrix.pitch, matrix.batch_pitch or matrix.pitch * max(1, matrix.extents[1]))
-        try:
+        with describing(matrix):
             return TensorMap.tiled(
                 address,
                 matrix.dtype.tensor_map,
@@ -82,10 +83,16 @@ class TmaBox:
                 swizzle=self.swizzle,
                 l2_promotion=l2_promotion,
             )
-        except ValueError as error:
-            raise ArgumentError(
-                f"{matrix.name} cannot be described to the copy engine: {error}", code="TK-MM-015"
-            ) from None
+
+
+@contextmanager
+def describing(matrix: Matrix) -> Iterator[None]:
+    """Raise `ArgumentError` (``TK-MM-015``) for a matrix beyond the limits of tensor maps, which are made here."""
+    try:
+        yield
+    except ValueError as error:
+        text = f"{matrix.name} cannot be described to the copy engine: {error}"
+        raise ArgumentError(text, code="TK-MM-015") from None
 
 
 class TmaLoader:
@@ -157,6 +164,10 @@ class TmaLoader:
         """Prepare the addresses of this CTA's part of the tile in `stages`; once a role."""
         return BoundTmaLoader(w, self, stages, multicast)
 
+    def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
+        """The copies of a tile at `row`, whose first k-block begins at element `k`."""
+        return TmaTile(bound, row, batch)
+
     @property
     def divides_chunks(self) -> bool:
         """Whether each sharer fetches some rows of every chunk, since there are no whole chunks for all of them."""
@@ -206,9 +217,9 @@ class BoundTmaLoader:
             self._base = self._base + multicast.slice * loader.tile.offset_of(loader.extent)
             self.first_row = multicast.slice * loader.extent
 
-    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> TmaTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
         """Turn to the tile at `row` of M or N; once a tile."""
-        return TmaTile(self, row + self.first_row, batch)
+        return self.loader.copies(w, self, row + self.first_row, batch, k)
 
     def load(self, w: Writer, stage: Stage, boxes: Iterable[Box]) -> None:
         """Start the copies of this CTA's part of `stage`; their bytes count on ``stage.full``."""

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
-from tilekit.assembly.types import GMEM, U32
+from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.kernels.conv2d.im2col import Places, declare
+from tilekit.kernels.conv2d.im2col import Places
+from tilekit.kernels.conv2d.images import declare
 from tilekit.tile_io.cp_async import PIECE, WARPS, WORD, CopyPlan
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.stage import Stage
@@ -89,53 +90,52 @@ class GatheredRows:
         self._bound, self._loader = bound, bound.loader
         self._size = self._loader.tile.bits // 8
         self._at = Places(w, self._loader.n, k, self._loader.width // self._size)
-        self._pixels = [self._pixel(w, row + line, batch) for line in bound.lines]
+        self._pixels = [self._pixel(w, line, row + line, batch) for line in bound.lines]
 
-    def _pixel(self, w: Writer, row: Value, batch: Operand) -> tuple[Value, Value, Value]:
-        n = self._loader.n
-        image = row // (n["out_y"] * n["out_x"])
-        within = row - image * (n["out_y"] * n["out_x"])
-        line = within // n["out_x"]
-        y, x = line * n["step_y"], (within - line * n["out_x"]) * n["step_x"]
+    def _pixel(self, w: Writer, line: Value, row: Value, batch: Operand) -> tuple[Value, Value, Value]:
+        n, rows = self._loader.n, self._loader.tile.rows
+        lines = row // n["out_x"]
+        image = lines // n["out_y"]
+        y, x = (lines - image * n["out_y"]) * n["step_y"], (row - lines * n["out_x"]) * n["step_x"]
         start = w.widen_multiply(image, n["image_pitch"])
         if isinstance(batch, Value):
             start = start + w.widen_multiply(batch, n["group_pitch"])
         for axis, index, pitch in (("y", y, n["line_pitch"]), ("x", x, n["pixel_pitch"])):
             start = start + w.widen_multiply(index, pitch) - w.widen_multiply(n[f"pad_{axis}"], pitch)
-        below = w.select(image < n["count"], y - n["pad_y"], NO_LINE)
+        below = w.select((image < n["count"]) & (line < rows), y - n["pad_y"], NO_LINE)
         return self._loader.address + start * self._size, below, x - n["pad_x"]
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Load, pack and store this thread's rows, 16 bytes at a time."""
-        tile, image = self._loader.tile, self._bound.stages.at(w, stage.index)
+        tile, image, width = self._loader.tile, self._bound.stages.at(w, stage.index), self._loader.width
         for piece in w.range(tile.row_bytes // PIECE, name="piece"):
-            places = [self._next(w) for _ in range(PIECE // self._loader.width)]
-            for line, pixel in zip(self._bound.lines, self._pixels, strict=True):
+            words: list[list[Value]] = [[] for _ in self._pixels]
+            for _ in range(PIECE // max(width, WORD)):
+                narrow = [self._place(w) for _ in range(max(1, WORD // width))]
+                for row, values in enumerate(zip(*narrow, strict=True)):
+                    words[row] += [self._packed(one) for one in zip(*values, strict=True)]
+            for line, row_words in zip(self._bound.lines, words, strict=True):
                 with nullcontext() if tile.rows % (WARPS * w.lanes) == 0 else w.when(line < tile.rows):
-                    values = [value for place in places for value in self._load(w, pixel, place)]
                     target = image + line * tile.row_bytes + tile.swizzled(piece * PIECE, line)
-                    w.isa.memory.store_shared_b32x4(address=target, values=RegisterTile(self._packed(values)))
+                    w.isa.memory.store_shared_b32x4(address=target, values=RegisterTile(row_words))
 
-    def _next(self, w: Writer) -> tuple[Value, Value, Value, Value]:
-        """Where a place lies from the first one, in bytes and pixels, and whether it is one; go on to the next."""
+    def _place(self, w: Writer) -> list[list[Value]]:
+        """Load what lies at the place for each of this thread's pixels, and go on to the next place."""
         at, n = self._at, self._loader.n
         apart = w.widen_multiply(at.down, n["line_pitch"]) + w.widen_multiply(at.right, n["pixel_pitch"])
-        bytes_apart = (apart + w.widen_multiply(at.channel, 1)) * self._size
-        found = bytes_apart, w.constant(U32, at.down), w.constant(U32, at.right), at.down < n["end_y"]
+        bytes_apart, there = (apart + w.widen_multiply(at.channel, 1)) * self._size, at.down < n["end_y"]
+        found = []
+        for start, y, x in self._pixels:
+            inside = there & (y + at.down < n["extent_y"]) & (x + at.right < n["extent_x"])
+            found.append(self._load(w, (start + bytes_apart).retyped(GMEM), inside))
         at.advance(w)
         return found
 
-    def _load(self, w: Writer, pixel: tuple[Value, Value, Value], place: tuple[Value, ...]) -> list[Value]:
-        (start, y, x), (bytes_apart, down, right, there) = pixel, place
-        inside = there & (y + down < self._loader.n["extent_y"]) & (x + right < self._loader.n["extent_x"])
-        address = (start + bytes_apart).retyped(GMEM)
+    def _load(self, w: Writer, address: Value, valid: Value) -> list[Value]:
         if self._loader.width > WORD:
-            return list(w.isa.memory.load_global_u32x2(address=address, valid=inside))
-        return [getattr(w.isa.memory, f"load_global_u{8 * self._loader.width}")(address=address, valid=inside)]
+            return list(w.isa.memory.load_global_u32x2(address=address, valid=valid))
+        return [getattr(w.isa.memory, f"load_global_u{8 * self._loader.width}")(address=address, valid=valid)]
 
-    def _packed(self, values: list[Value]) -> list[Value]:
-        """Four words of narrower values."""
-        each = max(1, WORD // self._loader.width)
-        words = [values[first : first + each] for first in range(0, len(values), each)]
-        shift = 8 * self._loader.width
-        return [reduce(lambda word, narrow: (word << shift) | narrow, reversed(one)) for one in words]
+    def _packed(self, values: tuple[Value, ...]) -> Value:
+        """A word of narrower values, the first of them lowest."""
+        return reduce(lambda word, narrow: (word << 8 * self._loader.width) | narrow, reversed(values))

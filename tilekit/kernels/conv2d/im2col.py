@@ -8,41 +8,20 @@ found by division once a tile.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
-from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
-from tilekit.errors import ArgumentError
-from tilekit.kernels.conv2d.images import Images
-from tilekit.tile_io.tma import MAP_SWIZZLES, BoundTmaLoader, Box, TmaLoader
+from tilekit.kernels.conv2d.images import declare, images_of
+from tilekit.tile_io.tma import MAP_SWIZZLES, BoundTmaLoader, Box, TmaLoader, describing
 from tilekit.tiles.call import Call
-from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
 NOWHERE = 1 << 30
 """A channel that no image has; a copy begins at a multiple of 16 bytes."""
-
-
-def declare(w: Writer, tile: OperandTile, *more: str) -> dict[str, Value]:
-    """Declare the numbers of a call's `Images` as kernel parameters: those of both axes, channels, and `more`."""
-    axes = [f"{field}_{axis}" for axis in "yx" for field in ("taps", "end", "apart", "out", "step", "pad")]
-    names = (*axes, "channels", "group_pitch", *more)
-    return {name: w.parameter(f"{tile.name}_{name}", U32, partial(_number, tile.name, name)) for name in names}
-
-
-def _number(matrix: str, name: str, call: Call) -> int:
-    return images_of(call, matrix).number(name)
-
-
-def images_of(call: Call, name: str) -> Images:
-    """The call's operand `name`."""
-    images: Any = call.matrix(name)
-    return images  # type: ignore[no-any-return]
 
 
 class Places:
@@ -66,17 +45,16 @@ class Places:
             place = steps // each
             line = place // n["taps_x"]
             digits = [(steps - place * each) * step, (place - line * n["taps_x"]) * n["apart_x"], line * n["apart_y"]]
-        names = ("channel", "right", "down")
-        self.channel, self.right, self.down = (w.variable(U32, d, name) for d, name in zip(digits, names, strict=True))
+        self.channel, self.right, self.down = (w.variable(U32, digit, "place") for digit in digits)
 
     def advance(self, w: Writer) -> None:
         """Go on by a step."""
-        self.channel.assign(self.channel + self._step)
-        over = self.channel >= self._n["channels"]
-        self.channel.assign(w.select(over, 0, self.channel))
-        self.right.assign(w.select(over, self.right + self._n["apart_x"], self.right))
-        over = self.right >= self._n["end_x"]
-        self.right.assign(w.select(over, 0, self.right))
+        following = self.channel + self._step
+        over = following >= self._n["channels"]
+        self.channel.assign(w.select(over, 0, following))
+        following = w.select(over, self.right + self._n["apart_x"], self.right)
+        over = following >= self._n["end_x"]
+        self.right.assign(w.select(over, 0, following))
         self.down.assign(w.select(over, self.down + self._n["apart_y"], self.down))
 
 
@@ -92,51 +70,35 @@ class Im2colLoader(TmaLoader):
     def describe(self, call: Call) -> TensorMap:
         """The im2col map of the call's images."""
         images, tile = images_of(call, self.tile.name), self.tile
-        size = images.dtype.bytes
-        (left, right), (top, bottom) = images.x.corners, images.y.corners
-        try:
+        with describing(images):
             return TensorMap.im2col(
                 call.address(tile.name),
                 images.dtype.tensor_map,
                 (images.channels * call.batches, images.x.extent, images.y.extent, images.count),
-                [pitch * size for pitch in reversed(images.pitches)],
-                lower=(left, top),
-                upper=(right, bottom),
+                [pitch * images.dtype.bytes for pitch in reversed(images.pitches)],
+                lower=(images.x.corners[0], images.y.corners[0]),
+                upper=(images.x.corners[1], images.y.corners[1]),
                 channels_per_pixel=tile.slice_k,
                 pixels_per_column=self.extent,
                 element_strides=(1, images.x.step, images.y.step, 1),
                 swizzle=MAP_SWIZZLES[tile.swizzle_bytes],
                 l2_promotion=self.l2_promotion,
             )
-        except ValueError as error:
-            text = f"{images.name} cannot be described to the im2col engine: {error}"
-            raise ArgumentError(text, code="TK-CONV-004") from None
 
-    def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundIm2col:
-        """Prepare the addresses of this CTA's part of the tile in `stages`; once a role."""
-        return BoundIm2col(w, self, stages, multicast)
-
-
-class BoundIm2col(BoundTmaLoader):
-    """An `Im2colLoader` in a role."""
-
-    loader: Im2colLoader
-
-    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> Pixels:  # type: ignore[override]
-        """Turn to the pixels of a tile."""
-        return Pixels(w, self, row + self.first_row, batch, k)
+    def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> Pixels:
+        """The copies of the pixels from `row` on."""
+        return Pixels(w, bound, row, batch, k)
 
 
 class Pixels:
     """The copies of one tile: the image, line and column of its first pixel, and the place of the filter."""
 
-    def __init__(self, w: Writer, bound: BoundIm2col, row: Value, batch: Operand, k: Operand) -> None:
+    def __init__(self, w: Writer, bound: Any, row: Value, batch: Operand, k: Operand) -> None:
         self._bound, self._tile, n = bound, bound.loader.tile, bound.loader.n
-        image = row // (n["out_y"] * n["out_x"])
-        within = row - image * (n["out_y"] * n["out_x"])
-        line = within // n["out_x"]
-        x = (within - line * n["out_x"]) * n["step_x"] - n["pad_x"]
-        self._corner = {"x": x, "y": line * n["step_y"] - n["pad_y"], "image": image}
+        lines = row // n["out_x"]
+        image = lines // n["out_y"]
+        x, y = row - lines * n["out_x"], lines - image * n["out_y"]
+        self._corner = {"x": x * n["step_x"] - n["pad_x"], "y": y * n["step_y"] - n["pad_y"], "image": image}
         self._group = batch * n["group_pitch"] if isinstance(batch, Value) else 0
         self._at = Places(w, n, k, self._tile.slice_k)
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from tilekit.tiles.call import Matrix, fits
+from tilekit.assembly.types import U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.tiles.call import Call, Matrix, fits
+from tilekit.tiles.operand import OperandTile
 
 MAX_STEP, MAX_REACH, CORNERS = 8, 255, (-128, 127)
 """Limits of the im2col engine with images: stride, how far a filter reaches, corners (cuTensorMapEncodeIm2col)."""
@@ -89,3 +95,20 @@ class Images(Matrix):
             case _:
                 found = getattr(self, name)
         return fits(f"{self.name}: {name}", found, code="TK-CONV-004")
+
+
+def declare(w: Writer, tile: OperandTile, *more: str) -> dict[str, Value]:
+    """Declare the numbers of a call's `Images` as kernel parameters: those of both axes, channels, and `more`."""
+    axes = [f"{field}_{axis}" for axis in "yx" for field in ("taps", "end", "apart", "out", "step", "pad")]
+    names = (*axes, "channels", "group_pitch", *more)
+    return {name: w.parameter(f"{tile.name}_{name}", U32, partial(_number, tile.name, name)) for name in names}
+
+
+def _number(matrix: str, name: str, call: Call) -> int:
+    return images_of(call, matrix).number(name)
+
+
+def images_of(call: Call, name: str) -> Images:
+    """The call's operand `name`."""
+    images: Any = call.matrix(name)
+    return images  # type: ignore[no-any-return]

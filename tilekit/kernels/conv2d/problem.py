@@ -6,12 +6,24 @@ from dataclasses import dataclass, replace
 
 from tilekit.arrays import ArrayView
 from tilekit.kernels.conv2d.images import Axis, Images
-from tilekit.kernels.conv2d.spec import slice_for
 from tilekit.kernels.problem import MatmulProblem, read_problem
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Load
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, SwizzleBytes
+
+SLICES: dict[SwizzleBytes, float] = {128: 1.0, 64: 1.1, 32: 1.5, 0: 2.5}
+"""Swizzles by what a byte of K is taken to cost: the narrower its slices, the more lines the copy engine asks for.
+
+Guessed from its rate of a line or so each clock, and not timed.
+"""
+
+
+def slice_for(channel_bytes: int, groups: int) -> SwizzleBytes:
+    """The swizzle whose slices, filled up with zeros, cost least; of groups, channels fill them, or others' follow."""
+    costs = {swizzle: -(-channel_bytes // (swizzle or PLAIN_BYTES)) * (swizzle or PLAIN_BYTES) for swizzle in SLICES}
+    legal = [swizzle for swizzle, size in costs.items() if groups == 1 or size == channel_bytes]
+    return min(legal, key=lambda swizzle: costs[swizzle] * SLICES[swizzle])
 
 
 @dataclass(frozen=True)

@@ -6,26 +6,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tilekit.assembly.writer import Writer
-from tilekit.errors import ArgumentError
 from tilekit.kernels.conv2d.gather import GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.im2col import Im2colLoader
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
-
-SLICES: dict[SwizzleBytes, float] = {128: 1.0, 64: 1.1, 32: 1.5, 0: 2.5}
-"""Swizzles by what a byte of K is taken to cost: the narrower its slices, the more lines the copy engine asks for.
-
-Guessed from its rate of a line or so each clock, and not timed.
-"""
-
-
-def slice_for(channel_bytes: int, groups: int) -> SwizzleBytes:
-    """The swizzle whose slices, filled up with zeros, cost least; of groups, channels fill them, or others' follow."""
-    costs = {swizzle: -(-channel_bytes // (swizzle or PLAIN_BYTES)) * (swizzle or PLAIN_BYTES) for swizzle in SLICES}
-    legal = [swizzle for swizzle, size in costs.items() if groups == 1 or size == channel_bytes]
-    return min(legal, key=lambda swizzle: costs[swizzle] * SLICES[swizzle])
 
 
 @dataclass(frozen=True)
@@ -42,17 +28,7 @@ class ConvSpec(MatmulSpec):
 
     swizzle: int = SWIZZLE_BYTES
     im2col_b: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.swizzle not in SLICES:
-            nearest = min(SLICES, key=lambda legal: abs(legal - self.swizzle))
-            raise ArgumentError.of("swizzle", self.swizzle, legal="0, 32, 64, 128", nearest=nearest, code="TK-CONV-006")
-
-    @property
-    def gathers(self) -> bool:
-        """Whether threads copy, on every chip."""
-        return self.copies
+    own_loaders = True
 
     def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
         """Bytes over which the images of what the instruction takes as A and as B are swizzled."""
@@ -79,8 +55,8 @@ class ConvSpec(MatmulSpec):
         """What a kernel has in the place of a plain matmul's component."""
         if self.copies:
             return ("GatherLoader for TmaLoader: threads load images and filters",)
-        filters = ("Im2colLoader for TmaLoader of filters too",) if self.im2col_b else ()
-        return "Im2colLoader for TmaLoader: the copy engine goes over images", *filters
+        images = "Im2colLoader for TmaLoader: the copy engine goes over images"
+        return images, *(("Im2colLoader for TmaLoader of filters too",) if self.im2col_b else ())
 
     @property
     def name(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
 from tilekit.assembly.writer import Writer
@@ -77,6 +77,8 @@ class MatmulSpec:
     a_load: Load = "tma"
     b_load: Load = "tma"
     accumulation: Accumulation = "fast"
+    own_loaders: ClassVar[bool] = False
+    """Whether loaders are the family's own: they count in registers, and copy what TMA refuses on every chip."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -222,11 +224,6 @@ class MatmulSpec:
     def copies(self) -> bool:
         """Whether threads copy an operand."""
         return self.loads != ("tma", "tma")
-
-    @property
-    def gathers(self) -> bool:
-        """Whether threads copy operands in a way of the family's own, which has no need of TMA on any chip."""
-        return False
 
     @property
     def promoted(self) -> bool:

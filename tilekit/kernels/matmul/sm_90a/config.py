@@ -168,6 +168,7 @@ class MatmulConfig(KernelConfig):
             pingpong=self.pingpong,
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
+            counts=spec.own_loaders,
         )
 
     def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
