@@ -1,7 +1,7 @@
 """A bottleneck block of a ResNet: four convolutions in four launches, normalisation and the shortcut among them.
 
-Batch normalisation is a factor and a shift a channel: the factor is multiplied into the filters beforehand, the shift is
-the bias. The shortcut is the residual of the last convolution, so it is added before the result is written.
+Batch normalisation is a factor and a shift a channel: the factor is multiplied into the filters beforehand, the shift
+is the bias. The shortcut is the residual of the last convolution, so it is added before the result is written.
 
     python examples/resnet_block.py
 """
