@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.api import compile, conv2d, grouped_matmul, kernel_for, matmul
+    from tilekit.api import compile, conv2d, conv2d_kernel_for, grouped_matmul, kernel_for, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -33,6 +33,7 @@ __all__ = [
     "TilekitError",
     "compile",
     "conv2d",
+    "conv2d_kernel_for",
     "grouped_matmul",
     "kernel_for",
     "matmul",
@@ -48,6 +49,7 @@ _HOMES = {
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",
+    "conv2d_kernel_for": "tilekit.api",
     "grouped_matmul": "tilekit.api",
     "kernel_for": "tilekit.api",
     "matmul": "tilekit.api",

@@ -285,6 +285,12 @@ def _hashable(value: Any) -> Any:
 
 
 @takes(ConvKeywords)
+def conv2d_kernel_for(x: Any, w: Any, **keywords: Unpack[ConvKeywords]) -> CompiledKernel:
+    """Return the kernel that `conv2d` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
+    return select(ConvArguments.parse(x, w, memory=False, **keywords), tuned_config).kernel
+
+
+@takes(ConvKeywords)
 def conv2d_result_of(x: Any, w: Any, **keywords: Unpack[ConvKeywords]) -> tuple[tuple[int, ...], DType]:
     """Return shape, channels last, and element type of what `conv2d` would return, as `result_of` does of `matmul`."""
     arguments = ConvArguments.parse(x, w, memory=False, **keywords)

@@ -13,10 +13,8 @@ import tilekit
 from benchmarks.family_lines import code_lines, counted
 from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.kernels.conv2d.arguments import ConvArguments
 from tilekit.kernels.conv2d.problem import slice_for
 from tilekit.kernels.conv2d.spec import ConvSpec
-from tilekit.kernels.dispatch import select
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.picker import candidates
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -81,7 +79,7 @@ def test_assembles_without_a_loss(spec: ConvSpec, chip: Target) -> None:
 
 def _kernel(x: tuple[int, ...], w: tuple[int, ...], **keywords: Any) -> Any:
     arrays = (np.zeros(shape, ml_dtypes.bfloat16) for shape in (x, w))
-    return select(ConvArguments.parse(*arrays, **keywords)).kernel
+    return tilekit.conv2d_kernel_for(*arrays, **keywords)
 
 
 SWAPPED = [
