@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.api import compile, grouped_matmul, kernel_for, matmul
+    from tilekit.api import compile, conv2d, conv2d_kernel_for, grouped_matmul, kernel_for, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -32,6 +32,8 @@ __all__ = [
     "MatmulSpec",
     "TilekitError",
     "compile",
+    "conv2d",
+    "conv2d_kernel_for",
     "grouped_matmul",
     "kernel_for",
     "matmul",
@@ -46,6 +48,8 @@ _HOMES = {
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
+    "conv2d": "tilekit.api",
+    "conv2d_kernel_for": "tilekit.api",
     "grouped_matmul": "tilekit.api",
     "kernel_for": "tilekit.api",
     "matmul": "tilekit.api",

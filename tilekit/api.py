@@ -11,6 +11,7 @@ from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.compiled import CompiledKernel
+from tilekit.kernels.conv2d.arguments import ConvArguments, ConvKeywords
 from tilekit.kernels.dispatch import family_of, select
 from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.grouped.arguments import GroupedArguments
@@ -211,6 +212,92 @@ def grouped_matmul(
     return _first_call(arguments, stream, _grouped, key)
 
 
+@takes(ConvKeywords)
+def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeywords]) -> Any:
+    """Return ``activation(scale * conv(x, w) + bias + beta * residual)``, accumulated in f32.
+
+    Parameters
+    ----------
+    x
+        Images (N, H, W, C); torch tensors (N, C, H, W) in ``channels_last`` memory. bf16, f16, or any of e4m3 and
+        e5m2; libraries as for `matmul`. Channels lie behind each other, the other dimensions anywhere.
+    w
+        Filters (K, R, S, C / groups); torch tensors (K, C / groups, R, S) in ``channels_last`` memory.
+    stride, padding, dilation
+        A number, or two: down and along. Images are padded with zeros at both ends. By default 1, 0 and 1.
+    groups
+        Groups of channels, each with K / groups filters of its own.
+    out
+        Where to write, (N, P, Q, K), of torch (N, K, P, Q) in ``channels_last`` memory; made new if None.
+    bias
+        K values of bf16, f16 or f32.
+    activation, scale, out_dtype, accumulation, stream, config, target
+        As for `matmul`.
+    residual, beta
+        An array like the result, and its factor. It may be `out` itself.
+
+    Raises
+    ------
+    ArgumentError
+        Before anything is launched, naming the argument, what was given, what is legal, and the nearest legal value.
+    ConfigError
+        Listing every rule that `config` violates.
+
+    Examples
+    --------
+    >>> import numpy as np, tilekit
+    >>> x, w = np.ones((1, 6, 6, 8), np.float16), np.ones((8, 3, 3, 8), np.float16)
+    >>> tilekit.conv2d(x, w, padding=1).shape
+    (1, 6, 6, 8)
+    """
+    out = keywords.get("out")
+    key: Any = None
+    new = cached = None
+    try:
+        if not getattr(keywords.get("scale"), "is_cuda", False):
+            number = read_scale(keywords.get("scale"))
+            if isinstance(number, float):  # the value counts, not the host memory it lies in
+                keywords["scale"] = number
+        arrays = {name: value for name, value in keywords.items() if name in ("bias", "scale", "residual")}
+        key = (
+            *(None if array is None else fingerprint(array) for array in (x, w, out)),
+            *((name, None if value is None else fingerprint(value)) for name, value in arrays.items()),
+            *((name, _hashable(value)) for name, value in keywords.items() if name != "out" and name not in arrays),
+        )
+        if out is None:
+            new = _convolutions.outputs.get(key)
+        else:
+            cached = _convolutions.launches.get(key)
+    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+        key = None
+    if new is not None:
+        out = new.make() if stream is None else new(resolve_stream(stream, view_of(x)))
+        cached = _convolutions.launches.get((new, new.address_of(out)))
+    if cached is not None:
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+        return out
+    keywords["out"] = out
+    return _first_call(ConvArguments.parse(x, w, **keywords), stream, _convolutions, key, new)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@takes(ConvKeywords)
+def conv2d_kernel_for(x: Any, w: Any, **keywords: Unpack[ConvKeywords]) -> CompiledKernel:
+    """Return the kernel that `conv2d` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
+    return select(ConvArguments.parse(x, w, memory=False, **keywords), tuned_config).kernel
+
+
+@takes(ConvKeywords)
+def conv2d_result_of(x: Any, w: Any, **keywords: Unpack[ConvKeywords]) -> tuple[tuple[int, ...], DType]:
+    """Return shape, channels last, and element type of what `conv2d` would return, as `result_of` does of `matmul`."""
+    arguments = ConvArguments.parse(x, w, memory=False, **keywords)
+    arguments.spec_storing("direct").check(arguments.target)
+    return arguments.extents, arguments.out.dtype
+
+
 @takes(MatmulKeywords)
 def result_of(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> tuple[tuple[int, ...], DType]:
     """Return shape and element type of what `matmul` would return, after the same checks, and without an address.
@@ -292,7 +379,7 @@ def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKe
     return select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
 
 
-_matmuls, _grouped = LaunchCache(), LaunchCache()
+_matmuls, _grouped, _convolutions = LaunchCache(), LaunchCache(), LaunchCache()
 
 
 def _first_call(

@@ -102,6 +102,12 @@ def test_mixture_of_experts(capsys: pytest.CaptureFixture[str]):
     assert "384 rows for 6 experts in 2 launches" in capsys.readouterr().out
 
 
+def test_resnet_block(capsys: pytest.CaptureFixture[str]):
+    """A bottleneck block in four launches has every element that float64 has."""
+    _run("resnet_block.py")
+    assert "(2, 5, 5, 64), all exact" in capsys.readouterr().out
+
+
 def test_quantised_linear(capsys: pytest.CaptureFixture[str]):
     """An 8-bit layer with outliers keeps ordinary tokens exact with scales of rows and columns, and not with one."""
     _run("quantised_linear.py")

@@ -52,7 +52,7 @@ class BoundWitness:
 
     def at(self, w: Writer, tile: Tile) -> TmaTile:
         """Always the tile's rows, of batch 0."""
-        return self.loader.at(w, tile.row, 0)
+        return self.loader.at(w, tile.row, 0, tile.k_first)
 
 
 def test_a_third_tile_is_a_loader_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

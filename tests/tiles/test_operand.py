@@ -46,7 +46,7 @@ def load_image(w: Writer, tile: OperandTile) -> Value:
         w.ptx.mbarrier.fence_init()
         w.ptx.mbarrier.arrive_expect(bar=bar, bytes=tile.transfer_bytes)
         zero = w.constant(U32, 0)
-        loader.bind(w, place, None).load(w, Stage(zero, bar, "test"), row=zero, k=zero, batch=0)
+        loader.bind(w, place, None).at(w, zero, 0, 0).load(w, Stage(zero, bar, "test"), zero)
     w.warp_sync()
     w.ptx.mbarrier.wait_parity(bar=bar, parity=0)
     return w.shared_base + place.offset

@@ -146,7 +146,11 @@ def product_family(kernel: str) -> Family:
         nearest = difflib.get_close_matches(kernel, products, n=1)
         legal = ", ".join(products)
         if kernel in known:
-            legal += f"; {kernel} runs from Python, as tilekit.{kernel}, and in `tilekit bench --suite`"
+            from tilekit.bench.suites import SUITES
+
+            suite = kernel.removesuffix("_matmul")
+            measured = f", and in `tilekit bench --suite {suite}`" if suite in SUITES else ""
+            legal += f"; {kernel} runs from Python, as tilekit.{kernel}{measured}"
         raise ArgumentError.of(
             "KERNEL", kernel, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-001"
         )

@@ -179,6 +179,7 @@ class WarpPlan:
         pingpong: bool = False,
         epilogue_loads: bool = False,
         copies: bool = False,
+        counts: bool = False,
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread.
 
@@ -187,14 +188,15 @@ class WarpPlan:
         to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
         to give. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the epilogue reads an
         operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies`
-        themselves, all of them do, and keep `COPYING_REGISTERS`.
+        themselves, all of them do, and keep `COPYING_REGISTERS`. With `counts` its loaders count what they load in
+        registers, and it keeps as many: two of them spill with 40.
         """
         groups = 1 + consumers
         launch = _launch_registers(target, groups)
         load_share: int | None = None
         mma_share: int | None = None
         if launch < target.thread_registers // 8 * 8:
-            load_share = COPYING_REGISTERS if copies else 24 if accumulators >= 208 or consumers == 3 else 40
+            load_share = COPYING_REGISTERS if copies or counts else 24 if accumulators >= 208 or consumers == 3 else 40
             mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
         waves = target.matrix_waves
         load = RoleEntry("load", waves, _COPIES if copies else _LOADS, load_share, one_thread=not copies)
@@ -211,13 +213,18 @@ class WarpPlan:
 
     @classmethod
     @cache
-    def tensor_memory(cls, target: Target, *, scheduler: bool, epilogue_loads: bool = False) -> WarpPlan:
+    def tensor_memory(
+        cls, target: Target, *, scheduler: bool, epilogue_loads: bool = False, copies: bool = False
+    ) -> WarpPlan:
         """Plan for accumulators in tensor memory: an epilogue warpgroup, and a warp for everything else.
 
         The epilogue's warps come first, because a warp reads the quarter of the lanes that its index modulo 4 names
-        (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so no role gives any up.
+        (PTX ISA, tcgen05.ld). With at most eight warps a thread may have 255 registers, so no role gives any up; nor
+        with the three more of a load role whose threads make the `copies` themselves.
         """
-        load = RoleEntry("load", 1, _LOADS, one_thread=True)
+        load = RoleEntry(
+            "load", target.matrix_waves if copies else 1, _COPIES if copies else _LOADS, one_thread=not copies
+        )
         may = frozenset({"mma", "tmem", "sync", "wait", "memory"})
         mma = RoleEntry("mma", 1, may, one_thread=True, leaders_only=True)
         epilogue = RoleEntry("epilogue", target.matrix_waves, frozenset({"tmem", "sync", "wait", "store", "memory"}))

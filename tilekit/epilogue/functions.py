@@ -37,6 +37,8 @@ class ElementwiseSpec:
         Element type of a matrix like the output, of which ``beta`` times is added before the activation, or ``None``.
     scale_a, scale_b
         Multiply each row by an f32 of its own, and each column.
+    biases
+        Whether each matrix of a batch has a bias of its own.
     """
 
     scale: ScaleKind | None = None
@@ -45,6 +47,7 @@ class ElementwiseSpec:
     residual: DType | None = None
     scale_a: bool = False
     scale_b: bool = False
+    biases: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -69,7 +72,7 @@ class ElementwiseSpec:
             f"scale_{self.scale}" if self.scale else "",
             "scale_a" if self.scale_a else "",
             "scale_b" if self.scale_b else "",
-            f"bias_{self.bias}" if self.bias else "",
+            f"bias{'es' if self.biases else ''}_{self.bias}" if self.bias else "",
             "residual" if self.residual else "",
             self.activation or "",
         ]
@@ -137,7 +140,7 @@ class Elementwise:
         if spec.scale_b:
             self._scale_b = _Vector.declare(w, "scale_b", F32, columns, batched=batched)
         if spec.bias is not None:
-            self._bias = _Vector.declare(w, "bias", spec.bias, columns)
+            self._bias = _Vector.declare(w, "bias", spec.bias, columns, batched=spec.biases)
         self._beta = None
         if spec.residual is not None:
             self._beta = w.parameter("beta", F32_REGISTER, lambda call: call.number("beta"))

@@ -51,7 +51,7 @@ class EpilogueArguments:
     Attributes
     ----------
     bias, residual
-        Views of a vector, and of a matrix like the output.
+        Views of a vector, or of one a matrix, and of a matrix like the output.
     scale
         One factor: a number, or the view of one f32 in device memory.
     scale_a, scale_b
@@ -79,7 +79,7 @@ class EpilogueArguments:
         """
         bias, residual = given.get("bias"), given.get("residual")
         return cls(
-            bias=_read_bias(bias, problem.n) if bias is not None else None,
+            bias=_read_bias(bias, problem) if bias is not None else None,
             scale=read_scale(given.get("scale")),
             scale_a=_read_factors(given.get("scale_a"), "scale_a", problem.m, problem),
             scale_b=_read_factors(given.get("scale_b"), "scale_b", problem.n, problem),
@@ -115,6 +115,7 @@ class EpilogueArguments:
         return ElementwiseSpec(
             scale=None if self.scale is None else "value" if isinstance(self.scale, float) else "pointer",
             bias=self.bias.dtype if self.bias is not None else None,
+            biases=self.bias is not None and len(self.bias.shape) > 1,
             activation=activation,
             residual=self.residual.dtype if self.residual is not None else None,
             scale_a=self.scale_a is not None,
@@ -126,6 +127,7 @@ class EpilogueArguments:
         given = self.functions(built.activation)
         return [
             ("bias's type", given.bias, built.bias),
+            ("whether there is a bias a matrix", given.biases, built.biases),
             ("scale", given.scale, built.scale),
             ("whether there is a scale_a", given.scale_a, built.scale_a),
             ("whether there is a scale_b", given.scale_b, built.scale_b),
@@ -140,18 +142,20 @@ class EpilogueArguments:
             out,
             scale=self.scale if isinstance(self.scale, float) else 1.0,
             scale_pitches=(pitches[0], pitches[1]),
+            bias_pitch=0 if self.bias is None else self.bias.strides[0],
             residual=residual,
             beta=self.beta,
         )
 
 
-def _read_bias(bias: Any, n: int) -> ArrayView:
-    """Check a bias vector: N contiguous values of bf16, f16 or f32."""
-    view = view_of(bias, "bias")
-    if view.shape != (n,) or (n > 1 and view.strides != (1,)):
+def _read_bias(bias: Any, problem: MatmulProblem) -> ArrayView:
+    """Check a bias: N contiguous values of bf16, f16 or f32, or so many for each matrix of a batch."""
+    view, n = view_of(bias, "bias"), problem.n
+    shapes = [(n,), *([(problem.batches, n)] if problem.batched else [])]
+    if view.shape not in shapes or (n > 1 and view.strides[-1] != 1) or min(view.strides) < 0:
         raise ArgumentError(
             f"bias has shape {view.shape} and strides {view.strides}: one contiguous value for each of the {n} "
-            f"columns is needed, shape ({n},)",
+            f"columns is needed, shape {' or '.join(map(str, shapes))}",
             code="TK-MM-017",
         )
     if view.dtype not in (BF16, F16, F32):

@@ -75,6 +75,7 @@ def launch_call(
             "beta": call.beta,
             "scale_a_batch_pitch": call.scale_pitches[0],
             "scale_b_batch_pitch": call.scale_pitches[1],
+            "bias_batch_pitch": call.bias_pitch,
             "groups": call.groups,
             "group_rows": call.group_rows,
         },

@@ -53,6 +53,8 @@ class MatmulCall:
         The factor, where it is a number.
     scale_pitches
         Elements from one matrix's scales of rows to the next one's, and of columns; 0 where all share them.
+    bias_pitch
+        Elements from one matrix's bias to the next one's, where each has its own.
     residual, beta
         The matrix that is added, and its factor.
     groups, group_rows
@@ -63,6 +65,7 @@ class MatmulCall:
     out: Matrix
     scale: float = 1.0
     scale_pitches: tuple[int, int] = (0, 0)
+    bias_pitch: int = 0
     residual: Matrix | None = None
     beta: float = 1.0
     groups: int = 0

@@ -241,7 +241,7 @@ class BoundCpAsyncLoader:
         assert self.loader.tails is not None
         return self.loader.tails.at(w, stage)
 
-    def at(self, w: Writer, row: Value, batch: Operand) -> CpAsyncTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> CpAsyncTile:
         """Turn to the tile at `row` of M or N; once a tile."""
         tile = CpAsyncTile(w, self, row, batch)
         if self.plan.shifts:

@@ -179,8 +179,8 @@ class BoundOperandLoader(Protocol):
     def writer(self) -> AsyncWriter | None:
         """What the role's own threads write; None where one thread starts copies that complete on their own."""
 
-    def at(self, w: Writer, row: Value, batch: Operand) -> TileCopies:
-        """Turn to the tile at `row` of M or N."""
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> TileCopies:
+        """Turn to the tile at `row` of M or N, whose first k-block begins at element `k`."""
 
 
 class OperandLoader(Protocol):
@@ -304,7 +304,7 @@ class _BoundAlong:
     def at(self, w: Writer, tile: Tile) -> TileCopies:
         step = self.side.batch_step
         batch = tile.batch * step if isinstance(tile.batch, Value) and step is not None else 0
-        return self.loader.at(w, self.side.first(tile, self.offset), batch)
+        return self.loader.at(w, self.side.first(tile, self.offset), batch, tile.k_first)
 
 
 def _unknown(component: str, name: str, tiles: Iterable[str]) -> TraceError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.emulator.ptx.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
-from tilekit.tiles.call import Call
+from tilekit.tile_io.payload_loader import PrefetchedCopies
+from tilekit.tiles.call import Call, Matrix
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_32B, OperandTile
 from tilekit.tiles.stage import Stage
@@ -29,7 +30,10 @@ MAX_BOX = 256
 MapSwizzle = Literal["32B", "64B", "128B", "128B_atom_32B"]
 """Swizzles of operands, as tensor maps call them."""
 
-_MAP_SWIZZLES: dict[int, MapSwizzle | None] = {0: None, 32: "32B", 64: "64B", 128: "128B"}
+MAP_SWIZZLES: dict[int, MapSwizzle | None] = {0: None, 32: "32B", 64: "64B", 128: "128B"}
+
+Box = tuple[int, int, dict[str, Operand]]
+"""One copy: the slice of the tile, its first row in that, and the corner in global memory."""
 
 SHARED_ALIGNMENT = 128
 """Bytes that a copy's place in shared memory is a multiple of (PTX ISA, cp.async.bulk.tensor)."""
@@ -69,7 +73,7 @@ class TmaBox:
         if len(self.extents) == 3:
             dims = (*dims, matrix.batches)
             strides = (matrix.pitch, matrix.batch_pitch or matrix.pitch * max(1, matrix.extents[1]))
-        try:
+        with describing(matrix):
             return TensorMap.tiled(
                 address,
                 matrix.dtype.tensor_map,
@@ -79,10 +83,16 @@ class TmaBox:
                 swizzle=self.swizzle,
                 l2_promotion=l2_promotion,
             )
-        except ValueError as error:
-            raise ArgumentError(
-                f"{matrix.name} cannot be described to the copy engine: {error}", code="TK-MM-015"
-            ) from None
+
+
+@contextmanager
+def describing(matrix: Matrix) -> Iterator[None]:
+    """Raise `ArgumentError` (``TK-MM-015``) for a matrix beyond the limits of tensor maps, which are made here."""
+    try:
+        yield
+    except ValueError as error:
+        text = f"{matrix.name} cannot be described to the copy engine: {error}"
+        raise ArgumentError(text, code="TK-MM-015") from None
 
 
 class TmaLoader:
@@ -123,20 +133,28 @@ class TmaLoader:
         self.batched = batched
         self.paired = paired
         self.policy = policy
-        self.map = w.tensor_map(
-            f"{tile.name}_map", lambda call: self.box.describe(call, tile.name, l2_promotion=l2_promotion)
-        )
+        self.l2_promotion = l2_promotion
+        self.map = w.tensor_map(f"{tile.name}_map", self.describe)
+
+    def describe(self, call: Call) -> TensorMap:
+        """The tensor map of the call's operand."""
+        return self.box.describe(call, self.tile.name, l2_promotion=self.l2_promotion)
 
     @property
     def box(self) -> TmaBox:
         """What one copy moves."""
         k = self.tile.slice_k
         extents = {"k": (k, self.rows_per_copy), "mn": (self.tile.chunk, self.k_per_copy)}[self.tile.major]
-        swizzle = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else _MAP_SWIZZLES[self.tile.swizzle_bytes]
+        swizzle = "128B_atom_32B" if self.tile.swizzle == ATOM_32B else MAP_SWIZZLES[self.tile.swizzle_bytes]
         return TmaBox((*extents, 1) if self.batched else extents, swizzle)
 
     prefetches = True
     """Its copies can bring a tile into L2 alone."""
+
+    @property
+    def fragment(self) -> str:
+        """What starts a copy, but for multicast, a policy and pairs."""
+        return "load_3d" if self.batched else "load_2d"
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""
@@ -145,6 +163,10 @@ class TmaLoader:
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundTmaLoader:
         """Prepare the addresses of this CTA's part of the tile in `stages`; once a role."""
         return BoundTmaLoader(w, self, stages, multicast)
+
+    def copies(self, w: Writer, bound: BoundTmaLoader, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
+        """The copies of a tile at `row`, whose first k-block begins at element `k`."""
+        return TmaTile(bound, row, batch)
 
     @property
     def divides_chunks(self) -> bool:
@@ -181,11 +203,11 @@ class BoundTmaLoader:
     """The copy engine completes stages, not the role's threads."""
 
     def __init__(self, w: Writer, loader: TmaLoader, stages: SharedArray, multicast: Multicast | None) -> None:
-        self._loader = loader
+        self.loader = loader
         self._stride = stages.stride
         self._multicast = multicast
         self._base = w.shared_base + stages.offset
-        self._first_row: Operand = 0
+        self.first_row: Operand = 0
         self._first_k: Operand | None = None
         self._policy = w.constant(U64, loader.policy) if loader.policy is not None else None
         if multicast is not None and loader.divides_chunks:
@@ -193,20 +215,21 @@ class BoundTmaLoader:
             self._first_k = multicast.slice * loader.k_per_copy
         elif multicast is not None:
             self._base = self._base + multicast.slice * loader.tile.offset_of(loader.extent)
-            self._first_row = multicast.slice * loader.extent
+            self.first_row = multicast.slice * loader.extent
 
-    def at(self, w: Writer, row: Value, batch: Operand) -> TmaTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> PrefetchedCopies:
         """Turn to the tile at `row` of M or N; once a tile."""
-        return TmaTile(self, row + self._first_row, batch)
+        return self.loader.copies(w, self, row + self.first_row, batch, k)
 
-    def load(self, w: Writer, stage: Stage, *, row: Value, k: Value, batch: Operand) -> None:
-        """Start filling this CTA's part of `stage` from `row` and element `k` on; its bytes count on ``stage.full``."""
-        loader, tile = self._loader, self._loader.tile
+    def load(self, w: Writer, stage: Stage, boxes: Iterable[Box]) -> None:
+        """Start the copies of this CTA's part of `stage`; their bytes count on ``stage.full``."""
+        loader, tile = self.loader, self.loader.tile
         target = self._base + stage.index * self._stride
-        fragment = "load_3d" if loader.batched else "load_2d"
-        operands: dict[str, Operand] = {"map": loader.map, "full": stage.counting(f"the TmaLoader of {tile.name!r}")}
-        if loader.batched:
-            operands["z"] = batch
+        fragment = loader.fragment
+        operands: dict[str, Operand] = {
+            "map": loader.map,
+            "full": stage.counting(f"the {type(loader).__name__} of {tile.name!r}"),
+        }
         if self._multicast is not None:
             fragment += "_multicast"
             operands["mask"] = self._multicast.mask
@@ -214,27 +237,25 @@ class BoundTmaLoader:
             fragment += "_hint"
             operands["policy"] = self._policy
         load = getattr(w.ptx.tma, fragment + "_pair" if loader.paired else fragment)
-        for part, first, corner in self._boxes(row, k):
+        for part, first, corner in boxes:
             load(dst=target + (part * tile.slice_bytes + tile.offset_of(first)), **corner, **operands)
 
-    def prefetch(self, w: Writer, *, row: Value, k: Operand, batch: Operand) -> None:
+    def prefetch(self, w: Writer, boxes: Iterable[Box]) -> None:
         """Bring what :meth:`load` would load into L2."""
-        loader = self._loader
-        for _, _, corner in self._boxes(row, k):
-            if loader.batched:
-                w.ptx.tma.prefetch_3d(map=loader.map, **corner, z=batch)
-            else:
-                w.ptx.tma.prefetch_2d(map=loader.map, **corner)
+        loader = self.loader
+        prefetch = getattr(w.ptx.tma, loader.fragment.replace("load", "prefetch"))
+        for _, _, corner in boxes:
+            prefetch(map=loader.map, **corner)
 
-    def _boxes(self, row: Value, k: Operand) -> Iterator[tuple[int, int, dict[str, Operand]]]:
+    def boxes(self, row: Value, k: Operand, batch: Operand) -> Iterator[Box]:
         """The slice, the first row and the corner of each box of this CTA's part."""
-        loader, tile = self._loader, self._loader.tile
+        loader, tile = self.loader, self.loader.tile
         k = k if self._first_k is None else self._first_k + k
         for part in range(tile.slices):
             here = k + part * tile.slice_k
             for first in range(0, loader.extent, loader.rows_per_copy):
                 x, y = {"k": (here, row + first), "mn": (row + first, here)}[tile.major]
-                yield part, first, {"x": x, "y": y}
+                yield part, first, {"x": x, "y": y, "z": batch} if loader.batched else {"x": x, "y": y}
 
 
 @dataclass(frozen=True)
@@ -248,11 +269,11 @@ class TmaTile:
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start filling this CTA's part of `stage` from element `k` on: in a role of many threads, one of them does."""
         with w.when(stage.leader) if stage.leader is not None else nullcontext():
-            self.loader.load(w, stage, row=self.row, k=k, batch=self.batch)
+            self.loader.load(w, stage, self.loader.boxes(self.row, k, self.batch))
 
     def prefetch(self, w: Writer, k: Operand) -> None:
         """Bring what :meth:`load` would load into L2."""
-        self.loader.prefetch(w, row=self.row, k=k, batch=self.batch)
+        self.loader.prefetch(w, self.loader.boxes(self.row, k, self.batch))
 
 
 EVICT_FIRST = 0x12F0_0000_0000_0000

@@ -174,7 +174,7 @@ class BoundTransformLoader:
         self._swizzled = (piece ^ (self.line % SWIZZLE_LINES)) * PIECE
         self.writer = CopyWriter((self,))
 
-    def at(self, w: Writer, row: Value, batch: Operand) -> TransformTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> TransformTile:
         """Turn to the tile at `row` of M or N; once a tile."""
         return TransformTile(self, row)
 

@@ -96,6 +96,7 @@ class MatmulKernel(CompiledKernel):
             ("b's major", problem.b.major, spec.b_major),
             ("batching", problem.batched, spec.batched),
             ("groups", None, spec.groups),
+            ("what is multiplied", "two matrices", "images" if spec.own_loaders else "two matrices"),
             *arguments.epilogue.facts(spec.functions),
         )
         self._require(facts, "build a kernel for these arrays, or call tilekit.matmul, which does")

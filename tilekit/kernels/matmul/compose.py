@@ -17,10 +17,8 @@ from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER, declare_columns, 
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import CpAsyncLoader
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.prefetch import L2Prefetch
-from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.clc import ClcScheduler
@@ -47,19 +45,24 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     tiles = payload.allocate(w.shared, RING, stages)
     counts = cluster.share_a_count, cluster.share_b_count
     load_a, load_b = (
-        TmaLoader(
+        spec.loader(
+            operand,
             w,
             tile,
-            batched=spec.indexed,
+            copies,
+            stages,
             participants=count,
             paired=config.cta_group > 1,
             policy=policy,
             l2_promotion=config.l2_promotion,
         )
-        if copies is None
-        else CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed)
-        for tile, copies, count, policy in zip(
-            config.operands(spec), config.copy_plans(spec), counts, config.l2_policies, strict=True
+        for operand, tile, copies, count, policy in zip(
+            "ba" if config.swap_ab else "ab",
+            config.operands(spec),
+            config.copy_plans(spec),
+            counts,
+            config.l2_policies,
+            strict=True,
         )
     )
     k = declare_k(w)

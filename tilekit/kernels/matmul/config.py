@@ -22,7 +22,8 @@ from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk
-from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
+from tilekit.tiles.call import Major
+from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
 
 def plural(count: int, noun: str) -> str:
@@ -133,14 +134,19 @@ class KernelConfig(ABC):
     def operands(self, spec: MatmulSpec) -> tuple[OperandTile, OperandTile]:
         """A and B of a stage, as one CTA holds them and the instruction takes them."""
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
+        a_swizzle, b_swizzle = spec.swizzles(swapped=self.swap_ab)[0], self.b_swizzle(spec)
         return (
-            OperandTile("a", a, self.tile[0], a_major, self.k_group),
-            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self.k_group, self.b_swizzle(spec)),
+            OperandTile("a", a, self.tile[0], a_major, self._slices(a_major, a_swizzle), a_swizzle),
+            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self._slices(b_major, b_swizzle), b_swizzle),
         )
+
+    def _slices(self, major: Major, swizzle: SwizzleBytes) -> int:
+        """Slices of a k-block: those of a K-major operand are as long as a row of the image."""
+        return self.k_group * (SWIZZLE_BYTES // (swizzle or PLAIN_BYTES) if major == "k" else 1)
 
     def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
         """Bytes over which the image of the instruction's B is swizzled; 0 for none."""
-        return SWIZZLE_BYTES
+        return spec.swizzles(swapped=self.swap_ab)[1]
 
     def payload(self, spec: MatmulSpec) -> StandardPayload:
         """What a stage holds."""
@@ -148,7 +154,14 @@ class KernelConfig(ABC):
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
         """How threads copy A and B; None for what TMA loads."""
-        return None, None
+        if not spec.copies:
+            return None, None
+        loads = spec.loads[::-1] if self.swap_ab else spec.loads
+        a, b = (
+            spec.copy_plan(tile, load) if isinstance(load, int) else None
+            for tile, load in zip(self.operands(spec), loads, strict=True)
+        )
+        return a, b
 
     @abstractmethod
     def instruction(self, spec: MatmulSpec) -> Any:

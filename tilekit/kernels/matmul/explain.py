@@ -22,7 +22,8 @@ def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
         + (", operands swapped: rows along N" if config.swap_ab else "")
     )
     memory = shared_memory_map(text.shared, text.shared_bytes, text.target.shared_bytes)
-    lines = [head, "", *_roles(spec, config, text), "", *memory, ""]
+    swaps = [f"swapped      {what}" for what in spec.swaps]
+    lines = [head, *swaps, "", *_roles(spec, config, text), "", *memory, ""]
     tensor_memory = platform(text.target).notes.tensor_memory(spec, config, text.target)
     if tensor_memory:
         lines += [*tensor_memory, ""]

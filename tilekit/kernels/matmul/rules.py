@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilekit.heuristics.rules import Choice, Violation
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+from tilekit.tile_io.tma import SHARED_ALIGNMENT
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.config import KernelConfig
@@ -64,12 +65,34 @@ def raster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterato
         yield Violation("raster_group", "raster_group", f"raster_group={config.raster_group}: at least 1, or None")
 
 
+def copies_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """What threads copy, they copy for their own CTA, one slice of K a stage, in whole turns."""
+    if spec.copies and config.cluster[0] * config.cluster[1] > 1:
+        yield Violation(
+            "copies in a cluster",
+            "cluster",
+            f"cluster={config.cluster}: operands that threads copy are shared with no other CTA",
+        )
+    if spec.copies and config.k_group > 1:
+        yield Violation("copies of slices", "k_group", f"k_group={config.k_group}: threads copy one slice of K a stage")
+    for copies in config.copy_plans(spec):
+        if copies is not None and copies.block_lines % copies.unit:
+            rows, columns = config.tile
+            yield Violation(
+                f"copies of {copies.tile.name.upper()}",
+                "tile",
+                f"tile {rows}x{columns}: {copies.tile.name.upper()}, with addresses in multiples of {copies.width} "
+                f"bytes, is copied in {copies.unit} rows at once",
+            )
+
+
 def slice_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """CTAs that share an operand fetch equal slices of it: of its rows, or MN-major of its chunks or of their rows."""
     (rows, columns), (cluster_m, cluster_n) = config.tile, config.cluster
     for tile, participants in zip(config.operands(spec), config.multicast, strict=True):
         chunks = tile.image_rows // tile.chunk
-        parts = (tile.image_rows,) if tile.major == "k" else (chunks, tile.slice_k)
+        lines = tile.image_rows * tile.row_bytes // SHARED_ALIGNMENT
+        parts = (lines,) if tile.major == "k" else (chunks, tile.slice_k)
         if all(count % participants for count in parts):
             yield Violation(
                 f"slices of {tile.name.upper()}",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
+from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
+from tilekit.tile_io.payload_loader import OperandLoader
+from tilekit.tile_io.tma import TmaLoader
 from tilekit.tiles.call import Load, Major
+from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
 FP8 = (E4M3, E5M2)
 
@@ -73,6 +77,8 @@ class MatmulSpec:
     a_load: Load = "tma"
     b_load: Load = "tma"
     accumulation: Accumulation = "fast"
+    own_loaders: ClassVar[bool] = False
+    """Whether loaders are the family's own: they count in registers, and copy what TMA refuses on every chip."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -170,6 +176,39 @@ class MatmulSpec:
         """Type and major of what the instruction takes as A and as B; swapped, A is what the caller calls b."""
         a, b = (self.a_dtype, self.a_major), (self.b_dtype, self.b_major)
         return (b, a) if swapped else (a, b)
+
+    def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
+        """Bytes over which the images of what the instruction takes as A and as B are swizzled, where K-major."""
+        return SWIZZLE_BYTES, SWIZZLE_BYTES
+
+    def copy_plan(self, tile: OperandTile, width: int) -> CopyPlan:
+        """Which thread copies what of an operand that TMA refuses."""
+        return CopyPlan(tile, width)
+
+    def loader(
+        self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any
+    ) -> OperandLoader:
+        """The loader of `operand`, ``"a"`` or ``"b"`` as the caller has them, that fills `tile`.
+
+        Parameters
+        ----------
+        operand, w, tile
+            What is loaded, by which kernel, to where.
+        copies
+            How threads copy it; None for what TMA loads.
+        stages
+            Of the ring.
+        tma
+            How TMA loads it, as `TmaLoader` takes that.
+        """
+        if copies is None:
+            return TmaLoader(w, tile, batched=self.indexed, **tma)
+        return CpAsyncLoader(w, copies, stages=stages, batched=self.indexed)
+
+    @property
+    def swaps(self) -> tuple[str, ...]:
+        """What a kernel has in the place of a plain matmul's component, for `explain`: a line each."""
+        return ("GroupedScheduler, from the groups' bounds, for the schedule of a raster",) if self.groups else ()
 
     @property
     def indexed(self) -> bool:

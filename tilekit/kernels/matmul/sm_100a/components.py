@@ -35,7 +35,7 @@ def check(spec: MatmulSpec, target: Target) -> None:
             code="TK-MM-027",
         )
     for name, load in zip("ab", spec.loads, strict=True):
-        if load != "tma":
+        if load != "tma" and not spec.own_loaders:
             raise ArgumentError(
                 f"{name} has an address or pitches that are multiples of {load} bytes only: on {target.name} "
                 "operands are loaded by TMA, which needs multiples of 16. Copy it into an array whose rows are "

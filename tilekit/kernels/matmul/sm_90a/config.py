@@ -12,7 +12,6 @@ from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.sm_90a import rules
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma, atom_layout
 from tilekit.tile_schedule.raster import Walk
@@ -160,17 +159,6 @@ class MatmulConfig(KernelConfig):
             cluster_k=self.cluster_k,
         )
 
-    def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
-        """How A and B are copied; None for what TMA loads."""
-        if not spec.copies:
-            return None, None
-        loads = spec.loads[::-1] if self.swap_ab else spec.loads
-        a, b = (
-            CopyPlan(tile, load) if isinstance(load, int) else None
-            for tile, load in zip(self.operands(spec), loads, strict=True)
-        )
-        return a, b
-
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
         return WarpPlan.register_accumulators(
@@ -180,6 +168,7 @@ class MatmulConfig(KernelConfig):
             pingpong=self.pingpong,
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
+            counts=spec.own_loaders,
         )
 
     def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
@@ -190,7 +179,7 @@ class MatmulConfig(KernelConfig):
         _, (b, major) = spec.operands(swapped=self.swap_ab)
         width = self.tile[1] * b.bytes
         if major == "k" or spec.copies:
-            return SWIZZLE_BYTES
+            return super().b_swizzle(spec)
         return NARROW_SWIZZLES.get(width, 64 if width % SWIZZLE_BYTES == 64 else SWIZZLE_BYTES)
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from tilekit.kernels.matmul.rules import (
     SWAP_AB,
     cluster_rule,
     common_values,
+    copies_rule,
     grouped_rule,
     profile_rule,
     raster_rule,
@@ -257,26 +258,6 @@ def _promotion(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
         yield Violation("promoted slices", "k_group", text)
 
 
-def _copies(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    if spec.copies and config.cluster[0] * config.cluster[1] > 1:
-        yield Violation(
-            "copies in a cluster",
-            "cluster",
-            f"cluster={config.cluster}: operands that threads copy are shared with no other CTA",
-        )
-    if spec.copies and config.k_group > 1:
-        yield Violation("copies of slices", "k_group", f"k_group={config.k_group}: threads copy one slice of K a stage")
-    for copies in config.copy_plans(spec):
-        if copies is not None and copies.block_lines % copies.unit:
-            rows, columns = config.tile
-            yield Violation(
-                f"copies of {copies.tile.name.upper()}",
-                "tile",
-                f"tile {rows}x{columns}: {copies.tile.name.upper()}, with addresses in multiples of {copies.width} "
-                f"bytes, is copied in {copies.unit} rows at once",
-            )
-
-
 def _prefetch(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     if not config.prefetch:
         return
@@ -308,7 +289,7 @@ RULES = RuleBook(
             *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
             *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
         ),
-        (slice_rule, _copies, _prefetch),
+        (slice_rule, copies_rule, _prefetch),
         (_registers, shared_memory_rule),
     ),
     values=_values,

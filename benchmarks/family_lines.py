@@ -1,0 +1,58 @@
+"""How many lines a kernel family has of its own: `python -m benchmarks.family_lines`.
+
+Blanks, comments and docstrings do not count; imports do. What a family shares with others stands elsewhere and does not
+count either.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CONV2D = ROOT / "tilekit" / "kernels" / "conv2d"
+
+PARTS: dict[str, tuple[Path, ...]] = {
+    "conv2d: im2col loader, spec, entry": tuple(CONV2D / f"{name}.py" for name in ("im2col", "spec", "family")),
+    "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "problem", "images")),
+    "conv2d: the threads' loader": (CONV2D / "gather.py",),
+}
+"""What is counted together."""
+
+
+def code_lines(text: str) -> set[int]:
+    """The lines of a module that hold code."""
+    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    lines = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in skipped
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(text)):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def counted() -> dict[str, int]:
+    """Lines of each part, and how many lines of conv2d name the residual."""
+    found = {name: sum(len(code_lines(file.read_text("utf-8"))) for file in files) for name, files in PARTS.items()}
+    residual = 0
+    for file in (file for files in PARTS.values() for file in files):
+        text = file.read_text("utf-8")
+        residual += sum("residual" in text.splitlines()[line - 1] for line in code_lines(text))
+    return found | {"conv2d: lines that name a residual": residual}
+
+
+def main() -> None:
+    """Print a table."""
+    for name, lines in counted().items():
+        print(f"{lines:5}  {name}")
+
+
+if __name__ == "__main__":
+    main()

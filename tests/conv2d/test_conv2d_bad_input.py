@@ -1,0 +1,105 @@
+"""Calls of conv2d that are wrong: refused before anything is launched, with what is legal and the nearest of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.errors import ArgumentError, ConfigError
+from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def zeros(*shape: int, dtype: Any = BF16) -> Any:
+    return np.zeros(shape, dtype)
+
+
+X, W = zeros(2, 9, 7, 16), zeros(24, 3, 3, 16)
+OUT = zeros(2, 7, 5, 24)
+
+BAD: dict[str, tuple[Callable[[], Any], str]] = {
+    "three dimensions": (lambda: tilekit.conv2d(X[0], W), r"x has shape \(9, 7, 16\).*\(N, H, W, C\).*TK-CONV-001"),
+    "a matrix of filters": (lambda: tilekit.conv2d(X, W[:, 0, 0]), r"w has shape \(24, 16\).*\(K, R, S, C\)"),
+    "two types": (lambda: tilekit.conv2d(X, W.astype(np.float16)), "x is bf16 and w is f16.*nearest: both bf16"),
+    "f32": (lambda: tilekit.conv2d(*(a.astype(np.float32) for a in (X, W))), "x is f32 and w is f32.*nearest: both"),
+    "no channels": (lambda: tilekit.conv2d(X[..., :0], W[..., :0]), "only N and K may be 0"),
+    "no lines": (lambda: tilekit.conv2d(X, W[:, :0]), "only N and K may be 0"),
+    "groups that do not divide": (lambda: tilekit.conv2d(X, W, groups=3), "groups=3 with 16 channels.*nearest: [24]"),
+    "no groups": (lambda: tilekit.conv2d(X, W, groups=0), "groups=0.*nearest: 1"),
+    "other channels": (lambda: tilekit.conv2d(X, W[..., :8]), "w has 8: with groups=1.*nearest: groups=2"),
+    "other channels, no groups": (lambda: tilekit.conv2d(X, W[..., :7]), "x has 16 channels and w has 7"),
+    "filters too large": (
+        lambda: tilekit.conv2d(X[:, :2], W),
+        "height 3, 3 with dilation 1.*padding=1.*-003",
+    ),
+    "dilation too large": (lambda: tilekit.conv2d(X, W, dilation=(1, 4)), "width 3, 9 with dilation 4.*padding=1"),
+    "stride 0": (
+        lambda: tilekit.conv2d(X, W, stride=0),
+        "stride: given 0; legal: a whole number from 1 on.*nearest legal: 1",
+    ),
+    "padding below 0": (lambda: tilekit.conv2d(X, W, padding=(1, -1)), r"padding: given \(1, -1\)"),
+    "three dilations": (lambda: tilekit.conv2d(X, W, dilation=(1, 1, 1)), "dilation: given"),
+    "half a stride": (lambda: tilekit.conv2d(X, W, stride=1.5), "stride: given 1.5"),
+    "stride True": (lambda: tilekit.conv2d(X, W, stride=True), "stride: given True"),
+    "padding same": (lambda: tilekit.conv2d(X, W, padding="same"), "padding: given 'same'"),
+    "channels apart": (
+        lambda: tilekit.conv2d(zeros(2, 9, 7, 32)[..., ::2], W),
+        r"x has strides .*would have to be copied; pass numpy\.ascontiguousarray\(x\).*TK-CONV-005",
+    ),
+    "channels first": (lambda: tilekit.conv2d(zeros(2, 16, 9, 7).transpose(0, 2, 3, 1), W), r"ascontiguousarray\(x\)"),
+    "filters backwards": (lambda: tilekit.conv2d(X, W[::-1]), r"w has strides .*ascontiguousarray\(w\)"),
+    "pixels of out apart": (
+        lambda: tilekit.conv2d(X, W, out=zeros(2, 7, 10, 24)[:, :, :5]),
+        "out has strides .*equally far apart",
+    ),
+    "pixels of the residual apart": (
+        lambda: tilekit.conv2d(X, W, residual=zeros(2, 7, 10, 24)[:, :, :5]),
+        "residual has strides .*equally far apart",
+    ),
+    "shape of out": (
+        lambda: tilekit.conv2d(X, W, out=OUT[:1]),
+        r"out is bf16 of shape \(1, 7, 5, 24\).*\(2, 7",
+    ),
+    "type of out": (lambda: tilekit.conv2d(X, W, out=OUT, out_dtype="f32"), "out is bf16 and out_dtype=f32"),
+    "images as bias": (lambda: tilekit.conv2d(X, W, bias=X), r"bias has shape \(2, 9, 7, 16\)"),
+    "out overlaps": (lambda: tilekit.conv2d(OUT, zeros(24, 1, 1, 24), out=OUT), "out overlaps x"),
+    "length of bias": (
+        lambda: tilekit.conv2d(X, W, bias=zeros(23)),
+        r"each of the 24 filters is needed, shape",
+    ),
+    "type of bias": (lambda: tilekit.conv2d(X, W, bias=zeros(24, dtype=np.float64)), "TK-DTYPE-001"),
+    "shape of residual": (lambda: tilekit.conv2d(X, W, residual=OUT[:1]), r"residual is bf16 of shape \(1, 7, 5, 24\)"),
+    "type of residual": (lambda: tilekit.conv2d(X, W, residual=OUT.astype(np.float16)), "residual is f16 of shape"),
+    "an activation": (lambda: tilekit.conv2d(X, W, activation="tanh"), "relu"),
+    "a chip": (lambda: tilekit.conv2d(X, W, target="sm_80"), "sm_90a"),
+    "fp8 out with a residual": (
+        lambda: tilekit.conv2d(X, W, out_dtype="e4m3", residual=OUT.astype(ml_dtypes.float8_e4m3fn)),
+        "out_dtype=e4m3 with a residual",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refused(name: str) -> None:
+    """The error names the argument, what was given and what is legal."""
+    call, words = BAD[name]
+    with pytest.raises(ArgumentError, match=words):
+        call()
+
+
+def test_unknown_keywords_have_a_nearest() -> None:
+    """A keyword that there is not."""
+    with pytest.raises(TypeError, match=r"no keyword 'strides'.*nearest: 'stride'"):
+        tilekit.conv2d(X, W, strides=2)
+
+
+def test_what_threads_load_is_shared_by_no_cluster() -> None:
+    """A config for the copy engine, with images that it refuses."""
+    with pytest.raises(ConfigError, match="operands that threads copy are shared with no other CTA"):
+        tilekit.conv2d(zeros(1, 9, 9, 3), zeros(8, 3, 3, 3), config=MatmulConfig(cluster=(2, 1)))

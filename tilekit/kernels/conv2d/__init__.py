@@ -1,0 +1,1 @@
+"""Convolutions of images: the matmul family with other loaders of its operands."""

@@ -1,0 +1,114 @@
+"""The operands of a convolution as matrices: a row an output pixel, or a filter; K goes over a filter's places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tilekit.assembly.types import U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.tiles.call import Call, Matrix, fits
+from tilekit.tiles.operand import OperandTile
+
+MAX_STEP, MAX_REACH, CORNERS = 8, 255, (-128, 127)
+"""Limits of the im2col engine with images: stride, how far a filter reaches, corners (cuTensorMapEncodeIm2col)."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How filters go along lines of an image, or across them.
+
+    Attributes
+    ----------
+    name
+        For messages.
+    extent, taps
+        Pixels of an image, and places of a filter.
+    step, pad, apart
+        Stride, padding at either end, and dilation.
+    """
+
+    name: str
+    extent: int
+    taps: int
+    step: int = 1
+    pad: int = 0
+    apart: int = 1
+
+    @property
+    def end(self) -> int:
+        """How far behind a filter's first place the one after its last would be."""
+        return self.taps * self.apart
+
+    @property
+    def out(self) -> int:
+        """Output pixels; less than one where the filter is larger than the padded image."""
+        return (self.extent + 2 * self.pad - (self.end - self.apart) - 1) // self.step + 1
+
+    @property
+    def corners(self) -> tuple[int, int]:
+        """The engine's box: where a filter's first place reads first, and how far before the image's end last."""
+        return -self.pad, self.pad - (self.end - self.apart)
+
+    @property
+    def beyond_engine(self) -> bool:
+        """Whether a limit of the im2col engine is exceeded."""
+        inside = all(CORNERS[0] <= corner <= CORNERS[1] for corner in self.corners)
+        return self.step > MAX_STEP or self.end - self.apart > MAX_REACH or not inside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images(Matrix):
+    """Images as filters go over them: a matrix of pixels by places and channels that is nowhere in memory.
+
+    Filters are images too, of which each has one output pixel.
+
+    Attributes
+    ----------
+    y, x
+        How filters go down and along.
+    count, channels
+        Images, and their channels, of a group.
+    pitches
+        Elements from one image, line and pixel to the next.
+    group_pitch
+        Elements from one group's channels, or filters, to the next one's.
+    """
+
+    y: Axis
+    x: Axis
+    count: int
+    channels: int
+    pitches: tuple[int, int, int]
+    group_pitch: int = 0
+
+    def number(self, name: str) -> int:
+        """A number as a kernel counts it: a field, a pitch, or ``step_y``, ``step_x`` and so on of an axis."""
+        field, _, of = name.rpartition("_")
+        match of:
+            case "y" | "x":
+                found: int = getattr(getattr(self, of), field)
+            case "pitch" if field in ("image", "line", "pixel"):
+                found = self.pitches[("image", "line", "pixel").index(field)]
+            case _:
+                found = getattr(self, name)
+        return fits(f"{self.name}: {name}", found, code="TK-CONV-004")
+
+
+def declare(w: Writer, tile: OperandTile, *more: str) -> dict[str, Value]:
+    """Declare the numbers of a call's `Images` as kernel parameters: those of both axes, channels, and `more`."""
+    axes = [f"{field}_{axis}" for axis in "yx" for field in ("taps", "end", "apart", "out", "step", "pad")]
+    names = (*axes, "channels", "group_pitch", *more)
+    return {name: w.parameter(f"{tile.name}_{name}", U32, partial(_number, tile.name, name)) for name in names}
+
+
+def _number(matrix: str, name: str, call: Call) -> int:
+    return images_of(call, matrix).number(name)
+
+
+def images_of(call: Call, name: str) -> Images:
+    """The call's operand `name`."""
+    images: Any = call.matrix(name)
+    return images  # type: ignore[no-any-return]

@@ -1,0 +1,107 @@
+"""A convolution as a product of matrices: how its operands are loaded, and what K is then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilekit.arrays import ArrayView
+from tilekit.kernels.conv2d.images import Axis, Images
+from tilekit.kernels.problem import MatmulProblem, read_problem
+from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tiles.call import Load
+from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, SwizzleBytes
+
+SLICES: dict[SwizzleBytes, float] = {128: 1.0, 64: 1.1, 32: 1.5, 0: 2.5}
+"""Swizzles by what a byte of K is taken to cost: the narrower its slices, the more lines the copy engine asks for.
+
+Guessed from its rate of a line or so each clock, and not timed.
+"""
+
+
+def slice_for(channel_bytes: int, groups: int) -> SwizzleBytes:
+    """The swizzle whose slices, filled up with zeros, cost least; of groups, channels fill them, or others' follow."""
+    costs = {swizzle: -(-channel_bytes // (swizzle or PLAIN_BYTES)) * (swizzle or PLAIN_BYTES) for swizzle in SLICES}
+    legal = [swizzle for swizzle, size in costs.items() if groups == 1 or size == channel_bytes]
+    return min(legal, key=lambda swizzle: costs[swizzle] * SLICES[swizzle])
+
+
+@dataclass(frozen=True)
+class ConvProblem(MatmulProblem):
+    """A product whose `a` are `Images`; a group is a matrix of a batch.
+
+    Attributes
+    ----------
+    swizzle, im2col_b
+        As of a `ConvSpec`.
+    """
+
+    swizzle: SwizzleBytes = SWIZZLE_BYTES
+    im2col_b: bool = False
+
+
+def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: int) -> MatmulProblem:
+    """Describe operands with channels last; a plain product where each output pixel is made of one pixel."""
+    (count, *taps, channels), size = w.shape, w.dtype.bytes
+    pitches = _pitches(x), _pitches(w)
+    numbers = [_numbers(view, of) for view, of in zip((x, w), pitches, strict=True)]
+    flat = pitches[1][1:] == (taps[1] * channels, channels)
+    filters = Axis("", taps[0], taps[0]), Axis("", taps[1], taps[1])
+    channel_bytes = channels * size
+    tma = not (y.beyond_engine or along.beyond_engine or 0 in pitches[0] or 0 in pitches[1])
+    tma = tma and not any(number % TMA_ALIGNMENT for of in numbers for number in of)
+    pitch, matrix = one_pitch(x), pitches[1][0] * size
+    if tma and groups == 1 and taps == [1, 1] and (y.step, along.step, y.pad, along.pad) == (1, 1, 0, 0) and pitch:
+        rows = x.shape[0] * x.shape[1] * x.shape[2]
+        a = replace(x, shape=(rows, channels), strides=(pitch, 1))
+        return read_problem(a, replace(w, shape=(channels, count), strides=(1, pitches[1][0])))
+    swizzle: SwizzleBytes = 128
+    im2col_b = False
+    if tma and groups > 1:
+        tma = flat and channel_bytes % TMA_ALIGNMENT == 0
+    if tma:
+        swizzle = slice_for(channel_bytes, groups)
+        im2col_b = not flat or bool(channel_bytes % (swizzle or PLAIN_BYTES) > 0)  # of a symbol it is one
+        tma = not (im2col_b and any(axis.beyond_engine for axis in filters))
+    row = (swizzle or PLAIN_BYTES) // size
+    k = taps[0] * taps[1] * (-(-channels // row) * row if tma else channels)
+    loads: list[Load] = ["tma" if tma else _width([*of, channel_bytes]) for of in numbers]
+    m, n = x.shape[0] * y.out * along.out, count // groups
+    a_images = Images(
+        name="x", dtype=x.dtype, extents=(k, m), pitch=pitches[0][2] * size, batches=groups, load=loads[0],
+        y=y, x=along, count=x.shape[0], channels=channels, pitches=pitches[0], group_pitch=channels,
+    )  # fmt: skip
+    b_images = Images(
+        name="w", dtype=w.dtype, extents=(k, n), pitch=matrix, batch_pitch=n * matrix, batches=groups, load=loads[1],
+        y=filters[0], x=filters[1], count=n, channels=channels, pitches=pitches[1], group_pitch=n * pitches[1][0],
+    )  # fmt: skip
+    return ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b and tma)
+
+
+def one_pitch(view: ArrayView) -> int | None:
+    """Elements from pixel to pixel, if all are equally far apart."""
+    pitch, passed = None, 1
+    for extent, stride in reversed(list(zip(view.shape[:3], view.strides[:3], strict=True))):
+        if extent > 1:
+            pitch = stride if pitch is None else pitch
+            if stride != pitch * passed and 0 not in view.shape:
+                return None
+        passed *= extent
+    return view.shape[3] if pitch is None else pitch
+
+
+def _pitches(view: ArrayView) -> tuple[int, int, int]:
+    """Elements from image, line and pixel to the next; where there is but one, as if packed, in whole 16 bytes."""
+    (count, height, width, channels), unit = view.shape, TMA_ALIGNMENT // view.dtype.bytes
+    pixel = view.strides[2] if width > 1 else -(-channels // unit) * unit
+    line = view.strides[1] if height > 1 else width * pixel
+    return view.strides[0] if count > 1 else height * line, line, pixel
+
+
+def _numbers(view: ArrayView, pitches: tuple[int, int, int]) -> list[int]:
+    """What decides how threads or the copy engine may read: address and pitches, in bytes."""
+    return [view.address, *(pitch * view.dtype.bytes for pitch in pitches)]
+
+
+def _width(numbers: list[int]) -> int:
+    return next(width for width in WIDTHS if not any(number % width for number in numbers))

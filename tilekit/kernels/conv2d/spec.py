@@ -1,0 +1,65 @@
+"""What a convolution kernel computes: a matmul whose operands are loaded in another way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tilekit.assembly.writer import Writer
+from tilekit.kernels.conv2d.gather import GatherLoader, GatherPlan
+from tilekit.kernels.conv2d.im2col import Im2colLoader
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_io.payload_loader import OperandLoader
+from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
+
+
+@dataclass(frozen=True)
+class ConvSpec(MatmulSpec):
+    """A convolution of images: ``A`` are they, as filters go over them, and ``B`` are the filters.
+
+    Attributes
+    ----------
+    swizzle
+        Bytes over which the image of A is swizzled, and of a slice of channels at one place (0: 16 bytes).
+    im2col_b
+        Whether filters are loaded like images, because their channels leave slices unfilled, or lie apart.
+    """
+
+    swizzle: int = SWIZZLE_BYTES
+    im2col_b: bool = False
+    own_loaders = True
+
+    def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
+        """Bytes over which the images of what the instruction takes as A and as B are swizzled."""
+        images = cast(SwizzleBytes, self.swizzle)
+        filters: SwizzleBytes = images if self.im2col_b else SWIZZLE_BYTES
+        return (filters, images) if swapped else (images, filters)
+
+    def copy_plan(self, tile: OperandTile, width: int) -> CopyPlan:
+        """Which thread copies what of an operand that TMA refuses."""
+        return GatherPlan(tile, width)
+
+    def loader(
+        self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any
+    ) -> OperandLoader:
+        """The loader of the images, or of the filters."""
+        if copies is not None:
+            return GatherLoader(w, copies, batched=self.batched)
+        if operand == "a" or self.im2col_b:
+            return Im2colLoader(w, tile, batched=self.batched, **tma)
+        return super().loader(operand, w, tile, copies, stages, **tma)
+
+    @property
+    def swaps(self) -> tuple[str, ...]:
+        """What a kernel has in the place of a plain matmul's component."""
+        if self.copies:
+            return ("GatherLoader for TmaLoader: threads load images and filters",)
+        images = "Im2colLoader for TmaLoader: the copy engine goes over images"
+        return images, *(("Im2colLoader for TmaLoader of filters too",) if self.im2col_b else ())
+
+    @property
+    def name(self) -> str:
+        """A symbol that tells kernels apart in a profile, for example ``conv2d_bf16_bf16_bf16_kk_relu``."""
+        slices = "" if self.copies or self.swizzle == SWIZZLE_BYTES else f"_slices{self.swizzle or PLAIN_BYTES}"
+        return super().name.replace("matmul", "conv2d", 1) + slices + ("_im2col_b" if self.im2col_b else "")
