@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.assembly.gcn.smoke import SMOKE as OF_FRAGMENTS
 from tests.runtime.gcn_kernels import STORE, module
 from tests.runtime.gcn_smoke import CHIPS, SMOKE, Inputs
 from tests.runtime.hip_double.double import Double
@@ -88,6 +89,23 @@ def smoke_kernels_compute(double: Double, emulation: Emulation) -> None:
                 found.unload()
             np.testing.assert_array_equal(inputs.out, inputs.expected)
     assert len(emulation.reports) == len(CHIPS) * len(SMOKE)
+
+
+@scenario
+def kernels_of_fragments_compute(double: Double, emulation: Emulation) -> None:
+    """So are the smoke kernels that are traced and written with fragments: the text that LLVM assembles is traced."""
+    for ordinal, chip in enumerate(CHIPS):
+        for name, make in OF_FRAGMENTS.items():
+            smoke = make(chip, seed=100 * ordinal + 7)
+            with hip.activated(ordinal), on_device(smoke.arguments) as (parameters, held), hip.HipStream() as stream:
+                found = HipModule.from_text(smoke.text, chip, kernel_name=smoke.entry)
+                config = LaunchConfig((smoke.grid, 1, 1), (smoke.block, 1, 1))
+                found.kernel(smoke.entry).prepare(config, parameters)(stream.handle)
+                stream.synchronize()
+                brought_back(held)
+                found.unload()
+            np.testing.assert_array_equal(smoke.arguments[smoke.output], smoke.expected, err_msg=f"{name} on {chip}")
+    assert len(emulation.reports) == len(CHIPS) * len(OF_FRAGMENTS)
 
 
 @scenario
