@@ -27,6 +27,7 @@ LEGAL: dict[str, list[str]] = {
     "emulate": ["emulate", "examples/double.ptx", "--block", "64", "--shared", "288", "--arg",
                 "f32[192]=range", "--arg", "f32[192]=zeros", "--arg", "i32:6"],
     "lint": ["lint", "examples/double.ptx"],
+    "disassemble": ["disassemble", "examples/store.s"],
     "cycles": ["cycles", "examples/mfma_loop.s"],
     "bench": ["bench", "matmul"],
     "tune": ["tune", "matmul"],

@@ -156,7 +156,7 @@ def test_arguments_that_are_not_legal(options: dict[str, object], word: str):
 
 def test_texts_that_cannot_be_read():
     """Syntax, a branch to nowhere, and nothing at all."""
-    _refused("TK-CYCLES-005", "line 2", text="start:\n  v_add_f32 v0 v1 v2\n")
+    _refused("TK-CYCLES-005", "line 2", text="start:\n  v_add_f32 v0, ]\n")
     _refused("TK-CYCLES-005", "elsewhere", text="start:\n  s_branch elsewhere\n")
     _refused("TK-CYCLES-005", "no instructions", text="")
 

@@ -92,6 +92,7 @@ _HOMES = {
     "ptx.ops.table": ("coverage",),
     "ptx.memory.tensor_map": ("TensorMap",),
     "core.statistics": ("Statistics",),
+    "core.observation.debugger": ("Debugger",),
     "core.observation.stops": ("Stop",),
     "ptx.ops.control": ("TrapError",),
 }

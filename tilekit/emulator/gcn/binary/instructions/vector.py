@@ -55,7 +55,10 @@ def vector_operands(form: Form, fields: Fields, literal: Literal) -> str:
         elif operand.field == "sdst7":
             texts.append(scalar(_second_destination(fields), operand.width))
         elif operand.field == "vdst":
-            texts.append(_destination(operand, fields.take("vdst")))
+            code = fields.take("vdst")
+            if operand.kinds == "s" and code == _M0:
+                fields.irregular = True  # the assembler has it written by scalar instructions alone
+            texts.append(_destination(operand, code))
         elif operand.field == "vsrc1":
             texts.append(registers("v", fields.take("vsrc1"), operand.width))
         else:
