@@ -11,17 +11,19 @@ from random_traces import THREADS, Oracle, RandomKernel, arguments
 
 from tilekit.assembly.trace import OPERATIONS, Operation
 from tilekit.emulator import Device
+from tilekit.runtime.assembler import assemble
 
 CHIPS = ("gfx942", "gfx950", "sm_90a")
 
 
-def launch(kernel: RandomKernel, target: str) -> npt.NDArray[Any]:
-    """Trace it for a chip, run it, and return what it stored."""
+def launch(kernel: RandomKernel, target: str, *, assembled: bool = False) -> npt.NDArray[Any]:
+    """Trace it for a chip, run the text or what LLVM made of it, and return what it stored."""
     text = kernel.trace(target).text()
+    module = assemble(text, target, kernel_name="random_kernel").image if assembled else text
     device = Device(target, seed=kernel.seed)
     data, scalars = arguments(kernel.seed)
     out = device.buffer(np.zeros(len(kernel.outputs) * THREADS, np.uint32), "out")
-    report = device.load(text)["random_kernel"].launch(
+    report = device.load(module)["random_kernel"].launch(
         grid=1, block=THREADS, args=[out, device.buffer(data, "data"), *scalars]
     )
     assert report.clean, report
@@ -50,6 +52,16 @@ def test_two_instruction_sets_and_numpy_agree(seed: int) -> None:
         found = launch(kernel, target)
         data, scalars = arguments(seed)
         assert differences(kernel, found, Oracle(kernel, data, scalars).out) == [], target
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
+def test_code_objects_agree(chip: str) -> None:
+    """LLVM assembles what is written, and its code object does what the text does."""
+    for seed in (100, 101, 102):
+        kernel = RandomKernel(seed, 50)
+        found = launch(kernel, chip, assembled=True)
+        data, scalars = arguments(seed)
+        assert differences(kernel, found, Oracle(kernel, data, scalars).out) == []
 
 
 def test_every_operation_is_among_them() -> None:

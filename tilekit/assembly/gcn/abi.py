@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.gcn.code import Part, Virtual
 from tilekit.assembly.trace import Placement, Trace
-from tilekit.assembly.types import MAP
+from tilekit.assembly.types import MAP, PRED
 
 GIVEN = ("kernarg", "workgroup", "workitem", "block_count")
 """What a fragment may ask for: the kernarg segment's address, the workgroup's index (both scalars), the work-item's
@@ -48,7 +48,7 @@ class KernelAbi:
     Raises
     ------
     TraceError
-        ``TK-TARGET-003`` for a tensor map.
+        ``TK-TARGET-003`` for a tensor map, or a predicate.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -59,13 +59,14 @@ class KernelAbi:
         end = 0
         for parameter in trace.parameters:
             type_ = parameter.type
-            if type_ is MAP:
+            if type_ in (MAP, PRED):
+                lacking, nearest = ("no copy engine", "gmem") if type_ is MAP else ("no arguments of one bit", "u32")
                 raise TraceError(
-                    f"kernel {trace.name!r} has the tensor map {parameter.name!r}, and {trace.target.name} has no copy "
-                    f"engine; nearest: a gmem parameter",
+                    f"kernel {trace.name!r} has the {type_} parameter {parameter.name!r}, and {trace.target.name} has "
+                    f"{lacking}; nearest: a {nearest} parameter",
                     code="TK-TARGET-003",
                 )
-            size = max(type_.bits // 8, 1)
+            size = type_.bits // 8
             offset = _aligned(end, max(size, 4))  # scalar loads bring whole words
             pointer = type_.space == "global"
             kind = "global_buffer" if pointer else "by_value"
