@@ -67,3 +67,43 @@ v_addc_co_u32 ${phase}, vcc, 0, ${phase}, vcc
 v_and_b32 ${phase}, 1, ${phase}
 v_cmp_eq_u32 vcc, ${phase}, ${parity}
 s_cbranch_vccnz wait
+
+//! fragment  wait_within
+//! about     Wait until the arrivals so far plus `ahead` are among the first `arrivals` of a period; what came before them
+//!           is then visible. Right for the first 2^32 arrivals.
+//! in        address   smem
+//! in        ahead     u32
+//! imm       period    1..131072
+//! imm       arrivals  1..65536
+//! temp      count     u32
+//! temp      inverse   u32
+//! temp      error     u32
+//! temp      zero      u32
+//! temp      now       u32
+//! temp      rest      u32
+//! kind      wait
+//! target    gfx9
+//! see       as wait_parity; a remainder that is too large by one or two periods is the larger of itself and one less
+v_mov_b32 ${count}, ${period}
+v_cvt_f32_u32 ${inverse}, ${count}
+v_rcp_iflag_f32 ${inverse}, ${inverse}
+v_mul_f32 ${inverse}, 0x4f7ffffe, ${inverse}
+v_cvt_u32_f32 ${inverse}, ${inverse}
+v_sub_u32 ${error}, 0, ${count}
+v_mul_lo_u32 ${error}, ${error}, ${inverse}
+v_mul_hi_u32 ${error}, ${inverse}, ${error}
+v_add_u32 ${inverse}, ${inverse}, ${error}
+v_mov_b32 ${zero}, 0
+wait:
+s_sleep 1
+ds_add_rtn_u32 ${now}, ${address}, ${zero}
+v_add_u32 ${now}, ${now}, ${ahead}
+v_mul_hi_u32 ${rest}, ${now}, ${inverse}
+v_mul_lo_u32 ${rest}, ${rest}, ${count}
+v_sub_u32 ${now}, ${now}, ${rest}
+v_sub_u32 ${rest}, ${now}, ${count}
+v_min_u32 ${now}, ${now}, ${rest}
+v_sub_u32 ${rest}, ${now}, ${count}
+v_min_u32 ${now}, ${now}, ${rest}
+v_cmp_le_u32 vcc, ${arrivals}, ${now}
+s_cbranch_vccnz wait
