@@ -443,6 +443,52 @@ def _counters(chip: str) -> None:
         same(found.read(), np.concatenate([lanes, lanes + 100, lanes + 200]).astype(np.uint32))
 
 
+@check("counter.wait_within")
+def _within(chip: str) -> None:
+    random = np.random.default_rng(9)
+    for period, arrivals in ((1, 1), (2, 1), (6, 1), (7, 6), (24, 8), (1000, 3), (131072, 65536)):
+        for rest in {0, arrivals - 1, min(arrivals, period - 1), period - 1}:
+            # The counter and `ahead` leave `rest`; where that is not within, another wave arrives as often as it takes.
+            ahead, laps = (int(random.integers(most)) for most in (2 * period, (1 << 32) // period - 3))
+            count = laps * period + (rest - ahead) % period
+            missing = 0 if rest < arrivals else period - rest
+            w = Writer("alone", target=chip, threads=128)
+            out = w.parameter("out", GMEM)
+            thread, warp = w.thread(), w.warp()
+            counter = w.shared.allocate("counter", size=4).at(w, w.constant(U32, 0)).retyped(SMEM)
+            box = w.shared.allocate("box", size=4).at(w, w.constant(U32, 0)).retyped(SMEM)
+            with w.when(thread == 0):
+                w.isa.memory.store_shared_b32(address=counter, value=w.constant(U32, count))
+                w.isa.memory.store_shared_b32(address=box, value=w.constant(U32, 0 if missing else 41))
+            w.isa.barrier.sync_cta()
+            if missing:
+                with w.when(thread == 64):
+                    w.isa.memory.store_shared_b32(address=box, value=w.constant(U32, 41))
+                    w.isa.barrier.warp_sync()
+                    w.gcn.lds.add_u32(address=counter, value=w.constant(U32, missing), offset=0)
+            with w.when(warp == 0):
+                w.isa.counter.wait_within(
+                    address=counter, ahead=w.constant(U32, ahead), period=period, arrivals=arrivals
+                )
+                address = (out + w.widen_multiply(thread, 4)).retyped(GMEM)
+                w.isa.memory.store_release_gpu(
+                    address=address, value=w.isa.memory.load_shared_b32(address=box).retyped(U32)
+                )
+            device = Device(chip, seed=rest)
+            found = device.buffer(np.zeros(64, np.uint32), "out")
+            report = device.load(w.text())["alone"].launch(grid=1, block=128, args=[found])
+            assert not report.findings, report
+            same(found.read(), np.full(64, 41, np.uint32))
+
+
+@check("buffer.load_b16")
+def _halves(chip: str) -> None:
+    k = BufferKernel(chip, 2 * 50 + 3)
+    k.store(k.w.gcn.buffer.load_b16(buffer=k.buffer, place=k.thread * 2, offset=2))
+    halves = MEMORY.view(np.uint16)[LANES + 1].astype(np.uint32)
+    same(k.launch()[0][0], np.where(LANES * 2 + 4 <= 103, halves, 0))
+
+
 @check("semaphore.wait", "semaphore.release")
 def _semaphores(chip: str) -> None:
     w = Writer("alone", target=chip, threads=64)
