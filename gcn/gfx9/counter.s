@@ -11,7 +11,7 @@ v_mov_b32 ${zero}, 0
 ds_write_b32 ${address}, ${zero}
 
 //! fragment  arrive
-//! about     Arrive once if `active`; what this thread has read and written comes before.
+//! about     Arrive once if `active`; what this thread has read and written in shared memory comes before.
 //! in        address  smem
 //! in        active   pred
 //! temp      one      u32
@@ -20,7 +20,7 @@ ds_write_b32 ${address}, ${zero}
 //! target    gfx9
 //! see       CDNA4 ISA, DS_ADD_U32
 v_mov_b32 ${one}, 1
-s_waitcnt vmcnt(0) lgkmcnt(0)
+s_waitcnt lgkmcnt(0)
 s_and_saveexec_b64 ${lanes}, ${active}
 ds_add_u32 ${address}, ${one}
 s_mov_b64 exec, ${lanes}

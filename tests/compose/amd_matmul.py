@@ -8,12 +8,14 @@ from typing import Any
 import tilekit.compose as tk
 
 Sync = Callable[..., tk.SyncStrategy]
+Load = Callable[..., tk.OperandLoader]
 
 
 def matmul(
     target: str,
     *,
     sync: Sync = tk.CounterSync,
+    load: Load = tk.BufferLoader,
     dtype: tk.DType = tk.BF16,
     out: tk.DType = tk.BF16,
     tile: tuple[int, int] = (128, 128),
@@ -24,7 +26,7 @@ def matmul(
     functions: tk.ElementwiseSpec | None = None,
     batched: bool = False,
 ) -> tk.ComposedKernel:
-    """D = A B^T with `functions` applied, by `waves` that load and that multiply; `sync` alone swaps strategies."""
+    """D = A B^T with `functions` applied, by `waves` that load and that multiply; `sync` and `load` swap components."""
     plan = tk.WarpPlan.waves(tk.chip(target), load=waves[0], mma=waves[1])
     chosen = functions or tk.ElementwiseSpec()
     shape = "b" if batched else ""
@@ -44,7 +46,7 @@ def matmul(
             w.parameter(name, tk.registers.U32, value)
             for name, value in (("k", lambda call: call.k), ("m", lambda call: call.m), ("n", lambda call: call.n))
         )
-        loads = (tk.BufferLoader(w, one, role=plan["load"], batched=batched) for one in (a, b))
+        loads = (load(w, one, role=plan["load"], batched=batched) for one in (a, b))
         raster = tk.RasterOrder(
             w, tile_m=tile[0], tile_n=tile[1], cluster=cluster, k=k, k_block=payload.k, batched=batched
         )

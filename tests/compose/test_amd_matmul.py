@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import tilekit.compose as tk
 from tests.compose.amd_matmul import Sync, matmul
 from tests.compose.composed import Array, coded, integers, padded, picking, run
 from tilekit.drivers import warp_specialized
+from tilekit.emulator import EmulatorError
 from tilekit.emulator.gcn.kernel import Kernel
 from tilekit.errors import ArgumentError
 from tilekit.kernels.plan import EmulatedPlan
@@ -49,6 +51,48 @@ def test_exact_integers(target: str, sync: Sync) -> None:
         np.testing.assert_array_equal(d, product(a, b).astype(BF16))
 
 
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
+@pytest.mark.parametrize("target", CHIPS)
+def test_loads_to_lds(target: str, sync: Sync, stages: int) -> None:
+    """The same with loads that pass no registers, several stages ahead: a loader is swapped by one argument."""
+    kernel = matmul(target, sync=sync, load=tk.BufferToLdsLoader, tile=(64, 64), waves=(4, 2), stages=stages)
+    assert "ds_write" not in "".join(line for line in kernel.assembly.splitlines() if "tile_io" in line)
+    rng = np.random.default_rng(stages)
+    for seed, (m, n, k) in enumerate(((64, 64, 64), (1, 1, 8), (77, 200, 136), (129, 65, 520))):
+        k += 0 if target == "gfx950" else 2
+        a, b, d = integers(rng, 3, m, k), integers(rng, 3, n, k), np.zeros((m, n), BF16)
+        run(kernel, {"a": padded(a), "b": padded(b)}, {"d": d}, on="emulator", seed=seed)
+        np.testing.assert_array_equal(d, product(a, b).astype(BF16))
+
+
+def test_loads_run_ahead() -> None:
+    """While a stage is handed over, the loads of the next one go on; without the wait for its own, it is found."""
+    kernel = matmul("gfx950", load=tk.BufferToLdsLoader, tile=(64, 64), waves=(4, 2), stages=4)
+    waits = [line for line in kernel.assembly.splitlines() if "LdsWriter.wait" in line]
+    assert ["vmcnt(4)" in line for line in waits] == [True, False]
+    lines = kernel.assembly.replace(waits[0], "").splitlines()
+    rng = np.random.default_rng(0)
+    a, b = integers(rng, 3, 64, 640), integers(rng, 3, 64, 640)
+    d = np.zeros((64, 64), BF16)
+    broken = matmul("gfx950", load=tk.BufferToLdsLoader, tile=(64, 64), waves=(4, 2), stages=4)
+    broken.__dict__["traced"] = replace(broken.traced, text="\n".join(lines))
+    with pytest.raises((AssertionError, EmulatorError)):
+        run(broken, {"a": a, "b": b}, {"d": d}, on="emulator")
+    run(kernel, {"a": a, "b": b}, {"d": d}, on="emulator")
+
+
+@pytest.mark.parametrize(("target", "k", "nearest"), [("gfx950", 12, 32), ("gfx942", 7, 16)])
+def test_rows_that_are_not_whole(target: str, k: int, nearest: int) -> None:
+    """Loads to LDS bring a lane's bytes whole: what does not come so is refused with the nearest length."""
+    kernel = matmul(target, load=tk.BufferToLdsLoader, tile=(64, 64), waves=(4, 2))
+    with pytest.raises(ArgumentError, match=rf"a at address .* rows of {2 * k} bytes.*{nearest} bytes.*TK-LOAD-001"):
+        kernel.bind(padded(np.zeros((3, k), BF16)), padded(np.zeros((3, k), BF16)))
+    odd = beginning(np.zeros((3, 16), BF16), 0, 1)
+    with pytest.raises(ArgumentError, match=r"at multiples of 4.*TK-LOAD-001"):
+        kernel.bind(odd, odd)
+
+
 @pytest.mark.parametrize("target", CHIPS)
 def test_places(target: str) -> None:
     """Each row picks one column of the other operand: every element of the output says where it comes from."""
@@ -73,11 +117,12 @@ CONFIGS: tuple[dict[str, Any], ...] = (
     {"tile": (256, 64), "waves": (4, 4), "stages": 1, "slices": 1},
     {"tile": (256, 128), "waves": (4, 8), "stages": 1},
     {"tile": (128, 64), "waves": (8, 4), "stages": 2, "in_flight": 1},
+    {"tile": (64, 64), "waves": (4, 2), "stages": 3, "slices": 1, "load": tk.BufferToLdsLoader},
 )
 
 
 @pytest.mark.parametrize("sync", SYNCS, ids=lambda sync: sync.__name__)
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: "-".join(map(str, config.values())))
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: str(config["tile"]))
 @pytest.mark.parametrize("target", CHIPS)
 def test_configs(target: str, config: dict[str, Any], sync: Sync) -> None:
     """Tiles, waves, stages and slices; assembled without a spill, and exact on the emulator."""
@@ -89,6 +134,7 @@ def test_configs(target: str, config: dict[str, Any], sync: Sync) -> None:
     rng = np.random.default_rng(7)
     for seed in range(2):
         m, n, k = (int(rng.integers(1, most)) for most in (300, 200, 400))
+        k = k if "load" not in config else -(-k // 8) * 8
         a, b, d = integers(rng, 2, m, k, dtype=F16), integers(rng, 2, n, k, dtype=F16), np.zeros((m, n), F16)
         run(kernel, {"a": padded(a), "b": padded(b)}, {"d": d}, on="emulator", seed=seed)
         np.testing.assert_array_equal(d, product(a, b).astype(F16))
@@ -144,7 +190,7 @@ def test_an_empty_sum(target: str) -> None:
     assert not d.any()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: "-".join(map(str, config.values())))
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: str(config["tile"]))
 @pytest.mark.parametrize("target", CHIPS)
 def test_no_bank_conflicts(target: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every access of a launch is counted over the chip's banks, tiles that threads write and waves read among them."""
@@ -155,7 +201,8 @@ def test_no_bank_conflicts(target: str, config: dict[str, Any], monkeypatch: pyt
     plan()
     assert isinstance(plan, EmulatedPlan)
     sites = plan.report.statistics.bank_sites
-    kinds = {kind: [site for site in sites if kind in site.text] for kind in ("ds_read_b128", "ds_write_b128")}
+    written = "lds" if "load" in config else "ds_write_b128"
+    kinds = {kind: [site for site in sites if kind in site.text] for kind in ("ds_read_b128", written)}
     assert all(len(found) > 1 for found in kinds.values())
     assert not [site for site in sites if site.extra]
 

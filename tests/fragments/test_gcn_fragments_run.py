@@ -383,7 +383,8 @@ def _buffers(chip: str) -> None:
 
 
 @check("buffer_lds.load_b32", "buffer_lds.load_b32x3", "buffer_lds.load_b32x4", "buffer_lds.commit", "buffer_lds.wait",
-       "barrier.sync_cta", "barrier.sync_lds", "barrier.meet", "barrier.warp_sync")  # fmt: skip
+       "barrier.sync_cta", "barrier.sync_lds", "barrier.meet", "barrier.warp_sync",
+       "barrier.warp_sync_shared")  # fmt: skip
 def _loads_to_lds(chip: str) -> None:
     for name, words in (("load_b32", 1), ("load_b32x3", 3), ("load_b32x4", 4)):
         if chip == "gfx942" and words > 1:
@@ -398,6 +399,7 @@ def _loads_to_lds(chip: str) -> None:
                 w.gcn.buffer_lds.commit()
             w.gcn.buffer_lds.wait(pending=1)
             getattr(w.gcn.barrier, barrier)()
+            w.isa.barrier.warp_sync_shared()
             other = (k.thread ^ 1) * 4
             k.store(w.gcn.lds.read_b32(address=block + other, offset=0))
             w.gcn.buffer_lds.wait(pending=0)

@@ -15,6 +15,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import BF16, E4M3, F16
 from tilekit.epilogue.row_sums import RowSums
 from tilekit.tile_io.buffer import BufferLoader
+from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_op.accumulator_fragments import QUAD_FRAGMENT, AccumulatorFragment
 from tilekit.tile_op.mfma import MFMA_FRAGMENT, Mfma
 from tilekit.tile_schedule.raster import RasterOrder
@@ -80,7 +81,7 @@ def test_tiles_that_it_does_not_read(a: OperandTile, b: OperandTile, waves: int,
         (replace(A, major="mn"), LOAD, "K contiguous.*major='mn'"),
         (replace(A, dtype=E4M3), LOAD, "elements of 8 bits"),
         (replace(A, swizzle_bytes=64), LOAD, "swizzle_bytes=64"),
-        (B, LOAD, r"256 threads of role 'load' copy 32 rows of tile 'b' at once, and it has 48; nearest: 64 rows"),
+        (B, LOAD, r"4 warps of role 'load' load 32 rows of tile 'b' at once, and it has 48; nearest: 64 rows"),
         (A, replace(LOAD, one_thread=True), "one thread of role 'load'.*nearest: one_thread=False"),
     ],
 )
@@ -88,6 +89,14 @@ def test_tiles_that_threads_do_not_load(tile: OperandTile, role: Role, message: 
     """Images that are not the instruction's, and rows that threads cannot share out."""
     with pytest.raises(TraceError, match=f"{message}.*TK-TRACE-017"):
         BufferLoader(Writer("k", target="gfx950", threads=512), tile, role=role)
+
+
+def test_waves_that_do_not_load_whole_swizzles() -> None:
+    """Words of 4 bytes fill two lines a wave: fewer waves than have eight lines are refused."""
+    role = Role("load", range(2), frozenset({"load"}))
+    with pytest.raises(TraceError, match=r"2 warps of role 'load' load 4 lines.*nearest: 4 warps.*TK-TRACE-017"):
+        BufferToLdsLoader(Writer("k", target="gfx942", threads=128), A, role=role)
+    assert BufferToLdsLoader(Writer("k", target="gfx950", threads=128), A, role=role).lines_apart == 16
 
 
 def test_on_another_chip() -> None:

@@ -27,6 +27,7 @@ from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.targets import Target, chip, target
 from tilekit.tile_io.buffer import BufferLoader
+from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import (
     AlongColumns,
@@ -77,6 +78,7 @@ __all__ = [
     "AlongColumns",
     "AlongRows",
     "BufferLoader",
+    "BufferToLdsLoader",
     "Call",
     "ClcScheduler",
     "Cluster",

@@ -16,7 +16,7 @@ from tilekit.assembly.types import B32, GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
-from tilekit.tiles.call import Call, Matrix, fits
+from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage
@@ -39,8 +39,10 @@ OUTSIDE: Final = 0xFFFF_FFF0
 """A place behind the end of every buffer."""
 
 
-class BufferLoader:
-    """Loads one operand's tiles from global memory through registers to LDS, zeros where the operand ends.
+class BufferOperand:
+    """An operand whose tiles are loaded from buffers: its parameters, and who loads what.
+
+    A line of the image is 128 bytes; the role's threads load so many lines at once.
 
     Parameters
     ----------
@@ -48,6 +50,152 @@ class BufferLoader:
         The writer. The operand's address (``<name>``), its extents along the contiguous dimension and the other one
         (``<name>_inner``, ``<name>_outer``) and its pitch (``<name>_pitch``, all in elements) become kernel parameters;
         with a batch also ``<name>_batch_pitch``.
+    tile
+        The image to fill.
+    role
+        The role that loads, all of its threads.
+    lines
+        How many lines at once.
+    batched
+        Whether the operand has a batch dimension.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-017`` for a tile that the role's threads cannot share out.
+    """
+
+    prefetches = False
+    """Threads bring nothing into L2 ahead of time."""
+
+    def __init__(self, w: Writer, tile: OperandTile, *, role: Role, lines: int, batched: bool) -> None:
+        self.tile = tile
+        self.batched = batched
+        self.first_thread = w.lanes * role.warps.start
+        self.lines_apart = lines
+        self._check(role)
+        name = tile.name
+        self.address = w.parameter(name, GMEM, lambda call: call.address(name))
+        self.inner = w.parameter(f"{name}_inner", U32, self._inner)
+        self.outer = w.parameter(f"{name}_outer", U32, self._outer)
+        self.pitch = w.parameter(f"{name}_pitch", U32, self._pitch)
+        self.batch_pitch = None
+        if batched:
+            self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.matrix(name).matrix_pitch)
+
+    def _check(self, role: Role) -> None:
+        tile, kind = self.tile, type(self).__name__
+        if tile.major != "k" or tile.swizzle_bytes != SWIZZLE_BYTES or tile.bits != 8 * ELEMENT:
+            raise TraceError(
+                f"{kind} fills images of {8 * ELEMENT}-bit elements, K contiguous, swizzled over {SWIZZLE_BYTES} "
+                f"bytes; tile {tile.name!r} has elements of {tile.bits} bits, major={tile.major!r} and "
+                f"swizzle_bytes={tile.swizzle_bytes}",
+                code="TK-TRACE-017",
+            )
+        if role.one_thread or tile.rows % self.lines_apart:
+            nearest = -(-tile.rows // self.lines_apart) * self.lines_apart
+            raise TraceError(
+                f"{'one thread' if role.one_thread else f'{len(role.warps)} warps'} of role {role.name!r} load "
+                f"{self.lines_apart} rows of tile {tile.name!r} at once, and it has {tile.rows}; nearest: "
+                f"{'one_thread=False' if role.one_thread else f'{nearest} rows, or fewer warps'}",
+                code="TK-TRACE-017",
+            )
+
+    def _inner(self, call: Call) -> int:
+        matrix = call.matrix(self.tile.name)
+        return fits(f"{matrix.name}'s extent along its rows", matrix.extents[0])
+
+    def _outer(self, call: Call) -> int:
+        matrix = call.matrix(self.tile.name)
+        return fits(f"{matrix.name}'s extent across its rows", matrix.extents[1])
+
+    def _pitch(self, call: Call) -> int:
+        """The pitch: the rows of a tile are to be within a buffer, whose size is counted in 32 bits."""
+        matrix = call.matrix(self.tile.name)
+        most = OUTSIDE // (self.tile.rows * ELEMENT)
+        if matrix.row_pitch > most:
+            raise ArgumentError(
+                f"{matrix.name} has rows {matrix.row_pitch} elements apart, and {self.tile.rows} of them exceed the "
+                f"4 GB of a buffer; nearest: {most} elements",
+                code="TK-LOAD-001",
+            )
+        return matrix.row_pitch
+
+    def prefetch(self, w: Writer) -> None:
+        """Nothing to prefetch: there is no tensor map."""
+
+    @property
+    def steps(self) -> list[tuple[int, int]]:
+        """What a thread loads of a stage: slice by slice along K, the lines that are `lines_apart`."""
+        return [(block, step) for block in range(self.tile.slices) for step in range(self.turns)]
+
+    @property
+    def turns(self) -> int:
+        """Lines of a slice that a thread loads of."""
+        return self.tile.rows // self.lines_apart
+
+    def offset(self, block: int, step: int) -> int:
+        """Bytes of the image before one of `steps`."""
+        return block * self.tile.slice_bytes + self.tile.offset_of(step * self.lines_apart)
+
+
+class TileBuffer:
+    """The rows of one tile as a buffer, and a thread's places in it; once a tile.
+
+    Parameters
+    ----------
+    w
+        The writer.
+    operand
+        What is loaded.
+    row, batch
+        The tile's first row of M or N, and its matrix.
+    line, along
+        The thread's first line of the tile, and the first of its bytes in each.
+
+    Attributes
+    ----------
+    words
+        The descriptor.
+    aligned
+        Whether all rows begin at multiples of 4 bytes, a predicate.
+    """
+
+    def __init__(
+        self, w: Writer, operand: BufferOperand, row: Value, batch: Operand, *, line: Value, along: Value
+    ) -> None:
+        self._operand = operand
+        matrix = operand.address
+        if operand.batch_pitch is not None and isinstance(batch, Value):
+            matrix = matrix + w.widen_multiply(batch, operand.batch_pitch) * ELEMENT
+        base = (matrix + w.widen_multiply(row, operand.pitch) * ELEMENT).retyped(GMEM)
+        pitch = operand.pitch * ELEMENT
+        rows = w.minimum(operand.outer - row, operand.tile.rows)
+        # The last row ends where the operand does, not where the next one would begin.
+        size = (rows - 1) * pitch + operand.inner * ELEMENT
+        self.words = w.gcn.buffer.descriptor(base=base, bytes=size)
+        self.aligned = ((base & (WORD - 1)) == 0) & ((pitch & (WORD - 1)) == 0)
+        self._column = along // ELEMENT
+        self._places = [line * pitch + along]
+        for _ in range(operand.turns - 1):
+            self._places.append(self._places[-1] + pitch * operand.lines_apart)
+
+    def inside(self, step: int, k: Value) -> Value:
+        """Place of the thread's bytes of a line from element `k` of the row on, where its row has them."""
+        return self._places[step] + k * ELEMENT
+
+    def place(self, w: Writer, step: int, k: Value) -> Value:
+        """The same where the row may end before them: then outside of the buffer."""
+        return w.select(self._column + k < self._operand.inner, self.inside(step, k), OUTSIDE)
+
+
+class BufferLoader(BufferOperand):
+    """Loads one operand's tiles from global memory through registers to LDS, zeros where the operand ends.
+
+    Parameters
+    ----------
+    w
+        The writer. The operand's parameters are those of a `BufferOperand`.
     tile
         The image to fill.
     role
@@ -61,61 +209,8 @@ class BufferLoader:
         ``TK-TRACE-017`` for a tile that the role's threads cannot share out.
     """
 
-    prefetches = False
-    """Threads bring nothing into L2 ahead of time."""
-
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
-        self.tile = tile
-        self.batched = batched
-        self.threads = w.lanes * len(role.warps)
-        self.first_thread = w.lanes * role.warps.start
-        self.lines_apart = self.threads // PIECES
-        self._check(role)
-        name = tile.name
-        self.address = w.parameter(name, GMEM, lambda call: call.address(name))
-        self.inner = w.parameter(
-            f"{name}_inner", U32, lambda call: fits(f"{name}'s rows", call.matrix(name).extents[0])
-        )
-        self.outer = w.parameter(
-            f"{name}_outer", U32, lambda call: fits(f"{name}'s extent", call.matrix(name).extents[1])
-        )
-        self.pitch = w.parameter(f"{name}_pitch", U32, self._pitch)
-        self.batch_pitch = None
-        if batched:
-            self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.matrix(name).matrix_pitch)
-
-    def _check(self, role: Role) -> None:
-        tile = self.tile
-        if tile.major != "k" or tile.swizzle_bytes != SWIZZLE_BYTES or tile.bits != 8 * ELEMENT:
-            raise TraceError(
-                f"BufferLoader fills images of {8 * ELEMENT}-bit elements, K contiguous, swizzled over {SWIZZLE_BYTES} "
-                f"bytes; tile {tile.name!r} has elements of {tile.bits} bits, major={tile.major!r} and "
-                f"swizzle_bytes={tile.swizzle_bytes}",
-                code="TK-TRACE-017",
-            )
-        if role.one_thread or tile.rows % self.lines_apart:
-            nearest = -(-tile.rows // self.lines_apart) * self.lines_apart
-            raise TraceError(
-                f"{'one thread' if role.one_thread else f'{self.threads} threads'} of role {role.name!r} copy "
-                f"{self.lines_apart} rows of tile {tile.name!r} at once, and it has {tile.rows}; nearest: "
-                f"{'one_thread=False' if role.one_thread else f'{nearest} rows, or fewer warps'}",
-                code="TK-TRACE-017",
-            )
-
-    def _pitch(self, call: Call) -> int:
-        """The pitch: the rows of a tile are to be within a buffer, whose size is counted in 32 bits."""
-        matrix: Matrix = call.matrix(self.tile.name)
-        most = OUTSIDE // (self.tile.rows * ELEMENT)
-        if matrix.row_pitch > most:
-            raise ArgumentError(
-                f"{matrix.name} has rows {matrix.row_pitch} elements apart, and {self.tile.rows} of them exceed the "
-                f"4 GB of a buffer; nearest: {most} elements",
-                code="TK-LOAD-001",
-            )
-        return matrix.row_pitch
-
-    def prefetch(self, w: Writer) -> None:
-        """Nothing to prefetch: there is no tensor map."""
+        super().__init__(w, tile, role=role, lines=w.lanes * len(role.warps) // PIECES, batched=batched)
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundBufferLoader:
         """Prepare this thread's places in a stage; once a role."""
@@ -126,8 +221,8 @@ class BufferLoader:
 class BoundBufferLoader:
     """A `BufferLoader` in a role.
 
-    A line of the image is 128 bytes, eight pieces. Thread t has piece t % 8 of lines t / 8, t / 8 + threads / 8, …,
-    which are whole swizzles apart: the swizzle moves its piece alike in all of them.
+    Thread t has piece t % 8 of lines t / 8, t / 8 + threads / 8, …, which are whole swizzles apart: the swizzle moves
+    its piece alike in all of them.
     """
 
     writer = None
@@ -154,54 +249,38 @@ class BufferTile:
     """The copies of one tile: what its k-blocks have in common."""
 
     def __init__(self, w: Writer, bound: BoundBufferLoader, row: Value, batch: Operand) -> None:
-        loader = bound.loader
         self._bound = bound
-        matrix = loader.address
-        if loader.batch_pitch is not None and isinstance(batch, Value):
-            matrix = matrix + w.widen_multiply(batch, loader.batch_pitch) * ELEMENT
-        base = matrix + w.widen_multiply(row, loader.pitch) * ELEMENT
-        pitch = loader.pitch * ELEMENT
-        rows = w.minimum(loader.outer - row, loader.tile.rows)
-        # The last row ends where the operand does, not where the next one would begin.
-        size = (rows - 1) * pitch + loader.inner * ELEMENT
-        self._buffer = w.gcn.buffer.descriptor(base=base.retyped(GMEM), bytes=size)
-        first, step = bound.line * pitch + bound.along, pitch * loader.lines_apart
-        self._places = [first]
-        while len(self._places) < loader.tile.rows // loader.lines_apart:
-            self._places.append(self._places[-1] + step)
-        self._aligned = ((base.retyped(GMEM) & (WORD - 1)) == 0) & ((pitch & (WORD - 1)) == 0)
+        self._buffer = TileBuffer(w, bound.loader, row, batch, line=bound.line, along=bound.along)
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Copy this thread's pieces to `stage` from element `k` on."""
         bound, loader = self._bound, self._bound.loader
         image = bound.image(w, stage.index)
-        whole = (k + loader.tile.k <= loader.inner) & self._aligned
+        whole = (k + loader.tile.k <= loader.inner) & self._buffer.aligned
         with w.when(whole):
             self._copy(w, image, k, self._piece)
         with w.when(~whole):
             self._copy(w, image, k, self._elements)
 
-    def _copy(self, w: Writer, image: Value, k: Value, load: Callable[[Writer, Value, Value], RegisterTile]) -> None:
+    def _copy(self, w: Writer, image: Value, k: Value, load: Callable[[Writer, int, Value], RegisterTile]) -> None:
         """Have every piece on its way before the first one is written."""
-        loader, tile = self._bound.loader, self._bound.loader.tile
-        places = [(block, step) for block in range(tile.slices) for step in range(tile.rows // loader.lines_apart)]
-        pieces = [load(w, self._places[step], k + block * tile.slice_k) for block, step in places]
-        for (block, step), piece in zip(places, pieces, strict=True):
-            far, offset = divmod(block * tile.slice_bytes + tile.offset_of(step * loader.lines_apart), OFFSETS)
-            address = (image + far * OFFSETS).retyped(SMEM)
-            w.gcn.lds.write_b32x4(address=address, values=piece, offset=offset)
+        loader = self._bound.loader
+        pieces = [load(w, step, k + block * loader.tile.slice_k) for block, step in loader.steps]
+        for (block, step), piece in zip(loader.steps, pieces, strict=True):
+            far, offset = divmod(loader.offset(block, step), OFFSETS)
+            w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=piece, offset=offset)
 
-    def _piece(self, w: Writer, place: Value, k: Value) -> RegisterTile:
+    def _piece(self, w: Writer, step: int, k: Value) -> RegisterTile:
         """Load a piece that lies in the operand, or in rows that it does not have."""
-        piece: RegisterTile = w.gcn.buffer.load_b32x4(buffer=self._buffer, place=place + k * ELEMENT, offset=0)
+        buffer = self._buffer
+        piece: RegisterTile = w.gcn.buffer.load_b32x4(buffer=buffer.words, place=buffer.inside(step, k), offset=0)
         return piece
 
-    def _elements(self, w: Writer, place: Value, k: Value) -> RegisterTile:
+    def _elements(self, w: Writer, step: int, k: Value) -> RegisterTile:
         """Load a piece element by element; those behind the end of their row are 0."""
-        first, inner = k + self._bound.along // ELEMENT, self._bound.loader.inner
-        elements = []
+        buffer, elements = self._buffer, []
         for index in range(PIECE // ELEMENT):
-            inside = w.select(first + index < inner, place + (k + index) * ELEMENT, OUTSIDE)
-            elements.append(w.gcn.buffer.load_b16(buffer=self._buffer, place=inside, offset=0))
+            place = buffer.place(w, step, k + index)
+            elements.append(w.gcn.buffer.load_b16(buffer=buffer.words, place=place, offset=0))
         words = (low | (high << 16) for low, high in zip(elements[::2], elements[1::2], strict=True))
         return RegisterTile([word.retyped(B32) for word in words])

@@ -97,7 +97,7 @@ class CounterProducer:
         """Arrive once all lanes of the warp have written."""
         full = self._sync.full
         if not full.alone:
-            w.warp_sync()
+            w.warp_sync_shared()
         w.isa.counter.arrive(address=full.counters.at(w, stage), active=self._lanes)
 
     def tail(self, w: Writer, position: RingPosition) -> None:
