@@ -114,6 +114,7 @@ CONFIGS: tuple[dict[str, Any], ...] = (
     {"tile": (64, 32), "waves": (2, 1), "stages": 2, "slices": 2},
     {"tile": (64, 48), "waves": (1, 2), "stages": 3, "in_flight": 1},
     {"tile": (128, 128), "waves": (4, 2), "stages": 1},
+    {"tile": (256, 16), "waves": (1, 4), "stages": 1, "slices": 1},
     {"tile": (256, 64), "waves": (4, 4), "stages": 1, "slices": 1},
     {"tile": (256, 128), "waves": (4, 8), "stages": 1},
     {"tile": (128, 64), "waves": (8, 4), "stages": 2, "in_flight": 1},

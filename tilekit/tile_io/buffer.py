@@ -29,6 +29,9 @@ WORD: Final = 4
 PIECES: Final = SWIZZLE_BYTES // PIECE
 """Pieces of a line of the image."""
 
+AT_ONCE: Final = 8
+"""Pieces that a thread has in registers."""
+
 ELEMENT: Final = 2
 """Bytes of an element."""
 
@@ -263,12 +266,14 @@ class BufferTile:
             self._copy(w, image, k, self._elements)
 
     def _copy(self, w: Writer, image: Value, k: Value, load: Callable[[Writer, int, Value], RegisterTile]) -> None:
-        """Have every piece on its way before the first one is written."""
+        """Have as many pieces on their way as registers allow before the first one is written."""
         loader = self._bound.loader
-        pieces = [load(w, step, k + block * loader.tile.slice_k) for block, step in loader.steps]
-        for (block, step), piece in zip(loader.steps, pieces, strict=True):
-            far, offset = divmod(loader.offset(block, step), OFFSETS)
-            w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=piece, offset=offset)
+        for first in range(0, len(loader.steps), AT_ONCE):
+            steps = loader.steps[first : first + AT_ONCE]
+            pieces = [load(w, step, k + block * loader.tile.slice_k) for block, step in steps]
+            for (block, step), piece in zip(steps, pieces, strict=True):
+                far, offset = divmod(loader.offset(block, step), OFFSETS)
+                w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=piece, offset=offset)
 
     def _piece(self, w: Writer, step: int, k: Value) -> RegisterTile:
         """Load a piece that lies in the operand, or in rows that it does not have."""
