@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
@@ -39,6 +40,12 @@ SLICE_BYTES: Final = READ_BYTES * LANES // ATOM
 
 OFFSETS: Final = 1 << 16
 """Bytes that an LDS read reaches behind its address."""
+
+ROWS, COLUMNS = 0, 1
+"""The sides of a product: A, and B."""
+
+AHEAD: Final = 2
+"""Reads in flight beyond the rows of the next slice along K."""
 
 KINDS: Final = (("bf16",), ("f16",))
 """Element types, those that one instruction takes together."""
@@ -127,30 +134,26 @@ class BoundMfma:
         self._b = _Places(w, op.b, tiles[op.b.name], 0)
 
     def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
-        """Multiply a stage: the reads of a slice of K go ahead of the instructions of the slice before it."""
+        """Multiply a stage, with reads a few steps ahead of the instructions that need them."""
         op = self._op
-        a, b = self._a.at(w, stage), self._b.at(w, stage)
+        places = self._a.at(w, stage), self._b.at(w, stage)
         with w.when(~accumulate):
             accumulators.clear(w)
-        slices = range(op.a.k * op.a.bits // (8 * SLICE_BYTES))
-        held = None
-        for index in slices:
-            rows = [a.read(w, index, atom) for atom in range(op.rows // ATOM)]
-            columns = [b.read(w, index, atom) for atom in range(op.b.rows // ATOM)]
-            if held is not None:
-                self._issue(w, accumulators, *held)
-            held = rows, columns
-        assert held is not None
-        self._issue(w, accumulators, *held)
-
-    def _issue(
-        self, w: Writer, accumulators: RegisterAccumulators, rows: list[RegisterTile], columns: list[RegisterTile]
-    ) -> None:
-        for atom, column in enumerate(columns):
-            for index, row in enumerate(rows):
-                block, lower = divmod(index, 2)
-                first = (2 * atom + lower) * ATOM_REGISTERS
-                self._mma(w, list(accumulators)[block][first : first + ATOM_REGISTERS], column, row)
+        slices, rows, columns = op.a.k * op.a.bits // (8 * SLICE_BYTES), op.rows // ATOM, op.b.rows // ATOM
+        # In the order in which they are needed: the rows of a slice along K, then column by column.
+        order = [(index, *one) for index in range(slices) for one in _side_by_side(rows, columns)]
+        reads = iter(order)
+        read: dict[tuple[int, int, int], RegisterTile] = {}
+        for step, (index, side, column) in enumerate(order):
+            if side == ROWS:
+                continue
+            for one in islice(reads, max(0, step + 1 + rows + AHEAD - len(read))):
+                read[one] = places[one[1]].read(w, one[0], one[2])
+            for row in range(rows):
+                block, lower = divmod(row, 2)
+                first = (2 * column + lower) * ATOM_REGISTERS
+                sums = list(accumulators)[block][first : first + ATOM_REGISTERS]
+                self._mma(w, sums, read[index, side, column], read[index, ROWS, row])
 
     def _mma(self, w: Writer, sums: RegisterTile, a: RegisterTile, b: RegisterTile) -> None:
         mfma, name = w.gcn.mfma, self._op.a.dtype.name
@@ -165,6 +168,11 @@ class BoundMfma:
 
     def wait(self, w: Writer, pending: int) -> None:
         """Nothing to wait for: what gives a stage back waits for the wave's reads."""
+
+
+def _side_by_side(rows: int, columns: int) -> list[tuple[int, int]]:
+    """Every atom of both sides: the rows', then the columns'."""
+    return [(side, atom) for side, count in ((ROWS, rows), (COLUMNS, columns)) for atom in range(count)]
 
 
 class _Places:
