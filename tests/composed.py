@@ -23,10 +23,11 @@ from tilekit.runtime.prepared import LaunchConfig
 from tilekit.tile_io.payload_loader import PayloadLoader, StandardLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.register_accumulators import RegisterAccumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
-from tilekit.tile_op.wgmma import RegisterAccumulators, Wgmma
+from tilekit.tile_op.wgmma import Wgmma
 from tilekit.tile_pipeline.mbarrier_sync import FilledBy, MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline

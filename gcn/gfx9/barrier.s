@@ -32,3 +32,10 @@ s_barrier
 //! target    gfx9
 //! see       CDNA4 ISA, S_WAITCNT
 s_waitcnt vmcnt(0) lgkmcnt(0)
+
+//! fragment  warp_sync_shared
+//! about     Order the accesses of LDS by a wave's lanes, which run together; loads to LDS are waited for by themselves.
+//! kind      control
+//! target    gfx9
+//! see       CDNA4 ISA, S_WAITCNT
+s_waitcnt lgkmcnt(0)

@@ -9,6 +9,7 @@
 //! kind      mma
 //! aligned
 //! target    gfx950
+//! needs     deep_matrix
 //! see       CDNA ISA, V_MFMA; A: row lane % 16; sums: column lane % 16, rows 4 (lane / 16) + i; k 8 (lane / 16) + element
 v_mfma_f32_16x16x32_${type} ${sums}, ${a}, ${b}, ${sums}
 
@@ -21,6 +22,7 @@ v_mfma_f32_16x16x32_${type} ${sums}, ${a}, ${b}, ${sums}
 //! kind      mma
 //! aligned
 //! target    gfx950
+//! needs     deep_matrix
 //! see       CDNA ISA, V_MFMA; A: row lane % 32; sums: column lane % 32, rows 8 (i / 4) + 4 (lane / 32) + i % 4; k 8 (lane / 32) + element
 v_mfma_f32_32x32x16_${type} ${sums}, ${a}, ${b}, ${sums}
 

@@ -36,6 +36,12 @@ def test_composed_matmul_assembles():
     assert kernel.resources.spill_store_bytes == 0
 
 
+def test_composed_amd_matmul(capsys: pytest.CaptureFixture[str]):
+    """Both AMD chips, both ways to count and both ways to load: exact, and told one by one."""
+    _run("compose_amd_matmul.py")
+    assert len(capsys.readouterr().out.splitlines()) == 8
+
+
 @pytest.mark.gpu
 def test_composed_matmul_on_a_gpu():
     """The kernel composed by hand is exact on a GPU."""

@@ -383,7 +383,8 @@ def _buffers(chip: str) -> None:
 
 
 @check("buffer_lds.load_b32", "buffer_lds.load_b32x3", "buffer_lds.load_b32x4", "buffer_lds.commit", "buffer_lds.wait",
-       "barrier.sync_cta", "barrier.sync_lds", "barrier.meet", "barrier.warp_sync")  # fmt: skip
+       "barrier.sync_cta", "barrier.sync_lds", "barrier.meet", "barrier.warp_sync",
+       "barrier.warp_sync_shared")  # fmt: skip
 def _loads_to_lds(chip: str) -> None:
     for name, words in (("load_b32", 1), ("load_b32x3", 3), ("load_b32x4", 4)):
         if chip == "gfx942" and words > 1:
@@ -398,6 +399,7 @@ def _loads_to_lds(chip: str) -> None:
                 w.gcn.buffer_lds.commit()
             w.gcn.buffer_lds.wait(pending=1)
             getattr(w.gcn.barrier, barrier)()
+            w.isa.barrier.warp_sync_shared()
             other = (k.thread ^ 1) * 4
             k.store(w.gcn.lds.read_b32(address=block + other, offset=0))
             w.gcn.buffer_lds.wait(pending=0)
@@ -441,6 +443,52 @@ def _counters(chip: str) -> None:
         assert not report.findings, report
         lanes = np.minimum(LANES, arrivals - 1)
         same(found.read(), np.concatenate([lanes, lanes + 100, lanes + 200]).astype(np.uint32))
+
+
+@check("counter.wait_within")
+def _within(chip: str) -> None:
+    random = np.random.default_rng(9)
+    for period, arrivals in ((1, 1), (2, 1), (6, 1), (7, 6), (24, 8), (1000, 3), (131072, 65536)):
+        for rest in {0, arrivals - 1, min(arrivals, period - 1), period - 1}:
+            # The counter and `ahead` leave `rest`; where that is not within, another wave arrives as often as it takes.
+            ahead, laps = (int(random.integers(most)) for most in (2 * period, (1 << 32) // period - 3))
+            count = laps * period + (rest - ahead) % period
+            missing = 0 if rest < arrivals else period - rest
+            w = Writer("alone", target=chip, threads=128)
+            out = w.parameter("out", GMEM)
+            thread, warp = w.thread(), w.warp()
+            counter = w.shared.allocate("counter", size=4).at(w, w.constant(U32, 0)).retyped(SMEM)
+            box = w.shared.allocate("box", size=4).at(w, w.constant(U32, 0)).retyped(SMEM)
+            with w.when(thread == 0):
+                w.isa.memory.store_shared_b32(address=counter, value=w.constant(U32, count))
+                w.isa.memory.store_shared_b32(address=box, value=w.constant(U32, 0 if missing else 41))
+            w.isa.barrier.sync_cta()
+            if missing:
+                with w.when(thread == 64):
+                    w.isa.memory.store_shared_b32(address=box, value=w.constant(U32, 41))
+                    w.isa.barrier.warp_sync()
+                    w.gcn.lds.add_u32(address=counter, value=w.constant(U32, missing), offset=0)
+            with w.when(warp == 0):
+                w.isa.counter.wait_within(
+                    address=counter, ahead=w.constant(U32, ahead), period=period, arrivals=arrivals
+                )
+                address = (out + w.widen_multiply(thread, 4)).retyped(GMEM)
+                w.isa.memory.store_release_gpu(
+                    address=address, value=w.isa.memory.load_shared_b32(address=box).retyped(U32)
+                )
+            device = Device(chip, seed=rest)
+            found = device.buffer(np.zeros(64, np.uint32), "out")
+            report = device.load(w.text())["alone"].launch(grid=1, block=128, args=[found])
+            assert not report.findings, report
+            same(found.read(), np.full(64, 41, np.uint32))
+
+
+@check("buffer.load_b16")
+def _halves(chip: str) -> None:
+    k = BufferKernel(chip, 2 * 50 + 3)
+    k.store(k.w.gcn.buffer.load_b16(buffer=k.buffer, place=k.thread * 2, offset=2))
+    halves = MEMORY.view(np.uint16)[LANES + 1].astype(np.uint32)
+    same(k.launch()[0][0], np.where(LANES * 2 + 4 <= 103, halves, 0))
 
 
 @check("semaphore.wait", "semaphore.release")

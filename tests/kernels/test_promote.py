@@ -16,7 +16,7 @@ from tilekit.kernels.matmul.sm_90a import components
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A
-from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators
+from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
 from tilekit.tiles.stage import HeldStage, Promote
 
 SPEC = MatmulSpec(E4M3, E4M3, BF16, accumulation="promoted")

@@ -1,4 +1,4 @@
-"""One ring, one kernel, three ways to synchronise: by mbarriers, named barriers, counters in shared memory."""
+"""One ring, one kernel, four ways to synchronise: by mbarriers, named barriers, one counter in shared memory or two."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.roles import one_thread
 from tilekit.emulator import Device, EmulatorError
 from tilekit.targets import CHIPS
-from tilekit.tile_pipeline import counter_sync, named_barrier_sync
+from tilekit.tile_pipeline import counter_sync, named_barrier_sync, single_counter_sync
 from tilekit.tile_pipeline.counter_sync import CounterSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.sync import SyncStrategy
 from tilekit.tiles.cluster import Cluster
 
@@ -64,10 +65,16 @@ def counters(w: Writer, stages: int) -> SyncStrategy:
     return CounterSync(w, "ring", stages=stages, producers=(WRITE,), consumers=(READ,))
 
 
+def single_counters(w: Writer, stages: int) -> SyncStrategy:
+    """Half as many."""
+    return SingleCounterSync(w, "ring", stages=stages, producers=(WRITE,), consumers=(READ,))
+
+
 STRATEGIES: dict[Make, tuple[str, ...]] = {
     mbarriers: ("sm_90a",),
     named_barriers: ("sm_80", "sm_90a"),
     counters: ("sm_80", "sm_90a", "gfx942", "gfx950"),
+    single_counters: ("sm_80", "sm_90a", "gfx942", "gfx950"),
 }
 """Each with the targets that it is run on."""
 
@@ -206,12 +213,23 @@ def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
         assert launch(w, seed, blocks=4 + 3 * seed).clean
 
 
-@pytest.mark.parametrize(("make", "target"), [(named_barriers, "sm_80"), (counters, "sm_80"), (counters, "gfx950")])
+MODULES = {named_barriers: named_barrier_sync, counters: counter_sync, single_counters: single_counter_sync}
+
+
+@pytest.mark.parametrize(
+    ("make", "target"),
+    [
+        (named_barriers, "sm_80"),
+        (counters, "sm_80"),
+        (counters, "gfx950"),
+        (single_counters, "sm_80"),
+        (single_counters, "gfx950"),
+    ],
+)
 @pytest.mark.parametrize("verb", ["producer_acquire", "producer_commit", "consumer_wait", "consumer_release"])
 def test_each_verb_is_needed(make: Make, target: str, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one of the four does nothing, the emulator ends with an error or the sums are wrong."""
-    module = named_barrier_sync if make is named_barriers else counter_sync
-    sides = [value for name, value in vars(module).items() if name.endswith(verb.split("_")[0].capitalize())]
+    sides = [value for name, value in vars(MODULES[make]).items() if name.endswith(verb.split("_")[0].capitalize())]
     assert len(sides) == 1
     monkeypatch.setattr(sides[0], verb, lambda *args: None)
     w = kernel(make, target)
@@ -233,6 +251,8 @@ def test_counts_follow_from_the_roles() -> None:
     assert (sync.full.arrivals, sync.empty.arrivals) == (2, 3)
     counted = CounterSync(w, "counted", stages=2, producers=(ALONE,), consumers=(WRITE, READ))
     assert (counted.full.arrivals, counted.empty.arrivals) == (1, 5)
+    single = SingleCounterSync(w, "single", stages=2, producers=(ALONE,), consumers=(WRITE, READ))
+    assert (single.filling, single.reading, single.lap) == (1, 5, 6)
     assert NamedBarrierSync(w, stages=2, producers=(WRITE,), consumers=(READ,), first_barrier=3).threads == 32 * 5
 
 
@@ -253,6 +273,8 @@ def test_one_side_arrives_in_one_way() -> None:
     w = Writer("mixed", target="sm_80", threads=32 * 5)
     with pytest.raises(TraceError, match=r"alone works with one thread and read with whole warps.*TK-TRACE-013"):
         CounterSync(w, "mixed", stages=2, producers=(ALONE, READ), consumers=(WRITE,))
+    with pytest.raises(TraceError, match=r"one side of a SingleCounterSync.*TK-TRACE-013"):
+        SingleCounterSync(w, "single", stages=2, producers=(ALONE, READ), consumers=(WRITE,))
 
 
 @pytest.mark.parametrize(("stages", "first", "nearest"), [(8, 1, "stages=7"), (2, 13, "stages=1"), (1, 0, "stages=7")])

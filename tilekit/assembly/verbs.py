@@ -148,6 +148,10 @@ class Verbs:
         """Wait for the warp's lanes; what they wrote before can be seen."""
         self.isa.barrier.warp_sync()
 
+    def warp_sync_shared(self) -> None:
+        """Wait for the warp's lanes; what they wrote to shared memory before can be seen."""
+        self.isa.barrier.warp_sync_shared()
+
     # -- clusters: a CTA is alone in its own on a chip that has none ---------------------------------------------------
 
     def cluster_rank(self) -> Value:

@@ -25,7 +25,9 @@ from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.targets import Target, target
+from tilekit.targets import Target, chip, target
+from tilekit.tile_io.buffer import BufferLoader
+from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import (
     AlongColumns,
@@ -38,15 +40,18 @@ from tilekit.tile_io.payload_loader import (
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
+from tilekit.tile_op.mfma import Mfma
+from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
-from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
+from tilekit.tile_op.wgmma import Wgmma
 from tilekit.tile_pipeline.counter_sync import CounterSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload, StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import RasterOrder
@@ -72,6 +77,8 @@ __all__ = [
     "Accumulators",
     "AlongColumns",
     "AlongRows",
+    "BufferLoader",
+    "BufferToLdsLoader",
     "Call",
     "ClcScheduler",
     "Cluster",
@@ -94,6 +101,7 @@ __all__ = [
     "Input",
     "Matrix",
     "MbarrierSync",
+    "Mfma",
     "NamedBarrierSync",
     "OperandLoader",
     "OperandTile",
@@ -110,6 +118,7 @@ __all__ = [
     "Role",
     "RowSums",
     "Schedule",
+    "SingleCounterSync",
     "SourceRing",
     "SplitKReduction",
     "Stage",
@@ -140,6 +149,7 @@ __all__ = [
     "Warpgroup",
     "Wgmma",
     "Writer",
+    "chip",
     "kernel",
     "one_thread",
     "registers",

@@ -232,6 +232,16 @@ class WarpPlan:
         plan = cls.of(target, entries, first=("epilogue", "scheduler"))
         return plan.with_role(EPILOGUE_LOAD) if epilogue_loads else plan
 
+    @classmethod
+    @cache
+    def waves(cls, target: Target, *, load: int, mma: int) -> WarpPlan:
+        """Plan for matrix instructions of a single wave: `load` waves that copy and `mma` that multiply and store.
+
+        Every thread keeps the registers that it was launched with.
+        """
+        may = frozenset({"mma", "sync", "wait", "store", "memory"})
+        return cls.of(target, (RoleEntry("load", load, _COPIES), RoleEntry("mma", mma, may)))
+
 
 def _launch_registers(target: Target, groups: int) -> int:
     return min(target.thread_registers, target.registers // (groups * target.matrix_threads) // 8 * 8)

@@ -11,7 +11,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
 from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.fusion import Fusion, require_fusion
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, AccumulatorTile, Warpgroup
+from tilekit.tile_op.accumulator_fragments import FOUR
+from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import Tile
 
 COLUMNS_AT_ONCE = 64
@@ -103,31 +104,33 @@ class BoundDirectEpilogue:
         layout, thread = epilogue._layout, group.thread
         first = group.part * layout.tile_rows
         row, column = layout.corner(w, thread)
-        self._row = first + row + ((thread >> 2) & 7)
-        self._column = (thread & 3) * 2 + column
+        self._row = first + row + layout.fragment.row(thread)
+        self._column = layout.fragment.column(thread) + column
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
         e, layout = self._e, self._e._layout
+        fragment = layout.fragment
         matrix = _Matrix(w, e, tile)
         kind = _AsColumns if e._transposed else _AsRows
         lefts = range(0, layout.columns, COLUMNS_AT_ONCE)
         for block in range(layout.blocks):
             held: list[_AsColumns | _AsRows] = []
             for part in range(layout.fragments):
-                first = block * layout.rows + part * FRAGMENT_ROWS
-                held.append(kind(w, matrix, [tile.row + self._row + (first + 8 * half) for half in range(2)]))
+                first = block * layout.rows + part * fragment.rows
+                rows = [tile.row + self._row + (first + fragment.apart * half) for half in range(2)]
+                held.append(kind(w, matrix, rows, fragment.apart))
             for left in lefts:
                 columns = min(COLUMNS_AT_ONCE, layout.columns - left)
                 fragments = accumulators.read(w, block, left, columns)
                 if block == layout.blocks - 1 and left == lefts[-1]:
                     accumulators.done(w)
-                for rows, registers in zip(held, fragments, strict=True):
-                    for eighth in range(columns // 8):
-                        column = tile.column + (left + 8 * eighth) + self._column
-                        rows.store(w, registers[4 * eighth : 4 * eighth + 4], column)
-            for rows in held:
-                rows.finish(w, tile)
+                for pair, registers in zip(held, fragments, strict=True):
+                    for four in range(len(registers) // FOUR):
+                        column = tile.column + (left + fragment.left(four)) + self._column
+                        pair.store(w, registers[FOUR * four : FOUR * (four + 1)], column)
+            for pair in held:
+                pair.finish(w, tile)
 
     def finish(self, w: Writer) -> None:
         """Nothing in flight: the stores are the threads' own."""
@@ -207,12 +210,12 @@ class _Matrix:
 
 
 class _AsRows:
-    """A thread's two accumulator rows of a fragment, 8 apart: rows of the output."""
+    """A thread's two accumulator rows of a fragment: rows of the output."""
 
-    def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value]) -> None:
+    def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix
         self._lines = matrix.lines(w, rows)
-        self._pair = matrix.row_pair(w, rows[0], apart=8)
+        self._pair = matrix.row_pair(w, rows[0], apart=apart)
 
     def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
         """Store the accumulators of `column` and the one after it."""
@@ -229,10 +232,10 @@ class _AsRows:
 class _AsColumns:
     """The same as columns of the output, of which the accumulators hold the transpose."""
 
-    def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value]) -> None:
+    def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix
         self._columns = rows
-        self._pair = matrix.column_pair(w, rows[0], apart=8)
+        self._pair = matrix.column_pair(w, rows[0], apart=apart)
 
     def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
         """Store the accumulators of `column` and the one after it, which are rows of the output."""

@@ -13,7 +13,8 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
+from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS, QUAD_FRAGMENT
+from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
@@ -66,6 +67,8 @@ class RowSums:
         problem = None
         if layout.columns != raster.tile_n or len(layout.parts) > 1:
             problem = f"a warp holds parts of rows (of {layout.columns} columns), and the tile has {raster.tile_n}"
+        elif layout.fragment != QUAD_FRAGMENT:
+            problem = "four neighbouring lanes are to hold a row, as wgmma and tcgen05 have it"
         elif raster.tile_m % FRAGMENT_ROWS:
             problem = f"tiles of {raster.tile_m} rows share the {FRAGMENT_ROWS} rows of a warp"
         elif raster.batched:

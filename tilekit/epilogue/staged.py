@@ -14,13 +14,8 @@ from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtilePlan
 from tilekit.tile_io.tma import TmaStorer
-from tilekit.tile_op.accumulators import (
-    FRAGMENT_ROWS,
-    WARPGROUP_OF_EPILOGUE,
-    AccumulatorLayout,
-    AccumulatorTile,
-    Warpgroup,
-)
+from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
+from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import Tile
 
 

@@ -15,7 +15,8 @@ from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, F32, DType
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout
+from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
+from tilekit.tile_op.accumulators import AccumulatorLayout
 
 SUBTILE_ROW_BYTES = 128
 """Bytes of a subtile's row: the widest box a 128-byte swizzle allows."""

@@ -12,6 +12,7 @@ CAPABILITIES: Final = {
     "cluster_launch_control": "a running CTA takes the place of one that has not started (clusterlaunchcontrol)",
     "clusters": "CTAs that share their shared memory and a barrier",
     "copy_engine": "copies of tensor tiles that one thread starts (TMA)",
+    "deep_matrix": "matrix instructions of 16-bit floats that are 32 deep (mfma_f32_16x16x32_bf16)",
     "dependent_launch": "a kernel starts before the one ahead of it is complete (griddepcontrol)",
     "elect": "an instruction that elects one lane of a wave",
     "loads_to_lds": "loads that fill shared memory without passing through registers (buffer_load ... lds)",

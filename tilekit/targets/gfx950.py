@@ -11,7 +11,9 @@ GFX950: Final = Target(
     name="gfx950",
     isa="gcn",
     architectures=("gfx9", "gfx942", "gfx950"),
-    capabilities=frozenset({"loads_to_lds", "scaled_matrix", "transposed_lds_reads", "wide_loads_to_lds"}),
+    capabilities=frozenset(
+        {"deep_matrix", "loads_to_lds", "scaled_matrix", "transposed_lds_reads", "wide_loads_to_lds"}
+    ),
     lanes=64,
     matrix_waves=1,
     product="MI355X",

@@ -1,4 +1,4 @@
-"""Accumulators as an epilogue sees them, wherever they are: blocks of rows, read as fragments of 16 rows a warp."""
+"""Accumulators as an epilogue sees them, wherever they are: blocks of rows, read as fragments of some rows a warp."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any, Protocol
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_op.accumulator_fragments import QUAD_FRAGMENT, AccumulatorFragment
 from tilekit.tiles.stage import Promote
 
 WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
 """The meeting for which components on the way of the accumulators out share named barriers."""
-
-FRAGMENT_ROWS = 16
-"""Rows of a fragment: what a warp holds of an m64 wgmma, and what one 16x256b load from tensor memory brings."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +61,20 @@ class Part:
 
 @dataclass(frozen=True)
 class AccumulatorLayout:
-    """How a warpgroup holds its accumulators: `blocks` of `rows` by `columns`, warp w with rows ``w rows/4 …``.
+    """How a warpgroup holds its accumulators: `blocks` of `rows` by `columns`, warp w with rows ``w rows/waves …``.
 
-    A block's rows are read in fragments of 16 rows a warp. In a fragment, thread t holds in register ``4 i + j`` the
-    row ``(t % 32) / 4 + 8 (j / 2)`` and the column ``8 i + 2 (t % 4) + j % 2`` (PTX ISA, wgmma D fragment; the
-    16x256b shape of tcgen05.ld is the same).
+    A warp's rows of a block are read in fragments, one below the other.
 
     Attributes
     ----------
     blocks, rows, columns
-        Extents; `rows` is 64 or 128.
+        Extents.
     parts
         Which rows and columns of the CTA's tile the rows of a block are.
     waves, lanes
         Warps of a warpgroup, and threads of a warp.
+    fragment
+        Which rows and columns the accumulators of a thread are.
     """
 
     blocks: int
@@ -85,6 +83,7 @@ class AccumulatorLayout:
     parts: tuple[Part, ...]
     waves: int
     lanes: int
+    fragment: AccumulatorFragment = QUAD_FRAGMENT
 
     @property
     def threads(self) -> int:
@@ -94,7 +93,7 @@ class AccumulatorLayout:
     @property
     def fragments(self) -> int:
         """Fragments of a warp's rows in a block."""
-        return self.rows // (self.waves * FRAGMENT_ROWS)
+        return self.rows // (self.waves * self.fragment.rows)
 
     @property
     def tile_rows(self) -> int:
@@ -103,15 +102,17 @@ class AccumulatorLayout:
 
     def first_row(self, thread: Value) -> Value:
         """First row of a block that this thread's warp holds."""
-        return (thread // self.lanes) * (FRAGMENT_ROWS * self.fragments)
+        return (thread // self.lanes) * (self.rows // self.waves)
 
-    def corner(self, w: Writer, thread: Value) -> tuple[Value, Value | int]:
+    def corner(self, w: Writer, thread: Value) -> tuple[Value | int, Value | int]:
         """Row and column of the tile that the block's row `first_row` and column 0 are."""
+        if self.waves == 1:
+            return 0, 0
         row, column = self.first_row(thread), 0
         if len(self.parts) == 1:
             return row, column
         upper = self.parts[1]
-        above = (thread // self.lanes) * (FRAGMENT_ROWS * self.fragments) >= upper.first
+        above = self.first_row(thread) >= upper.first
         return (
             w.select(above, row - (upper.first - upper.row), row),
             w.select(above, upper.column, 0, U32),
@@ -127,7 +128,7 @@ class AccumulatorTile(Protocol):
         """Zero the accumulators: what an empty sum needs."""
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
-        """Return `columns` columns of a block from `left` on, a fragment for each 16 rows of a warp."""
+        """Return `columns` columns of a block from `left` on, in fours, a fragment for each of a warp's."""
 
     def done(self, w: Writer) -> None:
         """Everything has been read: the next tile may overwrite it."""

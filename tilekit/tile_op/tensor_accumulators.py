@@ -9,7 +9,8 @@ from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_op.accumulators import FRAGMENT_ROWS, AccumulatorLayout, Warpgroup
+from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
+from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.mbarrier_sync import LEADER_MASK

@@ -38,7 +38,7 @@ class CounterSync:
     ) -> None:
         self.stages = stages
         self.full, self.empty = (
-            _Side(w.shared.place(counters), arrivals=sum(role.arrivals for role in roles), alone=_alone(roles))
+            _Side(w.shared.place(counters), arrivals=sum(role.arrivals for role in roles), alone=alone(self, roles))
             for counters, roles in zip(self.declared(name, stages), (producers, consumers), strict=True)
         )
 
@@ -97,7 +97,7 @@ class CounterProducer:
         """Arrive once all lanes of the warp have written."""
         full = self._sync.full
         if not full.alone:
-            w.warp_sync()
+            w.warp_sync_shared()
         w.isa.counter.arrive(address=full.counters.at(w, stage), active=self._lanes)
 
     def tail(self, w: Writer, position: RingPosition) -> None:
@@ -125,14 +125,20 @@ class CounterConsumer:
         w.isa.counter.arrive(address=ticket, active=self.active if active is None else active)
 
 
-def _alone(roles: tuple[Role, ...]) -> bool:
-    """Whether the roles of a side work with one thread each."""
-    alone = [role.name for role in roles if role.one_thread]
-    if alone and len(alone) < len(roles):
+def alone(sync: object, roles: tuple[Role, ...]) -> bool:
+    """Whether the roles of a side work with one thread each.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-013`` where some do and others work with whole warps: `sync` counts them in one way.
+    """
+    single = [role.name for role in roles if role.one_thread]
+    if single and len(single) < len(roles):
         others = [role.name for role in roles if not role.one_thread]
         raise TraceError(
-            f"on one side of a CounterSync, {', '.join(alone)} works with one thread and {', '.join(others)} with "
-            "whole warps; let all of them work in the same way",
+            f"on one side of a {type(sync).__name__}, {', '.join(single)} works with one thread and "
+            f"{', '.join(others)} with whole warps; let all of them work in the same way",
             code="TK-TRACE-013",
         )
-    return bool(alone)
+    return bool(single)

@@ -8,7 +8,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_op.accumulators import Accumulators
-from tilekit.tile_op.wgmma import PromotedAccumulators, RegisterAccumulators, Wgmma
+from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
+from tilekit.tile_op.wgmma import Wgmma
 from tilekit.tile_pipeline.mbarrier_sync import ReleasedBy
 
 if TYPE_CHECKING:

@@ -1,0 +1,291 @@
+"""TileIO through registers on AMD chips: the load role's threads load from a buffer and write to the image.
+
+The image is the one TMA makes. A buffer's descriptor covers the rows of one tile, so that what lies behind the
+operand's last row is 0 without a comparison. Where a k-block ends inside the operand and rows begin at multiples of 4
+bytes, a thread loads pieces of 16 bytes, else element by element: any K and any pitch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import B32, GMEM, SMEM, U32
+from tilekit.assembly.values import Operand, RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.errors import ArgumentError
+from tilekit.tiles.call import Call, fits
+from tilekit.tiles.cluster import Multicast
+from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
+from tilekit.tiles.stage import Stage
+
+PIECE: Final = 16
+"""Bytes that the swizzle keeps together."""
+
+WORD: Final = 4
+
+PIECES: Final = SWIZZLE_BYTES // PIECE
+"""Pieces of a line of the image."""
+
+AT_ONCE: Final = 8
+"""Pieces that a thread has in registers."""
+
+ELEMENT: Final = 2
+"""Bytes of an element."""
+
+OFFSETS: Final = 1 << 16
+"""Bytes that an LDS write reaches behind its address."""
+
+OUTSIDE: Final = 0xFFFF_FFF0
+"""A place behind the end of every buffer."""
+
+
+class BufferOperand:
+    """An operand whose tiles are loaded from buffers: its parameters, and who loads what.
+
+    A line of the image is 128 bytes; the role's threads load so many lines at once.
+
+    Parameters
+    ----------
+    w
+        The writer. The operand's address (``<name>``), its extents along the contiguous dimension and the other one
+        (``<name>_inner``, ``<name>_outer``) and its pitch (``<name>_pitch``, all in elements) become kernel parameters;
+        with a batch also ``<name>_batch_pitch``.
+    tile
+        The image to fill.
+    role
+        The role that loads, all of its threads.
+    lines
+        How many lines at once.
+    batched
+        Whether the operand has a batch dimension.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-017`` for a tile that the role's threads cannot share out.
+    """
+
+    prefetches = False
+    """Threads bring nothing into L2 ahead of time."""
+
+    def __init__(self, w: Writer, tile: OperandTile, *, role: Role, lines: int, batched: bool) -> None:
+        self.tile = tile
+        self.batched = batched
+        self.first_thread = w.lanes * role.warps.start
+        self.lines_apart = lines
+        self._check(role)
+        name = tile.name
+        self.address = w.parameter(name, GMEM, lambda call: call.address(name))
+        self.inner = w.parameter(f"{name}_inner", U32, self._inner)
+        self.outer = w.parameter(f"{name}_outer", U32, self._outer)
+        self.pitch = w.parameter(f"{name}_pitch", U32, self._pitch)
+        self.batch_pitch = None
+        if batched:
+            self.batch_pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.matrix(name).matrix_pitch)
+
+    def _check(self, role: Role) -> None:
+        tile, kind = self.tile, type(self).__name__
+        if tile.major != "k" or tile.swizzle_bytes != SWIZZLE_BYTES or tile.bits != 8 * ELEMENT:
+            raise TraceError(
+                f"{kind} fills images of {8 * ELEMENT}-bit elements, K contiguous, swizzled over {SWIZZLE_BYTES} "
+                f"bytes; tile {tile.name!r} has elements of {tile.bits} bits, major={tile.major!r} and "
+                f"swizzle_bytes={tile.swizzle_bytes}",
+                code="TK-TRACE-017",
+            )
+        if role.one_thread or tile.rows % self.lines_apart:
+            nearest = -(-tile.rows // self.lines_apart) * self.lines_apart
+            raise TraceError(
+                f"{'one thread' if role.one_thread else f'{len(role.warps)} warps'} of role {role.name!r} load "
+                f"{self.lines_apart} rows of tile {tile.name!r} at once, and it has {tile.rows}; nearest: "
+                f"{'one_thread=False' if role.one_thread else f'{nearest} rows, or fewer warps'}",
+                code="TK-TRACE-017",
+            )
+
+    def _inner(self, call: Call) -> int:
+        matrix = call.matrix(self.tile.name)
+        return fits(f"{matrix.name}'s extent along its rows", matrix.extents[0])
+
+    def _outer(self, call: Call) -> int:
+        matrix = call.matrix(self.tile.name)
+        return fits(f"{matrix.name}'s extent across its rows", matrix.extents[1])
+
+    def _pitch(self, call: Call) -> int:
+        """The pitch: the rows of a tile are to be within a buffer, whose size is counted in 32 bits."""
+        matrix = call.matrix(self.tile.name)
+        most = OUTSIDE // (self.tile.rows * ELEMENT)
+        if matrix.row_pitch > most:
+            raise ArgumentError(
+                f"{matrix.name} has rows {matrix.row_pitch} elements apart, and {self.tile.rows} of them exceed the "
+                f"4 GB of a buffer; nearest: {most} elements",
+                code="TK-LOAD-001",
+            )
+        return matrix.row_pitch
+
+    def prefetch(self, w: Writer) -> None:
+        """Nothing to prefetch: there is no tensor map."""
+
+    @property
+    def steps(self) -> list[tuple[int, int]]:
+        """What a thread loads of a stage: slice by slice along K, the lines that are `lines_apart`."""
+        return [(block, step) for block in range(self.tile.slices) for step in range(self.turns)]
+
+    @property
+    def turns(self) -> int:
+        """Lines of a slice that a thread loads of."""
+        return self.tile.rows // self.lines_apart
+
+    def offset(self, block: int, step: int) -> int:
+        """Bytes of the image before one of `steps`."""
+        return block * self.tile.slice_bytes + self.tile.offset_of(step * self.lines_apart)
+
+
+class TileBuffer:
+    """The rows of one tile as a buffer, and a thread's places in it; once a tile.
+
+    Parameters
+    ----------
+    w
+        The writer.
+    operand
+        What is loaded.
+    row, batch
+        The tile's first row of M or N, and its matrix.
+    line, along
+        The thread's first line of the tile, and the first of its bytes in each.
+
+    Attributes
+    ----------
+    words
+        The descriptor.
+    aligned
+        Whether all rows begin at multiples of 4 bytes, a predicate.
+    """
+
+    def __init__(
+        self, w: Writer, operand: BufferOperand, row: Value, batch: Operand, *, line: Value, along: Value
+    ) -> None:
+        self._operand = operand
+        matrix = operand.address
+        if operand.batch_pitch is not None and isinstance(batch, Value):
+            matrix = matrix + w.widen_multiply(batch, operand.batch_pitch) * ELEMENT
+        base = (matrix + w.widen_multiply(row, operand.pitch) * ELEMENT).retyped(GMEM)
+        pitch = operand.pitch * ELEMENT
+        rows = w.minimum(operand.outer - row, operand.tile.rows)
+        # The last row ends where the operand does, not where the next one would begin.
+        size = (rows - 1) * pitch + operand.inner * ELEMENT
+        self.words = w.gcn.buffer.descriptor(base=base, bytes=size)
+        self.aligned = ((base & (WORD - 1)) == 0) & ((pitch & (WORD - 1)) == 0)
+        self._column = along // ELEMENT
+        self._places = [line * pitch + along]
+        for _ in range(operand.turns - 1):
+            self._places.append(self._places[-1] + pitch * operand.lines_apart)
+
+    def inside(self, step: int, k: Value) -> Value:
+        """Place of the thread's bytes of a line from element `k` of the row on, where its row has them."""
+        return self._places[step] + k * ELEMENT
+
+    def place(self, w: Writer, step: int, k: Value) -> Value:
+        """The same where the row may end before them: then outside of the buffer."""
+        return w.select(self._column + k < self._operand.inner, self.inside(step, k), OUTSIDE)
+
+
+class BufferLoader(BufferOperand):
+    """Loads one operand's tiles from global memory through registers to LDS, zeros where the operand ends.
+
+    Parameters
+    ----------
+    w
+        The writer. The operand's parameters are those of a `BufferOperand`.
+    tile
+        The image to fill.
+    role
+        The role that loads, all of its threads.
+    batched
+        Whether the operand has a batch dimension.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-017`` for a tile that the role's threads cannot share out.
+    """
+
+    def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
+        super().__init__(w, tile, role=role, lines=w.lanes * len(role.warps) // PIECES, batched=batched)
+
+    def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundBufferLoader:
+        """Prepare this thread's places in a stage; once a role."""
+        assert multicast is None, "threads write to their own CTA's shared memory"
+        return BoundBufferLoader(w, self, stages)
+
+
+class BoundBufferLoader:
+    """A `BufferLoader` in a role.
+
+    Thread t has piece t % 8 of lines t / 8, t / 8 + threads / 8, …, which are whole swizzles apart: the swizzle moves
+    its piece alike in all of them.
+    """
+
+    writer = None
+
+    def __init__(self, w: Writer, loader: BufferLoader, stages: SharedArray) -> None:
+        self.loader = loader
+        thread = w.thread() - loader.first_thread
+        piece = thread % PIECES
+        self.line = thread // PIECES
+        self.along = piece * PIECE
+        self._stages = stages
+        self._image = self.line * SWIZZLE_BYTES + (piece ^ (self.line % ATOM_ROWS)) * PIECE
+
+    def image(self, w: Writer, stage: Value) -> Value:
+        """Where this thread's first piece lies in a stage."""
+        return self._stages.at(w, stage) + self._image
+
+    def at(self, w: Writer, row: Value, batch: Operand) -> BufferTile:
+        """Turn to the tile at `row` of M or N; once a tile."""
+        return BufferTile(w, self, row, batch)
+
+
+class BufferTile:
+    """The copies of one tile: what its k-blocks have in common."""
+
+    def __init__(self, w: Writer, bound: BoundBufferLoader, row: Value, batch: Operand) -> None:
+        self._bound = bound
+        self._buffer = TileBuffer(w, bound.loader, row, batch, line=bound.line, along=bound.along)
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Copy this thread's pieces to `stage` from element `k` on."""
+        bound, loader = self._bound, self._bound.loader
+        image = bound.image(w, stage.index)
+        whole = (k + loader.tile.k <= loader.inner) & self._buffer.aligned
+        with w.when(whole):
+            self._copy(w, image, k, self._piece)
+        with w.when(~whole):
+            self._copy(w, image, k, self._elements)
+
+    def _copy(self, w: Writer, image: Value, k: Value, load: Callable[[Writer, int, Value], RegisterTile]) -> None:
+        """Have as many pieces on their way as registers allow before the first one is written."""
+        loader = self._bound.loader
+        for first in range(0, len(loader.steps), AT_ONCE):
+            steps = loader.steps[first : first + AT_ONCE]
+            pieces = [load(w, step, k + block * loader.tile.slice_k) for block, step in steps]
+            for (block, step), piece in zip(steps, pieces, strict=True):
+                far, offset = divmod(loader.offset(block, step), OFFSETS)
+                w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=piece, offset=offset)
+
+    def _piece(self, w: Writer, step: int, k: Value) -> RegisterTile:
+        """Load a piece that lies in the operand, or in rows that it does not have."""
+        buffer = self._buffer
+        piece: RegisterTile = w.gcn.buffer.load_b32x4(buffer=buffer.words, place=buffer.inside(step, k), offset=0)
+        return piece
+
+    def _elements(self, w: Writer, step: int, k: Value) -> RegisterTile:
+        """Load a piece element by element; those behind the end of their row are 0."""
+        buffer, elements = self._buffer, []
+        for index in range(PIECE // ELEMENT):
+            place = buffer.place(w, step, k + index)
+            elements.append(w.gcn.buffer.load_b16(buffer=buffer.words, place=place, offset=0))
+        words = (low | (high << 16) for low, high in zip(elements[::2], elements[1::2], strict=True))
+        return RegisterTile([word.retyped(B32) for word in words])

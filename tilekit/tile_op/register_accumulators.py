@@ -1,0 +1,135 @@
+"""Accumulators in the registers of the warps that multiply, whatever the instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from tilekit.assembly.types import F32
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
+from tilekit.tiles.stage import HeldStage, Promote
+
+
+class RegisterOp(Protocol):
+    """An instruction that leaves its sums in registers."""
+
+    @property
+    def layout(self) -> AccumulatorLayout:
+        """How a warpgroup holds its accumulators: a block has one fragment a warp."""
+
+
+class RegisterAccumulators:
+    """Accumulators in registers, a tile of them for each block: the warps that multiply run the epilogue too.
+
+    Parameters
+    ----------
+    op
+        The instruction.
+    """
+
+    allocated = False
+
+    def __init__(self, op: RegisterOp) -> None:
+        self.layout = op.layout
+        self._tiles: list[RegisterTile] = []
+
+    def initialise(self, w: Writer) -> None:
+        """Nothing to prepare."""
+
+    def free(self, w: Writer, warp: Value) -> None:
+        """Nothing to free."""
+
+    def producer(self, w: Writer, role: Role) -> RegisterAccumulators:
+        """Declare the registers; once a role."""
+        layout = self.layout
+        registers = layout.rows * layout.columns // layout.threads
+        self._tiles = [w.tile(F32, registers, "acc") for _ in range(layout.blocks)]
+        return self
+
+    def consumer(self, w: Writer, group: Warpgroup) -> RegisterAccumulators:
+        """The same registers."""
+        return self
+
+    @contextmanager
+    def acquire(self) -> Iterator[RegisterAccumulators]:
+        """Enter with the registers, which are free and complete when the role's own program order says so."""
+        yield self
+
+    def __iter__(self) -> Iterator[RegisterTile]:
+        return iter(self._tiles)
+
+    def carried(self, accumulate: Value) -> Value | bool:
+        """Whether a k-block's first instruction adds to what the registers hold; `accumulate`: it is not the first."""
+        return accumulate
+
+    @property
+    def promote(self) -> Promote | None:
+        """Nothing is left to do with a k-block: the instructions add to what the registers hold."""
+        return None
+
+    def clear(self, w: Writer) -> None:
+        """Zero the accumulators with ordinary moves."""
+        for tile in self._tiles:
+            for register in tile:
+                register.assign(0.0)
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return the registers of `columns` columns of a block."""
+        return self._read(self._tiles[block], left, columns)
+
+    def _read(self, tile: RegisterTile, left: int, columns: int) -> list[RegisterTile]:
+        layout = self.layout
+        first, last = (place * len(tile) // layout.columns for place in (left, left + columns))
+        return [layout.fragment.fours(tile[first:last])]
+
+    def done(self, w: Writer) -> None:
+        """Nothing to hand back."""
+
+
+class PromotedAccumulators(RegisterAccumulators):
+    """Sums in registers of their own, to which those of each k-block are added when its instructions are complete.
+
+    For 8-bit types, of whose sums the tensor core keeps 13 bits from one instruction to the next. A k-block begins
+    anew, so its sums must be read before the next one's instructions are issued.
+    """
+
+    def producer(self, w: Writer, role: Role) -> PromotedAccumulators:
+        """Declare the registers; once a role."""
+        super().producer(w, role)
+        self._w = w
+        self._sums = [w.tile(F32, len(tile), "sum") for tile in self._tiles]
+        return self
+
+    @contextmanager
+    def acquire(self) -> Iterator[PromotedAccumulators]:
+        """Enter with the registers, the sums being zero."""
+        self.clear(self._w)
+        yield self
+
+    def carried(self, accumulate: Value) -> bool:
+        """Never: a k-block's sums are its own."""
+        return False
+
+    @property
+    def promote(self) -> Promote:
+        """Add the k-block's sums."""
+        return self._add
+
+    def _add(self, w: Writer, stage: HeldStage) -> None:
+        stage.release()  # it has nothing more for the sums, and the load role may wait for it
+        for sums, partial in zip(self._sums, self._tiles, strict=True):
+            for register, value in zip(sums, partial, strict=True):
+                register.assign(register + value)
+
+    def clear(self, w: Writer) -> None:
+        """Zero the sums."""
+        for sums in self._sums:
+            for register in sums:
+                register.assign(0.0)
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return the registers of `columns` columns of a block."""
+        return self._read(self._sums[block], left, columns)
