@@ -106,7 +106,7 @@ def test_on_another_chip() -> None:
     place = w.shared.allocate("a", size=A.bytes, count=2, alignment=1024, kind="tile")
     zero: Value = w.constant(U32, 0)
     with pytest.raises(FragmentError, match=r"buffer\.py.*places fragments of GCN; this kernel is for sm_90a"):
-        loader.bind(w, place, None).at(w, zero, 0)
+        loader.bind(w, place, None).at(w, zero, 0, 0)
 
 
 def test_sums_of_rows_are_of_quads() -> None:

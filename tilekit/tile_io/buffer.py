@@ -243,7 +243,7 @@ class BoundBufferLoader:
         """Where this thread's first piece lies in a stage."""
         return self._stages.at(w, stage) + self._image
 
-    def at(self, w: Writer, row: Value, batch: Operand) -> BufferTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> BufferTile:
         """Turn to the tile at `row` of M or N; once a tile."""
         return BufferTile(w, self, row, batch)
 

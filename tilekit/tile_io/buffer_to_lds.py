@@ -120,7 +120,7 @@ class BoundBufferToLdsLoader:
         """Where this wave's first lines lie in a stage."""
         return self._stages.at(w, stage) + self._wave
 
-    def at(self, w: Writer, row: Value, batch: Operand) -> BufferToLdsTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> BufferToLdsTile:
         """Turn to the tile at `row` of M or N; once a tile."""
         return BufferToLdsTile(w, self, row, batch)
 
