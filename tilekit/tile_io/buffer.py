@@ -160,8 +160,6 @@ class TileBuffer:
     ----------
     words
         The descriptor.
-    aligned
-        Whether all rows begin at multiples of 4 bytes, a predicate.
     """
 
     def __init__(
@@ -177,11 +175,15 @@ class TileBuffer:
         # The last row ends where the operand does, not where the next one would begin.
         size = (rows - 1) * pitch + operand.inner * ELEMENT
         self.words = w.gcn.buffer.descriptor(base=base, bytes=size)
-        self.aligned = ((base & (WORD - 1)) == 0) & ((pitch & (WORD - 1)) == 0)
+        self._base, self._pitch = base, pitch
         self._column = along // ELEMENT
         self._places = [line * pitch + along]
         for _ in range(operand.turns - 1):
             self._places.append(self._places[-1] + pitch * operand.lines_apart)
+
+    def aligned(self) -> Value:
+        """Whether all rows begin at multiples of 4 bytes, a predicate."""
+        return ((self._base & (WORD - 1)) == 0) & ((self._pitch & (WORD - 1)) == 0)
 
     def inside(self, step: int, k: Value) -> Value:
         """Place of the thread's bytes of a line from element `k` of the row on, where its row has them."""
@@ -254,12 +256,13 @@ class BufferTile:
     def __init__(self, w: Writer, bound: BoundBufferLoader, row: Value, batch: Operand) -> None:
         self._bound = bound
         self._buffer = TileBuffer(w, bound.loader, row, batch, line=bound.line, along=bound.along)
+        self._aligned = self._buffer.aligned()
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Copy this thread's pieces to `stage` from element `k` on."""
         bound, loader = self._bound, self._bound.loader
         image = bound.image(w, stage.index)
-        whole = (k + loader.tile.k <= loader.inner) & self._buffer.aligned
+        whole = (k + loader.tile.k <= loader.inner) & self._aligned
         with w.when(whole):
             self._copy(w, image, k, self._piece)
         with w.when(~whole):
