@@ -169,6 +169,65 @@ ds_read_b128 ${values}, ${address}
 //! see       CDNA4 ISA, DS_WRITE_B128
 ds_write_b128 ${address}, ${values}
 
+//! fragment  load_global_u8
+//! about     Read-only load of one byte, widened with zeros, if `valid`, else 0.
+//! in        address  gmem
+//! in        valid    pred
+//! out       value    u32
+//! temp      lanes    pred
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_LOAD_UBYTE
+v_mov_b32 ${value}, 0
+s_and_saveexec_b64 ${lanes}, ${valid}
+global_load_ubyte ${value}, ${address}, off
+s_mov_b64 exec, ${lanes}
+
+//! fragment  load_global_u16
+//! about     Read-only load of one 16-bit value, widened with zeros, if `valid`, else 0.
+//! in        address  gmem
+//! in        valid    pred
+//! out       value    u32
+//! temp      lanes    pred
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_LOAD_USHORT
+v_mov_b32 ${value}, 0
+s_and_saveexec_b64 ${lanes}, ${valid}
+global_load_ushort ${value}, ${address}, off
+s_mov_b64 exec, ${lanes}
+
+//! fragment  load_global_u32
+//! about     Read-only load of one 32-bit value, widened with zeros, if `valid`, else 0.
+//! in        address  gmem
+//! in        valid    pred
+//! out       value    u32
+//! temp      lanes    pred
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_LOAD_DWORD
+v_mov_b32 ${value}, 0
+s_and_saveexec_b64 ${lanes}, ${valid}
+global_load_dword ${value}, ${address}, off
+s_mov_b64 exec, ${lanes}
+
+//! fragment  load_global_u32x2
+//! about     Read-only load of two neighbouring 32-bit values (8-byte aligned) if `valid`, else zeros.
+//! in        address  gmem
+//! in        valid    pred
+//! out       low      u32
+//! out       high     u32
+//! temp      lanes    pred
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_LOAD_DWORD
+v_mov_b32 ${low}, 0
+v_mov_b32 ${high}, 0
+s_and_saveexec_b64 ${lanes}, ${valid}
+global_load_dword ${low}, ${address}, off
+global_load_dword ${high}, ${address}, off offset:4
+s_mov_b64 exec, ${lanes}
+
 //! fragment  load_global_f32x4
 //! about     Load four neighbouring f32 (16-byte aligned), which this kernel may have written.
 //! in        address  gmem

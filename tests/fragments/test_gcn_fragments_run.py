@@ -208,6 +208,16 @@ def _global_loads(chip: str) -> None:
     same(run(chip, "memory", "load_global_f32x4", memory=MEMORY, address=PLACES).only, _at(MEMORY, PLACES, 4))
 
 
+@check("memory.load_global_u8", "memory.load_global_u16", "memory.load_global_u32", "memory.load_global_u32x2")
+def _widening_loads(chip: str) -> None:
+    for name, kind, apart in (("u8", np.uint8, 3), ("u16", np.uint16, 2), ("u32", np.uint32, 4)):
+        found = run(chip, "memory", f"load_global_{name}", memory=MEMORY, address=PLACES + apart, valid=VALID).only
+        same(found, np.where(VALID, MEMORY.view(kind)[(PLACES + apart) // kind().itemsize], 0))
+    found = run(chip, "memory", "load_global_u32x2", memory=MEMORY, address=PLACES + 8, valid=VALID).outputs
+    for word, part in enumerate(("low", "high")):
+        same(found[part], np.where(VALID, _at(MEMORY, PLACES + 8 + 4 * word), 0))
+
+
 @check("memory.store_global_f32", "memory.store_global_b16", "memory.store_global_b8", "memory.store_global_f32x4",
        "memory.store_release_gpu", "memory.add_release_gpu", "memory.fetch_add_gpu")  # fmt: skip
 def _global_stores(chip: str) -> None:
