@@ -121,7 +121,7 @@ def bench(
                 like = common.workload_of(
                     (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
                 )
-                workloads = [common.product_of(family, text, like) for text in shape or _SHAPES]
+                workloads = [common.problem_of(family, text, like) for text in shape or _SHAPES]
                 record = _run_shapes(workloads, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
         _show(record, json_file, markdown_file, plot, as_json)

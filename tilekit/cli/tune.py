@@ -83,7 +83,7 @@ def _shapes(family: Family, shapes: list[str], like: MatmulWorkload, candidates:
     console = Console(stderr=True)
     results = []
     for text in shapes:
-        workload = common.product_of(family, text, like)
+        workload = common.problem_of(family, text, like)
         with console.status(f"{text}: starting") as status:
 
             def show(measurement: Measurement, text: str = text, status: Any = status) -> None:
