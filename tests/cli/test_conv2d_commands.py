@@ -79,6 +79,8 @@ def test_trace_notes_every_tile(invoke: Any, tmp_path: Any) -> None:
         (("run", "conv2d", "--groups", 3), "groups=3 with 64 channels"),
         (("run", "conv2d", "--c", 0), "shape: given"),
         (("run", "conv2d", "--groups", 0), "groups from 1 on"),
+        (("bench", "conv2d", "--shape", "64x64x64"), "NxHxWxC KxRxS"),
+        (("tune", "conv2d", "--shape", "1x5x5x8 8x3x3", "--a-major", "mn"), "--a-major"),
         (("run", "conv2d", "--r", 40), "nearest: padding=6"),
     ],
     ids=str,

@@ -207,6 +207,18 @@ class ConvWorkload:
         residual = {} if operands.residual is None else {"residual": images(operands.residual)}
         return images(operands.a), images(operands.b), {**self.how, **more, **residual}
 
+    def kernel(self, target: str, config: Any) -> Any:
+        """The kernel that computes it with a config; of filters of one place it is a product's, bound to images."""
+        from tilekit.kernels.conv2d.family import CONV2D
+        from tilekit.targets import target as chip_named
+
+        return CONV2D.compile(self.spec, config, chip_named(target))
+
+    def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
+        """Prepare a launch of its kernel on one operand set."""
+        x, w, filtered, out = operands
+        return kernel.bind(images(x), images(w), images(out), **filtered.how)
+
     def placed(self, out: Any) -> Any:
         """An output as a call takes it."""
         return images(out)

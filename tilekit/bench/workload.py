@@ -373,6 +373,17 @@ class MatmulWorkload:
         more = {"activation": self.activation, "precision": self.precision, "accumulation": self.accumulation}
         return operands.a, operands.b, {"bias": operands.bias, **more}
 
+    def kernel(self, target: str, config: Any) -> Any:
+        """The kernel that computes it with a config."""
+        import tilekit
+
+        return tilekit.compile(self.spec, target=target, config=config)
+
+    def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
+        """Prepare a launch of its kernel on one operand set."""
+        a, b, out = operands
+        return kernel.bind(a, b, out)
+
     def placed(self, out: Any) -> Any:
         """An output as a call takes it."""
         return out

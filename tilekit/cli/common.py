@@ -288,6 +288,18 @@ def convolution_like(
     return ConvWorkload((1, 1, 1, 64), (64, 1, 1), residual=residual, **{name: getattr(like, name) for name in names})
 
 
+def like_of(
+    family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
+) -> MatmulWorkload | ConvWorkload:
+    """Return a workload of some shape whose types are those that shapes given in words have."""
+    if takes_images(family):
+        for option, major in (("--a-major", a_major), ("--b-major", b_major)):
+            if major != "k":
+                refuse(option, major, "of a product only, which conv2d is not", "k")
+        return convolution_like(dtype, out_dtype, accumulation=accumulation)
+    return workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
+
+
 def both(text: str, option: str) -> tuple[int, int]:
     """Read a number for both axes, or ``DxA``: down and along."""
     return pair(text if "x" in text else f"{text}x{text}", option)
