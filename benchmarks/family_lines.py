@@ -17,6 +17,7 @@ CONV2D = ROOT / "tilekit" / "kernels" / "conv2d"
 PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: im2col loader, spec, entry": tuple(CONV2D / f"{name}.py" for name in ("im2col", "spec", "family")),
     "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "problem", "images")),
+    "conv2d: binding": (CONV2D / "compiled.py",),
     "conv2d: the threads' loader": (CONV2D / "gather.py",),
 }
 """What is counted together."""

@@ -23,6 +23,7 @@ def test_the_suites_are_the_published_ones() -> None:
         "odd": 5,
         "fp8": 7,
         "grouped": 3,
+        "conv2d": 55,
     }
     labels = {name: [case.label for case in suite.cases] for name, suite in SUITES.items()}
     assert [label.split("x")[0] for label in labels["squares-large"]] == ["4096", "6144", "8192", "12288", "16384"]

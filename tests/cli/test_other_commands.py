@@ -13,6 +13,7 @@ import pytest
 import tilekit
 from tilekit.bench import machine as machines
 from tilekit.errors import AssemblerNotFound, DriverError, HipError
+from tilekit.kernels.conv2d.arguments import ConvArguments
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.registry import families
 from tilekit.runtime import amd_toolchain, driver, hip, toolchain
@@ -305,12 +306,15 @@ def test_every_family_is_listed(invoke: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("family", [f.name for f in families().values() if f.arguments is MatmulArguments])
+@pytest.mark.parametrize(
+    "family", [f.name for f in families().values() if f.arguments in (MatmulArguments, ConvArguments)]
+)
 def test_a_family_is_shown_and_run_by_name(invoke: Any, family: str) -> None:
-    """Without options a product that the family takes: its kernel is explained, and computes it."""
+    """Without options a call that the family takes: its kernel is explained, and computes it."""
     shown = json.loads(invoke("dump", family, "--json").stdout)
     assert shown["name"].startswith(family)
-    ran = json.loads(invoke("run", family, "--n", 64, "--k", 64, "--json").stdout)
+    shape = ("--h", 6) if family == "conv2d" else ("--n", 64, "--k", 64)
+    ran = json.loads(invoke("run", family, *shape, "--json").stdout)
     assert (ran["right"], ran["name"].startswith(family)) == (True, True)
 
 

@@ -58,7 +58,7 @@ def launch(
     resident: int = 66,
 ) -> tuple[KernelText, Launch, dict[str, Any]]:
     """The kernel, its launch, and the launch's parameters by name."""
-    kernel = compiled(spec, config, SM_90A)
+    kernel = compiled(spec, config, SM_90A, MatmulKernel)
     made = kernel.launch_of(MatmulCall(*problem, scale=0.5), addresses, resident, _no_scratch)
     return kernel.text, made, named(kernel, made)
 
@@ -125,7 +125,7 @@ def test_tensor_maps_describe_the_arrays() -> None:
 def test_f32_along_m_or_n_is_swizzled_by_32_bytes(a_major: Major, b_major: Major) -> None:
     """The maps of f32 operands whose M or N is contiguous keep 32 bytes together, those of the others 16."""
     spec = MatmulSpec(F32_TYPE, F32_TYPE, F32_TYPE, a_major, b_major, precision="tf32")
-    kernel = compiled(spec, BlackwellConfig(), SM_100A)
+    kernel = compiled(spec, BlackwellConfig(), SM_100A, MatmulKernel)
     a, b = np.zeros((256, 64), np.float32), np.zeros((64, 256), np.float32)
     views = (
         matrix_view(a if a_major == "k" else np.asfortranarray(a), "a"),

@@ -11,6 +11,7 @@ chosen by hand, both going round, and the kernels of other families. Comments, w
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -20,7 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -47,6 +48,10 @@ def texts() -> Iterator[tuple[str, str]]:
             for step in range(min(CONFIGS_EACH, len(configs))):
                 config = configs[(turn * 7 + step * (len(configs) // CONFIGS_EACH + 1)) % len(configs)]
                 yield f"{chip.name} {turn}.{step} {spec.name}: {config}", trace(spec, config, chip).ptx
+        for spec in convolutions():
+            configs = legal_configs(spec, chip)
+            for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
+                yield f"{chip.name} {spec.name}: {config}", trace(spec, config, chip).ptx
     functions = (ElementwiseSpec(), ElementwiseSpec(scale="value", bias=F32, activation="gelu", scale_a=True))
     weights: tuple[tuple[DType, Literal["k", "mn"]], ...] = ((BF16, "k"), (BF16, "mn"), (E4M3, "k"))
     for (dtype, major), tokens, what in product(weights, (1, 4, 8), functions):
@@ -55,6 +60,23 @@ def texts() -> Iterator[tuple[str, str]]:
             shape = GemvConfig(cluster=cluster)
             if not shape.problems(SM_90A, gemv):
                 yield f"{gemv.name}: {shape}", trace_gemv(gemv, shape, SM_90A).ptx
+
+
+def convolutions() -> list[MatmulSpec]:
+    """Specs of each loader of convolutions, functions and groups going round."""
+    if importlib.util.find_spec("tilekit.kernels.conv2d") is None:
+        return []  # an earlier commit, which runs this file too
+    from tilekit.kernels.conv2d.spec import ConvSpec
+
+    loads: list[dict[str, Any]] = [{"swizzle": s, "im2col_b": b} for s in (128, 64, 32, 0) for b in (False, True)]
+    loads += [{"a_load": a, "b_load": b} for a, b in ((2, 2), (8, 8), (4, 2))]
+    functions = (ElementwiseSpec(), ElementwiseSpec(bias=F32, activation="relu"), ElementwiseSpec(residual=BF16))
+    found: list[MatmulSpec] = []
+    for turn, (load, function) in enumerate(product(loads, functions)):
+        store = "direct" if "a_load" in load and function.residual else "tma"
+        batched = turn % 4 == 3 and function.bias is None and not load.get("im2col_b")
+        found.append(ConvSpec(functions=function, store=store, batched=batched, **load))
+    return found
 
 
 _DECLARED = re.compile(r"^\s*(?:\.reg \.\w+ (?P<registers>[^;]+);|(?P<label>\w+):)|\b(?P<parameter>\w+_param)\b", re.M)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tilekit.bench.conv2d import Filtered, images
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
 from tilekit.bench.workload import Fused
@@ -63,10 +64,16 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
         tilekit.grouped_matmul(a, b, groups.ends, out=out)
 
+    def conv2d(x: Any, w: Any, filtered: Filtered, out: Any) -> None:
+        bias, activation = filtered.fused.bias, filtered.fused.activation
+        arrays = images(x), images(w)
+        tilekit.conv2d(*arrays, out=images(out), bias=bias, activation=activation, **filtered.how)
+
     return [
         Entrant(OURS, matmul),
         Entrant(OURS, fused_matmul, "fused_matmul"),
         Entrant(OURS, grouped, "grouped_matmul"),
+        Entrant(OURS, conv2d, "conv2d"),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from tilekit.bench import random_suite
 from tilekit.bench.grouped import GroupedWorkload
+from tilekit.bench.layers import LAYERS
 from tilekit.bench.workload import MatmulWorkload, Workload
 from tilekit.dtypes import E4M3
 from tilekit.errors import ArgumentError
@@ -131,6 +132,7 @@ _ALL: Final = (
         geomean=1.06,
         worst=1.02,
     ),
+    Suite("conv2d", "layers of ResNet-50, a UNet, a VAE decoder and ConvNeXt", LAYERS, geomean=1.05, worst=0.95),
 )
 
 SUITES: Final = {suite.name: suite for suite in _ALL}

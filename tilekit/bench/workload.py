@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
     from tilekit.tiles.call import Major
 
-__all__ = ["Accuracy", "Fused", "MatmulWorkload", "Operands", "Workload", "activated", "error_limit"]
+__all__ = ["Accuracy", "Fused", "MatmulWorkload", "Operands", "Workload", "accuracy_of", "activated", "error_limit"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -98,11 +98,12 @@ def error_limit(operand: DType, out: DType) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The arrays of one call; ``bias`` is None where there is none."""
+    """The arrays of one call; ``bias`` and ``residual`` are None where there is none."""
 
     a: Any
     b: Any
     bias: Any
+    residual: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ class MatmulWorkload:
     precision: Precision | None = None
     accumulation: Accumulation = "fast"
     padded: bool = True
+    residual: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):
@@ -362,25 +364,52 @@ class MatmulWorkload:
         """
         a, b = operands.a.astype(np.float64), operands.b.astype(np.float64)
         expected: _Array = a @ b
-        limit = (np.abs(a) @ np.abs(b)) * _ACCUMULATION[self.a_dtype.bits]
         if operands.bias is not None:
             expected += operands.bias.astype(np.float64)
-        if self.activation is not None:
-            limit = 1.2 * limit + _ACTIVATION_ERROR * np.abs(expected)
-            expected = activated(expected, self.activation)
-        limit += self.out_dtype.epsilon * np.abs(expected) + 1e-30
-        difference = out.astype(np.float64) - expected
-        scale = float(np.linalg.norm(expected))
-        return Accuracy(
-            relative=float(np.linalg.norm(difference)) / scale if scale else float(np.linalg.norm(difference)),
-            largest=float(np.max(np.abs(difference))),
-            worst=float(np.max(np.abs(difference) / limit)),
-        )
+        return accuracy_of(expected, np.abs(a) @ np.abs(b), out, self.a_dtype, self.out_dtype, self.activation)
+
+    def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
+        """What `tilekit.matmul` is called with."""
+        more = {"activation": self.activation, "precision": self.precision, "accumulation": self.accumulation}
+        return operands.a, operands.b, {"bias": operands.bias, **more}
+
+    def kernel(self, target: str, config: Any) -> Any:
+        """The kernel that computes it with a config."""
+        import tilekit
+
+        return tilekit.compile(self.spec, target=target, config=config)
+
+    def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
+        """Prepare a launch of its kernel on one operand set."""
+        a, b, out = operands
+        return kernel.bind(a, b, out)
+
+    def placed(self, out: Any) -> Any:
+        """An output as a call takes it."""
+        return out
 
     @property
     def error_limit(self) -> float:
         """Largest relative (Frobenius) error that a right answer has."""
         return error_limit(self.a_dtype, self.out_dtype)
+
+
+def accuracy_of(
+    expected: _Array, magnitudes: _Array, out: _Array, operand: DType, result: DType, activation: str | None
+) -> Accuracy:
+    """Compare an answer with sums in float64, each element against the error that its terms' magnitudes allow."""
+    limit = magnitudes * _ACCUMULATION[operand.bits]
+    if activation is not None:
+        limit = 1.2 * limit + _ACTIVATION_ERROR * np.abs(expected)
+        expected = activated(expected, activation)
+    limit = limit + result.epsilon * np.abs(expected) + 1e-30
+    difference = out.astype(np.float64) - expected
+    scale = float(np.linalg.norm(expected))
+    return Accuracy(
+        relative=float(np.linalg.norm(difference)) / scale if scale else float(np.linalg.norm(difference)),
+        largest=float(np.max(np.abs(difference))),
+        worst=float(np.max(np.abs(difference) / limit)),
+    )
 
 
 def activated(values: _Array, activation: str) -> _Array:

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tilekit.bench.contest import Pace
+    from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.matmul import Case
     from tilekit.bench.record import Record
-    from tilekit.bench.workload import MatmulWorkload
+    from tilekit.bench.workload import MatmulWorkload, Workload
 
 _SHAPES = ("512x512x512", "4096x4096x4096", "64x4096x4096", "4096x14336x4096")
+_LAYERS = ("32x56x56x64 64x3x3 p1", "32x14x14x256 256x3x3 p1", "2x64x64x320 320x3x3 p1")
 _SECONDS: Final = 60.0
 _REPORT: Final = "report"
 
@@ -40,8 +42,8 @@ def bench(
         typer.Option(
             metavar="NAME",
             help="Time a fixed list of cases instead of shapes, of whatever families: squares-large, squares-small, "
-            "decode, prefill-small, prefill, odd, fp8, grouped, or all; several with commas. Or random: cases drawn by "
-            "--seed.",
+            "decode, prefill-small, prefill, odd, fp8, grouped, conv2d, or all; several with commas. Or random: cases "
+            "drawn by --seed.",
         ),
     ] = None,
     sample: Annotated[
@@ -50,7 +52,11 @@ def bench(
     part: Annotated[str | None, typer.Option(metavar="I/N", help="Of the suites' cases, part I of N.")] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="MxNxK", help=f"A shape, also BxMxNxK; repeat for more. Default: {', '.join(_SHAPES)}."),
+        typer.Option(
+            metavar="SHAPE",
+            help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1', with d and g too; repeat for more. Default: "
+            f"{', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}.",
+        ),
     ] = None,
     dtype: common.Dtype = "bf16",
     out_dtype: common.OutDtype = None,
@@ -118,10 +124,9 @@ def bench(
             if names:
                 record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
             else:
-                like = common.workload_of(
-                    (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
-                )
-                workloads = [common.product_of(family, text, like) for text in shape or _SHAPES]
+                like = common.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
+                usual = _LAYERS if common.takes_images(family) else _SHAPES
+                workloads = [common.problem_of(family, text, like) for text in shape or usual]
                 record = _run_shapes(workloads, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
         _show(record, json_file, markdown_file, plot, as_json)
@@ -176,8 +181,8 @@ def _run_suites(
 
 
 def _run_shapes(
-    workloads: Sequence[MatmulWorkload],
-    like: MatmulWorkload,
+    workloads: Sequence[Workload],
+    like: MatmulWorkload | ConvWorkload,
     peers: Sequence[str],
     seconds: float,
     pace: Pace,

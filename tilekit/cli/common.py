@@ -6,17 +6,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
 
 import typer
 
 if TYPE_CHECKING:
-    from tilekit.arrays import ArrayView
+    from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
     from tilekit.kernels.compiled import CompiledKernel
     from tilekit.kernels.family import Family
-    from tilekit.kernels.matmul.arguments import MatmulKeywords
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
     from tilekit.targets import Target
@@ -82,6 +82,18 @@ StreamK = Annotated[
     ),
 ]
 Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
+Height = Annotated[int | None, typer.Option("--h", help="Of conv2d: lines of an image. Default: 28.")]
+Width = Annotated[int | None, typer.Option("--w", help="Of conv2d: pixels of a line. Default: as many as lines.")]
+Channels = Annotated[int | None, typer.Option("--c", help="Of conv2d: channels of an image. Default: 64.")]
+TapsDown = Annotated[int | None, typer.Option("--r", help="Of conv2d: lines of a filter. Default: 3.")]
+TapsAlong = Annotated[int | None, typer.Option("--s", help="Of conv2d: places of its line. Default: as many as lines.")]
+Stride = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: pixels, or down and along. Default: 1.")]
+Padding = Annotated[
+    str | None, typer.Option(metavar="N|DxA", help="Of conv2d: zeros at either end, or down and along. Default: 0.")
+]
+Dilation = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: pixels between taps. Default: 1.")]
+GroupCount = Annotated[int | None, typer.Option("--groups", help="Of conv2d: groups of channels. Default: 1.")]
+Residual = Annotated[bool, typer.Option("--residual", help="Of conv2d: add an array like the result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
@@ -133,13 +145,15 @@ def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
 
 
 def product_family(kernel: str) -> Family:
-    """Return the kernel family of this name, of those whose calls the options of a product describe."""
+    """Return the kernel family of this name, of those whose calls options describe: products and convolutions."""
     from tilekit.errors import ArgumentError
+    from tilekit.kernels.conv2d.arguments import ConvArguments
     from tilekit.kernels.matmul.arguments import MatmulArguments
     from tilekit.kernels.registry import families
 
     known = families()
-    products = [family.name for family in known.values() if family.arguments is MatmulArguments]
+    described = (MatmulArguments, ConvArguments)
+    products = [family.name for family in known.values() if family.arguments in described]
     if kernel not in products:
         import difflib
 
@@ -200,8 +214,99 @@ def workload_of(
     )
 
 
+def takes_images(family: Family) -> bool:
+    """Whether a family's calls are convolutions."""
+    from tilekit.kernels.conv2d.arguments import ConvArguments
+
+    return family.arguments is ConvArguments
+
+
+def described(
+    family: Family,
+    usual: tuple[int, int, int],
+    product: Mapping[str, Any],
+    images: Mapping[str, Any],
+    *,
+    dtype: str,
+    out_dtype: str | None,
+    bias: bool,
+    activation: str | None,
+    accumulation: str,
+) -> MatmulWorkload | ConvWorkload:
+    """Build the workload that options describe, and refuse those that are of the other kind of call.
+
+    Parameters
+    ----------
+    family, usual
+        Which kernels compute it, and extents of a product where none are given.
+    product
+        ``m``, ``n``, ``k``, ``batch``, ``a_major``, ``b_major`` and ``contiguous``.
+    images
+        ``h``, ``w``, ``c``, ``r``, ``s``, ``stride``, ``padding``, ``dilation``, ``groups`` and ``residual``.
+    """
+    from tilekit.errors import ArgumentError
+
+    convolved = takes_images(family)
+    foreign = {name: product[name] for name in ("m", "batch", "contiguous")} if convolved else dict(images)
+    if convolved:
+        foreign |= {name: product[name] for name in ("a_major", "b_major") if product[name] != "k"}
+    for name, value in foreign.items():
+        if value not in (None, False):
+            legal = "of a product" if convolved else "of conv2d"
+            legal = f"{legal} only, which {family.name} is not"
+            raise ArgumentError.of(f"--{name.replace('_', '-')}", value, legal=legal, code="TK-CLI-001")
+    n, k = product["n"], product["k"]
+    if not convolved:
+        shape = rows_of(family, product["m"], usual[0]), usual[1] if n is None else n, usual[2] if k is None else k
+        majors = product["a_major"], product["b_major"]
+        batch, contiguous = product["batch"], product["contiguous"]
+        return workload_of(shape, batch, dtype, out_dtype, *majors, bias, activation, contiguous, accumulation)
+    like = convolution_like(dtype, out_dtype, bias, activation, accumulation, images["residual"])
+    h, r, c = (images[name] if images[name] is not None else value for name, value in (("h", 28), ("r", 3), ("c", 64)))
+    w, s = h if images["w"] is None else images["w"], r if images["s"] is None else images["s"]
+    how: dict[str, Any] = {
+        name: both(images[name], f"--{name}") for name in ("stride", "padding", "dilation") if images[name] is not None
+    }
+    groups = 1 if images["groups"] is None else images["groups"]
+    x, filters = (1 if n is None else n, h, w, c), (64 if k is None else k, r, s)
+    return replace(like, x=x, filters=filters, groups=groups, **how)
+
+
+def convolution_like(
+    dtype: str,
+    out_dtype: str | None,
+    bias: bool = False,
+    activation: str | None = None,
+    accumulation: str = "fast",
+    residual: bool = False,
+) -> ConvWorkload:
+    """Return a convolution of some shape of these types."""
+    from tilekit.bench.conv2d import ConvWorkload
+
+    like = workload_of((1, 1, 1), None, dtype, out_dtype, "k", "k", bias, activation, accumulation=accumulation)
+    names = ("a_dtype", "b_dtype", "out_dtype", "bias", "activation", "accumulation")
+    return ConvWorkload((1, 1, 1, 64), (64, 1, 1), residual=residual, **{name: getattr(like, name) for name in names})
+
+
+def like_of(
+    family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
+) -> MatmulWorkload | ConvWorkload:
+    """Return a workload of some shape whose types are those that shapes given in words have."""
+    if takes_images(family):
+        for option, major in (("--a-major", a_major), ("--b-major", b_major)):
+            if major != "k":
+                refuse(option, major, "of a product only, which conv2d is not", "k")
+        return convolution_like(dtype, out_dtype, accumulation=accumulation)
+    return workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
+
+
+def both(text: str, option: str) -> tuple[int, int]:
+    """Read a number for both axes, or ``DxA``: down and along."""
+    return pair(text if "x" in text else f"{text}x{text}", option)
+
+
 def config_of(
-    workload: MatmulWorkload,
+    workload: MatmulWorkload | ConvWorkload,
     target: str,
     tile: str | None,
     cluster: str | None,
@@ -247,7 +352,7 @@ def _require_field(field: str, value: object, chip: Target) -> None:
         raise ArgumentError.of(f"--{field.replace('_', '-')}", value, legal=legal, code="TK-CLI-009")
 
 
-def require_means(workload: MatmulWorkload, emulated: bool) -> None:
+def require_means(workload: MatmulWorkload | ConvWorkload, emulated: bool) -> None:
     """Refuse what this machine has no memory for, or the emulator would take too long for, before arrays are made."""
     import os
 
@@ -260,7 +365,7 @@ def require_means(workload: MatmulWorkload, emulated: bool) -> None:
     held = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
     if needed > held:
         raise ArgumentError(
-            f"--m {workload.m} --n {workload.n} --k {workload.k}: operands, result and their check in float64 take "
+            f"{workload.label}: operands, result and their check in float64 take "
             f"about {needed / 1e9:.3g} GB, and this machine has {held / 1e9:.3g} GB; make the problem smaller",
             code="TK-CLI-010",
         )
@@ -270,7 +375,9 @@ _HOST_BYTES: Final = 8
 """Bytes in float64 and beside it, by bytes of the operands and the result."""
 
 
-def require_taken(family: Family, workload: MatmulWorkload, target: str, config: KernelConfig | None) -> None:
+def require_taken(
+    family: Family, workload: MatmulWorkload | ConvWorkload, target: str, config: KernelConfig | None
+) -> None:
     """Refuse a workload that the family declines, for its reason; the most general one takes them all."""
     from tilekit.errors import ArgumentError
     from tilekit.kernels.dispatch import offer
@@ -287,41 +394,44 @@ def require_taken(family: Family, workload: MatmulWorkload, target: str, config:
         raise ArgumentError.of("KERNEL", family.name, legal=legal, nearest="matmul", code="TK-CLI-001")
 
 
-def product_of(family: Family, text: str, like: MatmulWorkload) -> MatmulWorkload:
-    """Read ``MxNxK`` or ``BxMxNxK``, a shape that the family takes."""
+def problem_of(family: Family, text: str, like: Any) -> Any:
+    """Read a shape that the family takes, as workloads like this one have them."""
     workload = like.parse(text, like)
     require_taken(family, workload, family.targets[0], None)
     return workload
 
 
 def call_of(
-    workload: MatmulWorkload, target: str, config: KernelConfig | None
-) -> tuple[ArrayView, ArrayView, MatmulKeywords]:
-    """Return what `tilekit.matmul` is called with for a workload: layouts, not arrays."""
+    workload: MatmulWorkload | ConvWorkload, target: str, config: KernelConfig | None
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Return what a workload's function is called with: layouts, not arrays."""
     import numpy as np
 
+    from tilekit.bench.workload import Operands
+
     a, b, out = workload.views
-    keywords: MatmulKeywords = {
-        "out": out,
-        "bias": np.zeros(workload.n, np.float32) if workload.bias else None,
-        "activation": workload.activation,
-        "precision": workload.precision,
-        "accumulation": workload.accumulation,
-        "config": config,
-        "target": target,
-    }
-    return a, b, keywords
+    bias = np.zeros(out.shape[-1], np.float32) if workload.bias else None
+    a, b, keywords = workload.call(Operands(a, b, bias, out if workload.residual else None))
+    return a, b, keywords | {"out": out, "config": config, "target": target}
 
 
-def kernel_of(workload: MatmulWorkload, target: str, config: KernelConfig | None) -> CompiledKernel:
-    """Return the kernel that `tilekit.matmul` takes for a workload, with a config of one's own where there is one."""
+def functions_of(workload: MatmulWorkload | ConvWorkload) -> tuple[Any, Any]:
+    """Return what computes a workload, and what says with which kernel."""
     import tilekit
+    from tilekit.bench.workload import MatmulWorkload
 
+    if isinstance(workload, MatmulWorkload):
+        return tilekit.matmul, tilekit.kernel_for
+    return tilekit.conv2d, tilekit.conv2d_kernel_for
+
+
+def kernel_of(workload: MatmulWorkload | ConvWorkload, target: str, config: KernelConfig | None) -> Any:
+    """Return the kernel that is taken for a workload, with a config of one's own where there is one."""
     a, b, keywords = call_of(workload, target, config)
-    return tilekit.kernel_for(a, b, **keywords)
+    return functions_of(workload)[1](a, b, **keywords)
 
 
-def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload) -> str:
+def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload | ConvWorkload) -> str:
     """Return the table of every config that the kernel's family chooses from, and of those that only tuning tries."""
     from tilekit.kernels.gemv import picker as gemv
     from tilekit.kernels.gemv.compiled import GemvKernel

@@ -35,8 +35,10 @@ def dump(
         int | None,
         typer.Option(help="Rows of the product that the config is chosen for. Default: 4096, or as the family takes."),
     ] = None,
-    n: Annotated[int, typer.Option(help="Its columns.")] = 4096,
-    k: Annotated[int, typer.Option(help="Columns of A, rows of B.")] = 4096,
+    n: Annotated[int | None, typer.Option(help="Its columns. Default: 4096. Of conv2d: images, 1.")] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Columns of A, rows of B. Default: 4096. Of conv2d: filters, 64.")
+    ] = None,
     dtype: common.Dtype = "bf16",
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
@@ -46,6 +48,16 @@ def dump(
     contiguous: common.Contiguous = False,
     accumulation: common.AccumulationMode = "fast",
     batched: Annotated[bool, typer.Option("--batched", help="The kernel of batched products.")] = False,
+    h: common.Height = None,
+    w: common.Width = None,
+    c: common.Channels = None,
+    r: common.TapsDown = None,
+    s: common.TapsAlong = None,
+    stride: common.Stride = None,
+    padding: common.Padding = None,
+    dilation: common.Dilation = None,
+    groups: common.GroupCount = None,
+    residual: common.Residual = False,
     target: common.TargetName = common.DEFAULT_TARGET,
     tile: common.Tile = None,
     cluster: common.Cluster = None,
@@ -61,7 +73,7 @@ def dump(
     --stream-k say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
-    `tilekit dump matmul --what all --out kernels`.
+    `tilekit dump matmul --what all --out kernels`; `tilekit dump conv2d --c 128 --stride 2`.
     """
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
@@ -75,10 +87,35 @@ def dump(
             raise ArgumentError.of(
                 "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
             )
-        batch = 1 if batched else None
-        shape = (common.rows_of(family, m, 4096), n, k)
-        workload = common.workload_of(
-            shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
+        workload = common.described(
+            family,
+            (4096, 4096, 4096),
+            {
+                "m": m,
+                "n": n,
+                "k": k,
+                "batch": 1 if batched else None,
+                "a_major": a_major,
+                "b_major": b_major,
+                "contiguous": contiguous,
+            },
+            {
+                "h": h,
+                "w": w,
+                "c": c,
+                "r": r,
+                "s": s,
+                "stride": stride,
+                "padding": padding,
+                "dilation": dilation,
+                "groups": groups,
+                "residual": residual,
+            },
+            dtype=dtype,
+            out_dtype=out_dtype,
+            bias=bias,
+            activation=activation,
+            accumulation=accumulation,
         )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
         common.require_taken(family, workload, target, config)

@@ -14,6 +14,7 @@ from tilekit.cli import common
 if TYPE_CHECKING:
     import numpy as np
 
+    from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.machine import Machine
     from tilekit.bench.workload import MatmulWorkload, Operands
     from tilekit.kernels.compiled import CompiledKernel
@@ -27,8 +28,12 @@ def run(
     m: Annotated[
         int | None, typer.Option(help="Rows of A and of the result. Default: 512, or as many as the family takes.")
     ] = None,
-    n: Annotated[int, typer.Option(help="Columns of B and of the result.")] = 512,
-    k: Annotated[int, typer.Option(help="Columns of A, rows of B.")] = 512,
+    n: Annotated[
+        int | None, typer.Option(help="Columns of B and of the result. Default: 512. Of conv2d: images, 1.")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Columns of A, rows of B. Default: 512. Of conv2d: filters, 64.")
+    ] = None,
     batch: Annotated[int | None, typer.Option(help="Number of matrices; none for a plain product.")] = None,
     dtype: common.Dtype = "bf16",
     out_dtype: common.OutDtype = None,
@@ -38,6 +43,16 @@ def run(
     activation: common.Activation = None,
     contiguous: common.Contiguous = False,
     accumulation: common.AccumulationMode = "fast",
+    h: common.Height = None,
+    w: common.Width = None,
+    c: common.Channels = None,
+    r: common.TapsDown = None,
+    s: common.TapsAlong = None,
+    stride: common.Stride = None,
+    padding: common.Padding = None,
+    dilation: common.Dilation = None,
+    groups: common.GroupCount = None,
+    residual: common.Residual = False,
     target: common.TargetName = common.DEFAULT_TARGET,
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
@@ -56,13 +71,32 @@ def run(
     Prints device, config, time and error. Exits with 1 if the result is wrong or the emulator finds a fault.
 
     Examples: `tilekit run matmul`; `tilekit run matmul --dtype e4m3 --m 1000`;
-    `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`.
+    `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`;
+    `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`.
     """
     with common.presented(as_json):
         family = common.product_family(kernel)
-        shape = (common.rows_of(family, m, 512), n, k)
-        workload = common.workload_of(
-            shape, batch, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
+        workload = common.described(
+            family,
+            (512, 512, 512),
+            {"m": m, "n": n, "k": k, "batch": batch, "a_major": a_major, "b_major": b_major, "contiguous": contiguous},
+            {
+                "h": h,
+                "w": w,
+                "c": c,
+                "r": r,
+                "s": s,
+                "stride": stride,
+                "padding": padding,
+                "dilation": dilation,
+                "groups": groups,
+                "residual": residual,
+            },
+            dtype=dtype,
+            out_dtype=out_dtype,
+            bias=bias,
+            activation=activation,
+            accumulation=accumulation,
         )
         config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
         common.require_taken(family, workload, target, config)
@@ -159,43 +193,32 @@ def choose_place(device: str, target: str) -> Place:
 
 
 def _with_numpy(
-    workload: MatmulWorkload, operands: Operands, config: KernelConfig | None, target: str
+    workload: MatmulWorkload | ConvWorkload, operands: Operands, config: KernelConfig | None, target: str
 ) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
-    import tilekit
-
-    options = _options(workload, operands.bias, config) | {"target": target, "out_dtype": workload.out_dtype}
-    kernel = tilekit.kernel_for(operands.a, operands.b, **options)
+    a, b, options = workload.call(operands)
+    options |= {"config": config, "target": target, "out_dtype": workload.out_dtype}
+    function, kernel_for = common.functions_of(workload)
+    kernel = kernel_for(a, b, **options)
     start = time.perf_counter()
-    out = tilekit.matmul(operands.a, operands.b, **options)
+    out = function(a, b, **options)
     return kernel, out, time.perf_counter() - start
 
 
 def _with_library(
-    workload: MatmulWorkload, seed: int, config: KernelConfig | None, machine: Machine
+    workload: MatmulWorkload | ConvWorkload, seed: int, config: KernelConfig | None, machine: Machine
 ) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
-    import tilekit
-
-    on_device = workload.operands(seed, machine.upload)
     out = machine.empty(workload.out_shape, workload.out_dtype)
     machine.poison(out)
-    options = _options(workload, on_device.bias, config) | {"out": out}
-    kernel = tilekit.kernel_for(on_device.a, on_device.b, **options)
+    a, b, options = workload.call(workload.operands(seed, machine.upload))
+    options |= {"config": config, "out": workload.placed(out)}
+    function, kernel_for = common.functions_of(workload)
+    kernel = kernel_for(a, b, **options)
 
     def launch() -> None:
-        tilekit.matmul(on_device.a, on_device.b, **options)
+        function(a, b, **options)
 
     launch()
     result = machine.download(out)
     machine.time(launch, _TIMED_LAUNCHES)
     seconds = machine.time(launch, _TIMED_LAUNCHES) / _TIMED_LAUNCHES
     return kernel, result, seconds
-
-
-def _options(workload: MatmulWorkload, bias: Any, config: KernelConfig | None) -> dict[str, Any]:
-    return {
-        "bias": bias,
-        "activation": workload.activation,
-        "precision": workload.precision,
-        "accumulation": workload.accumulation,
-        "config": config,
-    }

@@ -15,11 +15,19 @@ if TYPE_CHECKING:
     from tilekit.runtime.trace import TileTrace
 
 
+_BUILT_IN = ("activation", "precision", "accumulation")
+"""What a kernel is built for, and not bound to."""
+
+
 def trace(
     kernel: common.Kernel,
-    m: Annotated[int, typer.Option(help="Rows of A and of the result.")] = 1024,
-    n: Annotated[int, typer.Option(help="Columns of B and of the result.")] = 1024,
-    k: Annotated[int, typer.Option(help="Columns of A, rows of B.")] = 512,
+    m: Annotated[int | None, typer.Option(help="Rows of A and of the result. Default: 1024.")] = None,
+    n: Annotated[
+        int | None, typer.Option(help="Columns of B and of the result. Default: 1024. Of conv2d: images, 1.")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Columns of A, rows of B. Default: 512. Of conv2d: filters, 64.")
+    ] = None,
     dtype: common.Dtype = "bf16",
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
@@ -28,6 +36,16 @@ def trace(
     activation: common.Activation = None,
     contiguous: common.Contiguous = False,
     accumulation: common.AccumulationMode = "fast",
+    h: common.Height = None,
+    w: common.Width = None,
+    c: common.Channels = None,
+    r: common.TapsDown = None,
+    s: common.TapsAlong = None,
+    stride: common.Stride = None,
+    padding: common.Padding = None,
+    dilation: common.Dilation = None,
+    groups: common.GroupCount = None,
+    residual: common.Residual = False,
     target: common.TargetName = common.DEFAULT_TARGET,
     device: Annotated[
         str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
@@ -51,15 +69,34 @@ def trace(
     steps of the schedule on the emulator, where they show an order and not a speed.
 
     Examples: `tilekit trace matmul`; `tilekit trace matmul --m 4096 --n 4096 --k 4096 --out matmul.json`;
-    `tilekit trace matmul --target sm_100a`.
+    `tilekit trace matmul --target sm_100a`; `tilekit trace conv2d --h 56 --padding 1`.
     """
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
         from tilekit.kernels.matmul.config import KernelConfig
 
         family = common.product_family(kernel)
-        workload = common.workload_of(
-            (m, n, k), None, dtype, out_dtype, a_major, b_major, bias, activation, contiguous, accumulation
+        workload = common.described(
+            family,
+            (1024, 1024, 512),
+            {"m": m, "n": n, "k": k, "batch": None, "a_major": a_major, "b_major": b_major, "contiguous": contiguous},
+            {
+                "h": h,
+                "w": w,
+                "c": c,
+                "r": r,
+                "s": s,
+                "stride": stride,
+                "padding": padding,
+                "dilation": dilation,
+                "groups": groups,
+                "residual": residual,
+            },
+            dtype=dtype,
+            out_dtype=out_dtype,
+            bias=bias,
+            activation=activation,
+            accumulation=accumulation,
         )
         wished = common.config_of(workload, target, tile, cluster, schedule=schedule, stream_k=stream_k)
         common.require_taken(family, workload, target, wished)
@@ -83,13 +120,13 @@ def trace(
 
 
 def _run(workload: Any, config: Any, target: str, place: Any, seed: int) -> TileTrace:
-    import tilekit
-
-    kernel = tilekit.compile(workload.spec, target=target, config=config)
+    kernel = common.kernel_of(workload, target, config)
     machine = place.machine
     operands = workload.operands(seed) if machine is None else workload.operands(seed, machine.upload)
     device = "cuda" if machine is None and place.target == "cuda" else None
-    plan = kernel.bind(operands.a, operands.b, bias=operands.bias, device=device)
+    a, b, keywords = workload.call(operands)
+    bound = {name: value for name, value in keywords.items() if name not in _BUILT_IN}
+    plan = kernel.bind(a, b, device=device, **bound)
     if device is not None or machine is not None:
         plan()  # the first launch loads the kernel
     plan()

@@ -12,6 +12,7 @@ import typer
 from tilekit.cli import common
 
 if TYPE_CHECKING:
+    from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.kernels.family import Family
     from tilekit.tuning.table import Measurement
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 def tune(
     kernel: common.Kernel,
     shape: Annotated[
-        list[str] | None, typer.Option("--shape", help="MxNxK, or BxMxNxK for batches; may be given more than once.")
+        list[str] | None,
+        typer.Option("--shape", help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1'; may be repeated."),
     ] = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Tune the matmuls of suites of `tilekit bench` instead; several with commas."
+            metavar="NAME",
+            help="Tune the matmuls and convolutions of suites of `tilekit bench` instead; several with commas.",
         ),
     ] = None,
     sample: Annotated[int | None, typer.Option(metavar="N", help="Of the suites, the same N cases each time.")] = None,
@@ -69,13 +72,13 @@ def tune(
             return
         if sample is not None or part is not None:
             common.refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
-        like = common.workload_of(
-            (1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation
-        )
+        like = common.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
         _shapes(family, shape or [], like, candidates, as_json)
 
 
-def _shapes(family: Family, shapes: list[str], like: MatmulWorkload, candidates: int, as_json: bool) -> None:
+def _shapes(
+    family: Family, shapes: list[str], like: MatmulWorkload | ConvWorkload, candidates: int, as_json: bool
+) -> None:
     from rich.console import Console
 
     from tilekit.tuning.tuner import tune_workload
@@ -83,7 +86,7 @@ def _shapes(family: Family, shapes: list[str], like: MatmulWorkload, candidates:
     console = Console(stderr=True)
     results = []
     for text in shapes:
-        workload = common.product_of(family, text, like)
+        workload = common.problem_of(family, text, like)
         with console.status(f"{text}: starting") as status:
 
             def show(measurement: Measurement, text: str = text, status: Any = status) -> None:

@@ -6,7 +6,8 @@ What the families have in common: each adds what it reads, how many CTAs it want
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Unpack, cast
 
 from tilekit.annotations import takes
@@ -139,21 +140,31 @@ class CompiledKernel(AssembledKernel):
             For arrays that do not fit this kernel, naming the argument; ``TK-API-001`` where the GPU is another chip
             than the kernel was built for.
         """
-        device = keywords.get("device")
+        return self._bound(a, b, out, keywords)
+
+    def _bound(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Plan:
+        """What `bind` does, whichever keywords it takes."""
+        device = given.get("device")
         if device not in (None, "cuda"):
             raise ArgumentError.of(
                 "device", device, legal="None, or 'cuda' for arrays in host memory", nearest="cuda", code=self.MISFIT
             )
-        va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-        vo = None if out is None else matrix_view(out, "out")
-        arguments = Arguments.of(
-            self._read(va, vb), va, vb, vo, self.spec.out_dtype, keywords, target=self.target, device=device, result=out
-        )
+        emulator = {name: value for name, value in given.items() if name in EmulatorKeywords.__annotations__}
+        others = {name: value for name, value in given.items() if name not in emulator and name != "device"}
+        arguments = replace(self._arguments(a, b, out, others), target=self.target, device=device)
         if out is None:
             arguments = arguments.into(arguments.new_output()())
         self._check_fit(arguments)
-        emulator = {name: value for name, value in keywords.items() if name in EmulatorKeywords.__annotations__}
         return self.plan(arguments, **cast(EmulatorKeywords, emulator))
+
+    def _arguments(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Arguments:
+        """Read operands, an output or None, and what else a call has."""
+        va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+        vo = None if out is None else matrix_view(out, "out")
+        epilogue = cast(EpilogueKeywords, given)
+        return Arguments.of(
+            self._read(va, vb), va, vb, vo, self.spec.out_dtype, epilogue, target=self.target, result=out
+        )
 
     def plan(self, arguments: Arguments, **emulator: Unpack[EmulatorKeywords]) -> Plan:
         """Prepare the launch for arguments that this kernel was built for."""

@@ -41,8 +41,8 @@ class Family:
     ----------
     name, summary, targets
         What it is called, what it computes, and the targets it is built for.
-    arguments, parse
-        What is made of a call, and how it is read. Families of the same class are asked in turn for the same calls.
+    arguments
+        What reads a call. Families of the same class are asked in turn for the same calls.
     spec
         What describes one of its kernels.
     select
@@ -57,7 +57,6 @@ class Family:
     summary: str
     targets: tuple[str, ...]
     arguments: type[Arguments]
-    parse: Callable[..., Arguments]
     spec: type
     select: Callable[[Any, TunedConfigs | None], Selection | Declined]
     compile: Callable[[Any, Any, Target], CompiledKernel]

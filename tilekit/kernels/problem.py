@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from tilekit.arrays import ArrayView, view_of
 from tilekit.errors import ArgumentError
@@ -24,6 +24,7 @@ class MatmulProblem:
     batched: bool
     a: Matrix
     b: Matrix
+    multiplied: ClassVar[str] = "two matrices"
 
     @property
     def flops(self) -> int:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.suites import SuiteCase
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.kernels.gemv.picker import MOST_TOKENS
 from tilekit.kernels.matmul.config import KernelConfig
-from tilekit.tuning.tuner import TuneResult, tune_workload
+from tilekit.tuning.tuner import Tunable, TuneResult, tune_workload
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class TunedCase:
     """A case and what tuning found for it."""
 
     suite: str
-    workload: MatmulWorkload
+    workload: Tunable
     result: TuneResult
 
     def __str__(self) -> str:
@@ -40,17 +41,18 @@ HEAD = """\
 |---|---|---|---|---|"""
 
 
-def tunable(cases: Iterable[SuiteCase]) -> list[tuple[str, MatmulWorkload]]:
-    """The suites and workloads of cases that the matmul computes: no groups, no functions, no gemv's rows."""
+def tunable(cases: Iterable[SuiteCase]) -> list[tuple[str, Tunable]]:
+    """Suites and workloads of convolutions, and of what the matmul computes: no groups, functions, or gemv's rows."""
     return [
-        (case.suite, case.workload)
+        (case.suite, work)
         for case in cases
-        if isinstance(case.workload, MatmulWorkload) and case.workload.m > MOST_TOKENS and not case.workload.fused
+        if isinstance(work := case.workload, ConvWorkload)
+        or (isinstance(work, MatmulWorkload) and work.m > MOST_TOKENS and not work.fused)
     ]
 
 
 def tune_suite(
-    cases: Sequence[tuple[str, MatmulWorkload]],
+    cases: Sequence[tuple[str, Tunable]],
     *,
     candidates: int,
     seconds: float = math.inf,

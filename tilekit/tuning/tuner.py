@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from tilekit.annotations import checked
+from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.workload import MatmulWorkload
 from tilekit.dtypes import BF16, as_dtype
 from tilekit.errors import ArgumentError, DriverError
@@ -29,6 +30,9 @@ from tilekit.tuning.table import Measurement, Problem
 
 PATIENCE = 20.0
 """Seconds that a candidate may take before it counts as hanging, from its predecessor's answer to its own."""
+
+Tunable = MatmulWorkload | ConvWorkload
+"""What has configs of the matmul's."""
 
 Started = Callable[[list[str]], "subprocess.Popen[str]"]
 
@@ -145,12 +149,13 @@ def tune(
 
 
 def tune_workload(
-    workload: MatmulWorkload, *, candidates: int, progress: Callable[[Measurement], None] | None = None
+    workload: Tunable, *, candidates: int, progress: Callable[[Measurement], None] | None = None
 ) -> TuneResult:
     """Measure the best candidates for a workload; see :func:`tune`."""
     if candidates < 1:
         raise ArgumentError.of("candidates", candidates, legal="a whole number from 1 on", nearest=1)
-    if workload.m <= MOST_TOKENS and workload.batch is None and workload.precision is None:
+    product = isinstance(workload, MatmulWorkload)
+    if product and workload.m <= MOST_TOKENS and workload.batch is None and workload.precision is None:
         legal = f"{MOST_TOKENS + 1} or more rows: fewer are a gemv's, whose configs are not tuned"
         raise ArgumentError.of("m", workload.m, legal=legal, nearest=MOST_TOKENS + 1)
     spec = workload.spec
@@ -181,7 +186,7 @@ def _quickest_first(measured: Iterable[Measurement]) -> list[Measurement]:
 
 
 def measure(
-    workload: MatmulWorkload,
+    workload: Tunable,
     chip: Target,
     configs: Sequence[KernelConfig],
     *,
@@ -224,17 +229,22 @@ def measure(
     return found
 
 
-def request(workload: MatmulWorkload, chip: Target, configs: Sequence[KernelConfig]) -> dict[str, Any]:
+def request(workload: Tunable, chip: Target, configs: Sequence[KernelConfig]) -> dict[str, Any]:
     """What a worker is asked for, as JSON has it."""
     values = {field.name: getattr(workload, field.name) for field in fields(workload)}
     values |= {name: values[name].name for name in ("a_dtype", "b_dtype", "out_dtype")}
-    return {"workload": values, "target": chip.name, "configs": [asdict(c) for c in configs]}  # type: ignore[call-overload]
+    return {
+        "family": workload.family,
+        "workload": values,
+        "target": chip.name,
+        "configs": [asdict(c) for c in configs],  # type: ignore[call-overload]
+    }
 
 
 class _Answers:
     """A worker process and the lines it writes."""
 
-    def __init__(self, workload: MatmulWorkload, chip: Target, configs: Sequence[KernelConfig], start: Started) -> None:
+    def __init__(self, workload: Tunable, chip: Target, configs: Sequence[KernelConfig], start: Started) -> None:
         self.alive = True
         self._process = start([sys.executable, "-m", "tilekit.tuning.worker"])
         self._lines: queue.Queue[str | None] = queue.Queue()

@@ -15,6 +15,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.matmul import ResultCheck
 from tilekit.bench.workload import MatmulWorkload
@@ -39,11 +40,10 @@ def main() -> None:
 
 def answers(machine: Machine, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Measure what the request asks for on `machine`: ``index`` of the config, and ``seconds`` or a ``failure``."""
-    import tilekit
     from tilekit.targets import target as target_named
     from tilekit.tuning.table import config_of
 
-    workload = workload_from(request["workload"])
+    workload = workload_from(request["family"], request["workload"])
     seeds = count()
     sets = max(2, min(12, -(-OPERAND_BYTES // workload.bytes)))
     operands = [workload.operand_set(machine, seeds) for _ in range(sets)]
@@ -53,7 +53,7 @@ def answers(machine: Machine, request: dict[str, Any]) -> Iterator[dict[str, Any
 
     def built(values: dict[str, Any]) -> Any:
         try:
-            kernel = tilekit.compile(workload.spec, target=target.name, config=config_of(values, target))
+            kernel = workload.kernel(target.name, config_of(values, target))
             kernel.assembled  # noqa: B018  by ptxas, in the pool's threads
         except Exception as error:
             return error
@@ -65,7 +65,7 @@ def answers(machine: Machine, request: dict[str, Any]) -> Iterator[dict[str, Any
         try:
             if isinstance(kernel, Exception):
                 raise kernel
-            work = _one_pass([kernel.bind(a, b, out) for a, b, out in operands])
+            work = _one_pass([workload.bind(kernel, of) for of in operands])
             error = check(work)
             if not error <= workload.error_limit:  # nor is NaN
                 yield {"index": index, "failure": f"wrong result: relative error {error:.1e}"}
@@ -81,10 +81,12 @@ def answers(machine: Machine, request: dict[str, Any]) -> Iterator[dict[str, Any
             yield {"index": index, "seconds": _seconds(machine, passes[index]) / sets}
 
 
-def workload_from(values: dict[str, Any]) -> MatmulWorkload:
+def workload_from(family: str, values: dict[str, Any]) -> MatmulWorkload | ConvWorkload:
     """Build a workload from its fields as JSON has them."""
     types = {name: as_dtype(values[name]) for name in ("a_dtype", "b_dtype", "out_dtype")}
-    return MatmulWorkload(**{**values, **types})
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    plain |= types
+    return ConvWorkload(**plain) if family == ConvWorkload.family else MatmulWorkload(**plain)
 
 
 def _one_pass(plans: Sequence[Callable[[], Any]]) -> Callable[[], None]:

@@ -25,19 +25,24 @@ from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import PlaceName
 
 
-class ConvKeywords(TypedDict, total=False):
-    """What `tilekit.conv2d` takes by keyword, but for ``stream``; it says what each is."""
+class ConvOperands(TypedDict, total=False):
+    """How filters go over images, and what the epilogue takes: of a call, and of arrays that a kernel is bound to."""
 
     stride: Any
     padding: Any
     dilation: Any
     groups: int
-    out: Any
     bias: Any
-    activation: Activation | None
     scale: Any
     residual: Any
     beta: float
+
+
+class ConvKeywords(ConvOperands, total=False):
+    """What `tilekit.conv2d` takes by keyword, but for ``stream``; it says what each is."""
+
+    out: Any
+    activation: Activation | None
     out_dtype: Any
     accumulation: Accumulation
     config: AnyConfig | None

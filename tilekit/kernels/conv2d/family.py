@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from tilekit.kernels.conv2d.arguments import ConvArguments
+from tilekit.kernels.conv2d.compiled import ConvKernel
 from tilekit.kernels.conv2d.spec import ConvSpec
-from tilekit.kernels.family import Family
 from tilekit.kernels.matmul.family import MATMUL, build, select
 
-CONV2D = Family(
+CONV2D = replace(
+    MATMUL,
     name="conv2d",
     summary="D = activation(scale * conv(X, W) + bias + beta * residual) of images, channels last, in groups",
-    targets=MATMUL.targets,
     arguments=ConvArguments,
-    parse=ConvArguments.parse,
     spec=ConvSpec,
-    select=select,
-    compile=build,
+    select=partial(select, kind=ConvKernel),
+    compile=partial(build, kind=ConvKernel),
 )

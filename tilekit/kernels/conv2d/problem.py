@@ -38,6 +38,7 @@ class ConvProblem(MatmulProblem):
 
     swizzle: SwizzleBytes = SWIZZLE_BYTES
     im2col_b: bool = False
+    multiplied = "images"
 
 
 def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: int) -> MatmulProblem:

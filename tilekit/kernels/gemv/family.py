@@ -83,7 +83,6 @@ GEMV = Family(
     summary="the matmul of up to 8 rows, streamed at the speed of memory",
     targets=(SM_90A.name,),
     arguments=MatmulArguments,
-    parse=MatmulArguments.parse,
     spec=GemvSpec,
     select=select,
     compile=build,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from tilekit.errors import ArgumentError
 from tilekit.kernels.family import Family, Selection, TunedConfigs
 from tilekit.kernels.grouped.arguments import GroupedArguments
-from tilekit.kernels.matmul.compiled import compiled
+from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.family import build
 from tilekit.kernels.matmul.picker import pick
@@ -35,7 +35,7 @@ def select(arguments: GroupedArguments, tuned: TunedConfigs | None) -> Selection
     spec, config = arguments.spec, arguments.config
     if config is None:
         config = _config(spec, target, problem, arguments.b.shape[0])
-    return Selection(compiled(spec, config, target), arguments)
+    return Selection(compiled(spec, config, target, MatmulKernel), arguments)
 
 
 def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> KernelConfig:
@@ -51,7 +51,6 @@ GROUPED_MATMUL = Family(
     summary="D = activation(A @ B) of groups of rows, each times a matrix of its own; bounds may stay on the device",
     targets=tuple(TARGETS),
     arguments=GroupedArguments,
-    parse=GroupedArguments.parse,
     spec=MatmulSpec,
     select=select,
     compile=build,

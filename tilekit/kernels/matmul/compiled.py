@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from tilekit.arrays import ArrayView
@@ -96,7 +97,7 @@ class MatmulKernel(CompiledKernel):
             ("b's major", problem.b.major, spec.b_major),
             ("batching", problem.batched, spec.batched),
             ("groups", None, spec.groups),
-            ("what is multiplied", "two matrices", "images" if spec.own_loaders else "two matrices"),
+            ("what is multiplied", problem.multiplied, "images" if spec.own_loaders else "two matrices"),
             *arguments.epilogue.facts(spec.functions),
         )
         self._require(facts, "build a kernel for these arrays, or call tilekit.matmul, which does")
@@ -126,6 +127,6 @@ class MatmulKernel(CompiledKernel):
 
 
 @cache
-def compiled(spec: MatmulSpec, config: KernelConfig, target: Target) -> MatmulKernel:
-    """Return the one kernel of the process for this spec, config and target."""
-    return MatmulKernel(spec, config, target)
+def compiled(spec: MatmulSpec, config: KernelConfig, target: Target, kind: Callable[..., MatmulKernel]) -> MatmulKernel:
+    """Return the one kernel of the process for this spec, config and target, of those that bind what `kind` does."""
+    return kind(spec, config, target)

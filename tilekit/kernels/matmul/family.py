@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +20,9 @@ picked = lru_cache(maxsize=1024)(pick)
 """What the picker chose for a layout: asking it again costs ten times the rest of binding."""
 
 
-def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection:
+def select(
+    arguments: MatmulArguments, tuned: TunedConfigs | None, kind: Callable[..., MatmulKernel] = MatmulKernel
+) -> Selection:
     """The kernel with the config that the caller gave, tuning found or the model picks."""
     spec, target, config, problem = arguments.spec, arguments.target, arguments.config, arguments.problem
     shape: dict[str, Any] = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
@@ -27,13 +30,15 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection:
         config = tuned(spec, target, driver.devices()[arguments.a.device[1]].name, **shape)
     if config is None:
         config = picked(spec, target, **shape)
-    return Selection(compiled(spec, config, target), arguments)
+    return Selection(compiled(spec, config, target, kind), arguments)
 
 
 @checked
-def build(spec: MatmulSpec, config: AnyConfig | None, target: Target) -> MatmulKernel:
+def build(
+    spec: MatmulSpec, config: AnyConfig | None, target: Target, kind: Callable[..., MatmulKernel] = MatmulKernel
+) -> MatmulKernel:
     """The kernel for a spec; by default with the config that suits large outputs."""
-    return compiled(spec, default_config(spec, target) if config is None else config, target)
+    return compiled(spec, default_config(spec, target) if config is None else config, target, kind)
 
 
 MATMUL = Family(
@@ -41,7 +46,6 @@ MATMUL = Family(
     summary="D = activation(scale * (A @ B) + bias + beta * residual), batched, with scales of rows and columns",
     targets=tuple(TARGETS),
     arguments=MatmulArguments,
-    parse=MatmulArguments.parse,
     spec=MatmulSpec,
     select=select,
     compile=build,

@@ -1,0 +1,119 @@
+"""Convolutions as cases of benchmarks: shapes in words, references, the suite, and how they are tuned."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilekit
+from tests.bench.simulated import SimulatedMachine
+from tests.conv2d.convolutions import convolved
+from tilekit.bench.conv2d import ConvWorkload
+from tilekit.bench.entrants import Entrant, tilekit_entrants
+from tilekit.bench.layers import LAYERS
+from tilekit.bench.matmul import ResultCheck, run
+from tilekit.bench.suites import SUITES, select
+from tilekit.dtypes import F16, F32
+from tilekit.errors import ArgumentError
+from tilekit.targets import SM_90A
+from tilekit.tuning import suite, tuner, worker
+
+SHAPES = (
+    "2x7x6x8 16x3x3 s2x1 p1",
+    "1x5x5x3 8x5x2 p2x0 d1x3",
+    "3x4x4x16 8x1x1",
+    "1x6x6x8 8x3x3 p1 g2",
+)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *(layer.label for layer in LAYERS[::9])])
+def test_a_shape_is_read_as_it_is_written(shape: str) -> None:
+    """The label of what a shape in words describes is the shape."""
+    assert ConvWorkload.parse(shape).label == shape
+
+
+@pytest.mark.parametrize(
+    "shape", ["", "1x2x3 4x5x6", "1x5x5x8 8x3x3 q1", "1x5x5x8  8x3x3", "1x5x5x8 8x3x3 s0", "1x2x2x8 8x3x3"]
+)
+def test_what_is_no_shape(shape: str) -> None:
+    """Other words, letters and numbers, and filters larger than the images."""
+    with pytest.raises(ArgumentError):
+        ConvWorkload.parse(shape)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_reference_is_the_definition(shape: str) -> None:
+    """Rows gathered from the images times the filters are the convolution; a wrong element is seen."""
+    like = ConvWorkload((1, 1, 1, 8), (8, 1, 1), a_dtype=F16, b_dtype=F16, out_dtype=F32, bias=True, residual=True)
+    case = ConvWorkload.parse(shape, like)
+    operands = case.operands(3)
+    how = (case.stride, case.padding, case.dilation, case.groups)
+    right = convolved(operands.a, operands.b, *how) + operands.bias + operands.residual
+    assert right.shape == case.out_shape
+    assert case.accuracy(operands, right).worst < 1e-3
+    right.flat[Random(shape).randrange(right.size)] += 0.1
+    assert not case.accuracy(operands, right).right
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_case_is_checked_and_timed(shape: str) -> None:
+    """tilekit's entrant computes it, with a bias and an activation; one that leaves padding out is found wrong."""
+    like = ConvWorkload((1, 1, 1, 8), (8, 1, 1), a_dtype=F16, b_dtype=F16, out_dtype=F16, bias=True, activation="relu")
+    case, machine = ConvWorkload.parse(shape, like), SimulatedMachine()
+    machine.l2_bytes = 1
+    ours = next(entrant for entrant in tilekit_entrants(machine) if entrant.family == "conv2d")
+    sets = [case.operand_set(machine, itertools.count(turn)) for turn in (0, 9)]
+    check = ResultCheck(case, machine, sets)
+
+    def work(spoil: bool) -> None:
+        for operands in sets:
+            ours.launch(*operands)
+            operands[-1][0, 0, 0, 0] += 40 * spoil
+
+    assert check(lambda: work(False)) <= case.error_limit
+    assert check(lambda: work(True)) > case.error_limit
+
+
+def test_a_run_measures_convolutions() -> None:
+    """From the suite's workloads to a case, with a peer that is refused a line in the table."""
+    machine = SimulatedMachine()
+
+    def timed(launch: Any) -> Any:
+        def costing(*operands: Any) -> None:
+            machine.spend(1e-6)
+            launch(*operands)
+
+        return costing
+
+    ours = next(entrant for entrant in tilekit_entrants(machine) if entrant.family == "conv2d")
+    machine.l2_bytes = 1
+    (case,) = run([ConvWorkload.parse(SHAPES[0])], [Entrant(ours.name, timed(ours.launch), "conv2d")], machine)
+    assert (case.label, case.results[0].failure, case.results[0].us is not None) == (SHAPES[0], None, True)
+
+
+def test_the_suite_has_forty_layers() -> None:
+    """Networks of the published figures, each layer once: of a stem, strides, 1x1 filters and channels beside 64."""
+    assert SUITES["conv2d"].cases == LAYERS
+    assert len({layer.label for layer in LAYERS}) == len(LAYERS) >= 40
+    assert {"32x224x224x3 64x7x7 s2 p3", "32x56x56x64 64x3x3 p1", "2x64x64x320 4x3x3 p1"} <= {x.label for x in LAYERS}
+    assert all(layer.spec.own_loaders or layer.filters[1:] == (1, 1) for layer in LAYERS)
+
+
+def test_layers_are_tuned() -> None:
+    """All are tunable, and what a worker is asked for, as JSON, builds and binds their kernels."""
+    assert len(suite.tunable(select(["conv2d"]))) == len(LAYERS)
+    machine = SimulatedMachine()
+    for shape in SHAPES:
+        case = ConvWorkload.parse(shape)
+        asked = json.loads(json.dumps(tuner.request(case, SM_90A, [])))
+        assert worker.workload_from(asked["family"], asked["workload"]) == case
+        x, w, filtered, out = operands = case.operand_set(machine, itertools.count())
+        config = tilekit.conv2d_kernel_for(x, w, **filtered.how).config
+        case.bind(case.kernel("sm_90a", config), operands)()
+        expected = convolved(x, w, case.stride, case.padding, case.dilation, case.groups)
+        assert np.linalg.norm(out - expected) / np.linalg.norm(expected) <= case.error_limit
