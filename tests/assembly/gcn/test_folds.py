@@ -12,6 +12,7 @@ from tilekit.assembly.gcn.argument_loads import with_wide_argument_loads
 from tilekit.assembly.gcn.dead import without_dead
 from tilekit.assembly.gcn.folds import with_folds
 from tilekit.assembly.gcn.notation import without_guard
+from tilekit.assembly.gcn.offsets import with_shifted_offsets
 from tilekit.assembly.types import F32, GMEM, PRED, U32, U64
 from tilekit.assembly.writer import Writer
 from tilekit.emulator import Device
@@ -87,6 +88,34 @@ def test_an_address_that_needs_no_sum(access: str, wanted: str) -> None:
     assert lines[-2].replace("p[0]", "x") == wanted
     unknown = text.replace("p[1], 0", "p[1], y")
     assert after(with_folds, f"{REGISTERS}{unknown}\ns_endpgm")[-2] == access
+
+
+def test_an_offset_of_64_bits_is_a_shift_in_the_sum() -> None:
+    """For sums alone, of which the carry in VCC is no one's; other factors and other readers keep the product."""
+    product = "v_mad_u64_u32 p, vcc, x, 8, 0"
+    added = "v_lshl_add_u64 q, s, 0, p"
+    shifted = "v_lshl_add_u64 q, p, 3, s"
+    wanted = ["v_mov_b32 p[0], x", "v_mov_b32 p[1], 0", shifted, shifted, "s_endpgm"]
+    assert after(with_shifted_offsets, f"{REGISTERS}{product}\n{added}\n{added}\ns_endpgm") == wanted
+    for text in (
+        f"{product}\n{added}",
+        f"{product.replace('8', '32')}\n{added}\n{added}",
+        f"{product}\n{added}\nds_write_b32 x, p[0]",
+        f"{product}\n{added}\n{added.replace('0, p', '1, p')}",
+        f"{product}\n{added}\n{added.replace('s, 0', 'p, 0')}",
+        f"{product}\nv_mov_b32 p[1], 7\n{added}\n{added}",
+        f"{product}\n{added}\n{added}\nv_cndmask_b32 w, x, y, vcc\nds_write_b32 x, w",
+    ):
+        assert after(with_shifted_offsets, f"{REGISTERS}{text}\ns_endpgm")[:-1] == text.splitlines()
+
+
+def test_a_product_that_one_sum_reads_adds() -> None:
+    """Unless VCC is read behind the sum, or the index has changed."""
+    text = "v_mad_u64_u32 p, vcc, x, 8, 0\nv_lshl_add_u64 q, s, 0, p\nds_write_b64 x, q"
+    assert folded(text) == ["v_mad_u64_u32 q, vcc, x, 8, s", "ds_write_b64 x, q"]
+    assert folded(text.replace("\nv_lshl", "\nv_mov_b32 x, 1\nv_lshl"))[0] == "v_mad_u64_u32 p, vcc, x, 8, 0"
+    carried = f"{text}\nv_cndmask_b32 w, x, y, vcc\nds_write_b32 x, w"
+    assert folded(carried)[0] == "v_mad_u64_u32 p, vcc, x, 8, 0"
 
 
 def test_neighbouring_arguments_come_at_once() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from tilekit.assembly.gcn.code import Code, Instruction, Item, Part
+from tilekit.assembly.gcn.dead import VCC, flags_read_later
 from tilekit.assembly.gcn.facts import Facts, RegisterWord, carries_on, reads_of, words_of_part
 from tilekit.assembly.gcn.flow import blocks_of
 from tilekit.assembly.gcn.operands import Operand, is_legal, is_scalar, known, made
@@ -118,6 +119,7 @@ class _Folds:
     def __init__(self, code: Code) -> None:
         self.source = code
         self.reads = reads_of(code)
+        self.later = flags_read_later(code)
         self.facts: Facts[_Made] = Facts()
 
     def code(self) -> Code:
@@ -126,20 +128,23 @@ class _Folds:
         for number, block in enumerate(blocks):
             if not carries_on(blocks, number):
                 self.facts = Facts()
-            for item in self.source.items[block.start : block.end]:
+            for index in range(block.start, block.end):
+                item = self.source.items[index]
                 if isinstance(item, Instruction):
-                    item = self._folded(item)
+                    item = self._folded(item, self.later[index])
                     self.facts.after(item)
                     self._note(item)
                 kept.append(item)
         return Code(kept)
 
-    def _folded(self, item: Instruction) -> Instruction:
+    def _folded(self, item: Instruction, later: int) -> Instruction:
         read = known(item)
         if read is None:
             return self._with_scalar_base(item) if item.text.startswith("global_") else item
         mnemonic, operands, _ = read
         target, sources = operands[0], operands[1:]
+        if mnemonic == "v_lshl_add_u64" and sources[1] == 0 and not later & VCC:
+            return self._with_product(item, target, sources)
         while True:
             folded = self._once(mnemonic, sources)
             if folded is None:
@@ -163,6 +168,17 @@ class _Folds:
                 return folded
         return None
 
+    def _with_product(self, item: Instruction, target: Operand, sources: list[Operand]) -> Instruction:
+        """A sum of 64 bits, by the product that is one of its sources."""
+        for other, looked_at in ((sources[2], sources[0]), (sources[0], sources[2])):
+            if isinstance(looked_at, Part):
+                low, high = (self.facts.get(word) for word in words_of_part(looked_at))
+                if low is not None and low == high and low.mnemonic == "v_mad_u64_u32" and low.only_here:
+                    operands = [target, "vcc", *low.sources[:2], other]
+                    if low.sources[2] == 0 and is_legal("v_mad_u64_u32", operands):
+                        return made(item, "v_mad_u64_u32", operands)
+        return item
+
     def _made(self, operand: Operand) -> _Made | None:
         if not isinstance(operand, Part) or operand.words != 1:
             return None
@@ -176,7 +192,7 @@ class _Folds:
         target, sources = operands[0], operands[shape.targets :]
         if not isinstance(target, Part) or target.register.file != "vector":
             return
-        if mnemonic not in _RULES and mnemonic not in ("v_mov_b32", "v_lshl_add_u64"):
+        if mnemonic not in _RULES and mnemonic not in ("v_mov_b32", "v_lshl_add_u64", "v_mad_u64_u32"):
             return
         about: list[RegisterWord] = [w for part in item.reads for w in words_of_part(part)]
         written = set(words_of_part(target))

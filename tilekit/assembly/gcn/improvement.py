@@ -10,14 +10,15 @@ from tilekit.assembly.gcn.copies import with_copies_read_through
 from tilekit.assembly.gcn.dead import without_dead
 from tilekit.assembly.gcn.finish import Finished, finish
 from tilekit.assembly.gcn.folds import with_folds
+from tilekit.assembly.gcn.offsets import with_shifted_offsets
 
 __all__ = ["finish_improved", "improved"]
 
 
 def improved(code: Code) -> Code:
     """Return a kernel that does the same with fewer instructions; registers have no place yet."""
-    code = with_copies_read_through(with_constants(code))
-    code = with_folds(without_dead(code))
+    code = with_shifted_offsets(with_constants(code))
+    code = with_folds(without_dead(with_copies_read_through(code)))
     return without_dead(with_copies_read_through(code))
 
 
