@@ -112,24 +112,6 @@ REASONS = {
         "complete, with a remark, since Triton's kernels wait for those of one wave only: the kernel does so unbroken"
         for change in ("removed", "vmcnt one more")
     },
-    **{
-        (
-            f"mfma_tile-{chip}",
-            "s_waitcnt lgkmcnt(0)",
-            change,
-        ): "harmless: arguments are outstanding there only where the loop before ran no turn"
-        for chip in CHIPS
-        for change in ("removed", "lgkmcnt one more")
-    },
-    **{
-        (
-            f"double_buffer-{chip}",
-            "s_waitcnt vmcnt(0)",
-            change,
-        ): "harmless: a ring waits for all of its loads at the end, and nothing reads those of the last turns"
-        for chip in CHIPS
-        for change in ("removed", "vmcnt one more")
-    },
 }
 """Why what goes unnoticed is harmless, where only an argument about the kernel says so: kernel, instruction, change."""
 

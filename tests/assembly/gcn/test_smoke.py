@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,22 @@ def test_a_wait_too_few_is_found() -> None:
     assert len(lines) < len(smoke.text.splitlines())
     with pytest.raises(Exception, match=r"wait|race"):
         launch(smoke, "\n".join(lines), "gfx950")
+
+
+# Without waits and wait states. What a person would write by hand has as many, but for what is computed again where it
+# is used again (lane / 16, lane % 16), and the offset of an index whose product with 4 may need more than 32 bits.
+MOST = {"vector_add": 24, "mfma_tile": 52, "double_buffer": 88}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", SMOKE)
+def test_no_more_instructions_than_needed(name: str, chip: str) -> None:
+    """Constants, copies, known predicates and dead results cost nothing; the bounds are what there was when written."""
+    smoke = SMOKE[name](chip)
+    body = smoke.text[smoke.text.index(f"\n{name}:") : smoke.text.index(".size")].splitlines()
+    lines = [line.split("//")[0].strip() for line in body]
+    counted = [line for line in lines if line and not line.endswith(":") and not line.startswith(("s_nop", "s_wait"))]
+    assert len(counted) <= MOST[name]
+    idle = [line for line in counted if re.match(r"[sv]_mov_b(32|64) (\S+), \2$", line)]
+    assert idle == []
+    assert name == "vector_add" or "saveexec" not in smoke.text, "every predicate is known"

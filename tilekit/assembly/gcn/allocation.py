@@ -8,6 +8,7 @@ from functools import cache
 
 from tilekit.assembly.errors import RegisterError
 from tilekit.assembly.gcn.code import Code, File, Part, Virtual
+from tilekit.assembly.gcn.copies import hints
 from tilekit.assembly.gcn.flow import blocks_of
 from tilekit.assembly.gcn.liveness import Ranges, live_ranges
 from tilekit.assembly.gcn.pressure import Pressure, held
@@ -100,6 +101,10 @@ def allocate(code: Code, *, waves_per_simd: int | None = None) -> Allocation:
     ranges = live_ranges(code, blocks_of(code))
     pressure = {file: Pressure.of(file, code, ranges) for file in _FILES}
     budget = most_vectors(waves_per_simd or 1)
+    beside: _Hints = {}
+    for to, source, distance in hints(code):
+        beside.setdefault(to, []).append((source, -distance))
+        beside.setdefault(source, []).append((to, distance))
     places: dict[Virtual, int] = {}
     counts = dict.fromkeys(_FILES, 0)
     for file in _FILES:
@@ -110,7 +115,7 @@ def allocate(code: Code, *, waves_per_simd: int | None = None) -> Allocation:
             below = -(-counts["vector"] // ACCUM_GRANULE) * ACCUM_GRANULE
             limit = min(limit, budget - below)
         own = {register: stretches for register, stretches in ranges.items() if register.file == file}
-        found = _place_all(own, limit, 2 * len(code.items))
+        found = _place_all(own, limit, 2 * len(code.items), beside)
         if found is None:
             raise _too_many(file, limit, pressure, waves_per_simd)
         places |= found
@@ -126,19 +131,24 @@ _ORDERS: tuple[Callable[[tuple[Virtual, list[tuple[int, int]]]], tuple[int, ...]
 )
 
 
-def _place_all(ranges: Ranges, limit: int, slots: int) -> dict[Virtual, int] | None:
+_Hints = dict[Virtual, list[tuple[Virtual, int]]]
+"""For a register, others from whose place its own is best so far away: then a copy is none."""
+
+
+def _place_all(ranges: Ranges, limit: int, slots: int, beside: _Hints) -> dict[Virtual, int] | None:
     """Return places below a limit, or None where no order of placing finds any."""
     entries = [(register, stretches) for register, stretches in ranges.items() if stretches]
     for order in _ORDERS:
         entries.sort(key=order)
-        found = _place_in_order(entries, limit, slots)
-        if found is not None:
-            return found | {register: register.fixed for register in ranges if register.fixed is not None}
+        for wanted in (beside, {}) if beside else ({},):  # a copy's place may be where a tile finds its only gap
+            found = _place_in_order(entries, limit, slots, wanted)
+            if found is not None:
+                return found | {register: register.fixed for register in ranges if register.fixed is not None}
     return None
 
 
 def _place_in_order(
-    entries: list[tuple[Virtual, list[tuple[int, int]]]], limit: int, slots: int
+    entries: list[tuple[Virtual, list[tuple[int, int]]]], limit: int, slots: int, beside: _Hints
 ) -> dict[Virtual, int] | None:
     taken = _Taken(slots)
     places: dict[Virtual, int] = {}
@@ -150,12 +160,32 @@ def _place_in_order(
         if register.fixed is not None:
             continue
         alignment = max(register.alignment, alignment_of(register.file, register.words))
-        place = _lowest(taken.during(stretches), limit, register.words, alignment)
+        used = taken.during(stretches)
+        place = _wanted(used, limit, register, alignment, beside.get(register, ()), places)
+        if place is None:
+            place = _lowest(used, limit, register.words, alignment)
         if place is None:
             return None
         places[register] = place
         taken.add(stretches, ((1 << register.words) - 1) << place)
     return places
+
+
+def _wanted(
+    taken: int,
+    limit: int,
+    register: Virtual,
+    alignment: int,
+    beside: Iterable[tuple[Virtual, int]],
+    places: dict[Virtual, int],
+) -> int | None:
+    """Return a free place beside another register's, or None."""
+    for other, distance in beside:
+        place = places.get(other, -1 - distance) + distance
+        free = not taken >> place & ((1 << register.words) - 1) if place >= 0 else False
+        if free and place % alignment == 0 and place + register.words <= limit:
+            return place
+    return None
 
 
 def _lowest(taken: int, limit: int, words: int, alignment: int) -> int | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tilekit.assembly.gcn import division
-from tilekit.assembly.gcn.builder import Builder, Word, is_inline, is_scalar, is_vector
+from tilekit.assembly.gcn.builder import Builder
 from tilekit.assembly.gcn.code import Part
+from tilekit.assembly.gcn.operands import Word, is_inline, is_scalar, is_vector
 from tilekit.assembly.trace import Operation
 from tilekit.assembly.types import PRED, RegisterType
 

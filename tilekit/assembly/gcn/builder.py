@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from tilekit.assembly.gcn.code import Code, Counter, File, Instruction, Item, Lanes, Part, Virtual
+from tilekit.assembly.gcn.operands import Operand, Word, clobbers_scc, is_inline, is_scalar, is_vector, spelled
 from tilekit.assembly.gcn.uniformity import Uniformity
 from tilekit.assembly.numbers import Number
 from tilekit.assembly.provenance import Origin
@@ -15,22 +15,6 @@ from tilekit.assembly.trace import Line, Source
 from tilekit.assembly.types import PRED, RegisterType
 from tilekit.assembly.values import Value
 
-Word: TypeAlias = "Part | int"
-"""32 bits: of a register, or a constant's."""
-
-Operand: TypeAlias = "Part | int | str"
-"""What an instruction names: registers, a constant, or a register by its own name."""
-
-_INLINE = frozenset(
-    {*range(65), *(value & 0xFFFFFFFF for value in range(-16, 0)), 0x3E22F983}
-    | {int.from_bytes(struct.pack(">f", sign * value), "big") for value in (0.5, 1.0, 2.0, 4.0) for sign in (1, -1)}
-)
-"""Bits of the 32-bit constants that every encoding holds (CDNA4 ISA, 5.4); others need 4 bytes more."""
-_KEEPS_SCC = (
-    "s_mov", "s_cselect", "s_mul", "s_load", "s_nop", "s_barrier", "s_sleep", "s_set", "s_mem", "s_get", "s_ff1",
-    "s_pack", "s_brev", "s_bfm", "s_bitset", "s_flbit", "s_sext", "s_buffer", "s_endpgm", "s_dcache", "s_icache",
-    "s_send", "s_trap",
-)  # fmt: skip
 _COPIES = {
     ("vector", "vector"): "v_mov_b32",
     ("vector", "scalar"): "v_mov_b32",
@@ -54,28 +38,6 @@ def bits_of(number: Number) -> int:
     if number.type is PRED:
         return -int(number.value) & 0xFFFFFFFFFFFFFFFF
     return int(number.value) & ((1 << 32 * words_of(number.type)) - 1)
-
-
-def is_inline(word: Operand) -> bool:
-    """Whether a constant needs no bytes of its own."""
-    return isinstance(word, int) and word in _INLINE
-
-
-def is_vector(word: Operand) -> bool:
-    """Whether a word is in a VGPR."""
-    return isinstance(word, Part) and word.register.file == "vector"
-
-
-def is_scalar(word: Operand) -> bool:
-    """Whether a word is in an SGPR."""
-    return isinstance(word, Part) and word.register.file == "scalar"
-
-
-def spelled(constant: int) -> str:
-    """A constant's bits as the assembler reads them."""
-    if constant <= 64:
-        return str(constant)
-    return str(constant - (1 << 32)) if constant >= (1 << 32) - 16 else f"{constant:#x}"
 
 
 class Builder:
@@ -222,7 +184,7 @@ class Builder:
         """Append an instruction, with where it comes from; where lanes may have parted, it is `partial` in any case."""
         assert self._line is not None
         line = self._line
-        if text.startswith("s_") and not text.startswith(_KEEPS_SCC):
+        if clobbers_scc(text):
             clobbers |= {"scc"}
         if "saveexec" in text:
             clobbers |= {"exec"}

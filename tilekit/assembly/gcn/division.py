@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.gcn.builder import Builder, Word
+from tilekit.assembly.gcn.builder import Builder
 from tilekit.assembly.gcn.code import Branch, Label, Part
+from tilekit.assembly.gcn.operands import Word
 from tilekit.assembly.types import RegisterType
 
 _ALMOST_2_32 = 0x4F7FFFFE

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.gcn.allocation import Allocation, allocate
 from tilekit.assembly.gcn.code import Branch, Code, Instruction, Label
+from tilekit.assembly.gcn.copies import without_idle_copies
 from tilekit.assembly.gcn.hazards import nops, wait_states
 from tilekit.assembly.gcn.waits import WaitCount, waits
 
@@ -76,6 +77,7 @@ def finish(code: Code, *, chip: str, waves_per_simd: int | None = None) -> Finis
         Where more registers are needed at once than there may be (``TK-REG-001``).
     """
     allocation = allocate(code, waves_per_simd=waves_per_simd)
+    code = without_idle_copies(code, allocation.places)
     spelled = [_spelled(item, allocation) for item in waits(code, allocation)]
     missing = wait_states([text for text, _ in spelled], allocation.accum_offset, chip)
     lines: list[tuple[str, Instruction | None]] = []

@@ -42,11 +42,11 @@ class GcnDialect:
     def module(self, trace: Trace) -> str:
         """Return the module with its one kernel."""
         # Only who writes for these chips loads what reads their instructions.
-        from tilekit.assembly.gcn.finish import finish
+        from tilekit.assembly.gcn.improvement import finish_improved
         from tilekit.assembly.gcn.lowering import lower, waves_per_simd
 
         code, abi = lower(trace)
-        finished = finish(code, chip=trace.target.name, waves_per_simd=waves_per_simd(trace))
+        finished = finish_improved(code, chip=trace.target.name, waves_per_simd=waves_per_simd(trace))
         notes = [f"role {r.name} warps={r.warps.start}-{r.warps.stop - 1}" for r in trace.roles]
         notes += trace.shared.annotations()
         name = trace.name

@@ -78,9 +78,17 @@ class Placer:
         for operand in fragment.temporaries:
             size = words_of(operand.type) * (operand.length or 1)
             parts[operand.name] = self._build.temporary(file_of(operand), size, f"{fragment.name}.{operand.name}")
-        self._lines(fragment, texts, parts, line.origin)
+        decided = {
+            operand.name: bool(number.value)
+            for operand in fragment.inputs.values()
+            if operand.type is PRED and (number := self._number(bound[operand.name])) is not None
+        }
+        self._lines(fragment, texts, parts, decided, line.origin)
         for operand, part in after:
             self._return(bound[operand.name], part)
+
+    def _number(self, what: Bound) -> Number | None:
+        return self._build.number(what) if isinstance(what, (Value, Number)) else None
 
     # -- operands -----------------------------------------------------------------------------------------------------
 
@@ -158,7 +166,14 @@ class Placer:
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def _lines(self, fragment: Fragment, texts: dict[str, str], parts: dict[str, Part], origin: Origin) -> None:
+    def _lines(
+        self,
+        fragment: Fragment,
+        texts: dict[str, str],
+        parts: dict[str, Part],
+        decided: dict[str, bool],
+        origin: Origin,
+    ) -> None:
         where = f"fragment {fragment.name} ({fragment.file.name}:{fragment.line})"
         registers = tuple((name, part.register.file, part.words) for name, part in parts.items())
         labels = {match[1]: self._build.label(f"{fragment.name}_{match[1]}")
@@ -167,6 +182,7 @@ class Placer:
             notation.HOLE.sub(lambda hole: texts.get(hole[1], hole[0]), text) if texts else text
             for text in fragment.text
         ]
+        filled = notation.without_guard(filled, decided)
         read = [None if _is_control(text) else effects_of(text, registers, where) for text in filled]
         narrowing = [i for i, found in enumerate(read) if found is not None and found.narrows]
         last = narrowing[-1] if narrowing else -1  # gives back what those before it took
