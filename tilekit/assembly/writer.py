@@ -17,7 +17,7 @@ from typing import Any
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, local_names
 from tilekit.assembly.instruction_sets import DIALECTS
-from tilekit.assembly.library import FragmentLibrary, bind_immediate, bind_operand
+from tilekit.assembly.library import FragmentFiles, FragmentLibrary, bind_immediate, bind_operand
 from tilekit.assembly.loop_uniformity import check_loops
 from tilekit.assembly.named_barriers import NamedBarriers
 from tilekit.assembly.names import Names
@@ -156,7 +156,7 @@ class Writer(Verbs):
         self.threads = threads
         self.cluster = cluster
         self.resident = resident
-        self.fragments = FragmentLibrary(self)
+        self.fragments = FragmentFiles(self)
         self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
@@ -166,8 +166,10 @@ class Writer(Verbs):
         self.broadcasts: set[str] = set()
         """Registers that are uniform whatever they were made of."""
         self.placed: set[str] = set()
-        """The fragments placed so far, ``file.name`` each."""
-        self._names = Names(self.dialect.reserved | local_names(self.dialect))
+        """The fragments placed so far, as `Fragment.call` says."""
+        self._reserved = self.dialect.reserved | local_names(self.dialect)
+        self._names = Names(self._reserved)
+        self._hygienic: dict[Fragment, Fragment] = {}
         self._root = Scope(depth=1)
         self._scopes = [self._root]
         self._depth = 1
@@ -267,10 +269,10 @@ class Writer(Verbs):
                 keeps = uniform and not self.divergent
                 loses = loses or (given[operand.name].uniform and not keeps)
                 given[operand.name].uniform = keeps
-        placement = Placement(fragment, bound)
+        placement = Placement(self._own_names(fragment), bound)
         if loses:
             self.lost_uniform.append(placement)
-        self.placed.add(f"{fragment.file.stem}.{fragment.name}")
+        self.placed.add(fragment.call)
         self.emit(placement)
         return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
 
@@ -468,6 +470,16 @@ class Writer(Verbs):
             f"once, to its end. Put the rest under `with w.when(...)`.",
             code="TK-TRACE-007",
         )
+
+    def _own_names(self, fragment: Fragment) -> Fragment:
+        """The fragment with names for its locals that no register of the kernel has."""
+        if fragment.locals <= self._reserved:
+            return fragment
+        known = self._hygienic.get(fragment)
+        if known is None:
+            names = {name: self._names.new(name) for name in sorted(fragment.locals - self._reserved)}
+            known = self._hygienic[fragment] = fragment.with_locals(names, self.dialect)
+        return known
 
     def _check_placement(self, fragment: Fragment) -> None:
         if not fragment.runs_on(self.target):
