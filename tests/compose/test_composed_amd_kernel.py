@@ -71,7 +71,7 @@ def test_a_component_of_nvidia_s() -> None:
 
     def loads(w: tk.Writer) -> OneCta:
         tile = tk.OperandTile("a", tk.BF16, 128, "k")
-        tk.TmaLoader(w, tile, sharers=1).prefetch(w)
+        tk.TmaLoader(w, tile, participants=1).prefetch(w)
         return OneCta()
 
     kernel = tk.kernel(*OPERANDS, target="gfx950", threads=256)(loads)

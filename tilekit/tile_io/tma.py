@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
+from tilekit.assembly.fit import Count, component, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value
@@ -16,7 +17,7 @@ from tilekit.emulator.ptx.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
-from tilekit.tiles.operand import ATOM_32B, OperandTile
+from tilekit.tiles.operand import ATOM_32B, ATOM_ROWS, OperandTile
 from tilekit.tiles.stage import Stage
 
 TMA_ALIGNMENT = 16
@@ -85,6 +86,7 @@ class TmaBox:
             ) from None
 
 
+@component
 class TmaLoader:
     """Loads one operand's tiles from global to shared memory.
 
@@ -113,11 +115,17 @@ class TmaLoader:
         tile: OperandTile,
         *,
         batched: bool = False,
-        participants: int = 1,
+        participants: Count = 1,
         paired: bool = False,
         policy: int | None = None,
         l2_promotion: L2Promotion | None = None,
     ) -> None:
+        lines = tile.image_rows // ATOM_ROWS if tile.major == "k" else tile.slice_k
+        chunks = 1 if tile.major == "k" else tile.image_rows // tile.chunk
+        if lines % participants and chunks % participants:
+            fits = next(count for count in range(min(participants, lines), 0, -1) if lines % count == 0)
+            legal = f"a divisor of the {lines} groups of rows of tile {tile.name!r}"
+            raise illegal("TmaLoader", "participants", participants, legal, fits)
         self.tile = tile
         self.participants = participants
         self.batched = batched

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
 from tilekit.assembly.values import Value
 from tilekit.emulator.ptx.memory.tensor_elements import ELEMENT_TYPES
 from tilekit.tensor.dtypes import NamedType
@@ -29,9 +30,12 @@ ATOM_32B = Swizzle(2, 5, 2)
 """The 128-byte swizzle that keeps 32 bytes together: they trade places by the row's low two bits."""
 
 
+_ROWS, _SLICES = Whole(ATOM_ROWS, step=ATOM_ROWS), Whole(1)
+
 _SHARED_BITS = {name: 8 * element.shared_bytes // element.atom for name, element in ELEMENT_TYPES.items()}
 
 
+@runtime_checkable
 class ElementType(Protocol):
     """What a tile must know of its elements."""
 
@@ -83,6 +87,12 @@ class OperandTile:
     swizzle_bytes: SwizzleBytes = 128
 
     def __post_init__(self) -> None:
+        if not isinstance(self.dtype, ElementType) or self.dtype.tensor_map not in _SHARED_BITS:
+            raise illegal("OperandTile", "dtype", self.dtype, "an element type (tilekit.compose.BF16, ...)")
+        require_symbol("OperandTile", "name", self.name)
+        require_whole("OperandTile", "rows", self.rows, _ROWS)
+        require_word("OperandTile", "major", self.major, ("k", "mn"))
+        require_whole("OperandTile", "slices", self.slices, _SLICES)
         if self.swizzle_bytes not in (0, 32, 64, 128):
             nearest = min((0, 32, 64, 128), key=lambda legal: abs(legal - self.swizzle_bytes))
             raise TraceError(
