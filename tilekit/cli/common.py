@@ -178,6 +178,14 @@ def workload_of(
     names = dtype.split(",")
     if len(names) > 2:
         raise ArgumentError.of("--dtype", dtype, legal="one type, or two as A,B", nearest=",".join(names[:2]))
+    if "f32" in names:
+        raise ArgumentError.of(
+            "--dtype",
+            dtype,
+            legal="f32 operands as tf32, since tensor cores read 10 bits of their mantissa: --dtype tf32",
+            nearest=dtype.replace("f32", "tf32") if "tf32" not in names else "tf32",
+            code="TK-MM-001",
+        )
     a_dtype, b_dtype = (as_dtype("f32" if name == "tf32" else name, "--dtype") for name in (names[0], names[-1]))
     default = a_dtype if a_dtype.bits > 8 else BF16
     return MatmulWorkload(
