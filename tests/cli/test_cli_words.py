@@ -68,3 +68,19 @@ def test_the_cache_is_listed_verified_and_cleared(invoke: Any, monkeypatch: pyte
     assert result.exit_code == 2
     assert "clear" in result.output
     assert "TK-CLI-005" in result.output
+
+
+@pytest.mark.parametrize(("command", "units"), [("matmul", "clocks"), ("gemv", "microseconds")])
+def test_a_ranking_has_a_legend_a_top_and_json(invoke: Any, command: str, units: str) -> None:
+    """Units and columns are explained; --top cuts each table; JSON holds numbers by name, in the order of the table."""
+    text = invoke("dump", command, "--what", "ranking").output
+    assert units in text
+    short = invoke("dump", command, "--what", "ranking", "--top", 3).output
+    assert len(short.splitlines()) < len(text.splitlines())
+    whole = json.loads(invoke("dump", command, "--what", "ranking", "--json").output)["ranking"]
+    few = json.loads(invoke("dump", command, "--what", "ranking", "--json", "--top", 3).output)["ranking"]
+    assert few["configs"] == whole["configs"][:3]
+    assert set(few["units"]) <= set(few["configs"][0])
+    assert all(isinstance(few["configs"][0][name], int | float) for name in few["units"])
+    result = invoke("dump", command, "--what", "ranking", "--top", 0)
+    assert result.exit_code == 2
