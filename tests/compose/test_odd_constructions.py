@@ -227,7 +227,7 @@ def _shared_by_two(m: Bench) -> None:
         (lambda m: tk.PingPong(MMA, first_barrier=3), "TK-PART-001", ("turns=1", "Cooperative")),
         (lambda m: tk.StagedEpilogue(m.w, **{**_store(m), "out": tk.S8}), "TK-PART-001", ("out=", "s8")),
         (lambda m: tk.StagedEpilogue(m.w, **{**_store(m), "role": ONE}), "TK-PART-001", ("'one'", "whole warpgroups")),
-        (lambda m: tk.TmaLoader(m.w, tile(rows=48), participants=4), "TK-PART-001", ("participants=4", "nearest: 3")),
+        (lambda m: tk.TmaLoader(m.w, tile(rows=48), participants=5), "TK-PART-001", ("participants=5", "nearest: 4")),
     ],
 )
 def test_known_mistakes(make: Callable[[Bench], Any], code: str, parts: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ from tilekit.emulator.ptx.memory.tensor_map import L2Promotion, TensorMap
 from tilekit.errors import ArgumentError
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
-from tilekit.tiles.operand import ATOM_32B, ATOM_ROWS, OperandTile
+from tilekit.tiles.operand import ATOM_32B, OperandTile
 from tilekit.tiles.stage import Stage
 
 TMA_ALIGNMENT = 16
@@ -120,11 +120,13 @@ class TmaLoader:
         policy: int | None = None,
         l2_promotion: L2Promotion | None = None,
     ) -> None:
-        lines = tile.image_rows // ATOM_ROWS if tile.major == "k" else tile.slice_k
+        # A copy begins at a multiple of 128 bytes of the image, which may be one row or several.
+        unit = max(1, SHARED_ALIGNMENT // tile.row_bytes)
+        lines = tile.image_rows // unit if tile.major == "k" else tile.slice_k
         chunks = 1 if tile.major == "k" else tile.image_rows // tile.chunk
         if lines % participants and chunks % participants:
             fits = next(count for count in range(min(participants, lines), 0, -1) if lines % count == 0)
-            legal = f"a divisor of the {lines} groups of rows of tile {tile.name!r}"
+            legal = f"a divisor of the {lines} parts of tile {tile.name!r}"
             raise illegal("TmaLoader", "participants", participants, legal, fits)
         self.tile = tile
         self.participants = participants

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
@@ -35,7 +35,6 @@ _ROWS, _SLICES = Whole(ATOM_ROWS, step=ATOM_ROWS), Whole(1)
 _SHARED_BITS = {name: 8 * element.shared_bytes // element.atom for name, element in ELEMENT_TYPES.items()}
 
 
-@runtime_checkable
 class ElementType(Protocol):
     """What a tile must know of its elements."""
 
@@ -87,7 +86,8 @@ class OperandTile:
     swizzle_bytes: SwizzleBytes = 128
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dtype, ElementType) or self.dtype.tensor_map not in _SHARED_BITS:
+        element = getattr(self.dtype, "tensor_map", None)
+        if not isinstance(element, str) or element not in _SHARED_BITS:
             raise illegal("OperandTile", "dtype", self.dtype, "an element type (tilekit.compose.BF16, ...)")
         require_symbol("OperandTile", "name", self.name)
         require_whole("OperandTile", "rows", self.rows, _ROWS)

@@ -11,6 +11,7 @@ from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type
 from tilekit.assembly.types import RegisterType
 from tilekit.emulator.core.errors import TextError
 from tilekit.emulator.ptx.language.lexer import Token, tokenize
+from tilekit.targets import DEFAULT
 
 _SPACES = (".reg", ".local", ".shared", ".param", ".global", ".const")
 _DECLARES = re.compile(r"\.(reg|local|shared|param|global|const)\b|[\w$]\s*:(?!:)")
@@ -95,7 +96,7 @@ def check_text(
     TextFault
         With the line in the text and what was expected.
     """
-    head = [f".version {version[0]}.{version[1]}", ".target sm_90a", ".address_size 64"]
+    head = [f".version {version[0]}.{version[1]}", f".target {DEFAULT.name}", ".address_size 64"]
     head += [f".extern .shared .align 16 .b8 {SHARED_SYMBOL}[];", ".visible .entry fragment()", "{"]
     bound = dict(words)
     for name, (type_, length) in operands.items():
