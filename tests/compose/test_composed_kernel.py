@@ -199,7 +199,11 @@ def test_outputs_are_checked() -> None:
     square = integers(np.random.default_rng(3), 3, 16, 16)
     with pytest.raises(ArgumentError, match=r"d overlaps a .*TK-ARRAY-009"):
         kernel(square, square.copy(), d=square)
-    twins = tk.kernel(*ADD, tk.Output("second", tk.F32, "m"), target="sm_90a", threads=64)(lambda w: OneCta())
+
+    @tk.kernel(*ADD, tk.Output("second", tk.F32, "m"), target="sm_90a", threads=64)
+    def twins(w: tk.Writer) -> OneCta:
+        return OneCta()
+
     both = np.zeros(100, np.float32)
     with pytest.raises(ArgumentError, match=r"second overlaps out .*TK-ARRAY-009"):
         twins.bind(X, Y, out=both, second=both)

@@ -34,6 +34,7 @@ class Witness:
 
     loader: TmaLoader
     name: str = "witness"
+    prefetches: bool = False
 
     def prefetch(self, w: Writer) -> None:
         """The map is A's, which is prefetched."""
@@ -92,6 +93,13 @@ class _Loader:
 
     name: str
     writer: Any
+    prefetches: bool = False
+
+    def prefetch(self, w: Writer) -> None:
+        """Nothing."""
+
+    def at(self, w: Writer, tile: Any) -> Any:
+        """Nothing is copied."""
 
     def bind(self, w: Writer, stages: SharedArray) -> _Loader:
         """Itself."""

@@ -3,10 +3,53 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tilekit.assembly.trace import Trace
+from tilekit.assembly.types import RegisterType
+
+HOLE = re.compile(r"\$\{(\w+)\}")
+"""Where a fragment's text has an operand; its name is the first group."""
+
+
+class TextFault(Exception):  # noqa: N818  what is wrong with a text; the reader of the file says where it stands
+    """What is wrong with a fragment's text, and in which of its lines, from 1."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """Names that fragments of an instruction set declare in scopes of their own, where it has such scopes.
+
+    Attributes
+    ----------
+    local_names
+        Those that a text declares; raises `TextFault`.
+    renamed
+        The text with other names for some of them.
+    """
+
+    local_names: Callable[[Sequence[str]], frozenset[str]]
+    renamed: Callable[[Sequence[str], Mapping[str, str]], tuple[str, ...]]
+
+
+class TextCheck(Protocol):
+    """Checks that a text is of the instruction set."""
+
+    def __call__(
+        self,
+        lines: Sequence[str],
+        operands: Mapping[str, tuple[RegisterType, int | None]],
+        words: Mapping[str, str],
+        version: tuple[int, int],
+    ) -> None:
+        """Raise `TextFault` for the first thing that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +65,10 @@ class FragmentFormat:
         language has versions.
     example
         A ``target`` line for messages.
-    local
-        A line that declares names in the fragment's own scope: in the first group, or in a list in the second.
+    scopes
+        Where text has names: how a fragment's own are found and changed. None where it has none that could meet others.
+    check
+        Checks a text where it is read; None where each line is read when it is placed.
     guard
         An operand that guards an instruction.
     hole
@@ -39,9 +84,10 @@ class FragmentFormat:
     suffix: str
     target: re.Pattern[str]
     example: str
-    local: re.Pattern[str]
     guard: re.Pattern[str]
-    hole: re.Pattern[str] = re.compile(r"\$\{(\w+)\}")
+    hole: re.Pattern[str] = HOLE
+    scopes: Scopes | None = None
+    check: TextCheck | None = None
     files: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     temporaries: bool = False

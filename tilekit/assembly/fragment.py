@@ -37,19 +37,23 @@ It has two more lines: ``temp``, a register of the fragment's own, written as an
 hardware fills at the start. `FragmentFormat` says which there are.
 
 A header line indented past its key continues the one before it.
+
+A name that the text declares (a register, a label) is the fragment's own: it stands inside of braces, and is changed
+where the kernel has another of that name.
 """
 
 from __future__ import annotations
 
 import difflib
+import keyword
 import operator
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 
-from tilekit.assembly.dialect import Dialect
+from tilekit.assembly.dialect import Dialect, TextFault
 from tilekit.assembly.errors import FragmentError
 from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.types import REGISTER_TYPES, RegisterType
@@ -147,7 +151,10 @@ class Fragment:
     guards
         Operands that guard an instruction: only a register can.
     locals
-        Registers and labels that the fragment declares in its own scope; they would hide an operand of that name.
+        Registers, variables and labels that the text declares in its own scope; they would hide an operand of that
+        name.
+    numbers
+        Of the text's lines, in the file.
     temporaries
         Registers of its own that the header declares.
     given
@@ -170,6 +177,7 @@ class Fragment:
     text: tuple[str, ...] = field(repr=False)
     guards: frozenset[str] = field(repr=False)
     locals: frozenset[str] = field(repr=False)
+    numbers: tuple[int, ...] = field(repr=False)
     temporaries: tuple[FragmentOperand, ...] = field(repr=False)
     given: tuple[str, ...] = field(repr=False)
     hole: re.Pattern[str] = field(repr=False)
@@ -196,6 +204,18 @@ class Fragment:
         if self.target not in target.architectures:
             return self.target
         return ", ".join(sorted(self.needs - target.capabilities))
+
+    @cached_property
+    def call(self) -> str:
+        """How it is called: ``group.name``; of a file that is not tilekit's the path in place of the group."""
+        ours = self.file.is_relative_to(fragment_root())
+        return f"{self.file.stem if ours else self.file}.{self.name}"
+
+    def with_locals(self, names: Mapping[str, str], dialect: Dialect) -> Fragment:
+        """The same fragment with other names for some of its locals."""
+        assert dialect.fragments.scopes is not None, "only what has scopes has locals"
+        text = dialect.fragments.scopes.renamed(self.text, names)
+        return replace(self, text=text, locals=frozenset(names.get(name, name) for name in self.locals))
 
     def bind(self, bound: Mapping[str, str]) -> list[str]:
         """Return the fragment's lines with every hole filled."""
@@ -263,6 +283,56 @@ def fragments_of(target: Target) -> dict[str, dict[str, Fragment]]:
     return library
 
 
+def read_fragments(path: Path, dialect: Dialect) -> dict[str, Fragment]:
+    """Read the fragments of a file from elsewhere, by name; every text is parsed.
+
+    Raises
+    ------
+    FragmentError
+        ``TK-FRAG-001`` with file and line, where there is no such file, for a name twice, and for whatever is wrong
+        with a header or a text.
+    """
+    try:
+        fragments = parse_fragments(path, dialect)
+    except (OSError, UnicodeDecodeError) as error:
+        folder = path.parent
+        there = sorted(file.name for file in folder.glob(f"*{dialect.fragments.suffix}")) if folder.is_dir() else []
+        nearest = difflib.get_close_matches(path.name, there, 1, 0.0)
+        hint = f"; nearest: {folder / nearest[0]}" if nearest and nearest[0] != path.name else ""
+        raise FragmentError(f"fragments of {path}: {error}{hint}", code="TK-FRAG-001") from error
+    found: dict[str, Fragment] = {}
+    for fragment in fragments:
+        if fragment.name in found:
+            raise fragment.error(f"line {found[fragment.name].line} defines the same name", "TK-FRAG-001")
+        _check_text(fragment, dialect)
+        found[fragment.name] = fragment
+    if not found:
+        raise FragmentError(
+            f"{path} has no fragments; each begins with a line `//! fragment  its_name`", code="TK-FRAG-001"
+        )
+    return found
+
+
+def _check_text(fragment: Fragment, dialect: Dialect) -> None:
+    if dialect.fragments.check is None:
+        return
+    operands = {operand.name: (operand.type, operand.length) for operand in fragment.operands}
+    try:
+        dialect.fragments.check(
+            fragment.text,
+            operands,
+            {immediate.name: immediate.spell(immediate.values[0]) or "" for immediate in fragment.immediates},
+            fragment.version,
+        )
+    except TextFault as fault:
+        raise _text_error(fragment.file, fragment.name, fragment.numbers, fault) from fault
+
+
+def _text_error(file: Path, name: str, numbers: tuple[int, ...], fault: TextFault) -> FragmentError:
+    number = numbers[min(fault.line, len(numbers)) - 1]
+    return FragmentError(f"{file.name}:{number}: fragment {name}: {fault.message}", code="TK-FRAG-001")
+
+
 def _preferred(one: Fragment, other: Fragment, target: Target) -> bool:
     """Whether a target takes `one` rather than `other`."""
     if one.runs_on(target) != other.runs_on(target):
@@ -281,7 +351,7 @@ def parse_fragments(file: Path, dialect: Dialect) -> list[Fragment]:
     """
     fragments: list[Fragment] = []
     header: list[tuple[int, str, str]] = []
-    body: list[str] = []
+    body: list[tuple[int, str]] = []
 
     def finish() -> None:
         if header:
@@ -300,14 +370,22 @@ def parse_fragments(file: Path, dialect: Dialect) -> list[Fragment]:
             elif not header:
                 raise FragmentError(f"{file.name}:{number}: header line before any `//! fragment`", code="TK-FRAG-001")
             header.append((number, key, value.strip()))
-        elif header and line.strip() and not line.startswith("//"):
-            body.append(line.rstrip())
+        elif line.strip() and not line.startswith("//"):
+            if not header:
+                raise FragmentError(f"{file.name}:{number}: text before any `//! fragment`", code="TK-FRAG-001")
+            body.append((number, line.rstrip()))
     finish()
     return fragments
 
 
-def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], body: list[str]) -> Fragment:
+def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], lines: list[tuple[int, str]]) -> Fragment:
     start, _, name = header[0]
+    body = [line for _, line in lines]
+    if not lines:
+        raise FragmentError(
+            f"{file.name}:{start}: fragment {name}: there is no text under the header", code="TK-FRAG-001"
+        )
+    callable_names: list[tuple[int, str]] = [(start, name)]
     operands: list[FragmentOperand] = []
     temporaries: list[FragmentOperand] = []
     given: list[str] = []
@@ -317,6 +395,8 @@ def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], bod
     needs: set[str] = set()
     for number, key, value in header[1:]:
         where = f"{file.name}:{number}: fragment {name}"
+        if key in ("in", "out", "inout", "imm", "temp"):
+            callable_names.append((number, value.partition(" ")[0]))
         if key in ("in", "out", "inout"):
             operands.append(_operand(where, key, value, dialect))
         elif key == "temp" and dialect.fragments.temporaries:
@@ -350,6 +430,7 @@ def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], bod
             needs.add(value)
         else:
             raise FragmentError(f"{where}: unknown header line {key!r}", code="TK-FRAG-001")
+    _check_names(file, name, callable_names)
     if facts["kind"] not in KINDS:
         raise FragmentError(
             f"{file.name}:{start}: fragment {name}: kind {facts['kind']!r} is none of {', '.join(KINDS)}",
@@ -370,6 +451,18 @@ def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], bod
             f"{sorted(declared - used) or 'none'}; used and never declared: {sorted(used - declared) or 'none'}",
             code="TK-FRAG-001",
         )
+    numbers = tuple(number for number, _ in lines)
+    try:
+        declared_names = dialect.fragments.scopes.local_names(body) if dialect.fragments.scopes else frozenset()
+    except TextFault as fault:
+        raise _text_error(file, name, numbers, fault) from fault
+    for immediate in immediates:
+        if hidden := declared_names & set(immediate.texts):
+            raise FragmentError(
+                f"{file.name}:{start}: fragment {name}: immediate {immediate.name} may be {min(hidden)!r}, "
+                "which the text declares; a name that it declares is its own and may change",
+                code="TK-FRAG-001",
+            )
     return Fragment(
         name=name,
         file=file,
@@ -386,7 +479,8 @@ def _build(file: Path, dialect: Dialect, header: list[tuple[int, str, str]], bod
         immediates=tuple(immediates),
         text=tuple(body),
         guards=frozenset(name for line in body for name in dialect.fragments.guard.findall(line)),
-        locals=_locals(body, dialect),
+        locals=declared_names,
+        numbers=numbers,
         temporaries=tuple(temporaries),
         given=tuple(given),
         hole=dialect.fragments.hole,
@@ -416,10 +510,21 @@ def _operand(where: str, direction: str, value: str, dialect: Dialect) -> Fragme
     return FragmentOperand(name, direction, REGISTER_TYPES[match.group(1)], length, file)
 
 
-def _locals(body: list[str], dialect: Dialect) -> frozenset[str]:
-    found = (dialect.fragments.local.match(line) for line in body)
-    lists = (match[1] or match[2] for match in found if match)
-    return frozenset(name.strip() for names in lists for name in names.split(","))
+def _check_names(file: Path, fragment: str, names: list[tuple[int, str]]) -> None:
+    """Check that a Python call can name the fragment and each of its operands."""
+    seen: set[str] = set()
+    for number, name in names:
+        where = f"{file.name}:{number}: fragment {fragment}"
+        if not name.isidentifier() or keyword.iskeyword(name):
+            nearest = re.sub(r"\W", "", name)
+            nearest = f"{nearest}_" if nearest.isidentifier() else f"x{nearest}"
+            raise FragmentError(
+                f"{where}: {name!r} cannot be written in a Python call; nearest: {nearest}", code="TK-FRAG-001"
+            )
+        if number != names[0][0] and name in seen:
+            raise FragmentError(f"{where}: {name!r} is declared twice", code="TK-FRAG-001")
+        if number != names[0][0]:
+            seen.add(name)
 
 
 def _generation(architecture: str) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilekit.assembly.errors import MissingFragmentError
-from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, fragments_of
+from tilekit.assembly.errors import FragmentError, MissingFragmentError
+from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, fragments_of, read_fragments
+from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.numbers import Number, number
 from tilekit.assembly.provenance import origin
 from tilekit.assembly.types import PRED, accepts
@@ -63,6 +67,37 @@ class FragmentLibrary:
                 code="TK-FRAG-003",
             )
         return FragmentGroup(self._writer, name, self._known[name])
+
+
+class FragmentFiles(FragmentLibrary):
+    """``w.fragments``: the library's files as attributes, and any other file by its path."""
+
+    def __call__(self, path: str | os.PathLike[str]) -> FragmentGroup:
+        """Read a fragment file.
+
+        Parameters
+        ----------
+        path
+            The file. A relative one begins where the Python file is that names it, in a notebook in the working folder.
+
+        Returns
+        -------
+        FragmentGroup
+            Its fragments, as methods.
+
+        Raises
+        ------
+        FragmentError
+            ``TK-FRAG-001``, with file and line, for a file that cannot be read, or a header or text that cannot be.
+        """
+        if not isinstance(path, str | os.PathLike):
+            raise FragmentError(f"w.fragments: given {path!r}; legal: the path of a fragment file", code="TK-FRAG-001")
+        dialect = DIALECTS[self._writer.target.isa]
+        file = Path(path)
+        if not file.is_absolute():
+            caller = Path(sys._getframe(1).f_code.co_filename)
+            file = (caller.parent if caller.is_file() else Path.cwd()) / file
+        return FragmentGroup(self._writer, file.stem, read_fragments(file.resolve(), dialect))
 
 
 def bind_immediate(fragment: Fragment, immediate: Immediate, value: object) -> str:

@@ -33,10 +33,11 @@ class NamedBarriers:
         self._target = target
         self._claims = {0: Claim("the whole CTA", threads, origin())}
 
-    def claim(self, first: int, count: int = 1, *, meeting: str, threads: int) -> None:
+    def claim(self, first: int, count: int = 1, *, meeting: str, threads: int, shared: bool = True) -> None:
         """Claim `count` barriers from `first` on for a meeting of so many threads each.
 
-        Components whose warps meet at the same barrier for the same purpose name the same `meeting`, and share it.
+        Components whose warps meet at the same barrier for the same purpose name the same `meeting`, and share it;
+        where that cannot be, `shared` is false.
 
         Raises
         ------
@@ -51,8 +52,9 @@ class NamedBarriers:
                 code="TK-BARRIER-001",
             )
         for number in range(first, last + 1):
-            had = self._claims.setdefault(number, Claim(meeting, threads, origin()))
-            if (had.meeting, had.threads) != (meeting, threads):
+            own = Claim(meeting, threads, origin())
+            had = self._claims.setdefault(number, own)
+            if (had.meeting, had.threads) != (meeting, threads) or not (shared or had is own):
                 free = next((n for n in range(1, most + 1) if n not in self._claims), None)
                 raise TraceError(
                     f"named barrier {number} is claimed by {had.origin} for {had.meeting} ({had.threads} threads) and "

@@ -124,6 +124,36 @@ class SharedMemory:
     size: int = 0
     _origins: dict[str, Origin] = field(default_factory=dict)
 
+    def require_fits(self, kernel: str, limit: int) -> None:
+        """Check that a CTA has so much shared memory.
+
+        Raises
+        ------
+        TraceError
+            ``TK-COMP-005`` with the largest object, where it was declared, and how many of it there may be.
+        """
+        over = self.size - limit
+        if over <= 0:
+            return
+        largest = max(self.arrays, key=lambda array: array.size)
+        # The objects of a ring have a part in each stage: with one stage less all of them shrink.
+        ring = [array for array in self.arrays if array.count == largest.count]
+        stage = sum(array.stride for array in ring)
+        most = largest.count - -(-over // stage)
+        if largest.count > 1 and most >= 1:
+            nearest = f"{most} of it"
+            if len(ring) > 1:
+                nearest += f", and of {', '.join(array.name for array in ring if array is not largest)}"
+        else:
+            fits = largest.stride - -(-over // largest.count)
+            nearest = f"{fits} bytes each, so a smaller tile" if fits > 0 else "smaller objects throughout"
+        raise TraceError(
+            f"{kernel}: shared memory is {self.size} bytes, {over} over the {limit} of a CTA; the largest array is "
+            f"{largest.name}, {largest.count} x {largest.stride} bytes, declared by {self._origins[largest.name]}. "
+            f"Nearest: {nearest}",
+            code="TK-COMP-005",
+        )
+
     def allocate(
         self,
         name: str,

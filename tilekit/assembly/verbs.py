@@ -14,7 +14,7 @@ from tilekit.assembly.provenance import origin
 from tilekit.assembly.types import DSMEM, U32
 
 if TYPE_CHECKING:
-    from tilekit.assembly.library import FragmentLibrary
+    from tilekit.assembly.library import FragmentFiles, FragmentLibrary
     from tilekit.assembly.types import RegisterType
     from tilekit.assembly.values import Operand, Value
     from tilekit.targets import Target
@@ -30,7 +30,7 @@ class Verbs:
 
     target: Target
     threads: int
-    fragments: FragmentLibrary
+    fragments: FragmentFiles
     isa: FragmentLibrary
     broadcasts: set[str]
 
@@ -39,7 +39,7 @@ class Verbs:
         def constant(self, type_: RegisterType, value: Operand) -> Value: ...
 
     @property
-    def ptx(self) -> FragmentLibrary:
+    def ptx(self) -> FragmentFiles:
         """Every fragment of PTX, for components that are PTX's own.
 
         Raises
@@ -50,7 +50,7 @@ class Verbs:
         return self._fragments_of("ptx")
 
     @property
-    def gcn(self) -> FragmentLibrary:
+    def gcn(self) -> FragmentFiles:
         """Every fragment of GCN, for components that are GCN's own.
 
         Raises
@@ -60,7 +60,7 @@ class Verbs:
         """
         return self._fragments_of("gcn")
 
-    def _fragments_of(self, isa: str) -> FragmentLibrary:
+    def _fragments_of(self, isa: str) -> FragmentFiles:
         if self.target.isa != isa:
             raise FragmentError(
                 f"{origin()} places fragments of {isa.upper()}; this kernel is for {self.target.name}, whose "

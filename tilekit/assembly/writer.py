@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
 from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, local_names
 from tilekit.assembly.instruction_sets import DIALECTS
-from tilekit.assembly.library import FragmentLibrary, bind_immediate, bind_operand
+from tilekit.assembly.library import FragmentFiles, FragmentLibrary, bind_immediate, bind_operand
 from tilekit.assembly.loop_uniformity import check_loops
 from tilekit.assembly.named_barriers import NamedBarriers
 from tilekit.assembly.names import Names
@@ -45,6 +46,9 @@ from tilekit.assembly.types import MAP, PRED, SMEM, U32, U64, RegisterType
 from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
 from tilekit.targets import CHIPS, Target
+
+MAX_CLUSTER = 16
+"""CTAs of a cluster where the launch allows more than every chip does (CUDA, non-portable cluster sizes)."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,30 @@ class Role:
     leaders_only: bool = False
     turns: int = 1
 
+    def __post_init__(self) -> None:
+        """Check name, warps, kinds and turns.
+
+        Raises
+        ------
+        TraceError
+            ``TK-PART-001`` with what is legal and the nearest.
+        """
+        require_symbol("Role", "name", self.name)
+        if not isinstance(self.warps, range) or not self.warps or self.warps.step != 1 or self.warps.start < 0:
+            raise illegal(
+                "Role", "warps", self.warps, "a range of warps that follow each other, at least one", range(1)
+            )
+        if isinstance(self.may, str) or not isinstance(self.may, Collection):
+            raise illegal("Role", "may", self.may, f"a set of {', '.join(KINDS)}")
+        for word in self.may:
+            require_word("Role", "may", word, tuple(KINDS))
+        require_whole("Role", "turns", self.turns, Whole(1))
+        if len(self.warps) % self.turns:
+            fits = next(
+                turns for turns in range(min(self.turns, len(self.warps)), 0, -1) if len(self.warps) % turns == 0
+            )
+            raise illegal("Role", "turns", self.turns, f"a divisor of its {len(self.warps)} warps", fits)
+
     @property
     def warps_at_once(self) -> int:
         """Warps that work on the same thing: those of one turn."""
@@ -104,6 +132,21 @@ class Role:
     def arrivals(self) -> int:
         """How often the role arrives on a barrier at each turn: once a thread that works alone, else once a warp."""
         return 1 if self.one_thread else self.warps_at_once
+
+
+def require_warpgroups(owner: str, name: str, role: Role, waves: int) -> None:
+    """Check that a role's warps are whole warpgroups of so many warps.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with the nearest number of warps.
+    """
+    if role.one_thread or len(role.warps) % waves:
+        nearest = max(1, round(len(role.warps) / waves)) * waves
+        given = "one thread" if role.one_thread else f"{len(role.warps)} warps"
+        legal = f"a role of whole warpgroups, {waves} warps each; {role.name!r} has {given}"
+        raise illegal(owner, name, role.name, legal, f"{nearest} warps")
 
 
 @dataclass
@@ -136,7 +179,7 @@ class Writer(Verbs):
     """
 
     def __init__(self, name: str, *, target: str | Target, threads: int, cluster: int = 1, resident: int = 1) -> None:
-        chip = target if isinstance(target, Target) else CHIPS.get(target)
+        chip = target if isinstance(target, Target) else CHIPS.get(target) if isinstance(target, str) else None
         if chip is None:
             raise TraceError(f"target={target!r} is none of {', '.join(CHIPS)}", code="TK-TRACE-008")
         if chip.isa not in DIALECTS:
@@ -145,18 +188,23 @@ class Writer(Verbs):
                 f"{', '.join(DIALECTS)}",
                 code="TK-TRACE-008",
             )
+        require_whole("Writer", "cluster", cluster, Whole(1, MAX_CLUSTER))
         if cluster > 1 and not chip.has("clusters"):
             raise TraceError(
                 f"kernel {name!r} is for clusters of {cluster} CTAs, and {chip.name} has no clusters; nearest: 1",
                 code="TK-TARGET-003",
             )
+        require_symbol("Writer", "name", name)
+        # What is not a multiple of a warp's lanes still has whole warps: the last one's are idle.
+        require_whole("Writer", "threads", threads, Whole(1, chip.max_threads))
+        require_whole("Writer", "resident", resident, Whole(1))
         self.name = name
         self.target = chip
         self.dialect = DIALECTS[chip.isa]
         self.threads = threads
         self.cluster = cluster
         self.resident = resident
-        self.fragments = FragmentLibrary(self)
+        self.fragments = FragmentFiles(self)
         self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()
         self.parameters: list[Parameter] = []
@@ -166,8 +214,10 @@ class Writer(Verbs):
         self.broadcasts: set[str] = set()
         """Registers that are uniform whatever they were made of."""
         self.placed: set[str] = set()
-        """The fragments placed so far, ``file.name`` each."""
-        self._names = Names(self.dialect.reserved | local_names(self.dialect))
+        """The fragments placed so far, as `Fragment.call` says."""
+        self._reserved = self.dialect.reserved | local_names(self.dialect)
+        self._names = Names(self._reserved)
+        self._hygienic: dict[Fragment, Fragment] = {}
         self._root = Scope(depth=1)
         self._scopes = [self._root]
         self._depth = 1
@@ -267,10 +317,10 @@ class Writer(Verbs):
                 keeps = uniform and not self.divergent
                 loses = loses or (given[operand.name].uniform and not keeps)
                 given[operand.name].uniform = keeps
-        placement = Placement(fragment, bound)
+        placement = Placement(self._own_names(fragment), bound)
         if loses:
             self.lost_uniform.append(placement)
-        self.placed.add(f"{fragment.file.stem}.{fragment.name}")
+        self.placed.add(fragment.call)
         self.emit(placement)
         return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
 
@@ -431,6 +481,7 @@ class Writer(Verbs):
         """
         if self._open:
             raise self._left_early()
+        self.shared.require_fits(self.name, self.target.shared_bytes)
         check_loops(list(self._root.lines()), self.lost_uniform, self.broadcasts)
         trace = Trace(
             name=self.name,
@@ -469,6 +520,16 @@ class Writer(Verbs):
             code="TK-TRACE-007",
         )
 
+    def _own_names(self, fragment: Fragment) -> Fragment:
+        """The fragment with names for its locals that no register of the kernel has."""
+        if fragment.locals <= self._reserved:
+            return fragment
+        known = self._hygienic.get(fragment)
+        if known is None:
+            names = {name: self._names.new(name) for name in sorted(fragment.locals - self._reserved)}
+            known = self._hygienic[fragment] = fragment.with_locals(names, self.dialect)
+        return known
+
     def _check_placement(self, fragment: Fragment) -> None:
         if not fragment.runs_on(self.target):
             raise fragment.error(
@@ -485,6 +546,7 @@ class Writer(Verbs):
             raise fragment.error("must be executed by whole warps, but lanes may have diverged here", "TK-FRAG-004")
 
     def _declare(self, parameter: Parameter) -> Value:
+        require_symbol("Writer.parameter", "name", parameter.name)
         if parameter.name in self._declared:
             raise TraceError(
                 f"kernel parameter {parameter.name!r} is declared twice: by {self._declared[parameter.name]} and by "

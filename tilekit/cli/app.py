@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from tilekit.cli import bench, cycles, disassemble, doctor, dump, emulate, lint, listing, run, trace, tune
+from tilekit.cli import bench, cache, cycles, disassemble, doctor, dump, emulate, lint, listing, run, trace, tune
 from tilekit.errors import TilekitError
 
 __all__ = ["app", "main"]
@@ -43,6 +43,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit tune matmul --shape 4096x4096x4096`: measure configs here, and use the quickest from now on
 
+- `tilekit cache`: the assembled kernels that are kept on disk; `verify` and `clear`
+
 - `tilekit doctor`: what is installed, what it can do, what is missing
 
 Exit codes: 0 all well, 1 a wrong result or a finding, 2 bad usage, 3 the machine lacks something.
@@ -64,6 +66,7 @@ app.command("disassemble")(disassemble.disassemble)
 app.command("cycles")(cycles.cycles)
 app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
+app.command("cache")(cache.cache)
 app.command("doctor")(doctor.doctor)
 app.command("list")(listing.list_kernels)
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
-    from tilekit.kernels.compiled import CompiledKernel
     from tilekit.kernels.family import Family
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.spec import Accumulation
@@ -196,6 +195,14 @@ def workload_of(
     names = dtype.split(",")
     if len(names) > 2:
         raise ArgumentError.of("--dtype", dtype, legal="one type, or two as A,B", nearest=",".join(names[:2]))
+    if "f32" in names:
+        raise ArgumentError.of(
+            "--dtype",
+            dtype,
+            legal="f32 operands as tf32, since tensor cores read 10 bits of their mantissa: --dtype tf32",
+            nearest=dtype.replace("f32", "tf32") if "tf32" not in names else "tf32",
+            code="TK-MM-001",
+        )
     a_dtype, b_dtype = (as_dtype("f32" if name == "tf32" else name, "--dtype") for name in (names[0], names[-1]))
     default = a_dtype if a_dtype.bits > 8 else BF16
     return MatmulWorkload(
@@ -429,23 +436,6 @@ def kernel_of(workload: MatmulWorkload | ConvWorkload, target: str, config: Kern
     """Return the kernel that is taken for a workload, with a config of one's own where there is one."""
     a, b, keywords = call_of(workload, target, config)
     return functions_of(workload)[1](a, b, **keywords)
-
-
-def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload | ConvWorkload) -> str:
-    """Return the table of every config that the kernel's family chooses from, and of those that only tuning tries."""
-    from tilekit.kernels.gemv import picker as gemv
-    from tilekit.kernels.gemv.compiled import GemvKernel
-    from tilekit.kernels.matmul.estimates import ranking
-    from tilekit.kernels.matmul.picker import ranked
-
-    if isinstance(kernel, GemvKernel):
-        return gemv.ranking(gemv.ranked(kernel.spec, kernel.target, n=workload.n, k=workload.k))
-    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    common, others = (ranked(workload.spec, kernel.target, **shape, tuning=which) for which in (False, True))
-    lines = [ranking(common)]
-    if others:
-        lines += ["", "Only `tilekit tune` tries these:", ranking(others)]
-    return "\n".join(lines)
 
 
 def part_of(text: str | None) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.ranking import Ranking, ranking_of
 
 _FILES = {
     "ptx": "{name}.ptx",
@@ -30,6 +31,7 @@ def dump(
             "ranking (every config tried for the shape, and what the model says of it)."
         ),
     ] = "explain",
+    top: Annotated[int | None, typer.Option(min=1, help="Of a ranking: so many configs of each table.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write files into, instead of printing.")] = None,
     m: Annotated[
         int | None,
@@ -121,7 +123,9 @@ def dump(
         common.require_taken(family, workload, target, config)
         built = common.kernel_of(workload, target, config)
         parts = {
-            part: common.ranking_of(built, workload) if part == "ranking" else _part(built, part)
+            part: _ranking(ranking_of(built, workload, top), as_json and out is None)
+            if part == "ranking"
+            else _part(built, part)
             for part in (_ALL if what == "all" else (what,))
         }
         files = [] if out is None else _write(out, built.name, parts)
@@ -134,6 +138,10 @@ def dump(
             if len(parts) > 1:
                 typer.secho(f"---- {part} ----", bold=True)
             typer.echo(content if isinstance(content, str) else json.dumps(content, indent=1))
+
+
+def _ranking(ranking: Ranking, as_json: bool) -> Any:
+    return ranking.facts() if as_json else ranking.text()
 
 
 def _part(built: Any, part: str) -> Any:

@@ -9,8 +9,9 @@ from hashlib import sha256
 from typing import Any, ClassVar, Protocol
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.writer import Parameter, Role, Writer
+from tilekit.assembly.writer import MAX_CLUSTER, Parameter, Role, Writer
 from tilekit.compose.explain import explain
 from tilekit.compose.operands import Arrays, Operand, Output, check_operands, read_arrays
 from tilekit.errors import ArgumentError
@@ -79,6 +80,8 @@ class ComposedKernel(AssembledKernel):
     ------
     ArgumentError
         ``TK-COMP-001`` for operands that cannot be, ``TK-TARGET-001`` for an unknown target.
+    TraceError
+        ``TK-PART-001`` for a name that is no symbol of assembly text, and for threads or a cluster that no chip has.
     """
 
     OPTIONS: ClassVar[str | None] = "TK-COMP-002"
@@ -86,8 +89,15 @@ class ComposedKernel(AssembledKernel):
     def __init__(
         self, compose: Compose, operands: Sequence[Operand], *, target: str, threads: int, cluster: int = 1
     ) -> None:
+        if not callable(compose):
+            raise illegal("kernel", "function", compose, "a function that traces the kernel into a Writer")
         self.target = chip_named(target)
+        require_whole(
+            "kernel", "threads", threads, Whole(self.target.lanes, self.target.max_threads, self.target.lanes)
+        )
+        require_whole("kernel", "cluster", cluster, Whole(1, MAX_CLUSTER))
         self.operands = check_operands(operands)
+        require_symbol("kernel", "function's name", getattr(compose, "__name__", type(compose).__name__))
         self._threads = threads
         self._cluster = cluster
         self._compose = compose
@@ -123,7 +133,6 @@ class ComposedKernel(AssembledKernel):
             )
         for parameter in w.parameters:
             require_value(parameter)
-        self._check_size(w)
         return Traced(
             text=w.text(),
             parameters=tuple(w.parameters),
@@ -133,18 +142,6 @@ class ComposedKernel(AssembledKernel):
             shared=tuple(w.shared.arrays),
             waits="grid.wait" in w.placed,
         )
-
-    def _check_size(self, w: Writer) -> None:
-        """Check that the chip has the shared memory."""
-        over = w.shared.size - self.target.shared_bytes
-        if over > 0:
-            largest = max(w.shared.arrays, key=lambda array: array.size)
-            raise TraceError(
-                f"{self.name}: shared memory is {w.shared.size} bytes, {over} over the {self.target.shared_bytes} of a "
-                f"CTA; the largest array is {largest.name}, {largest.count} x {largest.stride} bytes. Nearest: fewer "
-                "stages, or a smaller tile",
-                code="TK-COMP-005",
-            )
 
     @property
     def assembly(self) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
+from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Barrier, component, illegal
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -46,6 +48,7 @@ class Cooperative:
         """No warpgroup waits for a turn."""
 
 
+@component
 class PingPong:
     """The warpgroups take turns, each with whole tiles: while one stores its tile, the next one multiplies.
 
@@ -65,21 +68,31 @@ class PingPong:
         Named barrier of the first of them.
     """
 
-    def __init__(self, role: Role, *, first_barrier: int) -> None:
+    def __init__(self, role: Role, *, first_barrier: Barrier) -> None:
+        if role.one_thread or role.turns < 2:
+            legal = "a role of two warpgroups or more that take turns"
+            raise illegal(
+                "PingPong", "role", role.name, f"{legal}; {role.name!r} has turns={role.turns}", "Cooperative"
+            )
         self.turns = role.turns
         self.first_barrier = first_barrier
 
     def bind(self, w: Writer, group: Warpgroup | None) -> BoundPingPong:
         """Prepare a warpgroup; the first one's turn begins."""
-        assert group is not None, "warpgroups take turns, threads do not"
+        if group is None or not isinstance(group.index, Value):
+            raise TraceError(
+                "PingPong has warpgroups take turns, but "
+                + ("one thread multiplies for all" if group is None else "the role is one warpgroup")
+                + "; nearest: Cooperative",
+                code="TK-FIT-001",
+            )
         return BoundPingPong(w, self, group.index)
 
 
 class BoundPingPong:
     """`PingPong` in a role."""
 
-    def __init__(self, w: Writer, schedule: PingPong, group: Value | int) -> None:
-        assert isinstance(group, Value), "one alone takes no turns"
+    def __init__(self, w: Writer, schedule: PingPong, group: Value) -> None:
         self._w = w
         self._turns = turns = schedule.turns
         # The warpgroup whose turn it is, and the one that hands over.

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import S32, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.drivers.fit import check_components
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import component
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
 
@@ -67,6 +68,7 @@ EPILOGUE_LOAD = RoleEntry("epilogue_load", 1, _LOADS, one_thread=True)
 """The warp that loads what the epilogue reads."""
 
 
+@component
 @dataclass(frozen=True)
 class WarpPlan:
     """Roles and their warps.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tilekit.assembly.fit import check_components
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
-from tilekit.drivers.fit import check_components
 from tilekit.drivers.load_order import LoadOrder
 from tilekit.drivers.profiler import TileClock, TileProfiler, timed
 from tilekit.drivers.roles import Body, match_bodies, one_thread, trace_roles, working_threads

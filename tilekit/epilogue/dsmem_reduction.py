@@ -13,10 +13,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
+from tilekit.assembly.fit import component
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import F32, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
-from tilekit.assembly.writer import Role, Writer
+from tilekit.assembly.writer import Role, Writer, require_warpgroups
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.tile import Tile
@@ -25,6 +26,7 @@ QUAD = 16
 """Bytes of four f32: what a thread holds of 8 columns and sends at once."""
 
 
+@component
 class DsmemReduction:
     """Adds the shares that the CTAs of a cluster have of a tile, through distributed shared memory.
 
@@ -45,6 +47,7 @@ class DsmemReduction:
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, role: Role, cluster: Cluster) -> None:
+        require_warpgroups("DsmemReduction", "role", role, layout.waves)
         self.warpgroups = len(role.warps) // layout.waves
         self.cluster = cluster
         self.adders = self.adders_of(layout, cluster.k)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilekit.assembly.fit import Barrier, Count, component
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.workspace import Workspace
+from tilekit.epilogue.workspace import Workspace, foreign_share
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tile_schedule.stream_k import StreamShare
 from tilekit.tiles.tile import Tile
 
 
+@component
 class Fixup:
     """Adds the shares of a tile through a workspace, in which each CTA has a slot for the one that it may have to keep.
 
@@ -24,7 +26,7 @@ class Fixup:
         Of the `Workspace`.
     """
 
-    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: Count, first_barrier: Barrier) -> None:
         self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
 
     def initialise(self, w: Writer) -> None:
@@ -50,7 +52,8 @@ class BoundFixup:
     ) -> None:
         """Keep this share; or, if it is a tile's head, add the other shares to it and `store` the sum."""
         share = tile.share
-        assert isinstance(share, StreamShare), "the scheduler hands out pieces of ranges"
+        if not isinstance(share, StreamShare):
+            raise foreign_share("Fixup", share, "StreamKScheduler")
         with w.when(~share.stores):
             self._keep(w, accumulators, share)
         with w.when(share.stores):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilekit.annotations import check_fields
+from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Operand, Value
@@ -93,6 +94,7 @@ class ColumnPair:
     bias: tuple[Value, Value] | None = None
 
 
+@component
 class Elementwise:
     """The functions of an `ElementwiseSpec`, traced.
 
@@ -135,7 +137,8 @@ class Elementwise:
             self._scale_address = w.parameter("scale", GMEM, lambda call: call.address("scale"))
         self._scale_a = self._scale_b = None
         if spec.scale_a:
-            assert rows is not None, "scales of rows end with the last row"
+            if rows is None:
+                raise illegal("Elementwise", "rows", rows, "the number of rows, each of which has a scale")
             self._scale_a = _Vector.declare(w, "scale_a", F32, rows, batched=batched)
         if spec.scale_b:
             self._scale_b = _Vector.declare(w, "scale_b", F32, columns, batched=batched)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
@@ -96,6 +97,7 @@ def _matrix(source: DType | None) -> str:
     return "no second matrix" if source is None else f"a second matrix of {source}"
 
 
+@component
 class Fused:
     """A function of yours: ``function(w, x)``, or ``function(w, x, source)`` with the element of a second matrix there.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
@@ -23,6 +24,7 @@ QUAD = 4
 """Lanes that hold the columns of a row."""
 
 
+@component
 class RowSums:
     """A vector of f32: for each row of the output the sum of its elements, before they are rounded to its type.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from tilekit.assembly.fit import Count, component, require_symbol, require_word
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
-from tilekit.assembly.writer import Role, Writer
-from tilekit.dtypes import DType
+from tilekit.assembly.writer import Role, Writer, require_warpgroups
+from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.epilogue.subtiles import SUBTILE_ALIGNMENT, SubtileAccess, SubtilePlan
 from tilekit.tile_io.tma import TmaBoxLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
@@ -17,6 +18,7 @@ from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tiles.tile import Tile
 
 
+@component
 class SourceRing:
     """A ring of subtiles of a matrix for each warpgroup of the epilogue, in the order in which it stores them.
 
@@ -51,12 +53,15 @@ class SourceRing:
         name: str,
         matrix: str,
         dtype: DType,
-        stages: int,
+        stages: Count,
         loads: Role,
         reads: Role,
         batched: bool = False,
         transposed: bool = False,
     ) -> None:
+        require_warpgroups("SourceRing", "reads", reads, layout.waves)
+        require_symbol("SourceRing", "name", name)
+        require_word("SourceRing", "dtype", dtype, (BF16, F16, F32))
         self.plan = plan = SubtilePlan(layout, dtype, transposed)
         self.stages = stages
         self.warpgroups = len(reads.warps) // layout.waves

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilekit.assembly.fit import Barrier, Count, component
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace
+from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace, foreign_share
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import SplitShare, Tile
 
 
+@component
 class SplitKReduction:
     """Adds the shares of a tile through a workspace, in which each share but the last has a slot.
 
@@ -23,7 +25,7 @@ class SplitKReduction:
         Of the `Workspace`.
     """
 
-    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
+    def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: Count, first_barrier: Barrier) -> None:
         self._workspace = Workspace(w, layout, warpgroups=warpgroups, first_barrier=first_barrier)
 
     def initialise(self, w: Writer) -> None:
@@ -49,7 +51,8 @@ class BoundSplitKReduction:
     ) -> None:
         """Keep this share; or, if it is the last, wait for the others and `store` the sum of all."""
         workspace, share = self._workspace, tile.share
-        assert isinstance(share, SplitShare), "the scheduler hands out shares of K"
+        if not isinstance(share, SplitShare):
+            raise foreign_share("SplitKReduction", share, "RasterOrder(shares=2) or more")
         with w.when(~share.stores):
             workspace.slot(w, share.slot).take(w, workspace, accumulators)
         with w.when(share.stores):

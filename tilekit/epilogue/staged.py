@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Annotated, Any
 
+from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, require_word
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
-from tilekit.assembly.writer import Role, Writer
-from tilekit.dtypes import DType
+from tilekit.assembly.writer import Role, Writer, require_warpgroups
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
@@ -19,6 +20,7 @@ from tilekit.tile_op.accumulators import WARPGROUP_OF_EPILOGUE, AccumulatorLayou
 from tilekit.tiles.tile import Tile
 
 
+@component
 class StagedEpilogue:
     """Each warpgroup stores what it has of a tile, a piece of the accumulators at a time, through `buffers` buffers.
 
@@ -56,19 +58,21 @@ class StagedEpilogue:
         self,
         w: Writer,
         layout: AccumulatorLayout,
-        functions: Fusion,
+        functions: Annotated[Fusion, OWN_RULE],
         *,
         out: DType,
         role: Role,
         batched: bool = False,
-        buffers: int,
-        first_barrier: int,
+        buffers: Count,
+        first_barrier: Barrier,
         source: SourceRing | None = None,
         rows: RowStores | None = None,
         transposed: bool = False,
     ) -> None:
         readable = source.plan.dtype if source is not None else None
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
+        require_warpgroups("StagedEpilogue", "role", role, layout.waves)
+        require_word("StagedEpilogue", "out", out, (BF16, F16, F32, E4M3, E5M2))
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
         self._rows = rows

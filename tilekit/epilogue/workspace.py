@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
@@ -18,6 +19,15 @@ COLUMNS_AT_ONCE = 64
 
 KEPT = 1
 """What a counter says while a share is in its slot: 0 before and after."""
+
+
+def foreign_share(reduction: str, share: object, nearest: str) -> TraceError:
+    """The error for a reduction that gets no share of a tile's sum, or one of another kind."""
+    given = "whole tiles" if share is None else f"tiles with a {type(share).__name__}"
+    return TraceError(
+        f"{reduction} adds shares of a tile's sum, but the scheduler hands out {given}; nearest: {nearest}",
+        code="TK-FIT-001",
+    )
 
 
 class Workspace:

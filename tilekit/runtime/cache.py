@@ -125,6 +125,11 @@ class DiskCache:
         sizes = [status.st_size for _, status in self._files(_SUFFIX)]
         return CacheStats(self.folder, len(sizes), sum(sizes), self.limit)
 
+    def entries(self) -> list[tuple[str, int]]:
+        """Keys and bytes of the entries, the one used last first."""
+        files = sorted(self._files(_SUFFIX), key=lambda item: item[1].st_mtime_ns, reverse=True)
+        return [(path.stem, status.st_size) for path, status in files]
+
     def clear(self) -> int:
         """Remove every entry and what interrupted writers left behind; return the number of entries removed."""
         count = 0

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Protocol, Self
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, component, illegal, require_word
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
@@ -67,6 +68,11 @@ class CopyPlan:
 
     tile: OperandTile
     width: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tile, OperandTile):
+            raise illegal("CopyPlan", "tile", self.tile, "an OperandTile")
+        require_word("CopyPlan", "width", self.width, WIDTHS)
 
     @property
     def shifts(self) -> bool:
@@ -143,6 +149,7 @@ class CopyPlan:
         return (SharedDeclaration(f"{name}.{self.tile.name}_tails", self.tail_bytes, stages, TAIL_ALIGNMENT, "tile"),)
 
 
+@component
 class CpAsyncLoader:
     """Loads one operand's tiles from global to shared memory, zeros where the operand ends.
 
@@ -160,7 +167,7 @@ class CpAsyncLoader:
         Whether the operand has a batch dimension.
     """
 
-    def __init__(self, w: Writer, plan: CopyPlan, *, stages: int, batched: bool = False) -> None:
+    def __init__(self, w: Writer, plan: CopyPlan, *, stages: Count, batched: bool = False) -> None:
         plan.check()
         self.plan = plan
         self.tile = plan.tile
@@ -185,7 +192,13 @@ class CpAsyncLoader:
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundCpAsyncLoader:
         """Prepare this thread's places in a stage; once a role."""
-        assert multicast is None, "cp.async writes to its own CTA's shared memory"
+        if multicast is not None:
+            raise TraceError(
+                f"the CpAsyncLoader of tile {self.tile.name!r} writes to its own CTA's shared memory, but "
+                f"{multicast.participants} CTAs of the cluster are to share the tile; nearest: a cluster in which no "
+                "CTA shares it, or TmaLoader",
+                code="TK-TRACE-013",
+            )
         return BoundCpAsyncLoader(w, self, stages)
 
 

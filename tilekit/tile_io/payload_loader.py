@@ -9,6 +9,7 @@ from functools import partial, reduce
 from typing import Protocol, cast
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
@@ -63,6 +64,7 @@ class TileLoader(Protocol):
         """Prepare addresses of the tile's images in `stages`; once a role."""
 
 
+@component
 class PayloadLoader:
     """Loads every tile of a stage.
 
@@ -198,6 +200,7 @@ class OperandLoader(Protocol):
         """Prepare addresses of this CTA's part of the tile in `stages`; once a role."""
 
 
+@component
 class StandardLoader(PayloadLoader):
     """Loads A by the tile's rows and B by its columns, each shared with the cluster's CTAs that need the same.
 
@@ -226,6 +229,7 @@ class StandardLoader(PayloadLoader):
         super().__init__((rows, AlongColumns(b, shares[1], step_b, cluster.half)), tiles)
 
 
+@component
 @dataclass(frozen=True)
 class AlongRows:
     """A `TileLoader` of an operand that goes along with the rows of the output tile, as A does.
@@ -267,6 +271,7 @@ class AlongRows:
         return tile.row
 
 
+@component
 @dataclass(frozen=True)
 class AlongColumns(AlongRows):
     """The same along the columns of the output tile, as B, of which the CTAs of a pair have a half each.

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
+from tilekit.assembly.fit import Count, component, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
 from tilekit.assembly.values import Operand, Value
@@ -95,6 +96,7 @@ def describing(matrix: Matrix) -> Iterator[None]:
         raise ArgumentError(text, code="TK-MM-015") from None
 
 
+@component
 class TmaLoader:
     """Loads one operand's tiles from global to shared memory.
 
@@ -123,11 +125,19 @@ class TmaLoader:
         tile: OperandTile,
         *,
         batched: bool = False,
-        participants: int = 1,
+        participants: Count = 1,
         paired: bool = False,
         policy: int | None = None,
         l2_promotion: L2Promotion | None = None,
     ) -> None:
+        # A copy begins at a multiple of 128 bytes of the image, which may be one row or several.
+        unit = max(1, SHARED_ALIGNMENT // tile.row_bytes)
+        lines = tile.image_rows // unit if tile.major == "k" else tile.slice_k
+        chunks = 1 if tile.major == "k" else tile.image_rows // tile.chunk
+        if lines % participants and chunks % participants:
+            fits = next(count for count in range(min(participants, lines), 0, -1) if lines % count == 0)
+            legal = f"a divisor of the {lines} parts of tile {tile.name!r}"
+            raise illegal("TmaLoader", "participants", participants, legal, fits)
         self.tile = tile
         self.participants = participants
         self.batched = batched

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
@@ -36,6 +37,7 @@ Transform = Callable[[Writer, Sequence[Value]], Sequence[Value]]
 """Makes the four words (b32) of 16 bytes of the image from the words of as many elements of the matrix."""
 
 
+@component
 class TransformLoader:
     """Loads one operand's tiles through a function of yours; zeros where the operand ends are passed through it too.
 
@@ -67,7 +69,7 @@ class TransformLoader:
     """Threads bring nothing into L2 ahead of time."""
 
     def __init__(
-        self, w: Writer, tile: OperandTile, *, source: DType, transform: Transform, stages: int, role: Role
+        self, w: Writer, tile: OperandTile, *, source: DType, transform: Transform, stages: Count, role: Role
     ) -> None:
         self.tile = tile
         self.source = source

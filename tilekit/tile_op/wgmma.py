@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, Whole, component, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
@@ -36,6 +37,7 @@ def atom_layout(rows: int, columns: int) -> AccumulatorLayout:
     return AccumulatorLayout(-(-rows // ATOM_ROWS), ATOM_ROWS, columns, parts, waves=4, lanes=32)
 
 
+@component
 class Wgmma:
     """Multiplies the tiles of a stage into accumulators.
 
@@ -54,7 +56,8 @@ class Wgmma:
     Raises
     ------
     TraceError
-        ``TK-TRACE-017`` for tiles whose images the instruction cannot read.
+        ``TK-TRACE-017`` for tiles whose images the instruction cannot read, ``TK-PART-001`` for rows that its shapes do
+        not divide.
 
     Attributes
     ----------
@@ -62,8 +65,12 @@ class Wgmma:
         Rows of M that a warpgroup computes.
     """
 
-    def __init__(self, a: OperandTile, b: OperandTile, *, warpgroups: int) -> None:
+    def __init__(self, a: OperandTile, b: OperandTile, *, warpgroups: Count) -> None:
         check_images("wgmma", a, b, KINDS)
+        if a.rows > ATOM_ROWS or warpgroups > 1:
+            step = ATOM_ROWS * warpgroups
+            require_whole(f"Wgmma of {warpgroups} warpgroups", "a.rows", a.rows, Whole(step, step=step))
+        require_whole("Wgmma", "b.rows", b.rows, Whole(8, MAX_N, 8))
         for tile in (a, b):
             if tile.major == "mn" and tile.bits != 16:
                 raise TraceError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, component, require_sides
 from tilekit.assembly.shared import SharedArray, SharedDeclaration
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import Value
@@ -10,6 +11,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_pipeline.position import RingPosition
 
 
+@component
 class CounterSync:
     """Two counters a stage: `full` of the producers' arrivals, `empty` of the consumers'.
 
@@ -34,8 +36,9 @@ class CounterSync:
     """
 
     def __init__(
-        self, w: Writer, name: str, *, stages: int, producers: tuple[Role, ...], consumers: tuple[Role, ...]
+        self, w: Writer, name: str, *, stages: Count, producers: tuple[Role, ...], consumers: tuple[Role, ...]
     ) -> None:
+        require_sides("CounterSync", producers, consumers)
         self.stages = stages
         self.full, self.empty = (
             _Side(w.shared.place(counters), arrivals=sum(role.arrivals for role in roles), alone=alone(self, roles))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Literal
+from typing import Annotated, Literal
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, Whole, component, require_sides
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM
 from tilekit.assembly.values import Value
@@ -21,6 +22,7 @@ ReleasedBy = Literal["threads", "commit"]
 """What gives a stage back: the consumer roles' warps, or a commit of the tensor core's instructions."""
 
 
+@component
 class MbarrierSync:
     """Two mbarriers a stage: `full` counts the producers and their bytes, `empty` the consumers' releases.
 
@@ -61,14 +63,15 @@ class MbarrierSync:
         w: Writer,
         name: str,
         *,
-        stages: int,
-        stage_bytes: int,
+        stages: Count,
+        stage_bytes: Annotated[int, Whole(0)],
         producers: tuple[Role, ...],
         consumers: tuple[Role, ...],
         cluster: Cluster,
         filled_by: FilledBy = "engine",
         released_by: ReleasedBy = "threads",
     ) -> None:
+        require_sides("MbarrierSync", producers, consumers)
         if filled_by == "threads" and cluster.is_leader is not None:
             raise TraceError(
                 f"the stages of {name!r} are filled by the threads of {', '.join(role.name for role in producers)}, "

@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Barrier, Count, component, require_sides
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_pipeline.position import RingPosition
 
 
+@component
 class NamedBarrierSync:
     """Two named barriers a stage, at which one side arrives and goes on, and the other waits.
 
@@ -37,8 +39,15 @@ class NamedBarrierSync:
     """
 
     def __init__(
-        self, w: Writer, *, stages: int, producers: tuple[Role, ...], consumers: tuple[Role, ...], first_barrier: int
+        self,
+        w: Writer,
+        *,
+        stages: Count,
+        producers: tuple[Role, ...],
+        consumers: tuple[Role, ...],
+        first_barrier: Barrier,
     ) -> None:
+        require_sides("NamedBarrierSync", producers, consumers)
         for role in (*producers, *consumers):
             if role.one_thread:
                 raise TraceError(
@@ -63,7 +72,7 @@ class NamedBarrierSync:
             )
         self.stages = stages
         self.threads = w.lanes * sum(len(role.warps) for role in (*producers, *consumers))
-        w.barriers.claim(first_barrier, 2 * stages, meeting="a ring's stages", threads=self.threads)
+        w.barriers.claim(first_barrier, 2 * stages, meeting="a ring's stages", threads=self.threads, shared=False)
         self.full, self.empty = first_barrier, first_barrier + stages
 
     def initialise(self, w: Writer) -> None:

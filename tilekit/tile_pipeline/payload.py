@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from tilekit.assembly.fit import Count, component, illegal
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, SharedMemory
 from tilekit.tiles.operand import OperandTile
 
@@ -26,6 +27,7 @@ class StageTile(Protocol):
         """What the image's address is a multiple of."""
 
 
+@component
 class Payload:
     """Any tiles.
 
@@ -37,7 +39,11 @@ class Payload:
         Elements of K in a stage.
     """
 
-    def __init__(self, tiles: Sequence[StageTile], *, k: int) -> None:
+    def __init__(self, tiles: Sequence[StageTile], *, k: Count) -> None:
+        names = [tile.name for tile in tiles]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise illegal("Payload", "tiles", names, "tiles of different names", f"{name}{index}")
         self.tiles = tuple(tiles)
         self.k = k
 
@@ -58,6 +64,7 @@ class Payload:
         return {tile.name: place for tile, place in zip(self.tiles, places, strict=True)}
 
 
+@component
 class StandardPayload(Payload):
     """A tile of A and a tile of B.
 
@@ -71,6 +78,10 @@ class StandardPayload(Payload):
     """
 
     def __init__(self, a: OperandTile, b: OperandTile, *, adjacent: bool = False) -> None:
+        if a.k != b.k:
+            legal = f"a tile with the k-block of {a.name!r}, {a.k} elements; {b.name!r} has {b.k}"
+            slices = a.k // b.slice_k
+            raise illegal("StandardPayload", "b", b, legal, f"slices={slices}" if slices * b.slice_k == a.k else None)
         super().__init__((a, b), k=a.k)
         self.a = a
         self.b = b

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, component, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.writer import Writer
@@ -22,6 +24,7 @@ MAX_IN_FLIGHT = 1
 """Groups of reads that a consumer keeps running while it waits for the next stage."""
 
 
+@component
 class TilePipeline:
     """A ring of `stages` payloads over a sync strategy.
 
@@ -37,11 +40,26 @@ class TilePipeline:
         How the two sides meet.
     """
 
-    def __init__(self, payload: Payload, tiles: dict[str, SharedArray], *, stages: int, sync: SyncStrategy) -> None:
+    def __init__(self, payload: Payload, tiles: dict[str, SharedArray], *, stages: Count, sync: SyncStrategy) -> None:
+        self._require(payload, tiles, stages, sync)
         self.payload = payload
         self.tiles = tiles
         self.stages = stages
         self.sync = sync
+
+    @staticmethod
+    def _require(payload: Payload, tiles: dict[str, SharedArray], stages: int, sync: SyncStrategy) -> None:
+        """Check that everything has as many stages, and that the payload's tiles have their places."""
+        for tile in payload.tiles:
+            if tile.name not in tiles:
+                near = get_close_matches(tile.name, tiles, 1, 0.0)
+                legal = f"a place for each tile of the payload; {tile.name!r} has none"
+                raise illegal("TilePipeline", "tiles", list(tiles), legal, near[0] if near else tile.name)
+        counts = {f"tile {name!r}": place.count for name, place in tiles.items()}
+        counts[type(sync).__name__] = getattr(sync, "stages", stages)
+        for what, count in counts.items():
+            if count != stages:
+                raise illegal("TilePipeline", "stages", stages, f"as many as {what} has", count)
 
     def initialise(self, w: Writer) -> None:
         """Prepare the barriers (one thread)."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedArray, SharedDeclaration, mbarriers
 from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Value
@@ -24,6 +25,7 @@ from tilekit.tiles.tile import Tile
 RESPONSE_BYTES = 16
 
 
+@component
 class ClcScheduler:
     """Tiles handed out by the cluster launch control.
 
@@ -52,7 +54,7 @@ class ClcScheduler:
         order: RasterOrder,
         *,
         cluster: Cluster,
-        stages: int,
+        stages: Count,
         scheduler: Role,
         load: Role,
         readers: tuple[Role, ...],

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
@@ -90,6 +91,7 @@ class Raster:
         return cls(rows, columns, max(1, min(group, walked)), batches)
 
 
+@component
 class RasterOrder:
     """Turns a cluster tile's number into this CTA's tile, in grouped serpentine order.
 
@@ -126,15 +128,15 @@ class RasterOrder:
         self,
         w: Writer,
         *,
-        tile_m: int,
-        tile_n: int,
+        tile_m: Count,
+        tile_n: Count,
         cluster: Cluster,
         k: Value,
-        k_block: int,
+        k_block: Count,
         batched: bool = False,
-        shares: int = 1,
+        shares: Count = 1,
         order: Walk = "m",
-        group: int | None = None,
+        group: Count | None = None,
     ) -> None:
         self.order = order
         self.rows, self.columns, self.group, self.count = (

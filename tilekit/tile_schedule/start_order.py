@@ -6,6 +6,7 @@ numbers are given out at the start, a cluster that waits for work with a lower n
 
 from __future__ import annotations
 
+from tilekit.assembly.fit import component
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import DSMEM, GMEM
 from tilekit.assembly.values import Value
@@ -13,6 +14,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.tiles.cluster import Cluster
 
 
+@component
 class StartOrder:
     """A counter in global memory from which every cluster of the grid takes a number when it starts.
 

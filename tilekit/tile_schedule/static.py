@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilekit.assembly.fit import component
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
@@ -13,6 +14,7 @@ from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.tile import Tile
 
 
+@component
 class StaticScheduler:
     """Tiles ``cluster, cluster + clusters, …`` of a raster.
 

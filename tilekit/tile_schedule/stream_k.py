@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -96,6 +97,7 @@ class StreamPlan:
         return -(-(k_blocks - gcd(k_blocks, self.length)) // self.length) if self.streamed else 0
 
 
+@component
 class StreamKScheduler(StaticScheduler):
     """Tiles ``cluster, cluster + clusters, …`` of a raster up to ``stream_first``, and a range of those behind.
 
@@ -116,7 +118,7 @@ class StreamKScheduler(StaticScheduler):
         Ranges that a tile is cut into at most.
     """
 
-    def __init__(self, w: Writer, order: RasterOrder, *, most: int) -> None:
+    def __init__(self, w: Writer, order: RasterOrder, *, most: Count) -> None:
         super().__init__(order)
         self.k_block = order.k_block
         self._most = most

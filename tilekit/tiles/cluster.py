@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.assembly.fit import Whole, illegal, require_whole, require_word
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
@@ -60,7 +61,23 @@ class Cluster:
 
     @classmethod
     def read(cls, w: Writer, m: int, n: int, *, group: int = 1, k: int = 1) -> Cluster:
-        """Read the special registers once."""
+        """Read the special registers once.
+
+        Raises
+        ------
+        TraceError
+            ``TK-PART-001`` for extents that are not those of the kernel's clusters, and for pairs in an odd `m`.
+        """
+        for name, extent in (("m", m), ("n", n), ("k", k)):
+            require_whole("Cluster.read", name, extent, Whole(1))
+        require_word("Cluster.read", "group", group, (1, 2))
+        if m % group:
+            raise illegal("Cluster.read", "m", m, f"a multiple of group={group}: a pair is two rows", m + 1)
+        if k > 1 and m * n > 1:
+            raise illegal("Cluster.read", "k", k, f"1 where CTAs share operands (m={m}, n={n})", 1)
+        if m * n * k != w.cluster:
+            legal = f"extents of the kernel's clusters of {w.cluster} CTAs; {m} x {n} x {k} are {m * n * k}"
+            raise illegal("Cluster.read", "m", m, legal, max(1, w.cluster // (n * k)))
         rank = w.cluster_rank() if m * n * k > 1 else w.constant(U32, 0)
         nought = w.constant(U32, 0)
         row = nought if m == 1 else rank if n == 1 else rank % m
@@ -137,7 +154,10 @@ class Cluster:
     @property
     def k_rank(self) -> Value:
         """Which range of K this CTA has, of those that share a sum."""
-        assert self.m * self.n == 1, "CTAs share sums, or operands"
+        if self.m * self.n > 1:
+            raise illegal(
+                "Cluster", "k", self.k, f"more than 1, and m=n=1, where CTAs share sums; m={self.m}, n={self.n}"
+            )
         return self.rank
 
     @property

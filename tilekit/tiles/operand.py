@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
 from tilekit.assembly.values import Value
 from tilekit.emulator.ptx.memory.tensor_elements import ELEMENT_TYPES
 from tilekit.tensor.dtypes import NamedType
@@ -28,6 +29,8 @@ ATOM_ROWS = 8
 ATOM_32B = Swizzle(2, 5, 2)
 """The 128-byte swizzle that keeps 32 bytes together: they trade places by the row's low two bits."""
 
+
+_ROWS, _SLICES = Whole(ATOM_ROWS, step=ATOM_ROWS), Whole(1)
 
 _SHARED_BITS = {name: 8 * element.shared_bytes // element.atom for name, element in ELEMENT_TYPES.items()}
 
@@ -83,6 +86,13 @@ class OperandTile:
     swizzle_bytes: SwizzleBytes = 128
 
     def __post_init__(self) -> None:
+        element = getattr(self.dtype, "tensor_map", None)
+        if not isinstance(element, str) or element not in _SHARED_BITS:
+            raise illegal("OperandTile", "dtype", self.dtype, "an element type (tilekit.compose.BF16, ...)")
+        require_symbol("OperandTile", "name", self.name)
+        require_whole("OperandTile", "rows", self.rows, _ROWS)
+        require_word("OperandTile", "major", self.major, ("k", "mn"))
+        require_whole("OperandTile", "slices", self.slices, _SLICES)
         if self.swizzle_bytes not in (0, 32, 64, 128):
             nearest = min((0, 32, 64, 128), key=lambda legal: abs(legal - self.swizzle_bytes))
             raise TraceError(

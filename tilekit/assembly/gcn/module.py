@@ -29,7 +29,6 @@ class GcnDialect:
         suffix=".s",
         target=re.compile(r"(?P<architecture>gfx[0-9a-f]+)"),
         example="gfx942",
-        local=re.compile(r"^\s*(\w+):(.*)(?<=:)$"),
         guard=_NEVER,
         hole=HOLE,
         files=("vector", "scalar", "accumulator"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tilekit.assembly.dialect import FragmentFormat
+from tilekit.assembly.dialect import FragmentFormat, Scopes
+from tilekit.assembly.ptx.fragment_text import check_text, local_names, renamed
 from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type, number_type, spell
 from tilekit.assembly.shared import BASE_ALIGNMENT
 from tilekit.assembly.trace import Line, Placement, Register, Scope, Trace
@@ -24,8 +25,9 @@ class PtxDialect:
         suffix=".ptx",
         target=re.compile(r"(?P<architecture>sm_\d+a?) ptx (?P<major>\d+)\.(?P<minor>\d+)"),
         example=f"{DEFAULT.name} ptx 8.0",
-        local=re.compile(r"^\s*(?:(\w+):|\.reg\s+\.\w+\s+([\w\s,]+);)"),
         guard=re.compile(r"@!?\$\{(\w+)\}"),
+        scopes=Scopes(local_names, renamed),
+        check=check_text,
     )
     reserved = frozenset({SHARED_SYMBOL})
     shared_at_launch = True

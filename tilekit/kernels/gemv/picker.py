@@ -136,6 +136,15 @@ def ranked(spec: GemvSpec, target: Target, *, n: int, k: int, sms: int | None = 
     return engine.ranked(_MODEL, spec, target, Extents(n, k, sms))
 
 
+RANKING_UNITS = {
+    "clusters": "clusters of the grid",
+    "rounds": "tiles of a cluster at most",
+    "filled": "part of the loaded bytes that exist",
+    "seconds": "of the launch (in microseconds in the table); the config with the fewest is picked",
+}
+"""What the figures of a ranking are, by their names in an `Estimate`."""
+
+
 def ranking(estimates: Sequence[Estimate]) -> str:
     """Print estimates as a table, in the order given."""
     rows = ((f"{e.clusters}", f"{e.rounds}", f"{e.filled:.0%}", f"{e.seconds * 1e6:.2f}") for e in estimates)

@@ -274,6 +274,19 @@ class Estimate:
     total: float
 
 
+RANKING_UNITS = {
+    "waves": "rounds of tiles",
+    "tiles": "output tiles in all",
+    "tensor": "SM clocks per k-block that the tensor cores need",
+    "shared": "SM clocks per k-block that shared memory needs",
+    "l2": "SM clocks per k-block that L2 needs",
+    "dram": "SM clocks per wave that DRAM needs",
+    "power": "how many times as long the launch takes for what power limits",
+    "total": "SM clocks of the launch; the config with the fewest is picked",
+}
+"""What the figures of a ranking are, by their names in an `Estimate`."""
+
+
 def ranking(estimates: Sequence[Estimate]) -> str:
     """Print estimates as a table, in the order given; clocks of each resource are of one k-block, DRAM's of a wave."""
     names = ("waves", "tiles", "tensor", "shared", "L2", "DRAM", "power", "total")

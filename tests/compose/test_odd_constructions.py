@@ -1,0 +1,267 @@
+"""Every public component refuses what it cannot take when it is made: code, argument, what was given, the nearest."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tilekit.compose as tk
+from tilekit.errors import TilekitError
+from tilekit.tiles.cluster import Multicast
+
+LOAD = tk.Role("load", range(4), frozenset({"load", "sync", "wait", "memory"}))
+ONE = tk.Role("one", range(4, 5), frozenset({"load", "sync", "wait"}), one_thread=True)
+MMA = tk.Role("mma", range(8, 12), frozenset({"mma", "sync", "wait", "store", "memory"}))
+TURNS = tk.Role("turns", range(12, 20), frozenset({"mma", "sync", "wait"}), turns=2)
+
+
+class Bench:
+    """A writer and one good instance of everything, made afresh for each attempt."""
+
+    def __init__(self, target: str = "sm_90a") -> None:
+        self.w = w = tk.Writer("odd", target=target, threads=640)
+        self.cluster = tk.Cluster.read(w, 1, 1)
+        self.a = tk.OperandTile("a", tk.BF16, 128, "k")
+        self.b = tk.OperandTile("b", tk.BF16, 64, "k")
+        self.payload = tk.StandardPayload(self.a, self.b)
+        self.k = w.constant(tk.registers.U32, 64)
+
+    def tiles(self) -> Any:
+        return self.payload.allocate(self.w.shared, "inputs", 2)
+
+    def sync(self) -> tk.MbarrierSync:
+        return tk.MbarrierSync(self.w, "ring", **self.ring)
+
+    @property
+    def ring(self) -> dict[str, Any]:
+        return {"stages": 2, "stage_bytes": 64, "producers": (ONE,), "consumers": (MMA,), "cluster": self.cluster}
+
+    @property
+    def raster(self) -> tk.RasterOrder:
+        return tk.RasterOrder(self.w, tile_m=128, tile_n=64, cluster=self.cluster, k=self.k, k_block=64)
+
+    @property
+    def layout(self) -> tk.AccumulatorLayout:
+        return tk.Wgmma(self.a, self.b, warpgroups=1).layout
+
+    @property
+    def plain(self) -> tk.Elementwise:
+        return tk.Elementwise(self.w, tk.ElementwiseSpec(), columns=self.k, precise=False)
+
+
+def _ring(m: Bench) -> dict[str, Any]:
+    return {"payload": m.payload, "tiles": m.tiles(), "stages": 2, "sync": m.sync()}
+
+
+def _sides(m: Bench) -> dict[str, Any]:
+    return {"producers": (LOAD,), "consumers": (MMA,), "stages": 2}
+
+
+def _store(m: Bench) -> dict[str, Any]:
+    return {"layout": m.layout, "functions": m.plain, "out": tk.BF16, "role": MMA, "buffers": 2, "first_barrier": 1}
+
+
+def _source(m: Bench) -> dict[str, Any]:
+    roles = {"loads": ONE, "reads": MMA}
+    return {"layout": m.layout, "name": "g", "matrix": "gate", "dtype": tk.BF16, "stages": 2, **roles}
+
+
+def _transform(m: Bench) -> dict[str, Any]:
+    return {"tile": m.b, "source": tk.S8, "transform": lambda w, words: words, "stages": 2, "role": LOAD}
+
+
+def _raster(m: Bench) -> dict[str, Any]:
+    return {"tile_m": 128, "tile_n": 64, "cluster": m.cluster, "k": m.k, "k_block": 64, "shares": 1, "order": "m"}
+
+
+def _standard(m: Bench) -> dict[str, Any]:
+    a, b = tk.TmaLoader(m.w, m.a), tk.TmaLoader(m.w, m.b)
+    return {"a": a, "b": b, "tiles": m.tiles(), "cluster": m.cluster}
+
+
+PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
+    "OperandTile": lambda m: {"name": "a", "dtype": tk.BF16, "rows": 64, "major": "k", "slices": 1},
+    "StandardPayload": lambda m: {"a": m.a, "b": m.b},
+    "Payload": lambda m: {"tiles": (m.a, m.b), "k": 64},
+    "Wgmma": lambda m: {"a": m.a, "b": m.b, "warpgroups": 2},
+    "TmaLoader": lambda m: {"tile": m.a, "batched": False, "participants": 1, "paired": False},
+    "CopyPlan": lambda m: {"tile": m.a, "width": 8},
+    "CpAsyncLoader": lambda m: {"plan": tk.CopyPlan(m.a, 8), "stages": 2, "batched": False},
+    "TransformLoader": _transform,
+    "StandardLoader": _standard,
+    "PayloadLoader": lambda m: {"loaders": (tk.AlongRows(tk.TmaLoader(m.w, m.a)),), "tiles": m.tiles()},
+    "AlongRows": lambda m: {"loader": tk.TmaLoader(m.w, m.a)},
+    "AlongColumns": lambda m: {"loader": tk.TmaLoader(m.w, m.a)},
+    "MbarrierSync": lambda m: {"name": "ring", **m.ring, "filled_by": "engine", "released_by": "threads"},
+    "NamedBarrierSync": lambda m: {**_sides(m), "first_barrier": 1},
+    "CounterSync": lambda m: {"name": "ring", **_sides(m)},
+    "TilePipeline": _ring,
+    "RasterOrder": _raster,
+    "StaticScheduler": lambda m: {"order": m.raster},
+    "StreamKScheduler": lambda m: {"order": m.raster, "most": 4},
+    "StartOrder": lambda m: {"cluster": m.cluster},
+    "Elementwise": lambda m: {"spec": tk.ElementwiseSpec(), "columns": m.k, "precise": False, "batched": False},
+    "ElementwiseSpec": lambda m: {"bias": tk.BF16, "activation": "relu", "scale_a": False},
+    "Fused": lambda m: {"function": lambda w, x: x},
+    "RowSums": lambda m: {"name": "sums", "layout": m.layout, "raster": m.raster},
+    "StagedEpilogue": _store,
+    "SourceRing": _source,
+    "SplitKReduction": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1},
+    "Fixup": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1},
+    "PingPong": lambda m: {"role": TURNS, "first_barrier": 3},
+    "WarpPlan": lambda m: {"target": m.w.target, "roles": (LOAD, MMA)},
+    "Role": lambda m: {"name": "load", "warps": range(4), "may": frozenset({"load"}), "turns": 1},
+    "Writer": lambda m: {"name": "k", "target": "sm_90a", "threads": 128, "cluster": 1, "resident": 1},
+    "Input": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mk"},
+    "Output": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mn"},
+}
+UNTYPED = ("w",)
+ODD = [object(), "q", "two words", -1, 0, 3.5, float("nan"), 1 << 70, True, None, (), [], {}, 100, b"k", print]
+
+
+def make(name: str, bench: Bench, given: dict[str, Any]) -> Any:
+    """One component, with the bench's writer where it takes one."""
+    kind = getattr(tk, name)
+    first = next(iter(inspect.signature(kind).parameters))
+    return kind(bench.w, **given) if first == "w" else kind(**given)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_right_is_made(name: str) -> None:
+    """The constructions that the odd ones are made of are legal."""
+    bench = Bench()
+    make(name, bench, PARTS[name](bench))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_of_no_legal_type_is_refused(name: str) -> None:
+    """An object, bytes or a wrong word in the place of any argument is an error with a code that names the argument."""
+    for argument in PARTS[name](Bench()):
+        for value in (object(), b"k", 3.5, "two words"):
+            bench = Bench()
+            given = PARTS[name](bench)
+            if isinstance(given[argument], str) and value == "two words" and (name, argument) in LABELS:
+                continue
+            with pytest.raises(TilekitError) as caught:
+                make(name, bench, {**given, argument: value})
+            assert caught.value.code.startswith("TK-"), (name, argument, value)
+            assert caught.value.code != "TK-GEN-001"
+            assert argument in str(caught.value), (name, argument, value)
+
+
+LABELS = {("CounterSync", "name"), ("MbarrierSync", "name"), ("SourceRing", "matrix")}
+"""Texts that stand in maps and in names of a call's arrays: any is legal."""
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_sixty_odd_constructions(name: str) -> None:
+    """Of any mixture of good and odd arguments, a component is made or refused with a code: nothing else escapes."""
+    seed = random.randrange(1 << 32)
+    draw = random.Random(seed)
+    for _ in range(60):
+        bench = Bench()
+        given = PARTS[name](bench)
+        for argument in draw.sample(list(given), draw.randint(1, min(2, len(given)))):
+            given[argument] = draw.choice(ODD)
+        found: Exception | None = None
+        try:
+            make(name, bench, given)
+        except Exception as error:
+            found = error
+        assert found is None or isinstance(found, TilekitError), f"{name}({given}), seed {seed}: {found!r}"
+        assert found is None or found.code != "TK-GEN-001", (seed, given)
+
+
+def refusal(make: Callable[[Bench], Any]) -> tuple[str, str]:
+    """Code and text of what a construction raises."""
+    with pytest.raises(TilekitError) as caught:
+        make(Bench())
+    return caught.value.code, caught.value.message
+
+
+def tile(name: str = "a", dtype: tk.DType = tk.BF16, rows: int = 128, **more: Any) -> tk.OperandTile:
+    """A tile along K."""
+    return tk.OperandTile(name, dtype, rows, more.pop("major", "k"), **more)
+
+
+def named(m: Bench, barrier: int) -> tk.NamedBarrierSync:
+    """A ring of two stages at four barriers."""
+    return tk.NamedBarrierSync(m.w, producers=(LOAD,), consumers=(MMA,), stages=2, first_barrier=barrier)
+
+
+def _shared_by_two(m: Bench) -> None:
+    loader = tk.CpAsyncLoader(m.w, tk.CopyPlan(m.a, 8), stages=2)
+    loader.bind(m.w, m.tiles()["a"], Multicast(2, m.k, m.k))
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "parts"),
+    [
+        (lambda m: tk.Wgmma(tile(), tile("b", tk.F16), warpgroups=2), "TK-TRACE-017", ("bf16", "f16", "'a'", "'b'")),
+        (lambda m: tile(rows=100), "TK-PART-001", ("OperandTile(rows=100)", "steps of 8", "nearest: 104")),
+        (lambda m: tk.Wgmma(tile(rows=96), m.b, warpgroups=1), "TK-PART-001", ("a.rows=96", "nearest: ")),
+        (lambda m: tk.Wgmma(tile(rows=128), m.b, warpgroups=3), "TK-PART-001", ("a.rows=128", "nearest: 192")),
+        (lambda m: tk.Wgmma(m.a, tile("b", rows=264), warpgroups=1), "TK-PART-001", ("b.rows=264", "nearest: 256")),
+        (lambda m: tile(major="q"), "TK-PART-001", ("major='q'", "'k' or 'mn'")),
+        (lambda m: tk.Role("load", range(1), frozenset({"laod"})), "TK-PART-001", ("may='laod'", "nearest: 'load'")),
+        (lambda m: tk.Role("load it", range(1), frozenset()), "TK-PART-001", ("nearest: 'load_it'",)),
+        (lambda m: tk.Role("load", range(0), frozenset()), "TK-PART-001", ("warps=range(0, 0)",)),
+        (lambda m: tk.Role("mma", range(4), frozenset(), turns=3), "TK-PART-001", ("turns=3", "nearest: 2")),
+        (lambda m: tk.Writer("größe", target="sm_90a", threads=32), "TK-PART-001", ("'größe'", "nearest: 'gr_e'")),
+        (lambda m: tk.Writer("2nd", target="sm_90a", threads=32), "TK-PART-001", ("nearest: '_2nd'",)),
+        (lambda m: tk.Writer("k", target="sm_90a", threads=2048), "TK-PART-001", ("threads=2048", "nearest: 1024")),
+        (lambda m: m.w.parameter("a b", tk.registers.U32), "TK-PART-001", ("'a b'", "nearest: 'a_b'")),
+        (lambda m: (named(m, 1), named(m, 1)), "TK-BARRIER-001", ("named barrier 1", "nearest free: 5")),
+        (lambda m: named(m, 0), "TK-TRACE-015", ("first_barrier=0", "nearest")),
+        (lambda m: tk.StagedEpilogue(m.w, **{**_store(m), "first_barrier": 0}), "TK-BARRIER-001", ("the whole CTA",)),
+        (_shared_by_two, "TK-TRACE-013", ("CpAsyncLoader", "2 CTAs", "nearest")),
+        (lambda m: tk.TilePipeline(**{**_ring(m), "stages": 3}), "TK-PART-001", ("stages=3", "nearest: 2")),
+        (lambda m: tk.TilePipeline(**{**_ring(m), "tiles": {}}), "TK-PART-001", ("tiles=", "'a' has none")),
+        (lambda m: tk.StandardPayload(tile(slices=2), m.b), "TK-PART-001", ("128 elements", "slices=2")),
+        (lambda m: tk.MbarrierSync(m.w, "r", **{**m.ring, "producers": ()}), "TK-PART-001", ("producers=()",)),
+        (lambda m: tk.Cluster.read(m.w, 2, 1), "TK-PART-001", ("m=2", "clusters of 1 CTAs", "nearest: 1")),
+        (lambda m: tk.PingPong(MMA, first_barrier=3), "TK-PART-001", ("turns=1", "Cooperative")),
+        (lambda m: tk.StagedEpilogue(m.w, **{**_store(m), "out": tk.S8}), "TK-PART-001", ("out=", "s8")),
+        (lambda m: tk.StagedEpilogue(m.w, **{**_store(m), "role": ONE}), "TK-PART-001", ("'one'", "whole warpgroups")),
+        (lambda m: tk.TmaLoader(m.w, tile(rows=48), participants=5), "TK-PART-001", ("participants=5", "nearest: 4")),
+    ],
+)
+def test_known_mistakes(make: Callable[[Bench], Any], code: str, parts: tuple[str, ...]) -> None:
+    """What once passed in silence, or with a bare exception, or at the launch alone."""
+    found, message = refusal(make)
+    assert found == code, message
+    assert all(part in message for part in parts), message
+
+
+def test_a_kernel_name_that_is_no_identifier() -> None:
+    """A function whose name assembly text cannot have is refused when the kernel is made."""
+    with pytest.raises(TilekitError, match=r"function's name='größe'.*nearest: 'gr_e'.*TK-PART-001"):
+
+        @tk.kernel(tk.Input("x", tk.F32, "n"), tk.Output("y", tk.F32, "n"), target="sm_90a", threads=64)
+        def größe(w: tk.Writer) -> Any: ...
+
+
+def test_more_stages_than_fit_are_named_with_how_many_do() -> None:
+    """The ring's largest object, where it was declared, and the most stages: that many fit, and one more does not."""
+
+    def text(stages: int) -> str:
+        m = Bench()
+        m.payload.allocate(m.w.shared, "inputs", stages)
+        tk.MbarrierSync(m.w, "inputs", **{**m.ring, "stages": stages})
+        m.w.shared.allocate("other", size=40_000)
+        return m.w.text()
+
+    with pytest.raises(TilekitError, match=r"inputs.a, 12 x 16384 bytes, declared by .*\. Nearest: 7 of it") as caught:
+        text(12)
+    assert caught.value.code == "TK-COMP-005"
+    text(7)
+    with pytest.raises(TilekitError, match="TK-COMP-005"):
+        text(8)
+    m = Bench()
+    m.w.shared.allocate("one", size=300_000)
+    with pytest.raises(TilekitError, match=r"one, 1 x 300000 bytes.*Nearest: 232448 bytes each"):
+        m.w.text()

@@ -1,0 +1,304 @@
+"""Whether an argument of a component is what its annotation asks for: checked when the component is made.
+
+A class decorated with `component` has each argument checked: a number against its bounds (`Whole`), a word against
+those that are legal, another component against its class or, member by member, its protocol.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, wraps
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from tilekit.assembly.errors import TraceError
+from tilekit.emulator.core.errors import shown
+
+_MISSING = object()
+_Component = TypeVar("_Component", bound=type)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Beside ``int`` in ``Annotated``: which integers are legal. `low`, and so many times `step` more, up to `high`."""
+
+    low: int
+    high: int | None = None
+    step: int = 1
+
+    def __contains__(self, value: int) -> bool:
+        return value >= self.low and (self.high is None or value <= self.high) and (value - self.low) % self.step == 0
+
+    @property
+    def words(self) -> str:
+        """What is legal."""
+        step = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"an integer from {self.low} {'on' if self.high is None else f'to {self.high}'}{step}"
+
+    def nearest(self, value: float) -> int:
+        """The legal integer nearest to a number."""
+        most = value if self.high is None else min(value, self.high)
+        return self.low + round(max(0, most - self.low) / self.step) * self.step
+
+
+Count = Annotated[int, Whole(1)]
+"""How many there are, at least one."""
+
+Barrier = Annotated[int, Whole(0)]
+"""A named barrier; which are free is the writer's to say (`NamedBarriers.claim`)."""
+
+
+OWN_RULE: Final = "checked by a rule of the component's own"
+"""Beside a type in ``Annotated``: nothing is checked here, since an error of the component says more."""
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def illegal(owner: str, name: str, given: object, legal: str, nearest: object = None) -> TraceError:
+    """The error for an argument that a component cannot take.
+
+    Parameters
+    ----------
+    owner, name
+        The component and the argument.
+    given
+        Its value.
+    legal
+        What may be given, in words.
+    nearest
+        The nearest legal value, where there is one.
+    """
+    hint = "" if nearest is None else f"; nearest: {nearest if isinstance(nearest, int) else repr(nearest)}"
+    return TraceError(f"{owner}({name}={shown(given)}); legal: {legal}{hint}", code="TK-PART-001")
+
+
+def require_whole(owner: str, name: str, given: object, bounds: Whole) -> None:
+    """Check an integer.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with what is legal and the nearest.
+    """
+    if type(given) is int and given in bounds:
+        return
+    number = given if isinstance(given, (int, float)) and abs(given) < 1 << 62 else None
+    raise illegal(owner, name, given, bounds.words, None if number is None else bounds.nearest(number))
+
+
+def require_word(owner: str, name: str, given: object, words: Sequence[object]) -> None:
+    """Check a value that is one of a few.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with those and the nearest.
+    """
+    if any(type(given) is type(word) and given == word for word in words):
+        return
+    legal = ", ".join(repr(word) for word in words[:-1]) + (" or " if len(words) > 1 else "") + repr(words[-1])
+    texts = [word for word in words if isinstance(word, str)]
+    near = difflib.get_close_matches(given, texts, 1, 0.0) if isinstance(given, str) else []
+    raise illegal(owner, name, given, legal, near[0] if near else words[0])
+
+
+def require_symbol(owner: str, name: str, given: object) -> None:
+    """Check a name that becomes part of assembly text: ASCII letters, digits and underscores.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` with the nearest name.
+    """
+    if isinstance(given, str) and _SYMBOL.fullmatch(given):
+        return
+    nearest = None
+    if isinstance(given, str):
+        plain = re.sub(r"[^A-Za-z0-9_]+", "_", given).strip("_") or "x"
+        nearest = plain if _SYMBOL.fullmatch(plain) else f"_{plain}"
+    raise illegal(owner, name, given, "a name of ASCII letters, digits and _, which no digit begins", nearest)
+
+
+def require_sides(owner: str, producers: Sequence[object], consumers: Sequence[object]) -> None:
+    """Check that a ring has roles on either side.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001``.
+    """
+    for name, roles in (("producers", producers), ("consumers", consumers)):
+        if not roles:
+            raise illegal(owner, name, roles, "one role or more")
+
+
+def component(cls: _Component) -> _Component:
+    """Have every argument of a component's constructor checked against its annotation before it is used."""
+    made = cls.__init__  # type: ignore[misc]  # it is the class's own
+    signature = inspect.signature(made)
+
+    @wraps(made)
+    def checked(self: Any, *arguments: Any, **named: Any) -> None:
+        given = signature.bind(self, *arguments, **named).arguments
+        for name, hint in _parameter_hints(made).items():
+            if name in given:
+                _require(cls.__name__, name, given[name], hint)
+        made(self, *arguments, **named)
+
+    cls.__init__ = checked  # type: ignore[misc]
+    return cls
+
+
+@cache
+def _parameter_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    hints = get_type_hints(function, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name != "return"}
+
+
+def _require(owner: str, name: str, given: Any, hint: Any) -> None:
+    """Check one argument; the first thing that is legal decides what a message says."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    first: TraceError | None = None
+    for option in sorted(options, key=lambda one: one is NoneType):
+        try:
+            _require_one(owner, name, given, option)
+        except TraceError as error:
+            first = first or error
+        else:
+            return
+    assert first is not None
+    raise first
+
+
+_WORDS: Final = {bool: "True or False", int: "an integer", float: "a number", str: "a string", NoneType: "None"}
+
+
+def _require_one(owner: str, name: str, given: Any, hint: Any) -> None:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = next((part for part in parts[1:] if isinstance(part, Whole)), None)
+        if bounds is not None:  # else a rule of the component's own checks it
+            require_whole(owner, name, given, bounds)
+    elif origin is Literal:
+        require_word(owner, name, given, parts)
+    elif hint in _WORDS:
+        wanted = (int, float) if hint is float else (hint,)
+        if not isinstance(given, wanted) or (isinstance(given, bool) and hint is not bool):
+            raise illegal(owner, name, given, _WORDS[hint])
+    elif hint is Any or isinstance(hint, TypeVar):
+        return
+    elif origin is Callable or hint is Callable:
+        if not callable(given):
+            raise illegal(owner, name, given, "something to call")
+    elif origin in (tuple, Sequence):
+        if not isinstance(given, (tuple, list)):
+            raise illegal(owner, name, given, f"a tuple of {_name(parts[0])}")
+        if origin is Sequence or parts[-1] is Ellipsis:
+            for index, member in enumerate(given):
+                _require(owner, f"{name}[{index}]", member, parts[0])
+    elif origin in (dict, Mapping):
+        if not isinstance(given, Mapping):
+            raise illegal(owner, name, given, f"{_name(parts[1])} by name")
+        for key, member in given.items():
+            _require(owner, f"{name}[{shown(key)}]", member, parts[1])
+    elif isinstance(hint, type) and (reason := _misfit(given, hint)) is not None:
+        raise TraceError(f"{owner}({name}=) is given {_named(given)}: {reason}", code="TK-FIT-001")
+
+
+def _name(hint: Any) -> str:
+    return getattr(hint, "__name__", str(hint))
+
+
+def check_components(driver: Any) -> None:
+    """Check every field of a driver, a dataclass, against its annotation: a protocol by its members, else the class.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` naming the driver's field, the component, the protocol and the member that does not fit.
+    """
+    hints = _hints(type(driver))  # type: ignore[arg-type]  # a class can be hashed
+    for field in fields(driver):
+        component = getattr(driver, field.name)
+        reasons = []
+        for expected in sorted(hints[field.name], key=lambda one: one is NoneType):
+            reason = _misfit(component, expected)
+            if reason is None:
+                break
+            reasons.append(reason)
+        else:
+            if reasons:
+                raise TraceError(
+                    f"{type(driver).__name__}({field.name}=) is given {_named(component)}: {reasons[0]}",
+                    code="TK-FIT-001",
+                )
+
+
+@cache
+def _hints(driver: type) -> dict[str, tuple[type, ...]]:
+    """The classes that each field may be an instance of; none where that cannot be checked."""
+    return {name: _classes(hint) for name, hint in get_type_hints(driver).items()}
+
+
+def _classes(hint: Any) -> tuple[type, ...]:
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    classes = tuple(get_origin(option) or option for option in options)
+    return classes if all(isinstance(option, type) for option in classes) else ()
+
+
+def _misfit(component: Any, expected: type) -> str | None:
+    """Why a component does not fit; None where it does."""
+    if not getattr(expected, "_is_protocol", False):
+        return None if isinstance(component, expected) else f"it is no {expected.__name__}"
+    for name, wanted in _members(expected):
+        offered = inspect.getattr_static(component, name, _MISSING)
+        if offered is _MISSING:
+            return f"it has no {name}{_spelled(wanted)}, which {expected.__name__} asks for"
+        if wanted is not None and inspect.isfunction(offered) and not _takes(offered, wanted):
+            return f"its {name}{_spelled(offered)} is not called as {expected.__name__}.{name}{_spelled(wanted)} is"
+        if wanted is not None and not callable(getattr(component, name)):
+            return f"its {name} is no method, which {expected.__name__} asks for"
+    return None
+
+
+@cache
+def _members(protocol: type) -> tuple[tuple[str, Callable[..., Any] | None], ...]:
+    """The members that a protocol asks for, with the function where one is a method."""
+    return tuple(_each_member(protocol))
+
+
+def _each_member(protocol: type) -> Iterator[tuple[str, Callable[..., Any] | None]]:
+    for base in protocol.__mro__:
+        if getattr(base, "_is_protocol", False) and base is not Protocol:
+            for name, member in vars(base).items():
+                if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                    yield name, member if inspect.isfunction(member) else None
+            yield from ((name, None) for name in inspect.get_annotations(base) if not name.startswith("_"))
+
+
+@cache
+def _takes(offered: Callable[..., Any], wanted: Callable[..., Any]) -> bool:
+    """Whether a method can be called as the protocol's is."""
+    asked = inspect.signature(wanted).parameters.values()
+    by_name = {p.name: None for p in asked if p.kind is p.KEYWORD_ONLY}
+    positions = [None for p in asked if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    try:
+        inspect.signature(offered).bind(*positions, **by_name)
+    except TypeError:
+        return False
+    return True
+
+
+def _spelled(method: Callable[..., Any] | None) -> str:
+    if method is None:
+        return ""
+    parameters = [p for p in inspect.signature(method).parameters.values() if p.name != "self"]
+    return f"({', '.join(f'{p.name}=' if p.kind is p.KEYWORD_ONLY else p.name for p in parameters)})"
+
+
+def _named(component: Any) -> str:
+    return f"{component!r}" if isinstance(component, (int, float, str, NoneType)) else f"a {type(component).__name__}"

@@ -1,0 +1,181 @@
+"""Text of a fragment: which names it declares, other names for them, and whether it is PTX at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilekit.assembly.dialect import HOLE, TextFault
+from tilekit.assembly.ptx.spelling import SHARED_SYMBOL, declared_type
+from tilekit.assembly.types import RegisterType
+from tilekit.emulator.core.errors import TextError
+from tilekit.emulator.ptx.language.lexer import Token, tokenize
+from tilekit.targets import DEFAULT
+
+_SPACES = (".reg", ".local", ".shared", ".param", ".global", ".const")
+_DECLARES = re.compile(r"\.(reg|local|shared|param|global|const)\b|[\w$]\s*:(?!:)")
+"""What a text that declares a name has in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """Where a text has a name that may be the fragment's own; a declared one has the depth of its scope.
+
+    Attributes
+    ----------
+    members
+        Of ``name<4>``, the four names that it declares.
+    """
+
+    text: str
+    start: int
+    end: int
+    line: int
+    depth: int | None = None
+    members: tuple[str, ...] = ()
+
+
+def local_names(lines: Sequence[str]) -> frozenset[str]:
+    """Registers, variables and labels that the text declares.
+
+    Raises
+    ------
+    TextFault
+        For a name that is declared outside of braces, where the second place of the fragment would declare it again.
+    """
+    text = "\n".join(lines)
+    if _DECLARES.search(text) is None:
+        return frozenset()
+    found: set[str] = set()
+    for name in _names(text):
+        if name.depth is None:
+            continue
+        if not name.depth:
+            raise TextFault(
+                f"{name.text!r} is declared outside of braces, and would be declared again where the fragment is "
+                "placed a second time. Nearest: { before the text and } behind it",
+                name.line,
+            )
+        found.update(name.members or (name.text,))
+    return frozenset(found)
+
+
+def renamed(lines: Sequence[str], names: Mapping[str, str]) -> tuple[str, ...]:
+    """The text with other names for what it declares; opcodes and modifiers that read alike stay."""
+    text = "\n".join(lines)
+    for name in sorted(_names(text), key=lambda name: name.start, reverse=True):
+        new = ", ".join(names.get(member, member) for member in name.members or (name.text,))
+        if name.members and not names.keys() & set(name.members):
+            continue
+        text = text[: name.start] + new + text[name.end :]
+    return tuple(text.split("\n"))
+
+
+def check_text(
+    lines: Sequence[str],
+    operands: Mapping[str, tuple[RegisterType, int | None]],
+    words: Mapping[str, str],
+    version: tuple[int, int],
+) -> None:
+    """Check that the text is PTX in which every name is an operand or declared.
+
+    Parameters
+    ----------
+    lines
+        Of the fragment.
+    operands
+        Register operands: type, and length of a list (None for one register).
+    words
+        What stands for each immediate.
+    version
+        Of PTX.
+
+    Raises
+    ------
+    TextFault
+        With the line in the text and what was expected.
+    """
+    head = [f".version {version[0]}.{version[1]}", f".target {DEFAULT.name}", ".address_size 64"]
+    head += [f".extern .shared .align 16 .b8 {SHARED_SYMBOL}[];", ".visible .entry fragment()", "{"]
+    bound = dict(words)
+    for name, (type_, length) in operands.items():
+        registers = [f"_{name}_"] if length is None else [f"_{name}_{i}" for i in range(length or 2)]
+        head.append(f".reg .{declared_type(type_)} {', '.join(registers)};")
+        bound[name] = ", ".join(registers)
+    body = [HOLE.sub(lambda hole: bound[hole[1]], line) for line in lines]
+
+    from tilekit.emulator.ptx.language.parser import parse_module  # for fragments from elsewhere alone
+
+    try:
+        parse_module("\n".join([*head, *body, "ret;", "}", ""]))
+    except TextError as error:
+        line = (error.line or 0) - len(head)
+        if line > len(body):  # only behind the text it shows that something in it is not closed
+            raise TextFault(f"the text ends in the middle: {error.message}", len(body)) from error
+        raise TextFault(error.message, max(line, 1)) from error
+
+
+def _names(text: str) -> Iterator[_Name]:
+    """Every name of the text where one may be declared or used; no opcode, no modifier, no operand."""
+    holes = [match.span() for match in HOLE.finditer(text)]
+    masked = HOLE.sub(lambda hole: "_" * len(hole[0]), text)
+    try:
+        tokens = tokenize(masked).tokens
+    except TextError as error:
+        raise TextFault(error.message, error.line or 1) from error
+    inside = {position for start, end in holes for position in range(start, end)}
+    depth, at = 0, 0
+    while tokens[at].kind != "end":
+        token = tokens[at]
+        if token.text in "{}":
+            depth += 1 if token.text == "{" else -1
+            at += 1
+        elif token.kind == "word" and tokens[at + 1].text == ":":
+            yield _name(token, depth)
+            at += 2
+        elif token.text in _SPACES:
+            end = _end(tokens, at)
+            yield from _declared(tokens[at + 1 : end], depth)
+            at = end + 1
+        else:
+            end = _end(tokens, at)
+            if token.text == "@":
+                guard = at + 2 if tokens[at + 1].text == "!" else at + 1
+                yield from _used(tokens[at + 1 : guard + 1], inside)
+                at = guard + 1
+            # What stands first is the opcode.
+            yield from _used(tokens[min(at + 1, end) : end], inside)
+            at = end + 1
+
+
+def _end(tokens: Sequence[Token], at: int) -> int:
+    """Where the statement that begins at `at` ends: at its semicolon, or at the end of the text."""
+    while tokens[at].text != ";" and tokens[at + 1].kind != "end":
+        at += 1
+    return at if tokens[at].text == ";" else at + 1
+
+
+def _used(tokens: Sequence[Token], holes: set[int]) -> Iterator[_Name]:
+    return (_name(token) for token in tokens if token.kind == "word" and token.start not in holes)
+
+
+def _declared(tokens: Sequence[Token], depth: int) -> Iterator[_Name]:
+    """The names of a declaration: a word first, or behind a comma that is in no brackets."""
+    nested, awaited = 0, True
+    for at, token in enumerate(tokens):
+        nested += (token.text in ("{", "[", "(")) - (token.text in ("}", "]", ")"))
+        if token.kind == "word" and awaited and not nested:
+            count = tokens[at + 2] if len(tokens) > at + 3 and tokens[at + 1].text == "<" else None
+            if count is not None and count.text.isdigit():
+                members = tuple(f"{token.text}{i}" for i in range(int(count.text)))
+                yield _Name(token.text, token.start, tokens[at + 3].end, token.line, depth, members)
+            else:
+                yield _name(token, depth)
+            awaited = False
+        elif token.text == "," and not nested:
+            awaited = True
+
+
+def _name(token: Token, depth: int | None = None) -> _Name:
+    return _Name(token.text, token.start, token.end, token.line, depth)

@@ -1,0 +1,68 @@
+"""Rankings of configs as `tilekit dump --what ranking` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilekit.bench.conv2d import ConvWorkload
+    from tilekit.bench.workload import MatmulWorkload
+    from tilekit.kernels.compiled import CompiledKernel
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Every config that a kernel's family chooses from for a shape, and those that only tuning tries, best first.
+
+    Attributes
+    ----------
+    estimates, others
+        Those that are chosen from, and those of tuning.
+    units
+        What the figures of an estimate are.
+    table
+        Prints estimates.
+    """
+
+    estimates: Sequence[Any]
+    others: Sequence[Any]
+    units: Mapping[str, str]
+    table: Callable[[Sequence[Any]], str]
+
+    def text(self) -> str:
+        """The tables, and a legend behind them."""
+        lines = [self.table(self.estimates)]
+        if self.others:
+            lines += ["", "Only `tilekit tune` tries these:", self.table(self.others)]
+        width = max(map(len, self.units))
+        return "\n".join([*lines, "", *(f"{name:<{width}}  {unit}" for name, unit in self.units.items())])
+
+    def facts(self) -> dict[str, Any]:
+        """The same as JSON takes it."""
+        return {
+            "units": dict(self.units),
+            "configs": [self._row(estimate) for estimate in self.estimates],
+            "tuning": [self._row(estimate) for estimate in self.others],
+        }
+
+    def _row(self, estimate: Any) -> dict[str, Any]:
+        # Figures come from NumPy too.
+        figures = {name: float(getattr(estimate, name)) for name in self.units}
+        return {"config": str(estimate.config), **figures}
+
+
+def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload | ConvWorkload, top: int | None = None) -> Ranking:
+    """Return the ranking for a workload, of each part the first `top`."""
+    from tilekit.kernels.gemv import picker as gemv
+    from tilekit.kernels.gemv.compiled import GemvKernel
+    from tilekit.kernels.matmul import estimates
+    from tilekit.kernels.matmul.picker import ranked
+
+    if isinstance(kernel, GemvKernel):
+        common = gemv.ranked(kernel.spec, kernel.target, n=workload.n, k=workload.k)
+        return Ranking(common[:top], (), gemv.RANKING_UNITS, gemv.ranking)
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    first, others = (ranked(workload.spec, kernel.target, **shape, tuning=which)[:top] for which in (False, True))
+    return Ranking(first, others, estimates.RANKING_UNITS, estimates.ranking)
