@@ -31,25 +31,18 @@ s_mov_b64 exec, ${lanes}
 //! in        address   smem  scalar
 //! in        parity    b32   scalar
 //! imm       arrivals  1..65536
-//! temp      lanes     pred
-//! temp      first     u32   scalar
 //! temp      place     smem
 //! temp      count     u32
 //! temp      twice     u32
 //! temp      inverse   u32
 //! temp      error     u32
-//! temp      zero      u32
 //! temp      now       u32
 //! temp      phase     u32
 //! temp      rest      u32
 //! kind      wait
 //! target    gfx9
 //! see       `inverse` is 2^32 / arrivals, from V_RCP_IFLAG_F32 and one step of Newton's; the phase that it gives is at most
-//!           2 too small. The count is read by DS_ADD_RTN_U32, as an atomic among atomics,
-//!           and by one lane: those of many lanes at one address go one by one
-s_mov_b64 ${lanes}, exec
-s_ff1_i32_b64 ${first}, exec
-s_lshl_b64 exec, 1, ${first}
+//!           2 too small. DS_READ_B32 is an atomic load in LDS; lanes that read one address share the read
 v_mov_b32 ${place}, ${address}
 v_mov_b32 ${count}, ${arrivals}
 v_lshlrev_b32 ${twice}, 1, ${count}
@@ -61,10 +54,9 @@ v_sub_u32 ${error}, 0, ${count}
 v_mul_lo_u32 ${error}, ${error}, ${inverse}
 v_mul_hi_u32 ${error}, ${inverse}, ${error}
 v_add_u32 ${inverse}, ${inverse}, ${error}
-v_mov_b32 ${zero}, 0
 wait:
 s_sleep 1
-ds_add_rtn_u32 ${now}, ${place}, ${zero}
+ds_read_b32 ${now}, ${place}
 v_mul_hi_u32 ${phase}, ${now}, ${inverse}
 v_mul_lo_u32 ${rest}, ${phase}, ${count}
 v_sub_u32 ${rest}, ${now}, ${rest}
@@ -75,7 +67,6 @@ v_addc_co_u32 ${phase}, vcc, 0, ${phase}, vcc
 v_and_b32 ${phase}, 1, ${phase}
 v_cmp_eq_u32 vcc, ${parity}, ${phase}
 s_cbranch_vccnz wait
-s_mov_b64 exec, ${lanes}
 
 //! fragment  wait_within
 //! about     Wait until the arrivals so far plus `ahead` are among the first `arrivals` of a period; what came before them
@@ -84,21 +75,15 @@ s_mov_b64 exec, ${lanes}
 //! in        ahead     u32   scalar
 //! imm       period    1..131072
 //! imm       arrivals  1..65536
-//! temp      lanes     pred
-//! temp      first     u32   scalar
 //! temp      place     smem
 //! temp      count     u32
 //! temp      inverse   u32
 //! temp      error     u32
-//! temp      zero      u32
 //! temp      now       u32
 //! temp      rest      u32
 //! kind      wait
 //! target    gfx9
 //! see       as wait_parity; a remainder that is too large by one or two periods is the larger of itself and one less
-s_mov_b64 ${lanes}, exec
-s_ff1_i32_b64 ${first}, exec
-s_lshl_b64 exec, 1, ${first}
 v_mov_b32 ${place}, ${address}
 v_mov_b32 ${count}, ${period}
 v_cvt_f32_u32 ${inverse}, ${count}
@@ -109,10 +94,9 @@ v_sub_u32 ${error}, 0, ${count}
 v_mul_lo_u32 ${error}, ${error}, ${inverse}
 v_mul_hi_u32 ${error}, ${inverse}, ${error}
 v_add_u32 ${inverse}, ${inverse}, ${error}
-v_mov_b32 ${zero}, 0
 wait:
 s_sleep 1
-ds_add_rtn_u32 ${now}, ${place}, ${zero}
+ds_read_b32 ${now}, ${place}
 v_add_u32 ${now}, ${ahead}, ${now}
 v_mul_hi_u32 ${rest}, ${now}, ${inverse}
 v_mul_lo_u32 ${rest}, ${rest}, ${count}
@@ -123,4 +107,3 @@ v_sub_u32 ${rest}, ${now}, ${count}
 v_min_u32 ${now}, ${now}, ${rest}
 v_cmp_le_u32 vcc, ${arrivals}, ${now}
 s_cbranch_vccnz wait
-s_mov_b64 exec, ${lanes}

@@ -1,4 +1,4 @@
-"""The figures of a compute unit, each with its source; those that nobody has published are marked as assumed."""
+"""The figures of a compute unit, each with its source; those of which none is published are marked as assumed."""
 
 from __future__ import annotations
 

@@ -24,14 +24,13 @@ from tilekit.assembly.trace import (
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import Value
 
-LANES = 64
 SIMDS = 4
 """Of a compute unit: the waves of a CTA are dealt to them."""
 
 
 def waves_per_simd(trace: Trace) -> int:
     """Waves that share a SIMD's registers when as many CTAs are resident as the trace asks for."""
-    waves = -(-trace.threads // LANES) * trace.resident
+    waves = -(-trace.threads // trace.target.lanes) * trace.resident
     return max(1, -(-waves // SIMDS))
 
 

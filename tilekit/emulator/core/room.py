@@ -203,15 +203,16 @@ class Device:
         self.starts: Starts = starts
         self.memory = GlobalMemory()
 
-    def load(self, text: Any) -> Module:
-        """Load a text of the chip's assembly language.
+    if TYPE_CHECKING:  # each room's class has its own
 
-        Raises
-        ------
-        EmulatorError
-            Naming line and column of what cannot be read or executed.
-        """
-        raise NotImplementedError  # every room's device has its own
+        def load(self, text: Any) -> Module:
+            """Load a text of the chip's assembly language.
+
+            Raises
+            ------
+            EmulatorError
+                Naming line and column of what cannot be read or executed.
+            """
 
     @checked
     def buffer(self, array: Any, name: str = "") -> Buffer:
