@@ -140,13 +140,28 @@ def _parts(config: MatmulConfig, spec: MatmulSpec, stored: int) -> Iterator[Viol
 
 
 def _m_below_atom(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]:
-    """A tile of fewer rows than an instruction is one warpgroup's; what the instruction reads beyond them is B."""
+    """A tile of fewer rows than an instruction is one warpgroup's, and comes and goes by TMA."""
     rows = config.tile[0]
     if rows <= 0 or rows % GROUP_ROWS or config.consumers_per_tile > 1:
         of = _takers(config)
         less = f", or of {GROUP_ROWS} below that" if config.consumers_per_tile == 1 else ""
         yield Violation("tile M", "tile", f"tile M={rows}: {of} takes a multiple of {ATOM_ROWS} rows{less}")
         return
+    short = f"tile M={rows}: fewer than {ATOM_ROWS} rows"
+    if config.swap_ab:
+        yield Violation("short and swapped", "swap_ab", f"swap_ab=True with {short}: those of a small M have no need")
+    for field, none in (("split_k", 1), ("cluster_k", 1), ("stream_k", 0)):
+        if getattr(config, field) != none:
+            yield Violation("short shares", field, f"{field}={getattr(config, field)} with {short}: one CTA sums them")
+    if spec.store != "tma" or spec.copies or spec.groups is not None or spec.functions.residual is not None:
+        yield Violation("short stores", "tile", f"{short} come and go by TMA, without groups or a residual")
+
+
+def _rows_behind_a(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """An instruction that reads beyond A's rows reads rows of B, which follow in a stage."""
+    if not config.m_below_atom:
+        return
+    rows = config.tile[0]
     short = f"tile M={rows}: fewer than {ATOM_ROWS} rows"
     a, b = config.operands(spec)
     if a.major == "mn":
@@ -156,13 +171,6 @@ def _m_below_atom(config: MatmulConfig, spec: MatmulSpec) -> Iterator[Violation]
             f"{short} are multiplied with the {b.slices * b.image_rows} of B behind them; {ATOM_ROWS - rows} are read"
         )
         yield Violation("rows behind A", "tile", text)
-    if config.swap_ab:
-        yield Violation("short and swapped", "swap_ab", f"swap_ab=True with {short}: those of a small M have no need")
-    for field, none in (("split_k", 1), ("cluster_k", 1), ("stream_k", 0)):
-        if getattr(config, field) != none:
-            yield Violation("short shares", field, f"{field}={getattr(config, field)} with {short}: one CTA sums them")
-    if spec.store != "tma" or spec.copies or spec.groups is not None or spec.functions.residual is not None:
-        yield Violation("short stores", "tile", f"{short} come and go by TMA, without groups or a residual")
 
 
 def _cluster_k(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
@@ -289,7 +297,7 @@ RULES = RuleBook(
             *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
             *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
         ),
-        (slice_rule, copies_rule, _prefetch),
+        (slice_rule, copies_rule, _prefetch, _rows_behind_a),
         (_registers, shared_memory_rule),
     ),
     values=_values,
