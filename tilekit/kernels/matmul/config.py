@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from tilekit.annotations import check_fields
@@ -24,6 +25,9 @@ from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk
 from tilekit.tiles.call import Major
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
+
+_operand, _payload = cache(OperandTile), cache(StandardPayload)
+"""Thousands of configs have a few hundred tiles, and pairs of them."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -136,8 +140,8 @@ class KernelConfig(ABC):
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
         a_swizzle, b_swizzle = spec.swizzles(swapped=self.swap_ab)[0], self.b_swizzle(spec)
         return (
-            OperandTile("a", a, self.tile[0], a_major, self._slices(a_major, a_swizzle), a_swizzle),
-            OperandTile("b", b, self.tile[1] // self.cta_group, b_major, self._slices(b_major, b_swizzle), b_swizzle),
+            _operand("a", a, self.tile[0], a_major, self._slices(a_major, a_swizzle), a_swizzle),
+            _operand("b", b, self.tile[1] // self.cta_group, b_major, self._slices(b_major, b_swizzle), b_swizzle),
         )
 
     def _slices(self, major: Major, swizzle: SwizzleBytes) -> int:
@@ -150,7 +154,7 @@ class KernelConfig(ABC):
 
     def payload(self, spec: MatmulSpec) -> StandardPayload:
         """What a stage holds."""
-        return StandardPayload(*self.operands(spec), adjacent=self.m_below_atom)
+        return _payload(*self.operands(spec), adjacent=self.m_below_atom)
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
         """How threads copy A and B; None for what TMA loads."""
