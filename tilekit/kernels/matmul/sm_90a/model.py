@@ -105,6 +105,9 @@ RAGGED_CLOCKS = 7.315
 ASKED_CLOCKS = 0.9936
 """Between two answers of L2 about the same line."""
 
+WIDE_GROUP_COST = 0.15
+"""Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
+
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
 
@@ -462,6 +465,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
     wide = np.maximum(np.log2(c.size) - 1, 0)
     clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + WIDE_CLUSTER_CLOCKS * wide + output / LAST_STORE_BYTES_PER_CLOCK
+    if spec.groups is not None:
+        clocks *= 1 + WIDE_GROUP_COST * np.maximum(c.tile_n - 192, 0) / 64
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
