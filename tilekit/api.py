@@ -22,6 +22,7 @@ from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.kernels.problem import output_matrix
 from tilekit.targets import DEFAULT, ChipName, PlaceName
 from tilekit.targets import target as target_named
+from tilekit.tuning.first_call import tuned_or_timed
 from tilekit.tuning.lookup import tuned_config
 
 
@@ -395,7 +396,7 @@ def _first_call(
             stream = resolve_stream(stream, arguments.a)
         new = arguments.new_output()
         arguments = arguments.into(new(stream))
-    selection = select(arguments, tuned_config)
+    selection = select(arguments, tuned_or_timed)
     plan = selection.kernel.plan(selection.arguments)
     plan(stream)
     if plan.cacheable is not None and key is not None:

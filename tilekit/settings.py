@@ -115,6 +115,15 @@ def _seconds(name: str, value: object) -> float:
     return seconds
 
 
+TUNING_OFF, FIRST_CALL = "off", "first call"
+
+
+def _tuning(name: str, value: object) -> str:
+    if value in (TUNING_OFF, FIRST_CALL):
+        return str(value)
+    raise ArgumentError.of(name, value, legal=f"{TUNING_OFF!r} or {FIRST_CALL!r}", nearest=FIRST_CALL)
+
+
 class Settings:
     """The process's settings; use the one instance `tilekit.settings.settings`.
 
@@ -126,6 +135,9 @@ class Settings:
         The ptxas to assemble with (``TILEKIT_PTXAS``); None searches the nvidia wheels, CUDA_HOME and PATH.
     emulator_limit : float
         Longest estimated emulator run that starts without being asked to, in seconds (``TILEKIT_EMULATOR_LIMIT``).
+    tuning : str
+        ``"first call"``: where `tilekit tune` has not looked, the first call of a matmul on a GPU times the best few
+        configs by the model, which takes some seconds, and keeps the times (``TILEKIT_TUNING``; default: ``"off"``).
 
     Raises
     ------
@@ -150,6 +162,13 @@ class Settings:
         default=lambda: 120.0,
         parse=_seconds,
         about="longest estimated emulator run that starts without being asked to, in seconds",
+    )
+
+    tuning: _Setting[str, str] = _Setting(
+        "TILEKIT_TUNING",
+        default=lambda: TUNING_OFF,
+        parse=_tuning,
+        about="whether the first call of a matmul on a GPU times configs: off, or first call",
     )
 
     def __init__(self) -> None:

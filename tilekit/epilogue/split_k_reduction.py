@@ -1,6 +1,7 @@
 """Sums shared by several CTAs: each keeps its share in a workspace, and the last adds them all and stores the tile.
 
-Only the last waits for others. The order of adding is fixed, so the result is the same every time.
+Only the last waits for others, a thread for each, and reads them by twos where registers allow it: their latency is what it
+waits for. The order of adding is fixed, so the result is the same every time.
 """
 
 from __future__ import annotations
@@ -8,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilekit.assembly.fit import Barrier, Count, component
+from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace, foreign_share
+from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace, add_kept
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import SplitShare, Tile
+
+PAIRED_ACCUMULATORS = 96
+"""Accumulators of a thread beside which there are registers for the elements of two shares: beside 136 with a bias, and
+192 of any kind, they spill."""
 
 
 @component
@@ -56,9 +62,8 @@ class BoundSplitKReduction:
         with w.when(~share.stores):
             workspace.slot(w, share.slot).take(w, workspace, accumulators)
         with w.when(share.stores):
-            with w.when(workspace.first):
-                for other in w.range(share.others, name="other"):
-                    workspace.slot(w, share.before(other)).await_kept(w)
+            with w.when(workspace.thread < share.others):
+                workspace.slot(w, share.before(workspace.thread)).await_kept(w)
             workspace.meet(w)
             store(_Total(workspace, share, accumulators), tile)
 
@@ -71,15 +76,24 @@ class _Total:
         self._workspace = workspace
         self._share = share
         self._accumulators = accumulators
+        self._held = self.layout.blocks * self.layout.rows * self.layout.columns // self.layout.threads
 
     def clear(self, w: Writer) -> None:
         self._accumulators.clear(w)
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
         """Return the sum of all shares."""
-        fragments = self._accumulators.read(w, block, left, columns)
-        for other in w.range(self._share.others, name="other"):
-            self._slot(w, other).add_to(w, fragments, block, left)
+        fragments, others = self._accumulators.read(w, block, left, columns), self._share.others
+        if self._held > PAIRED_ACCUMULATORS:
+            for other in w.range(others, name="other"):
+                self._slot(w, other).add_to(w, fragments, block, left)
+            return fragments
+        odd = others & 1
+        with w.when(odd == 1):
+            self._slot(w, w.constant(U32, 0)).add_to(w, fragments, block, left)
+        for pair in w.range(others >> 1, name="pair"):
+            first = pair * 2 + odd
+            add_kept(w, [self._slot(w, first), self._slot(w, first + 1)], fragments, block, left)
         return fragments
 
     def done(self, w: Writer) -> None:

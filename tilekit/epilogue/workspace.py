@@ -6,7 +6,9 @@ of the same warpgroup of another CTA reads them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import GMEM
@@ -75,6 +77,7 @@ class BoundWorkspace:
         self._workspace = workspace
         self._group = group
         self._barrier = group.index + workspace.first_barrier
+        self.thread = group.thread
         self.first = group.thread == 0
 
     def slot(self, w: Writer, slot: Value) -> Slot:
@@ -144,6 +147,15 @@ class Slot:
         w.isa.semaphore.wait(address=self.counter, turn=KEPT)
         w.isa.semaphore.release(address=self.counter, turn=0)
 
+    def load(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> list[Value]:
+        """Start to read what is kept here of the same registers, in their order."""
+        return [
+            value
+            for index, registers in enumerate(fragments)
+            for address, _ in self._quads(registers, block, index, left)
+            for value in w.isa.memory.load_global_f32x4(address=address)
+        ]
+
     def add_to(self, w: Writer, fragments: list[RegisterTile], block: int, left: int) -> None:
         """Add what is kept here to the same registers."""
         for index, registers in enumerate(fragments):
@@ -160,3 +172,11 @@ class Slot:
             ((self.start + (before + four) * layout.threads * 16).retyped(GMEM), registers[4 * four : 4 * four + 4])
             for four in range(len(registers) // 4)
         ]
+
+
+def add_kept(w: Writer, slots: Sequence[Slot], fragments: list[RegisterTile], block: int, left: int) -> None:
+    """Add what is kept in slots to registers of columns of a block, one after the other; all are on their way at once."""
+    loaded = [slot.load(w, fragments, block, left) for slot in slots]
+    for kept in loaded:
+        for register, value in zip(chain.from_iterable(fragments), kept, strict=True):
+            register.assign(register + value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 import warnings
 from dataclasses import asdict, dataclass, replace
@@ -122,8 +123,7 @@ class TunedTable:
         ]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(line + "\n" for line in lines))
+            _append(self.path, "".join(line + "\n" for line in lines).encode())
         except OSError as error:
             warnings.warn(
                 f"{self.path} cannot be written ({error.strerror}): what was measured lasts as long as this process",
@@ -165,6 +165,16 @@ class TunedTable:
         known = self._best.get(problem)
         if known is None or measurement.seconds <= known[0] or known[1] == measurement.config:
             self._best[problem] = measurement.seconds, measurement.config
+
+
+def _append(path: Path, text: bytes) -> None:
+    """Append lines in one write, so that two processes' do not mix, behind whatever a broken one has left."""
+    with path.open("a+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            text = text if file.read(1) == b"\n" else b"\n" + text
+        file.write(text)
 
 
 def config_of(values: dict[str, Any], target: Target) -> KernelConfig:

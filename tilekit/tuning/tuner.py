@@ -218,14 +218,16 @@ def measure(
     while len(found) < len(configs):
         answers = _Answers(workload, chip, configs[len(found) :], start or _start)
         first: list[Measurement] = []
-        for config in configs[len(found) :]:
-            first.append(answers.next(config, patience * (3 if not first else 1)))
-            if progress is not None:
-                progress(first[-1])
-            if not answers.alive:
-                break
-        found += answers.again(first, patience)
-        answers.close()
+        try:
+            for config in configs[len(found) :]:
+                first.append(answers.next(config, patience * (3 if not first else 1)))
+                if progress is not None:
+                    progress(first[-1])
+                if not answers.alive:
+                    break
+            found += answers.again(first, patience)
+        finally:  # an interrupt too ends the process
+            answers.close()
     return found
 
 

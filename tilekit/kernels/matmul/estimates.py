@@ -192,7 +192,8 @@ class Grids:
             off = (pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0)
             off_line.append(off * np.where(mn_major, np.minimum(line / tile, 1), 1))
             off_chunk.append(mn_major & (tile % line > 0) & (extent > tile))
-            off_sector.append(mn_major & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
+            aligned = pitch % SECTOR_BYTES == 0  # else rows begin anywhere, whatever the tile
+            off_sector.append(mn_major & aligned & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
         fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
             along_m=along_m,

@@ -21,35 +21,41 @@ from tilekit.tiles.operand import SWIZZLE_BYTES
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 9553
+L2_BYTES_PER_CLOCK = 9840
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-OFF_LINE_COST = 1.726
+OFF_LINE_COST = 1.611
 """How many times as long 128 bytes of a tile's row take to come from L2 that do not begin at a line of it."""
 
-OFF_CHUNK_COST = 1.342
+OFF_CHUNK_COST = 1.346
 """The same of an MN-major tile that does not begin at one."""
 
-OFF_SECTOR_COST = 1.3
+SHORT_CHUNK_COST = 2.005
+"""How much longer 128 bytes take, as a part, that come as two rows of 64; four of 32 three times as much."""
+
+OFF_SECTOR_COST = 1.473
 """How many times as long a k-block takes where it does not begin at a 32-byte sector of a line either."""
 
-COUPLED_COST = 1.005
+COUPLED_COST = 0.9855
 """How many times as long k-blocks take for each doubling of the CTAs that share the smaller operand.
 
 They wait for each other's stages, each of which waits for its own part of the larger operand, which comes from DRAM.
 """
 
-COLD_COST = 0.4664
+COLD_COST = 0.4679
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 2336
+LAUNCH_CLOCKS = 675.9
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 2248
+CLUSTER_CLOCKS = 2676
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
+
+WIDE_CLUSTER_CLOCKS = 86.35
+"""What each doubling of a cluster beyond two CTAs adds to that."""
 
 SHIFTED = 7
 """Times that shared memory moves each byte that is shifted, beside its copy."""
@@ -57,61 +63,64 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 5.391
+STORE_BYTES_PER_CLOCK = 6.538
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 19.5
+LAST_STORE_BYTES_PER_CLOCK = 23.19
 """How fast they leave where none follows."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-DRAM_BYTES_PER_CLOCK = 2477
+DRAM_BYTES_PER_CLOCK = 2551
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.3349
+LAST_WAVE = 0.2887
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 2.547
+MIXTURE = 2.522
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
-SHARED_PART = 1.122
+SHARED_PART = 1.111
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 5.348
+OVERLAP = 4.291
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
 HELD = 0.9967
 """Stages of a ring that are read, on average, and not filled."""
 
-IDLE_COST = 0.4664
+IDLE_COST = 0.4341
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-SLICE_CLOCKS = 125.9
+SLICE_CLOCKS = 134.9
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 7.515
+OUTSIDE_CLOCKS = 7.664
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 6.375
+RAGGED_CLOCKS = 7.315
 """The same of a row that begins inside and ends outside."""
 
-ASKED_CLOCKS = 1.093
+ASKED_CLOCKS = 0.9936
 """Between two answers of L2 about the same line."""
+
+WIDE_GROUP_COST = 0.15
+"""Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
 
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
 
-DRAINED_COST = 1.065
+DRAINED_COST = 1.075
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
 
 LATENCY_CLOCKS = 3023
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 3287
+SHARE_CLOCKS = 4781
 """What the last share of a sum waits for the others, which have told that they are kept."""
 
-SHARE_BYTES_PER_CLOCK = 16.08
+SHARE_BYTES_PER_CLOCK = 17.8
 """How fast a CTA keeps its share in the workspace, and adds those of others."""
 
 FIXUP_CLOCKS = 3500
@@ -120,25 +129,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 332.8
+EXCHANGE_CLOCKS = 323.1
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 31.09
+EXCHANGE_BYTES_PER_CLOCK = 14.14
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.09823
+POWER_SHARE = 0.07078
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.2308
+POWER_CLOCKS = 0.1696
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-FETCH_ENERGY = 8.625e-05
+FETCH_ENERGY = 0.02214
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 0.0002826
+DRAM_ENERGY = 1.787e-05
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 1.453
+EIGHT_BIT_ENERGY = 2.902
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -236,6 +245,10 @@ SHARES = (1, 2, 3, 4)
 LARGEST_SHARED_TILE = 128 * 144
 """Elements of a tile beyond which sums are not shared: adding them would take longer than it saves."""
 
+MANY_SHARES = (5, 6, 8)
+LARGEST_MANY_SHARED_TILE = 64 * 128
+"""Elements of a tile up to which a sum has so many: of few tiles and a long K."""
+
 
 @lru_cache(maxsize=64)
 def candidates(spec: MatmulSpec, target: Target) -> tuple[MatmulConfig, ...]:
@@ -287,12 +300,13 @@ def _every(bases: tuple[MatmulConfig, ...], spec: MatmulSpec) -> Iterator[Matmul
             continue
         area = base.tile[0] * base.tile[1]
         shared = area <= LARGEST_SHARED_TILE and not (spec.groups or base.m_below_atom)
-        for shares in SHARES if shared else (1,):
+        many = MANY_SHARES if area <= LARGEST_MANY_SHARED_TILE and not base.pingpong else ()
+        for shares in (*SHARES, *many) if shared else (1,):
             for cluster in CLUSTERS:
                 yield _ahead(replace(base, cluster=cluster, split_k=shares), spec)
         if area <= LARGEST_TILE_OF_WIDE and not (base.m_below_atom or base.pingpong):
             for cluster in WIDE_CLUSTERS:
-                for shares in SHARES if shared and max(cluster) * min(cluster) == 4 else (1,):
+                for shares in (*SHARES, *many) if shared and max(cluster) * min(cluster) == 4 else (1,):
                     yield replace(base, cluster=cluster, split_k=shares)
         if shared and base.tile[0] in (ATOM_ROWS, 2 * ATOM_ROWS) and base.tile[1] <= 64 and not base.pingpong:
             for ctas in (2, 4, 8):
@@ -313,8 +327,8 @@ class HopperConfigs(Configs):
     ----------
     k_group, pingpong, consumers_per_tile, accumulators
         The fields of these names.
-    loaded_n
-        Rows of B's image.
+    loaded_n, mn_major_n
+        Rows of B's image, and whether N is its contiguous dimension.
     copies, copied
         Whether threads copy operands, and how many bytes of a k-block's copies shared memory moves.
     stages
@@ -328,6 +342,7 @@ class HopperConfigs(Configs):
     consumers_per_tile: Array
     accumulators: Array
     loaded_n: Array
+    mn_major_n: Array
     copies: Array
     copied: Array
     stages: Array
@@ -343,6 +358,7 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "consumers_per_tile": [config.consumers_per_tile for config in configs],
         "accumulators": [config.accumulators for config in configs],
         "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
+        "mn_major_n": [config.operands(spec)[1].major == "mn" for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
         "drained": [config.in_flight == 0 for config in configs],
@@ -407,7 +423,9 @@ class BlockClocks:
             np.where(line > 0, 1 + (OFF_LINE_COST - 1) * line, np.where(chunk, OFF_CHUNK_COST, 1))
             for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
         )
-        asked = fetched_m * off_m * (1 + COLD_COST * larger) + fetched_n * off_n * (1 + COLD_COST * (1 - larger))
+        short = np.where(c.mn_major_n, SHORT_CHUNK_COST * (SWIZZLE_BYTES / (c.chunk_n * spec.a_dtype.bytes) - 1), 0)
+        asked = fetched_m * off_m * (1 + COLD_COST * larger)
+        asked += fetched_n * (off_n + short) * (1 + COLD_COST * (1 - larger))
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
@@ -438,13 +456,17 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
     waves = (computed**OVERLAP + streamed**OVERLAP) ** (1 / OVERLAP)
-    shares = np.where(c.shares > 1, SHARE_CLOCKS + c.shares * 4 * area / SHARE_BYTES_PER_CLOCK, 0)
+    turns = 1 + c.shares // 2  # a share is kept, and the others are added by twos
+    shares = np.where(c.shares > 1, SHARE_CLOCKS + turns * 4 * area / SHARE_BYTES_PER_CLOCK, 0)
     sent = 4 * area / c.consumers_per_tile  # by each warpgroup
     exchange = np.where(c.cluster_k > 1, EXCHANGE_CLOCKS + sent / EXCHANGE_BYTES_PER_CLOCK, 0)
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
-    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
+    wide = np.maximum(np.log2(c.size) - 1, 0)
+    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + WIDE_CLUSTER_CLOCKS * wide + output / LAST_STORE_BYTES_PER_CLOCK
+    if spec.groups is not None:
+        clocks *= 1 + WIDE_GROUP_COST * np.maximum(c.tile_n - 192, 0) / 64
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
     total = np.maximum(clocks, _at_the_limit(clocks, _energy(block, spec, grids)))
     dram = grids.bytes / rate / np.maximum(grids.waves, 1)
