@@ -32,7 +32,6 @@ LEGAL: dict[str, list[str]] = {
     "bench": ["bench", "matmul"],
     "tune": ["tune", "matmul"],
     "cache": ["cache"],
-    "cache": ["cache"],
     "doctor": ["doctor"],
     "list": ["list"],
 }  # fmt: skip

@@ -202,12 +202,14 @@ class EmulatedLaunch(PreparedLaunch):
         """
         if self._work is not None:
             self._work.refuse_if_too_long(self.label)
+        progress = _watcher.get()
+        watched_by: dict[str, Any] = {} if progress is None else {"progress": progress}
         self.report = self._handle.launch(
             grid=self.config.grid,
             block=self.config.block,
             shared_bytes=self.config.shared_bytes,
             params=bytes(self._block),
-            progress=_watcher.get(),
+            **watched_by,
             **self._options,
         )
 
