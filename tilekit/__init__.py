@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 # Eager, because importing the submodule later would put the module in place of the object.
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.tuning.tuner import tune
+
+logging.getLogger("tilekit").addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+import numpy.typing as npt
 
 from tilekit.annotations import checked, takes
 from tilekit.arrays import NewArrays, fingerprint, hand_over, resolve_stream, view_of
@@ -24,6 +26,28 @@ from tilekit.targets import DEFAULT, ChipName, PlaceName
 from tilekit.targets import target as target_named
 from tilekit.tuning.first_call import tuned_or_timed
 from tilekit.tuning.lookup import tuned_config
+
+Array = TypeVar("Array")
+"""An array of any library: results are of the library of the first operand."""
+Numpy = npt.NDArray[Any]
+
+
+class _GroupedKeywords(TypedDict, total=False):
+    counts: Any
+    out: Any
+    activation: Activation | None
+    out_dtype: Any
+    stream: Any
+    config: AnyConfig | None
+    target: PlaceName | None
+
+
+@overload
+def matmul(a: Numpy, b: Any, *, stream: Any = None, **keywords: Unpack[MatmulKeywords]) -> npt.NDArray[Any]: ...
+
+
+@overload
+def matmul(a: Array, b: Any, *, stream: Any = None, **keywords: Unpack[MatmulKeywords]) -> Array: ...
 
 
 def matmul(
@@ -157,6 +181,14 @@ def matmul(
     return _first_call(arguments, stream, _matmuls, key, new)
 
 
+@overload
+def grouped_matmul(a: Numpy, b: Any, ends: Any = None, **keywords: Unpack[_GroupedKeywords]) -> npt.NDArray[Any]: ...
+
+
+@overload
+def grouped_matmul(a: Array, b: Any, ends: Any = None, **keywords: Unpack[_GroupedKeywords]) -> Array: ...
+
+
 def grouped_matmul(
     a: Any,
     b: Any,
@@ -211,6 +243,14 @@ def grouped_matmul(
         a, b, ends, counts=counts, out=out, activation=activation, out_dtype=out_dtype, config=config, target=target
     )
     return _first_call(arguments, stream, _grouped, key)
+
+
+@overload
+def conv2d(x: Numpy, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeywords]) -> npt.NDArray[Any]: ...
+
+
+@overload
+def conv2d(x: Array, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeywords]) -> Array: ...
 
 
 @takes(ConvKeywords)

@@ -170,11 +170,16 @@ class EmulationTooLong(TilekitError):  # noqa: N818  the name says what happened
         Estimated run time.
     limit : float
         The limit in force.
+    facts : str
+        What is said of the launch, without the way out; empty where the message is not made of the two.
     """
 
     code = "TK-EMU-001"
 
-    def __init__(self, message: str, *, seconds: float = 0.0, limit: float = 0.0, code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, seconds: float = 0.0, limit: float = 0.0, facts: str = "", code: str | None = None
+    ) -> None:
         super().__init__(message, code=code)
         self.seconds = seconds
         self.limit = limit
+        self.facts = facts

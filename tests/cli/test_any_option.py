@@ -31,6 +31,7 @@ LEGAL: dict[str, list[str]] = {
     "cycles": ["cycles", "examples/mfma_loop.s"],
     "bench": ["bench", "matmul"],
     "tune": ["tune", "matmul"],
+    "cache": ["cache"],
     "doctor": ["doctor"],
     "list": ["list"],
 }  # fmt: skip

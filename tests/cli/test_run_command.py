@@ -170,12 +170,12 @@ def test_asking_for_a_gpu_that_is_not_there_exits_with_3(invoke: Any, kernels: A
         (("matmul", "--cta-group", 2), "TK-CLI-009"),
         (("matmul", "--target", "sm_100a", "--schedule", "pingpong"), "TK-CLI-009"),
         (("matmul", "--target", "sm_100a", "--stream-k", 2), "TK-CLI-009"),
-        (("matmul", "--stream-k", 99), "stream_k=99: 0 to 64 ranges of a tile"),
+        (("matmul", "--stream-k", 99), "--stream-k 99: 0 to 64 ranges of a tile"),
         (("matmul", "--schedule", "ping-pong"), "'cooperative' or 'pingpong'"),
-        (("matmul", "--schedule", "pingpong", "--tile", "128x256"), "nearest: tile=(64, 256)"),
+        (("matmul", "--schedule", "pingpong", "--tile", "128x256"), "nearest: --tile 64x256"),
         (("matmul", "--target", "sm_100a", "--cta-group", 3), "a matrix instruction spans 1 CTA or a pair of 2"),
         (("matmul", "--target", "sm_100a", "--tile", "256x256"), "a CTA has 64 or 128 rows"),
-        (("matmul", "--target", "sm_100a", "--stages", 99), "stages=99: 1 to "),
+        (("matmul", "--target", "sm_100a", "--stages", 99), "--stages 99: 1 to "),
         (("matmul", "--device", "gpu"), "auto, cuda or emulator"),
         (
             (

@@ -43,12 +43,11 @@ def blocks(page: Path, language: str) -> list[Block]:
 
 
 def comparable(text: str) -> str:
-    """The text without what depends on the machine (times, how NumPy rounds sums) and without large counts."""
+    """The text without what depends on the machine: times, and how NumPy rounds sums."""
     text = re.sub(r"\d+\.\d+ s\b", "<seconds>", text)
     text = re.sub(r"[\d.]+ [MT]FLOP/s", "<rate>", text)
     text = re.sub(r"[\d.]+e[+-]\d+", "<error>", text)
     text = re.sub(r"\d+% of its limit", "<part> of its limit", text)
-    text = re.sub(r"\b\d{1,3}(,\d{3})+\b", "<count>", text)
     return re.sub(r"[\d.]+ (thousand|million) a second", "<rate>", text)
 
 

@@ -115,7 +115,7 @@ def test_readme_lists_families_and_targets():
     for target in TARGETS:
         assert re.search(rf"^\| `{target}` \|.*kernels built", text, re.MULTILINE)
     assert "pip install . && tilekit run matmul\n" in text
-    assert "pip install '.[test]' && pytest\n" in text
+    assert "pip install '.[test]' && pytest -n auto\n" in text
 
 
 def test_pages_speak_of_the_project_alone():

@@ -51,11 +51,17 @@ def test_without_a_driver_every_call_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert "no NVIDIA driver" in (driver.why_unavailable() or "")
 
 
-def test_without_cuda_bindings_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing package is told apart from a missing driver."""
+@pytest.mark.parametrize("there", [True, False])
+def test_a_missing_package_is_named_where_there_is_a_driver(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """Without a driver nothing is said of packages: one line, the same as with them."""
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(DriverError, match=r"tilekit-gpu\[cuda\]"):
+    monkeypatch.setattr(driver, "_driver_is_there", lambda: there)
+    with pytest.raises(DriverError) as caught:
         driver.bindings()
+    if there:
+        assert "pip install 'cuda-bindings>=13'" in caught.value.message
+    else:
+        assert caught.value.message == "no NVIDIA driver on this machine"
 
 
 def test_old_driver_is_named_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,8 +133,14 @@ def _exit_code(error: Exception) -> int | None:
 
 def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
     """Print an error, in red on stderr or as a JSON object on stdout, and exit."""
+    from tilekit.cli.words import in_options
+    from tilekit.errors import EmulationTooLong
+
     code = getattr(error, "code", type(error).__name__)
-    message = getattr(error, "message", str(error))
+    message = in_options(getattr(error, "message", str(error)))
+    if isinstance(error, EmulationTooLong) and error.facts:
+        limit = f"TILEKIT_EMULATOR_LIMIT={2 * error.seconds:.0f}"
+        message = f"{error.facts}. Make the problem smaller, or allow it in the environment: {limit}"
     if as_json:
         typer.echo(json.dumps({"error": message, "code": code, "exit": exit_code}))
     else:
@@ -468,7 +474,7 @@ def pair(text: str, option: str) -> tuple[int, int]:
 
 
 def print_facts(title: str, facts: Mapping[str, Any]) -> None:
-    """Print a table of names and values."""
+    """Print a table of names and values within the terminal's columns, or 80; no line ends in spaces."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -478,4 +484,18 @@ def print_facts(title: str, facts: Mapping[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(name, value if isinstance(value, Text) else Text(str(value)))  # Text: no markup, `[cuda]` stays
-    Console().print(table)
+    console = Console()
+    with console.capture() as capture:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def wrapped(name: str, value: object, width: int) -> str:
+    """Return a row of a name, padded to a width, and a value that is broken between words where the terminal ends."""
+    import shutil
+    import textwrap
+
+    indent = "  " + " " * width + "  "
+    columns = max(40, shutil.get_terminal_size((80, 24)).columns)
+    lines = textwrap.wrap(str(value), columns - len(indent), break_long_words=False, break_on_hyphens=False) or [""]
+    return f"  {name:<{width}}  " + f"\n{indent}".join(lines)

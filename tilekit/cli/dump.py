@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.progress import waiting
 from tilekit.cli.ranking import Ranking, ranking_of
 
 _FILES = {
@@ -122,12 +123,14 @@ def dump(
         config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
         common.require_taken(family, workload, target, config)
         built = common.kernel_of(workload, target, config)
-        parts = {
-            part: _ranking(ranking_of(built, workload, top), as_json and out is None)
-            if part == "ranking"
-            else _part(built, part)
-            for part in (_ALL if what == "all" else (what,))
-        }
+
+        def show(part: str) -> Any:
+            if part == "ranking":
+                return _ranking(ranking_of(built, workload, top), as_json and out is None)
+            return _part(built, part)
+
+        with waiting("assembling", as_json):
+            parts = {part: show(part) for part in (_ALL if what == "all" else (what,))}
         files = [] if out is None else _write(out, built.name, parts)
     if files:
         typer.echo(json.dumps({"files": files}) if as_json else "\n".join(files))

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
 
     from tilekit.cli.emulate_arguments import Argument
     from tilekit.emulator import Debugger, EmulatorError, Exploration, Kernel, LaunchReport, Module
-    from tilekit.emulator.core.schedules import Progress
 
 _NO_KERNEL = "a file with a kernel (.entry in PTX, .amdhsa_kernel in AMDGCN)"
-_PATIENCE = 1.0
 """Seconds after which a progress bar appears."""
 
 
@@ -94,7 +92,7 @@ def emulate(
                     _present_stop(session, as_json)
                 raise typer.Exit(common.OK)
             unit = "orders" if explore else "workgroups" if _is_amd(kernel) else "CTAs"
-            with _progress_bar(unit, as_json) as progress:
+            with progress_bar(unit, as_json) as progress:
                 if explore:
                     found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
                 else:
@@ -242,34 +240,6 @@ def _outputs(args: Sequence[Argument], show: Sequence[int], save: Sequence[str])
         require_writable(Path(path), "--save")
         wanted.append((int(number), Path(path)))
     return wanted
-
-
-# -- while it runs ---------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _progress_bar(unit: str, as_json: bool) -> Iterator[Progress | None]:
-    """A bar on the terminal with an estimate, once a run turns out to be long."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if as_json or not console.is_terminal:
-        yield None
-        return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TextColumn("about"), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True)
-    task = bar.add_task(unit, total=None)
-
-    def advance(done: int, total: int, seconds: float) -> None:
-        if seconds > _PATIENCE and not bar.live.is_started:
-            bar.start()
-        bar.update(task, completed=done, total=total)
-
-    try:
-        yield advance
-    finally:
-        bar.stop()
 
 
 # -- what came out ---------------------------------------------------------------------------------------------------

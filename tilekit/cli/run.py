@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.progress import progress_bar, waiting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +76,8 @@ def run(
     `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`.
     """
     with common.presented(as_json):
+        from tilekit.runtime.emulated import watched
+
         family = common.product_family(kernel)
         workload = common.described(
             family,
@@ -102,12 +105,15 @@ def run(
         common.require_taken(family, workload, target, config)
         place = choose_place(device, target)
         common.require_means(workload, emulated=place.machine is None and place.target != "cuda")
-        operands = workload.operands(seed)
-        if place.machine is None:
-            built, out, seconds = _with_numpy(workload, operands, config, place.target)
-        else:
-            built, out, seconds = _with_library(workload, seed, config, place.machine)
-    accuracy = workload.accuracy(operands, out)
+        with waiting("making operands", as_json):
+            operands = workload.operands(seed)
+        with progress_bar("clusters", as_json) as progress, watched(progress):
+            if place.machine is None:
+                built, out, seconds = _with_numpy(workload, operands, config, place.target)
+            else:
+                built, out, seconds = _with_library(workload, seed, config, place.machine)
+    with waiting("checking every element in float64", as_json):
+        accuracy = workload.accuracy(operands, out)
     flops = workload.flops / seconds
     if as_json:
         facts = {

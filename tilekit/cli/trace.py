@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilekit.cli import common
+from tilekit.cli.progress import progress_bar
 from tilekit.cli.run import choose_place
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def trace(
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
         from tilekit.kernels.matmul.config import KernelConfig
+        from tilekit.runtime.emulated import watched
 
         family = common.product_family(kernel)
         workload = common.described(
@@ -108,7 +110,8 @@ def trace(
         config = chosen.changed(profile_tiles=tiles)
         place = choose_place(device, target)
         common.require_means(workload, emulated=place.machine is None and place.target != "cuda")
-        found = _run(workload, config, target, place, seed)
+        with progress_bar("clusters", as_json) as progress, watched(progress):
+            found = _run(workload, config, target, place, seed)
         _write(found, out)
     if as_json:
         facts = {"kernel": found.kernel, "device": place.name, "records": found.count, "unit": found.unit}

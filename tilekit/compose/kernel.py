@@ -17,6 +17,7 @@ from tilekit.compose.operands import Arrays, Operand, Output, check_operands, re
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.launch import Launch, require_value
+from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
 from tilekit.kernels.resolve import resolve_target
 from tilekit.runtime.emulated import Work
@@ -165,9 +166,23 @@ class ComposedKernel(AssembledKernel):
             )
         return self.assembly
 
-    def explain(self) -> str:
+    def described(self) -> str:
         """Operands, roles and warps, the shared-memory map, barriers and who arrives, parameters."""
         return explain(self)
+
+    def shown(self) -> Shown:
+        """What of the kernel is drawn."""
+        traced = self.traced
+        return Shown(
+            name=self.name,
+            target=self.target,
+            threads=self.threads,
+            cluster=self.cluster,
+            roles=traced.roles,
+            launch_registers=None,
+            shared=traced.shared,
+            shared_bytes=traced.shared_bytes,
+        )
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Launch once, where the arrays are: host memory means the emulator.

@@ -10,6 +10,7 @@ from typing import ClassVar
 from tilekit.assembly.writer import Parameter
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.kernels.launch import Launch, bind_parameters
+from tilekit.kernels.picture import Shown, page, svg
 from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
 from tilekit.runtime.assembler import Assembled, assemble, disassemble
@@ -17,6 +18,7 @@ from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
 from tilekit.runtime.resources import Resources
 from tilekit.targets import Target
+from tilekit.tensor.draw import embedded
 from tilekit.tiles.call import Call, Schedule
 
 
@@ -68,6 +70,30 @@ class AssembledKernel(ABC):
     def cuda(self) -> CudaKernel:
         """The kernel in the CUDA driver."""
         return CudaModule.from_ptx(self.ptx, self.target.name, kernel_name=self.name).kernel(self.name)
+
+    # -- to look at --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def described(self) -> str:
+        """Roles, registers, shared memory, barriers: in words and tables."""
+
+    @abstractmethod
+    def shown(self) -> Shown:
+        """Return what of the kernel is drawn."""
+
+    def explain(self, *, html: bool = False) -> str:
+        """Who does what: roles and warps, registers, the shared-memory map, barriers and who arrives.
+
+        Parameters
+        ----------
+        html
+            Return a document that draws roles, registers, rings and memory, with the words below; else the words.
+        """
+        return page(self.shown(), self.described()) if html else self.described()
+
+    def _repr_html_(self) -> str:
+        """The picture, for notebooks."""
+        return embedded(svg(self.shown()), repr(self))
 
     # -- a launch -----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_call import Addresses, launch_call
+from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.runtime.emulated import Work
@@ -71,9 +72,23 @@ class CompiledKernel(AssembledKernel):
         """The module's text, each line with its role and origin."""
         return str(self.text.ptx)
 
-    @abstractmethod
-    def explain(self) -> str:
-        """Who does what, with which memory, in words and tables."""
+    def shown(self) -> Shown:
+        """What of the kernel is drawn."""
+        return Shown(
+            name=self.name,
+            target=self.target,
+            threads=self.threads,
+            cluster=self.cluster,
+            roles=getattr(self.text, "roles", ()),
+            launch_registers=self.launch_registers,
+            shared=self.text.shared,
+            shared_bytes=self.text.shared_bytes,
+        )
+
+    @property
+    def launch_registers(self) -> int | None:
+        """Registers a thread as it is launched, where that is a choice of the config."""
+        return None
 
     @property
     def parameters(self) -> Sequence[Parameter]:

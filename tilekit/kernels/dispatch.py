@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
 from tilekit.kernels.registry import families
+
+_log = logging.getLogger(__name__)
 
 
 def select(arguments: Arguments, tuned: TunedConfigs | None = None, family: str | None = None) -> Selection:
@@ -35,7 +38,9 @@ def select(arguments: Arguments, tuned: TunedConfigs | None = None, family: str 
         if one.arguments is type(arguments) and family in (None, one.name):
             found = offer(one, arguments, tuned)
             if isinstance(found, Selection):
+                _log.info("%s of %s: %s", one.name, arguments.target.name, found.kernel.config)
                 return found
+            _log.debug("%s declines: %s", one.name, found.reason)
             reasons.append(f"{one.name}: {found.reason}")
     raise ArgumentError(f"no kernel family takes this call: {'; '.join(reasons) or family}", code="TK-API-005")
 

@@ -5,7 +5,9 @@ An `Assembler` is chosen by the target: ptxas for ``sm_*``, the AMDGCN assembler
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +21,7 @@ from tilekit.targets import DEFAULT
 
 __all__ = ["Assembled", "Assembler", "assemble", "disassemble"]
 
+_log = logging.getLogger(__name__)
 _PTX_TARGET = re.compile(r"sm_\d{2,3}[af]?")
 _GCN_TARGET = re.compile(r"gfx9[0-9a-f]{2}")
 
@@ -103,8 +106,12 @@ def assemble(text: str, target: str, *, kernel_name: str) -> Assembled:
     key = entry_key(text, target, assembler.id, *assembler.options)
     entry = cache.get(key)
     if entry is None or not isinstance(entry.header.get("log"), str):
+        start = time.perf_counter()
         entry = assembler.build(text, target, what)
         cache.put(key, entry)
+        _log.info("%s assembled by %s in %.2f s", what, assembler.id, time.perf_counter() - start)
+    else:
+        _log.debug("%s taken from the cache in %s", what, cache.folder)
     resources = assembler.resources(text, entry, what, kernel_name)
     return Assembled(entry.payload, entry.header["log"], resources, assembler.id, kernel_name, target)
 

@@ -5,6 +5,9 @@ Nothing here touches the driver before it is asked to, and without one every cal
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,6 +73,18 @@ class Context:
     ordinal: int
 
 
+_NO_DRIVER = "no NVIDIA driver on this machine"
+
+
+def _driver_is_there() -> bool:
+    """Whether the driver's library can be loaded, by whatever name the system gives it."""
+    for name in ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so"):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False
+
+
 @cache
 def bindings() -> Any:
     """Return the module `cuda.bindings.driver`, with the driver loaded, initialised and new enough.
@@ -84,13 +99,15 @@ def bindings() -> Any:
         from cuda.bindings import driver
         from cuda.pathfinder import load_nvidia_dynamic_lib
     except ImportError as error:
-        message = f"CUDA needs the package cuda-bindings ({error}); pip install 'tilekit-gpu[cuda]'"
-        raise DriverError(message, code="TK-DRV-002") from error
+        if not _driver_is_there():
+            raise DriverError(_NO_DRIVER, code="TK-DRV-003") from None
+        message = "an NVIDIA driver is on this machine, and the Python package cuda-bindings is not: pip install "
+        raise DriverError(f"{message}'cuda-bindings>=13' cuda-pathfinder", code="TK-DRV-002") from error
     try:
         # Asking for the library first: driver calls without one are not all safe to make.
         load_nvidia_dynamic_lib("cuda")
     except RuntimeError as error:
-        raise DriverError(f"no NVIDIA driver on this machine: {error}", code="TK-DRV-003") from error
+        raise DriverError(_NO_DRIVER, code="TK-DRV-003") from error
     (result,) = driver.cuInit(0)
     if result:
         name = _name(result)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +16,28 @@ from tilekit.settings import settings
 
 if TYPE_CHECKING:
     from tilekit.emulator import Device, Kernel, LaunchReport
+    from tilekit.emulator.core.schedules import Progress
     from tilekit.emulator.gcn.kernel import Kernel as GcnKernel
 
-__all__ = ["EmulatedKernel", "EmulatedLaunch", "EmulatedModule", "Work"]
+__all__ = ["EmulatedKernel", "EmulatedLaunch", "EmulatedModule", "Work", "watched"]
 
 # Fitted to matmuls of 2**26 to 2**30 FLOP, tiles of 64x64 to 128x256, full checks, on one core of a 2-core EPYC virtual
 # machine: matrix instructions run in NumPy at the first rate, and a tile costs the second for its copies and barriers.
 _FLOPS_PER_SECOND = 1.5e9
 _SECONDS_PER_TILE = 1.5e-3
+
+
+_watcher: ContextVar[Progress | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(progress: Progress | None) -> Iterator[None]:
+    """Have launches inside report how far they are, as `Kernel.launch(progress=)` of the emulator does."""
+    token = _watcher.set(progress)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +64,17 @@ class Work:
         """Raise `EmulationTooLong` for a launch, called `label`, that exceeds `settings.emulator_limit`."""
         seconds, limit = self.emulated_seconds, settings.emulator_limit
         if seconds > limit:
-            raise EmulationTooLong(
+            facts = (
                 f"{label}: the emulator would need about {_duration(seconds)} for {self.flops:.3g} FLOP"
-                f"{f' in {self.tiles} tiles' if self.tiles else ''}; the limit is {_duration(limit)}. Make the problem "
-                f"smaller, or go ahead inside `with tilekit.settings.override(emulator_limit={2 * seconds:.0f}):`, or "
-                f"with TILEKIT_EMULATOR_LIMIT={2 * seconds:.0f}",
+                f"{f' in {self.tiles} tiles' if self.tiles else ''}; the limit is {_duration(limit)}"
+            )
+            raise EmulationTooLong(
+                f"{facts}. Make the problem smaller, or go ahead inside "
+                f"`with tilekit.settings.override(emulator_limit={2 * seconds:.0f}):`, or with "
+                f"TILEKIT_EMULATOR_LIMIT={2 * seconds:.0f}",
                 seconds=seconds,
                 limit=limit,
+                facts=facts,
             )
 
 
@@ -182,11 +202,14 @@ class EmulatedLaunch(PreparedLaunch):
         """
         if self._work is not None:
             self._work.refuse_if_too_long(self.label)
+        progress = _watcher.get()
+        watched_by: dict[str, Any] = {} if progress is None else {"progress": progress}
         self.report = self._handle.launch(
             grid=self.config.grid,
             block=self.config.block,
             shared_bytes=self.config.shared_bytes,
             params=bytes(self._block),
+            **watched_by,
             **self._options,
         )
 

@@ -3,10 +3,11 @@
 The SVG has no background of its own and follows the viewer's light or dark theme.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import base64
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from tilekit.tensor import nested
 from tilekit.tensor.nested import IntTuple, LayoutError
@@ -19,6 +20,7 @@ _ANSI_HUES = (110, 215, 114, 210, 116, 221, 182, 180)
 _SHADES = 4
 _BANKS, _BANK_BYTES = 32, 4
 _SWATCH, _SWATCHES_A_ROW = (24, 20), 16
+_MOST_CELLS = 4096
 
 _STYLE = """
 text { font-family: ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #1f2328;
@@ -147,6 +149,19 @@ class Picture:
             f'width="{size[0]}" height="{size[1]}" role="img">\n'
             f"<title>{escape(self.title)}</title>\n<style>{_STYLE}</style>\n" + "\n".join(body) + "\n</svg>\n"
         )
+
+
+def embedded(svg: str, words: str) -> str:
+    """Return an SVG document as an HTML image, whose styles touch nothing else on a page; `words` say what it shows."""
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img alt={quoteattr(words)} style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
+
+
+def in_notebook(words: str, size: int, picture: Callable[[], Picture]) -> str:
+    """Return what a notebook shows of a layout: its picture, or its words where it has too many cells."""
+    if size > _MOST_CELLS:
+        return f"<pre>{escape(words)}, {size:,} elements</pre>"
+    return embedded(picture().svg(), words)
 
 
 def picture_of_offsets(

@@ -10,7 +10,7 @@ from typing import TypeAlias, Union
 
 from tilekit.tensor import modes as flat_modes
 from tilekit.tensor import nested
-from tilekit.tensor.draw import Picture, picture_of_offsets
+from tilekit.tensor.draw import Picture, in_notebook, picture_of_offsets
 from tilekit.tensor.modes import Mode
 from tilekit.tensor.nested import CoordinateError, IntTuple, LayoutError
 
@@ -432,6 +432,10 @@ class Layout:
     def svg(self) -> str:
         """Return the offsets as an SVG document."""
         return self.picture().svg()
+
+    def _repr_html_(self) -> str:
+        """The picture, for notebooks; the words alone where there are too many cells."""
+        return in_notebook(str(self), self.size, self.picture)
 
 
 _ModeOperation: TypeAlias = Callable[[Layout, Tiler], Layout]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tilekit.tensor.draw import Picture, picture_of_offsets
+from tilekit.tensor.draw import Picture, in_notebook, picture_of_offsets
 from tilekit.tensor.layout import Layout
 from tilekit.tensor.nested import IntTuple, LayoutError
 
@@ -183,3 +183,7 @@ class SwizzledLayout:
     def svg(self) -> str:
         """Return the offsets as an SVG document."""
         return self.picture().svg()
+
+    def _repr_html_(self) -> str:
+        """The picture, for notebooks; the words alone where there are too many cells."""
+        return in_notebook(str(self), self.size, self.picture)

@@ -8,7 +8,7 @@ from math import gcd
 from typing import Literal, overload
 
 from tilekit.tensor import nested
-from tilekit.tensor.draw import Picture, picture_of_offsets
+from tilekit.tensor.draw import Picture, in_notebook, picture_of_offsets
 from tilekit.tensor.dtypes import ElementType, element_type
 from tilekit.tensor.layout import Layout
 from tilekit.tensor.nested import CoordinateError, IntTuple, LayoutError
@@ -348,6 +348,10 @@ class TileTensor:
     def svg(self, colour: Literal["offset", "bank"] = "offset") -> str:
         """Return the element offsets as an SVG document."""
         return self.picture(colour).svg()
+
+    def _repr_html_(self) -> str:
+        """The picture, for notebooks; the words alone where there are too many cells."""
+        return in_notebook(str(self), self.size, self.picture)
 
 
 def _power_of_two(bits: int) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 
 from tilekit.emulator.core.checks.findings import Finding
 from tilekit.emulator.core.statistics import Statistics
@@ -95,6 +96,23 @@ class LaunchReport:
         if self.statistics is not None:
             lines += [f"  {line}" for line in str(self.statistics).splitlines()]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the launch, instructions by role as bars, then the findings."""
+        head, *facts = str(replace(self, instructions={}, findings=(), remarks=(), statistics=None)).splitlines()
+        most = max(self.instructions.values(), default=1)
+        rows = "".join(
+            f'<tr><td>{escape(role)}</td><td style="text-align: right">{count:,}</td><td style="width: 240px">'
+            f'<div style="background: #4e79a7; height: 12px; width: {100 * count / most:.1f}%"></div></td></tr>'
+            for role, count in sorted(self.instructions.items(), key=lambda item: -item[1])
+        )
+        table = f"<table><tr><th>role</th><th>warp instructions</th><th></th></tr>{rows}</table>" if rows else ""
+        lines = "<br>".join(escape(line.strip()) for line in facts if line.strip() != "nothing found")
+        found = "".join(finding._repr_html_() for finding in self.findings)
+        verdict = found or '<p style="color: #1a7f37"><b>nothing found</b></p>'
+        remarks = "".join(f"<p>{escape(str(remark))}</p>" for remark in self.remarks)
+        statistics = f"<pre>{escape(str(self.statistics))}</pre>" if self.statistics is not None else ""
+        return f"<div><b>{escape(head)}</b><br>{lines}{table}{verdict}{remarks}{statistics}</div>"
 
 
 def _rate(steps: int, seconds: float) -> str:

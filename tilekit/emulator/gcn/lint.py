@@ -7,7 +7,7 @@ from tilekit.emulator.core.remarks import Remark
 from tilekit.emulator.gcn.checks.forms import check_form
 from tilekit.emulator.gcn.chips import CHIPS
 from tilekit.emulator.gcn.compiler.program import Program
-from tilekit.emulator.gcn.language.parser import parse
+from tilekit.emulator.gcn.language.parser import parse_all
 
 __all__ = ["RULES", "lint"]
 
@@ -36,15 +36,14 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
     LaunchError
         If the chip is not known.
     """
-    try:
-        module = parse(text)
-    except TextError as error:
-        return [Remark("syntax", "", error.line or 0, error.message, error.hint)]
+    module, errors = parse_all(text)
+    remarks = [Remark("syntax", "", error.line or 0, error.message, error.hint) for error in errors]
     name = target or module.target
     if name not in CHIPS:
+        if remarks:
+            return remarks  # the line that names the chip may be one of them
         raise LaunchError.argument("target", name, ", ".join(CHIPS), nearest(name, CHIPS) or "gfx950")
     chip = CHIPS[name]
-    remarks = []
     for instruction in module.instructions:
         try:
             check_form(instruction, chip.name)
@@ -53,7 +52,7 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
         except TextError as error:
             remarks.append(Remark("syntax", "", error.line or 0, error.message, error.hint))
     if remarks:
-        return remarks
+        return sorted(remarks, key=lambda remark: remark.line)
     if not module.kernels:
         remarks.append(Remark("kernel", "", 0, "the text describes no kernel", "describe it with .amdhsa_kernel"))
     for entry, kernel in module.kernels.items():
@@ -74,4 +73,4 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
             missing = hazard.needed - hazard.found
             hint = f"put s_nop {missing - 1} before it, or other instructions"
             remarks.append(Remark("hazard", entry, hazard.consumer.line, str(hazard).partition(": ")[2], hint))
-    return remarks
+    return sorted(remarks, key=lambda remark: remark.line)

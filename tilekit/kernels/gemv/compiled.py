@@ -53,7 +53,7 @@ class GemvKernel(CompiledKernel):
         """Elements of K in a slot."""
         return shape_of(self.spec).k_block
 
-    def explain(self) -> str:
+    def described(self) -> str:
         """The division of the weights among lanes, warps and CTAs, and the bytes on their way."""
         return explain(self.spec, self.config, self.text)
 

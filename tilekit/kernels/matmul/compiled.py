@@ -48,7 +48,12 @@ class MatmulKernel(CompiledKernel):
         """Elements of K in a stage."""
         return self.config.k_block(self.spec.a_dtype)
 
-    def explain(self) -> str:
+    @property
+    def launch_registers(self) -> int:
+        """Registers a thread as it is launched."""
+        return self.config.warps(self.target, self.spec).launch_registers
+
+    def described(self) -> str:
         """Roles and warps, registers, the shared-memory map, barriers and who arrives, bytes and FLOPs per tile."""
         return explain(self.spec, self.config, self.text)
 

@@ -444,3 +444,9 @@ def test_lint_says_the_same(broken: Broken) -> None:
 def test_there_are_forty() -> None:
     """Forty programs at least."""
     assert len(BROKEN) >= 40
+
+
+def test_lint_reports_every_line() -> None:
+    """Lines that cannot be read, and instructions with wrong operands, are all reported, in the order of lines."""
+    text = '.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\nk:\n s_mov_b32 s0, )\n v_nothing v0\n .nonsense\n s_endpgm\n'
+    assert [remark.line for remark in lint(text)] == [3, 4, 5]

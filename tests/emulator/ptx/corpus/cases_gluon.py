@@ -28,6 +28,13 @@ def tma_copy(rng: np.random.Generator) -> Launch:
     return Launch((2,), [Map(x), Map(y), i32(3)], {"y": Expect(y, x)})
 
 
+@case("triton/gluon_stored_twice", "sm_90a")
+@case("triton/gluon_stored_both_ways", "sm_90a")
+def stored_twice(rng: np.random.Generator) -> Launch:
+    x, y = normal(rng, 160, 128, dtype=f16), unset(160, 128, dtype=f16)
+    return Launch((5,), [Map(x), Map(y), y], {"y": Expect(y, x)})
+
+
 @case("triton/gluon_wgmma_ring", "sm_90a")
 def wgmma_ring(rng: np.random.Generator) -> Launch:
     a, b, c = whole(rng, 200, 320, dtype=f16), whole(rng, 320, 128, dtype=f16), unset(200, 128, dtype=f16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from product_kernels import DOUBLE, STRIDED, TICKETS, line_of
 
 import tilekit
 from tilekit.cli import common
+from tilekit.emulator import PtxSyntaxError
+from tilekit.emulator.ptx.language.availability import dialect
+from tilekit.emulator.ptx.language.module_rules import check_module
+from tilekit.emulator.ptx.language.parser import parse_module
 from tilekit.emulator.ptx.lint.lint import RULES, Remark, lint
 
 ROOT = Path(__file__).parents[4]
@@ -209,3 +214,52 @@ def test_paths_are_followed():
     assert lint(kernel(*start, "fence.proxy.async;", *end)) == []
     assert lint(kernel(*start, *branch, *end)) == []
     assert rules(kernel(*start, "fence.proxy.async;", "st.shared.u32 [a0], 8;", *end)) == ["proxy-fence"]
+
+
+MANY = kernel(
+    "mov.u32 a0 1;",
+    "add.u32 a1, a0, 1;",
+    "foo.u32 a0, a1;",
+    "add.u32 a1, b9, 1;",
+    "mov.u32 a2, 3",
+    "bra nowhere;",
+    "wgmma.fence.sync.aligned;",
+    before=".global .u32 twice;\n.global .u32 twice;",
+)
+
+
+def test_every_error_is_reported_by_line():
+    """Errors of syntax, names and instructions come in one list in the order of lines, each once, and none follows."""
+    lines = MANY.splitlines()
+    wanted = [".global .u32 twice;", "mov.u32 a0 1", "foo.u32", "b9", "bra nowhere", "bra nowhere"]
+    found = lint(MANY)
+    assert [remark.line for remark in found] == sorted(remark.line for remark in found)
+    assert [next(w for w in wanted if w in lines[remark.line - 1]) for remark in found] == wanted
+    assert [remark.rule for remark in found] == ["syntax", "syntax", "unsupported", "syntax", "syntax", "syntax"]
+
+
+def test_a_lost_declaration_brings_no_further_errors():
+    """Where a declaration cannot be read, names that it may have declared are not said to be unknown."""
+    assert [remark.line for remark in lint(kernel(".reg .b33 q0;", "mov.u32 a0, q0;"))] == [11]
+
+
+def test_a_broken_function_does_not_hide_the_next():
+    """Errors of two kernels, one of them in the head, are both found; the order is that of lines."""
+    text = kernel("mov.u32 a0 1;", before=".visible .entry first(.param .u65 x) { ret; }")
+    assert [remark.rule for remark in lint(text)] == ["syntax", "syntax"]
+
+
+def test_damaged_texts_end_in_remarks():
+    """Whatever is cut out of a text, lint ends, with remarks in order, the first of them the parser's own error."""
+    text = tilekit_kernel()[:6000]
+    draw = random.Random(5)
+    for _ in range(60):
+        first, last = sorted(draw.sample(range(len(text)), 2))
+        last = min(last, first + 40)
+        damaged = text[:first] + text[last:]
+        found = lint(damaged)
+        assert [remark.line for remark in found] == sorted(remark.line for remark in found)
+        if found and found[0].rule == "syntax":
+            with pytest.raises(PtxSyntaxError) as caught:
+                check_module(module := parse_module(damaged), dialect(module.version, module.target, 1))
+            assert caught.value.message in [remark.message for remark in found]

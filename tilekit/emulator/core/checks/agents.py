@@ -327,6 +327,8 @@ class Operation:
         The queue it waits in, for operations that complete by wait_group.
     lanes
         Those that issued it.
+    beyond
+        Says why it wrote a byte, by its address, that is no part of what it was asked to; empty where it was.
     apart, met
         The issuer's at issue, where each lane has an operation of its own (cp.async); else empty.
     """
@@ -335,6 +337,7 @@ class Operation:
         "agent",
         "apart",
         "asynchronous",
+        "beyond",
         "clock",
         "completes",
         "epoch",
@@ -378,6 +381,7 @@ class Operation:
         self.completes = completes
         self.groups = groups
         self.lanes = lanes
+        self.beyond: Callable[[int], str] | None = None
         self.apart: Clock = NOTHING
         self.met: list[tuple[int, int]] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from html import escape
 from typing import Protocol
 
 from tilekit.emulator.core.checks.shadow import Race
@@ -45,6 +46,15 @@ class Finding:
         if self.hint:
             text.append(f"  hint: {self.hint}")
         return "\n".join(text)
+
+    def _repr_html_(self) -> str:
+        """Kind and message, the facts and the hint below them, for notebooks."""
+        facts = "".join(f"<li>{escape(line)}</li>" for line in self.lines)
+        hint = f"<p><b>hint</b> {escape(self.hint)}</p>" if self.hint else ""
+        return (
+            '<div style="border-left: 4px solid #d1242f; padding: 2px 12px; margin: 6px 0">'
+            f"<b>{escape(self.kind)}</b> {escape(self.message)}<ul>{facts}</ul>{hint}</div>"
+        )
 
 
 @dataclass(frozen=True, slots=True)

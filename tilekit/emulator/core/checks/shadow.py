@@ -11,8 +11,9 @@ The rules, for an access `a` that meets the record `r` of an earlier one on the 
 - they must be ordered: `a`'s clock covers `r`'s epoch; except that two atomics never race with each other;
 - and when `r` is a generic write and `a` an access of the async proxy, `a`'s fenced frontier must cover it too.
 
-A store that leaves bytes as they are does not race with another warp's store of them: compilers let several warps write
-the same result. A reader must still be ordered after the last of them.
+A store that leaves bytes as they are does not race with another store of them: compilers let several warps write the
+same result. In global memory that holds for any two stores, asynchronous or not; what fills shared memory
+asynchronously must be waited for all the same. A reader must still be ordered after the last of them.
 
 A warp is one agent, but its lanes are ordered with each other only where they have met (:mod:`.lane_order`): a record
 of the warp's own that is younger than that is compared lane by lane, and so is one of another warp of which only some
@@ -228,11 +229,12 @@ class Memory:
         write: bool,
         atomic: bool = False,
         instruction: InstructionLike | None = None,
+        changes: Changes | None = None,
     ) -> None:
         """Access `count` rows of `row_bytes`, `pitch` bytes apart: a two-dimensional box in global memory."""
         if count > 0 and row_bytes > 0:
             pieces = footprint.rows(lo & IN_PAGE, count, row_bytes, pitch)
-            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction)
+            self._access(party, lo >> PAGE_BITS, pieces, write, atomic, instruction, changes)
 
     def extents(
         self,
@@ -242,6 +244,7 @@ class Memory:
         write: bool,
         atomic: bool = False,
         instruction: InstructionLike | None = None,
+        changes: Changes | None = None,
     ) -> None:
         """Access several spans at once, the scattered bytes of one operation: an array of (lo, hi), best of int64."""
         spans = np.asarray(extents, np.int64)
@@ -249,7 +252,7 @@ class Memory:
             return
         first = int(spans.flat[0])
         pieces = footprint.extents(first & IN_PAGE, (spans - first).tobytes())
-        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction)
+        self._access(party, first >> PAGE_BITS, pieces, write, atomic, instruction, changes)
 
     def granules(
         self,
@@ -349,7 +352,7 @@ class Memory:
                         and not record.kind & kind & ATOMIC
                         and (
                             changes is None
-                            or record.kind & ASYNC
+                            or (record.kind & ASYNC and self.cta is not None)
                             or any_changed(changes(), record.mask, number, page.shift)
                         )
                     ):
@@ -366,6 +369,7 @@ class Memory:
                     and not record.kind & ASYNC
                     and fenced.get(record.identity, 0) < record.epoch
                     and record.mask & mask
+                    and (changes is None or any_changed(changes(), record.mask, number, page.shift))
                 ):
                     self._report(record, mask, page, first_page, pieces, later, True)
             if write:

@@ -14,7 +14,7 @@ from tilekit.emulator.gcn.language.metadata import read_metadata
 from tilekit.emulator.gcn.language.operands import read_operands
 from tilekit.emulator.gcn.language.syntax import Argument, Instruction, KernelText, ModuleText
 
-__all__ = ["parse"]
+__all__ = ["parse", "parse_all"]
 
 _ENCODING = re.compile(r"_(e32|e64_dpp|e64|sdwa|dpp)$")
 _IGNORED = {
@@ -91,8 +91,14 @@ def parse(text: str) -> ModuleText:
     return _Parser(text).module
 
 
+def parse_all(text: str) -> tuple[ModuleText, list[GcnSyntaxError]]:
+    """Read a module as far as it can be, going on behind each line that cannot; return it, and what was wrong."""
+    errors: list[GcnSyntaxError] = []
+    return _Parser(text, errors).module, errors
+
+
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, errors: list[GcnSyntaxError] | None = None) -> None:
         self.module = ModuleText()
         self.lines = text.split("\n")
         self.notes = strip_comments(self.lines)
@@ -106,18 +112,35 @@ class _Parser:
             if "//@" in note and not kept.strip():
                 self.module.notes.append(note[note.index("//@") :])
             if kept.strip() in (".amdgpu_metadata", ".amd_amdgpu_hsa_metadata"):
-                number = self.metadata(number)
+                begin = number
+                try:
+                    number = self.metadata(number)
+                except GcnSyntaxError as error:
+                    if errors is None:
+                        raise
+                    errors.append(error)
+                    number = begin + 1
                 continue
             if kept.strip():
-                self.statement(kept, number + 1, note)
+                try:
+                    self.statement(kept, number + 1, note)
+                except GcnSyntaxError as error:
+                    if errors is None:
+                        raise
+                    errors.append(error)
+                    if kept.split()[0] == ".end_amdhsa_kernel":
+                        self.kernel = None
             number += 1
         if self.kernel is not None:
-            raise GcnSyntaxError(
+            unfinished = GcnSyntaxError(
                 f".amdhsa_kernel {self.kernel.name} has no end",
                 line=self.kernel.line,
                 column=1,
                 hint="add .end_amdhsa_kernel",
             )
+            if errors is None:
+                raise unfinished
+            errors.append(unfinished)
 
     def metadata(self, start: int) -> int:
         """Read the metadata from one line to its end; returns the line behind."""
@@ -289,6 +312,7 @@ class _Parser:
         value = reader.number() if known else 0
         reason = value_reason(name, value if known else 4 * (name == "accum_offset"), self.kernel.fields)
         if reason:
+            self.kernel.fields.setdefault(name, 4 * (name == "accum_offset"))  # it is given, if not legal
             reader.at = start
             raise reader.error(f".amdhsa_{name} {reason}")
         self.kernel.fields[name] = value

@@ -21,6 +21,7 @@ def explain(race: Race, symbols: SymbolMap, dynamic_base: int = 0, kernel: str =
         edge, hint = _lanes_apart(race, first, second)
     else:
         edge, hint = _missing_fence(race) if race.unfenced else _missing_edge(race, symbols)
+    hint = _beyond_row(race) or hint
     return Finding(
         "race",
         _memory(race, symbols, dynamic_base),
@@ -50,6 +51,13 @@ def _did(access: Access, lane: int) -> str:
     return f"{verb} by {who}{access.party} of CTA {access.party.actor.cta}, cluster {cluster}, at " + describe(
         access.instruction
     )
+
+
+def _beyond_row(race: Race) -> str:
+    """Return what to know of bytes that a store of one side wrote behind the end of a row."""
+    parties = (access.party for access in (race.earlier, race.later))
+    said = (p.beyond(race.lo) for p in parties if isinstance(p, Operation) and p.beyond is not None)
+    return next(filter(None, said), "")
 
 
 def _lanes_apart(race: Race, first: int, second: int) -> tuple[str, str]:

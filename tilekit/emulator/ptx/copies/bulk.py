@@ -8,18 +8,28 @@ reads its source at the latest when ``wait_group.read`` asks for it, and writes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilekit.emulator.core.arithmetic.lanes import active_bytes
-from tilekit.emulator.core.checks.agents import ALL_LANES
+from tilekit.emulator.core.checks.agents import ALL_LANES, Operation
+from tilekit.emulator.core.checks.shadow import Changes
 from tilekit.emulator.core.errors import EmulatorError, MemoryFault, ProtocolError, Where
 from tilekit.emulator.core.memory.memory import OFFSET_MASK, RANK_SHIFT, Allocation
 from tilekit.emulator.ptx.arithmetic.reductions import ReduceOp
 from tilekit.emulator.ptx.checks.exits import ended, visit
-from tilekit.emulator.ptx.copies.tensor_copy import Footprint, footprint, load_box, reduce_box, store_box, written_bytes
+from tilekit.emulator.ptx.copies.tensor_copy import (
+    Footprint,
+    beyond_row,
+    footprint,
+    load_box,
+    reduce_box,
+    store_box,
+    written_bytes,
+)
 from tilekit.emulator.ptx.copies.tensor_map_reads import tensor_map_at
 from tilekit.emulator.ptx.memory.access import resolve
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
@@ -357,29 +367,59 @@ def source_of(
     memory = warp.cta.launch.memory
     if not touched.run:
         return memory.at(tensor.address, 1, "tensor copy")[0], touched
-    return memory.at(touched.begin, touched.end - touched.begin, "tensor copy")[0], touched
+    try:
+        return memory.at(touched.begin, touched.end - touched.begin, "tensor copy")[0], touched
+    except MemoryFault as fault:
+        if stores:
+            fault.hint = fault.hint or beyond_row(tensor, touched.end - 1)
+        raise
 
 
-def tell_box(allocation: Allocation, touched: Footprint, write: bool) -> Callable[[Any], None]:
-    """What tells the race check of a box in global memory, once it is known which operation accessed it."""
+def tell_box(
+    allocation: Allocation, touched: Footprint, operation: Operation | None, changes: Changes | None = None
+) -> None:
+    """Tell the race check that an operation accessed a box in global memory: a store gives ``changes``, a load none."""
+    shadow = allocation.shadow
+    if shadow is None or operation is None or not touched.run:
+        return
+    how: dict[str, Any] = {"write": changes is not None, "changes": changes}
+    if len(touched.shape) == 1 and touched.strides[0] > 0:
+        shadow.rows(operation, touched.begin, touched.shape[0], touched.run, touched.strides[0], **how)
+        return
+    starts = touched.starts
+    steps = np.diff(starts)
+    if starts.size == 1:
+        shadow.span(operation, touched.begin, touched.end, **how)
+    elif steps[0] > 0 and (steps == steps[0]).all():
+        shadow.rows(operation, int(starts[0]), starts.size, touched.run, int(steps[0]), **how)
+    else:
+        shadow.extents(operation, np.stack([starts, starts + touched.run], axis=1), **how)
 
-    def told(operation: Any) -> None:
-        shadow = allocation.shadow
-        if shadow is None or operation is None or not touched.run:
-            return
-        if len(touched.shape) == 1 and touched.strides[0] > 0:
-            shadow.rows(operation, touched.begin, touched.shape[0], touched.run, touched.strides[0], write=write)
-            return
-        starts = touched.starts
-        steps = np.diff(starts)
-        if starts.size == 1:
-            shadow.span(operation, touched.begin, touched.end, write=write)
-        elif steps[0] > 0 and (steps == steps[0]).all():
-            shadow.rows(operation, int(starts[0]), starts.size, touched.run, int(steps[0]), write=write)
-        else:
-            shadow.extents(operation, np.stack([starts, starts + touched.run], axis=1), write=write)
 
-    return told
+def store_and_tell(
+    tensor: TensorMap,
+    box: tuple[int, ...],
+    allocation: Allocation,
+    touched: Footprint,
+    image: Array,
+    offset: int,
+    operation: Operation | None,
+) -> None:
+    """Write a box to global memory, and tell the race check, which asks only at a conflict what it changes."""
+
+    @cache
+    def changes() -> npt.NDArray[np.int64]:
+        # A copy of all that lies between the first and the last byte that may be written.
+        begin = touched.begin if tensor.pixels is None else tensor.address
+        old = allocation.data[begin - allocation.start : touched.end - allocation.start]
+        new = old.copy()
+        store_box(tensor, box, new, tensor.address - begin, image, offset)
+        return begin + np.flatnonzero(new != old)
+
+    if operation is not None:
+        operation.beyond = partial(beyond_row, tensor)
+    tell_box(allocation, touched, operation, changes)
+    store_box(tensor, box, allocation.data, tensor.address - allocation.start, image, offset)
 
 
 def tensor_load(
@@ -422,7 +462,7 @@ def tensor_load(
 
         if offset % 128:
             raise MemoryFault(f"tensor load to {address:#x}: the destination must be a multiple of 128")
-        told = tell_box(allocation, touched, False)
+        told = partial(tell_box, allocation, touched)
         written = written_bytes(tensor, offset)
         launch.machine.submit(
             Load(warp, lane, targets, offset, barriers, tensor.transaction_bytes, fetch, told, "TMA load", written)
@@ -460,7 +500,6 @@ def tensor_store(
         allocation, touched = source_of(warp, tensor, box, (), stores=True)
         if not allocation.writable:
             raise MemoryFault(f"tensor store to {allocation.name}, which is read-only")
-        told = tell_box(allocation, touched, True)
         base = tensor.address - allocation.start
 
         def write(
@@ -471,11 +510,10 @@ def tensor_store(
             allocation: Allocation = allocation,
             base: int = base,
             offset: int = offset,
-            told: Callable[[Any], None] = told,
+            touched: Footprint = touched,
         ) -> None:
             if reduction is None:
-                told(operation)
-                store_box(tensor, box, allocation.data, base, image, offset)
+                store_and_tell(tensor, box, allocation, touched, image, offset, operation)
             else:
                 reduce_box(tensor, box, allocation.data, base, image, offset, reduction)
 

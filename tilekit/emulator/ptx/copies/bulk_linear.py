@@ -129,17 +129,23 @@ def bulk_store(
             if not memory.writable:
                 raise MemoryFault(f"bulk copy to {memory.name}, which is read-only")
             region = memory.data[start : start + count]
-            if copied is not None:
-                region[copied] = image[copied]
-                if memory.shadow is not None and copied.any():
-                    places = memory.shadow.base + start + np.flatnonzero(copied)
-                    memory.shadow.extents(operation, np.stack([places, places + 1], axis=1), write=True)
-            elif reduction is None:
-                region[:] = image
-                if memory.shadow is not None:
-                    first = memory.shadow.base + start
-                    memory.shadow.span(operation, first, first + count, write=True)
-            else:
+            if reduction is not None:
                 region[:] = reduction(region, image)
+                return
+            result = image if copied is None else np.where(copied, image, region)
+            if memory.shadow is not None:
+                first = memory.shadow.base + start
+
+                def changes() -> npt.NDArray[np.int64]:
+                    changed: npt.NDArray[np.int64] = first + np.flatnonzero(result != region)
+                    return changed
+
+                if copied is None:
+                    memory.shadow.span(operation, first, first + count, write=True, changes=changes)
+                elif copied.any():
+                    places = first + np.flatnonzero(copied)
+                    spans = np.stack([places, places + 1], axis=1)
+                    memory.shadow.extents(operation, spans, write=True, changes=changes)
+            region[:] = result
 
         launch.machine.submit(Store(warp, lane, shared, offset, count, write))

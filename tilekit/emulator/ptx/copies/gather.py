@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from tilekit.emulator.ptx.copies.bulk import (
     check_room,
     destinations_of,
     source_of,
+    store_and_tell,
     tell_box,
 )
-from tilekit.emulator.ptx.copies.tensor_copy import Footprint, load_box, store_box
+from tilekit.emulator.ptx.copies.tensor_copy import Footprint, load_box
 from tilekit.emulator.ptx.copies.tensor_map_reads import tensor_map_at
 from tilekit.emulator.ptx.memory.access import resolve
 from tilekit.emulator.ptx.memory.swizzle import chunk_size, swizzled
@@ -115,7 +117,7 @@ def gather_load(
                 _chunks(image, size)[places[row]] = _chunks(data, size)
             return image
 
-        told = _tell_all([tell_box(allocation, touched, False) for allocation, touched in sources])
+        told = _tell_all([partial(tell_box, allocation, touched) for allocation, touched in sources])
         bytes_counted = _ROWS * tensor.transaction_bytes
         everywhere = np.repeat(written, size)
         warp.cta.launch.machine.submit(
@@ -147,7 +149,6 @@ def scatter_store(
         for allocation, _ in sources:
             if not allocation.writable:
                 raise MemoryFault(f"scatter to {allocation.name}, which is read-only")
-        told = _tell_all([tell_box(allocation, touched, True) for allocation, touched in sources])
         size, places = _places(tensor, offset)
 
         def write(
@@ -158,11 +159,9 @@ def scatter_store(
             sources: Sources = sources,
             size: int = size,
             places: npt.NDArray[np.int64] = places,
-            told: Callable[[Any], None] = told,
         ) -> None:
-            told(operation)
-            for row, (box, (allocation, _)) in enumerate(zip(boxes, sources, strict=True)):
+            for row, (box, (allocation, touched)) in enumerate(zip(boxes, sources, strict=True)):
                 data = np.ascontiguousarray(_chunks(image, size)[places[row]]).view(np.uint8)
-                store_box(plain, box, allocation.data, plain.address - allocation.start, data, 0)
+                store_and_tell(plain, box, allocation, touched, data, 0, operation)
 
         warp.cta.launch.machine.submit(Store(warp, lane, shared, offset, total, write))

@@ -8,6 +8,7 @@ that follow each group of 32: first the first halo pixel of all four groups, the
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tilekit.emulator.core.errors import MemoryFault, ProtocolError
@@ -122,7 +123,7 @@ def wide_load(
         ) -> Array:
             return load_box(plain, box, allocation.data, plain.address - allocation.start, offset)
 
-        told = tell_box(allocation, touched, False)
+        told = partial(tell_box, allocation, touched)
         written = written_bytes(plain, offset)
         warp.cta.launch.machine.submit(
             Load(warp, lane, targets, offset, barriers, plain.transaction_bytes, fetch, told, "TMA load", written)

@@ -24,7 +24,7 @@ from tilekit.emulator.ptx.arithmetic.reductions import ReduceOp, reduction
 from tilekit.emulator.ptx.copies.box_image import Bytes, check_shared, converted, filled, placed, spread, unplaced
 from tilekit.emulator.ptx.memory.tensor_map import PixelBox, TensorMap
 
-__all__ = ["Footprint", "WideBox", "footprint", "load_box", "reduce_box", "store_box", "written_bytes"]
+__all__ = ["Footprint", "WideBox", "beyond_row", "footprint", "load_box", "reduce_box", "store_box", "written_bytes"]
 
 
 @dataclass(eq=False)
@@ -252,6 +252,23 @@ def footprint(
             end = begin + run + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
             return Footprint(begin, end, run, shape, strides)
     return Footprint(0, 0, 0, (0,), (0,))
+
+
+def beyond_row(tensor_map: TensorMap, address: int) -> str:
+    """Say why a store wrote a byte that is no element, behind a row's end in the same 16-byte unit; else ""."""
+    element = tensor_map.element
+    row = tensor_map.dims[0] // element.atom * element.global_bytes
+    written = -(-row // 16) * 16
+    place = address - tensor_map.address
+    if tensor_map.strides:
+        place %= tensor_map.strides[0]
+    if not row <= place < written:
+        return ""
+    return (
+        f"a tensor store writes rows in whole 16-byte units: those of {tensor_map.dims[0]} x {tensor_map.dtype}, {row} "
+        f"bytes, as {written}. Rows need {written} bytes of their own, up to the next row and behind the last one; or "
+        "store rows that are no multiple of 16 bytes with st"
+    )
 
 
 def _plan(tensor_map: TensorMap) -> _Plan:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Iterator
 
 from tilekit.emulator.core.errors import PtxSyntaxError
 from tilekit.emulator.ptx.chips import CHIPS
@@ -40,29 +40,37 @@ def check_module(module: PtxModule, dialect: Dialect) -> None:
     PtxSyntaxError
         At the function's line, or the head's.
     """
+    for problem in module_problems(module, dialect):
+        raise problem
+
+
+def module_problems(module: PtxModule, dialect: Dialect) -> Iterator[PtxSyntaxError]:
+    """Find what `check_module` refuses, one after the other."""
     constants = sum(variable.size for variable in module.variables.values() if variable.space == "const")
     if constants > CONSTANT_BYTES:
-        _fail(module.header_line, f"variables in .const take {constants:,} bytes: at most {CONSTANT_BYTES:,}")
+        yield _error(module.header_line, f"variables in .const take {constants:,} bytes: at most {CONSTANT_BYTES:,}")
     for variable in module.variables.values():
         if variable.space == "const" and variable.external:
-            _fail(module.header_line, f"{variable.name} in .const is defined nowhere")
-        _check_type(variable.type, variable.name, dialect, module.header_line)
+            yield _error(module.header_line, f"{variable.name} in .const is defined nowhere")
+        yield from _check_type(variable.type, variable.name, dialect, module.header_line)
     shared = sum(variable.size for variable in module.variables.values() if variable.space == "shared")
     for function in module.functions.values():
-        _check_function(function, dialect, shared)
+        yield from _check_function(function, dialect, shared)
 
 
-def _check_function(function: Function, dialect: Dialect, shared: int) -> None:
+def _check_function(function: Function, dialect: Dialect, shared: int) -> Iterator[PtxSyntaxError]:
     for name in function.directives:
         needs = _DIRECTIVES.get(name)
         if needs and (missing := dialect.lacks_one_of(needs)):
-            _fail(function.directive_lines[name], f".{name} {missing}")
+            yield _error(function.directive_lines[name], f".{name} {missing}")
     for kind in {register.type for register in function.registers} & _TYPES.keys():
-        _check_type(kind, function.name, dialect, function.line)
+        yield from _check_type(kind, function.name, dialect, function.line)
     for variable in (*function.parameters, *function.variables):
-        _check_type(variable.type, variable.name, dialect, function.line)
+        yield from _check_type(variable.type, variable.name, dialect, function.line)
     if not function.has_body and function.linkage != ".extern" and function.name not in _RUNTIME:
-        _fail(function.line, f"{function.name} is declared and has no body: write .extern if it is defined elsewhere")
+        yield _error(
+            function.line, f"{function.name} is declared and has no body: write .extern if it is defined elsewhere"
+        )
     if not function.is_entry:
         return
     end = 0
@@ -71,21 +79,21 @@ def _check_function(function: Function, dialect: Dialect, shared: int) -> None:
     since, most, before = _PARAMETER_BYTES
     limit = most if dialect.numbers >= since else before
     if end > limit:
-        _fail(function.line, f"parameters of {function.name} take {end:,} bytes: at most {limit:,}")
+        yield _error(function.line, f"parameters of {function.name} take {end:,} bytes: at most {limit:,}")
     chip = CHIPS.get(dialect.target.name)
     static = shared + sum(variable.size for variable in function.variables if variable.space == "shared")
     if chip is not None and static > chip.shared_per_cta:
-        _fail(
+        yield _error(
             function.line,
             f"{function.name} declares {static:,} bytes of shared memory: {chip.name} has {chip.shared_per_cta:,}",
         )
 
 
-def _check_type(kind: str, name: str, dialect: Dialect, line: int) -> None:
+def _check_type(kind: str, name: str, dialect: Dialect, line: int) -> Iterator[PtxSyntaxError]:
     needs = _TYPES.get(kind)
     if needs and (missing := dialect.lacks_one_of(needs)):
-        _fail(line, f"{name}: .{kind} {missing}")
+        yield _error(line, f"{name}: .{kind} {missing}")
 
 
-def _fail(line: int, message: str) -> NoReturn:
-    raise PtxSyntaxError(message, line=line, column=1)
+def _error(line: int, message: str) -> PtxSyntaxError:
+    return PtxSyntaxError(message, line=line, column=1)

@@ -6,6 +6,7 @@ names. Source: PTX ISA, sections 4, 5 and 11.
 
 from __future__ import annotations
 
+from tilekit.emulator.core.errors import PtxSyntaxError
 from tilekit.emulator.ptx.language.declarations import VARIABLE_TYPES, alignment, parameter, variable_declarators
 from tilekit.emulator.ptx.language.directives import read_directives
 from tilekit.emulator.ptx.language.header import read_header
@@ -35,19 +36,72 @@ def parse_module(text: str) -> PtxModule:
     return _Parser(tokenize(text)).module()
 
 
+def parse_all(text: str) -> tuple[PtxModule, list[PtxSyntaxError]]:
+    """Parse a complete module as far as it can be, going on behind each error; return it, and what was wrong.
+
+    Raises
+    ------
+    PtxSyntaxError
+        Where the text has no tokens, or no header, that can be read.
+    """
+    parser = _Parser(tokenize(text), [])
+    module = parser.module()
+    assert parser.errors is not None
+    return module, parser.errors
+
+
 class _Parser(InstructionReader):
-    def __init__(self, stream: TokenStream) -> None:
+    def __init__(self, stream: TokenStream, errors: list[PtxSyntaxError] | None = None) -> None:
         super().__init__(stream)
         self.annotated = 0
+        self.errors = errors
+        """Where errors are collected; None to stop at the first."""
+        self.lost_names = False
+        """Whether something went wrong in this function that may have declared names."""
 
     # -- module ------------------------------------------------------------------------------------------------------
 
     def module(self) -> PtxModule:
         read_header(self, self.result)
         while self.tokens[self.at].kind != "end":
-            self.module_statement()
+            start = self.at
+            try:
+                self.module_statement()
+            except PtxSyntaxError as error:
+                self.keep(error)
+                self.leave_function(start)
         self.result.variables = self.scopes.outermost.variables
         return self.result
+
+    def keep(self, error: PtxSyntaxError) -> None:
+        """Note an error and go on, or raise it."""
+        if self.errors is None:
+            raise error
+        self.errors.append(error)
+
+    def leave_statement(self, start: int) -> None:
+        """Go on behind a statement that cannot be read, or at the next line, if what is wrong is that it has no `;`."""
+        self.lost_names |= self.tokens[start].text in (".reg", *_SPACES)
+        self.at = min(max(self.at, start + 1), len(self.tokens) - 1)
+        if self.tokens[self.at].line > self.tokens[self.at - 1].line:
+            return
+        while self.tokens[self.at].kind != "end" and self.tokens[self.at - 1].text != ";":
+            self.at += 1
+
+    def leave_function(self, start: int) -> None:
+        """Go on behind a function or variable that cannot be read."""
+        self.at = min(max(self.at, start + 1), len(self.tokens) - 1)
+        self.scopes.close_all()
+        self.function, self.inside_function, self.lost_names = None, False, False
+        depth = 0
+        while self.tokens[self.at].kind != "end":
+            text = self.tokens[self.at].text
+            if not depth and self.starts_module_statement():
+                return
+            self.at += 1
+            depth += (text == "{") - (text == "}")
+            if depth <= 0 and text in ("}", ";"):
+                return
 
     def module_statement(self) -> None:
         text = self.peek()
@@ -134,10 +188,12 @@ class _Parser(InstructionReader):
         self.inside_function = True
         self.body()
         self.inside_function = False
-        nowhere = self.scopes.resolve_labels()
-        if nowhere is not None:
-            token, hint = nowhere
-            self.fail(f"{token.text} is not a register, variable or label that is visible here{hint}", token)
+        for token, hint in self.scopes.resolve_labels():
+            if not self.lost_names:
+                self.keep(
+                    self.error(f"{token.text} is not a register, variable or label that is visible here{hint}", token)
+                )
+        self.lost_names = False
         last_line = self.tokens[self.at - 1].line
         function.annotations = [n for n in self.stream.annotations if self.annotated < n[0] <= last_line]
         self.annotated = last_line
@@ -206,7 +262,14 @@ class _Parser(InstructionReader):
                 self.scopes.close()
                 depth -= 1
             else:
-                self.statement()
+                start = self.at
+                try:
+                    self.statement()
+                except PtxSyntaxError as error:
+                    if self.tokens[start].kind == "end":
+                        raise
+                    self.keep(error)
+                    self.leave_statement(start)
 
     def statement(self) -> None:
         token = self.tokens[self.at]

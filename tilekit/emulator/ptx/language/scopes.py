@@ -81,6 +81,11 @@ class Scopes:
         """Leave the innermost scope."""
         self._open.pop()
 
+    def close_all(self) -> None:
+        """Leave every scope but the module's, and forget the labels that were named there."""
+        del self._open[1:]
+        self._pending.clear()
+
     def registers(self, function: Function | None, name: str) -> tuple[Register, ...]:
         """The register of this name, or the components of the vector; empty if there is none.
 
@@ -114,16 +119,18 @@ class Scopes:
         self._pending.append((operand, list(self._open), token))
         return operand
 
-    def resolve_labels(self) -> tuple[Token, str] | None:
-        """Find where the labels are that were named since the last time; the first that is nowhere, with a hint."""
+    def resolve_labels(self) -> list[tuple[Token, str]]:
+        """Find where the labels are that were named since the last time; return those that are nowhere, with a hint."""
+        nowhere = []
         for operand, scopes, token in self._pending:
             found = [scope.labels[operand.name] for scope in scopes if operand.name in scope.labels]
             if not found:
                 known = [name for scope in scopes for name in (*scope.labels, *scope.registers, *scope.variables)]
-                return token, _hint(operand.name, known)
+                nowhere.append((token, _hint(operand.name, known)))
+                continue
             operand.position = found[-1]
         self._pending.clear()
-        return None
+        return nowhere
 
 
 def _in_range(name: str, prefix: str, count: int) -> bool:

@@ -25,8 +25,12 @@ class TokenReader:
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:
         """Raise for the given token, or the next one."""
+        raise self.error(message, token)
+
+    def error(self, message: str, token: Token | None = None) -> PtxSyntaxError:
+        """What is wrong, at the given token or the next one."""
         token = token or self.tokens[self.at]
-        raise PtxSyntaxError(message, line=token.line, column=token.column)
+        return PtxSyntaxError(message, line=token.line, column=token.column)
 
     def next(self) -> Token:
         """Take the next token."""

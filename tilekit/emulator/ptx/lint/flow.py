@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tilekit.emulator.ptx.compiler.control_flow import ControlFlow
 from tilekit.emulator.ptx.language.forms import Decoded
-from tilekit.emulator.ptx.language.syntax import Immediate, RegisterOperand, SpecialRegister
+from tilekit.emulator.ptx.language.syntax import AddressOperand, Immediate, RegisterOperand, SpecialRegister
 
 __all__ = ["divergent_aligned", "missing_proxy_fences"]
 
@@ -14,7 +14,7 @@ __all__ = ["divergent_aligned", "missing_proxy_fences"]
 def missing_proxy_fences(code: Sequence[Decoded], flow: ControlFlow) -> Iterator[tuple[Decoded, Decoded]]:
     """(reader, store): reads of shared memory by the async proxy to which every path comes from an unfenced store.
 
-    A wgmma counts only in kernels in which nothing else fills shared memory: addresses are not compared.
+    Where copies fill shared memory, a wgmma does not count, nor a store to a fixed address: addresses are not compared.
     """
     filled = any(decoded.form.opcode == "cp" and decoded.get("dst").startswith("shared") for decoded in code)
     blocks = flow.blocks
@@ -27,7 +27,7 @@ def missing_proxy_fences(code: Sequence[Decoded], flow: ControlFlow) -> Iterator
         state = before[block.index]
         assert state is not None
         for position in range(block.start, block.end):
-            state = _after(code[position], position, state)
+            state = _after(code[position], position, state, filled)
         for successor in block.successors:
             if successor < len(blocks):
                 known = before[successor]
@@ -44,16 +44,18 @@ def missing_proxy_fences(code: Sequence[Decoded], flow: ControlFlow) -> Iterator
             if state >= 0 and _reads_as_proxy(decoded, filled):
                 yield decoded, code[state]
                 state = -1  # one remark a store
-            state = _after(decoded, position, state)
+            state = _after(decoded, position, state, filled)
 
 
-def _after(decoded: Decoded, position: int, state: int) -> int:
+def _after(decoded: Decoded, position: int, state: int, filled: bool) -> int:
     """The latest unfenced store behind an instruction."""
     form = decoded.form
     if form.opcode == "fence" and decoded.get("what").startswith("async"):
         return -1
     if form.opcode == "stmatrix" or (form.opcode == "st" and decoded.get("space") in ("shared", "shared::cta")):
-        return position
+        address = decoded.instruction.operands[0]
+        fixed = isinstance(address, AddressOperand) and not isinstance(address.base, RegisterOperand)
+        return state if fixed and filled else position
     return state
 
 

@@ -15,8 +15,8 @@ from tilekit.emulator.ptx.compiler.inlining import inline_calls
 from tilekit.emulator.ptx.compiler.unwritten import unwritten_reads
 from tilekit.emulator.ptx.language.availability import Dialect, dialect
 from tilekit.emulator.ptx.language.forms import Decoded, decode
-from tilekit.emulator.ptx.language.module_rules import check_module
-from tilekit.emulator.ptx.language.parser import parse_module
+from tilekit.emulator.ptx.language.module_rules import module_problems
+from tilekit.emulator.ptx.language.parser import parse_all
 from tilekit.emulator.ptx.language.syntax import Function, LabelOperand, VectorOperand
 from tilekit.emulator.ptx.lint.flow import divergent_aligned, missing_proxy_fences
 from tilekit.emulator.ptx.ops import table  # noqa: F401 (registers the instruction forms)
@@ -58,33 +58,43 @@ def lint(text: str, target: str | None = None) -> list[Remark]:
     list of Remark
         By line; empty when nothing is wrong.
     """
+    errors: list[PtxSyntaxError] = []
     try:
-        module = parse_module(text)
+        module, errors = parse_all(text)
         written_in = dialect(module.version, module.target, module.header_line)
-        check_module(module, written_in)
     except PtxSyntaxError as error:
-        return [Remark("syntax", "", error.line or 1, error.message, error.hint)]
+        return sorted(map(_syntax, (*errors, error)), key=lambda remark: remark.line)
     spoken = written_in if target is None else written_in.on(target)
     found: dict[tuple[str, int, str], Remark] = {}
+    for problem in (*errors, *module_problems(module, written_in)):
+        found.setdefault(("syntax", problem.line or 1, problem.message), _syntax(problem))
     for entry in module.functions.values():
         if not entry.is_entry or not entry.has_body:
             continue
         try:
             function = inline_calls(entry, module)
         except EmulatorError as error:
+            if errors:
+                continue  # which may be why
             remarks = [Remark("unsupported", entry.name, error.line or entry.line, error.message, error.hint)]
         else:
-            remarks = list(_check(function, entry, spoken))
+            remarks = list(_check(function, entry, spoken, whole=not errors))
         for remark in remarks:  # code inlined twice is wrong once
             found.setdefault((remark.rule, remark.line, remark.message), remark)
     return sorted(found.values(), key=lambda remark: (remark.line, remark.rule))
 
 
-def _check(function: Function, written: Function, spoken: Dialect) -> Iterator[Remark]:
-    """Remarks on one kernel; ``written`` is the function before its calls were inlined."""
+def _syntax(error: PtxSyntaxError) -> Remark:
+    return Remark("syntax", "", error.line or 1, error.message, error.hint)
+
+
+def _check(function: Function, written: Function, spoken: Dialect, *, whole: bool) -> Iterator[Remark]:
+    """Remarks on one kernel; ``written``: before its calls were inlined, ``whole``: all of it could be read."""
     code: list[Decoded] = []
-    complete = True
+    complete = whole
     for position, instruction in enumerate(function.instructions):
+        if not whole and any(isinstance(o, LabelOperand) and o.position < 0 for o in instruction.operands):
+            continue  # a name that stands for nothing, of which the parser has spoken
         try:
             code.append(decode(instruction, position, spoken))
         except UnsupportedInstruction as error:

@@ -220,3 +220,44 @@ def im2col(x, weight, out, height, width, channels):
     rows = first + gl.arange(0, M, gl.SliceLayout(1, layout))
     columns = gl.arange(0, N, gl.SliceLayout(0, layout))
     gl.store(out + rows[:, None] * N + columns[None, :], total)
+
+
+@gluon.jit
+def store_by_engine(y, tile, full):
+    mbarrier.wait(full, 0)
+    tma.async_store(y, [gl.program_id(0) * y.block_shape[0], 0], tile)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def store_by_threads(out, tile, full, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [2, 16], [4, 1], [1, 0])
+    mbarrier.wait(full, 0)
+    r = gl.program_id(0) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, layout))
+    c = gl.arange(0, COLUMNS, gl.SliceLayout(0, layout))
+    gl.store(out + r[:, None] * COLUMNS + c[None, :], tile.load(layout))
+
+
+@variant("gluon_stored_twice", "desc desc *fp16", ("sm_90a",), constants={"THREADS": False},
+         descriptors={"x": ("fp16", [32, 128]), "y": ("fp16", [32, 128])})  # fmt: skip
+@variant("gluon_stored_both_ways", "desc desc *fp16", ("sm_90a",), constants={"THREADS": True},
+         descriptors={"x": ("fp16", [32, 128]), "y": ("fp16", [32, 128])})  # fmt: skip
+@gluon.jit
+def stored_twice(x, y, out, THREADS: gl.constexpr):
+    # Two groups of warps, ordered by nothing, store the same tile: both by TMA, or one of them from registers.
+    tile = gl.allocate_shared_memory(x.dtype, x.block_shape, x.layout)
+    full = mbarrier.allocate_mbarrier()
+    mbarrier.init(full, count=1)
+    mbarrier.expect(full, x.nbytes_per_cta)
+    tma.async_load(x, [gl.program_id(0) * x.block_shape[0], 0], full, tile)
+    if THREADS:
+        gl.warp_specialize(
+            [
+                (store_by_threads, (out, tile, full, x.block_shape[0], x.block_shape[1])),
+                (store_by_engine, (y, tile, full)),
+            ],
+            [4],
+            [24],
+        )
+    else:
+        gl.warp_specialize([(store_by_engine, (y, tile, full)), (store_by_engine, (y, tile, full))], [4], [24])
