@@ -37,6 +37,7 @@ __all__ = [
     "compile",
     "conv2d",
     "conv2d_kernel_for",
+    "epilogue",
     "grouped_matmul",
     "kernel_for",
     "matmul",
@@ -62,6 +63,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Names load on first use, so that `import tilekit.emulator` and the command line's --help stay light.
+    if name == "epilogue":  # the package is the decorator
+        return importlib.import_module("tilekit.epilogue")
     if name not in _HOMES:
         raise AttributeError(f"module 'tilekit' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)

@@ -22,6 +22,7 @@ from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
 from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.kernels.problem import output_matrix
+from tilekit.kernels.written_arguments import epilogue_key
 from tilekit.targets import DEFAULT, ChipName, PlaceName
 from tilekit.targets import target as target_named
 from tilekit.tuning.first_call import tuned_or_timed
@@ -62,6 +63,7 @@ def matmul(
     scale_b: Any = None,
     residual: Any = None,
     beta: float = 1.0,
+    epilogue: Any = None,
     out_dtype: Any = None,
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
@@ -92,6 +94,9 @@ def matmul(
         operands of 8 bits with a scale a row, as `torch._scaled_mm` takes them.
     residual, beta
         An array like the result, and its factor, a number. It may be `out` itself.
+    epilogue
+        A Python function that `tilekit.epilogue` marks, called with its operands: in place of bias, activation, scales
+        and residual. Where it returns several things, so does the call, and `out` is a tuple of as many arrays.
     out_dtype
         bf16, f16, f32, e4m3 or e5m2: by default that of `out`, else that of `a`, else bf16 for fp8. What is too large
         for an 8-bit type becomes its largest number.
@@ -135,7 +140,7 @@ def matmul(
         key = (
             fingerprint(a),
             fingerprint(b),
-            None if out is None else fingerprint(out),
+            tuple(map(fingerprint, out)) if isinstance(out, tuple) else None if out is None else fingerprint(out),
             None if bias is None else fingerprint(bias),
             activation,
             None if scale is None else fingerprint(scale),
@@ -147,6 +152,7 @@ def matmul(
             accumulation,
             config,
             target,
+            None if epilogue is None else epilogue_key(epilogue),
         )
         if out is None:
             new = _matmuls.outputs.get(key)
@@ -159,7 +165,8 @@ def matmul(
         result = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
         cached = _matmuls.launches.get((new, new.address_of(result)))
     if cached is not None:
-        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(result)))
+        first = result[0] if isinstance(result, tuple) else result
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(first)))
         return result
     arguments = MatmulArguments.parse(
         a,
@@ -172,6 +179,7 @@ def matmul(
         scale_b=scale_b,
         residual=residual,
         beta=beta,
+        epilogue=epilogue,
         out_dtype=out_dtype,
         precision=precision,
         accumulation=accumulation,
@@ -197,6 +205,7 @@ def grouped_matmul(
     counts: Any = None,
     out: Any = None,
     activation: Activation | None = None,
+    epilogue: Any = None,
     out_dtype: Any = None,
     stream: Any = None,
     config: AnyConfig | None = None,
@@ -217,6 +226,9 @@ def grouped_matmul(
         G int32: the rows of each group that are computed; the others of `out` are left as they are.
     out
         (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None.
+    epilogue
+        A Python function that `tilekit.epilogue` marks, called with its operands: columns, (N,) or of each group (G, 1,
+        N), numbers, and a matrix like the result.
     activation, out_dtype, stream, config, target
         As for `tilekit.matmul`.
 
@@ -232,7 +244,16 @@ def grouped_matmul(
     if out is not None:
         bounds = ends if counts is None else counts
         try:
-            key = (*map(fingerprint, (a, b, bounds, out)), counts is None, activation, out_dtype, config, target)
+            written = None if epilogue is None else epilogue_key(epilogue)
+            key = (
+                *map(fingerprint, (a, b, bounds, out)),
+                counts is None,
+                activation,
+                written,
+                out_dtype,
+                config,
+                target,
+            )
             cached = _grouped.launches.get(key)
         except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
             cached = key = None
@@ -240,7 +261,16 @@ def grouped_matmul(
             cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
             return out
     arguments = GroupedArguments.parse(
-        a, b, ends, counts=counts, out=out, activation=activation, out_dtype=out_dtype, config=config, target=target
+        a,
+        b,
+        ends,
+        counts=counts,
+        out=out,
+        activation=activation,
+        epilogue=epilogue,
+        out_dtype=out_dtype,
+        config=config,
+        target=target,
     )
     return _first_call(arguments, stream, _grouped, key)
 
@@ -276,6 +306,8 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
         As for `matmul`.
     residual, beta
         An array like the result, and its factor. It may be `out` itself.
+    epilogue
+        As for `matmul`, of one result: its operands are numbers, K values, and arrays like the result.
 
     Raises
     ------
@@ -303,7 +335,8 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
         key = (
             *(None if array is None else fingerprint(array) for array in (x, w, out)),
             *((name, None if value is None else fingerprint(value)) for name, value in arrays.items()),
-            *((name, _hashable(value)) for name, value in keywords.items() if name != "out" and name not in arrays),
+            *((name, _hashable(value)) for name, value in keywords.items() if name not in ("out", "epilogue", *arrays)),
+            None if keywords.get("epilogue") is None else epilogue_key(keywords["epilogue"]),
         )
         if out is None:
             new = _convolutions.outputs.get(key)
@@ -436,11 +469,14 @@ def _first_call(
             stream = resolve_stream(stream, arguments.a)
         new = arguments.new_output()
         arguments = arguments.into(new(stream))
-    selection = select(arguments, tuned_or_timed)
+    whole = arguments.completed(stream if arguments.a.device != "cpu" else None)
+    selection = select(whole, tuned_or_timed)
     plan = selection.kernel.plan(selection.arguments)
     plan(stream)
     if plan.cacheable is not None and key is not None:
         if new is not None:
+            if whole is not arguments:
+                return plan.out  # arrays beside the result are new at each call, and so is the launch
             cache.keep_output(key, new)
             key = (new, new.address_of(plan.out))
         cache.keep_launch(key, plan.cacheable)

@@ -55,9 +55,10 @@ def matmul(
     scale_b: torch.Tensor | None = None,
     residual: torch.Tensor | None = None,
     beta: float = 1.0,
+    epilogue: Any = None,
     out_dtype: Any = None,
     accumulation: Accumulation = "fast",
-) -> torch.Tensor:
+) -> Any:
     """Return ``activation(scale * scale_a * (a @ b) * scale_b + bias + beta * residual)``, for torch's compilers.
 
     Parameters
@@ -77,6 +78,9 @@ def matmul(
         One f32 a row, (M,) or (M, 1), and one a column, (N,) or (1, N); of batches also with a leading B.
     residual : torch.Tensor, optional
         Like the result, of its type; times `beta`, a number. It may be `out`.
+    epilogue : optional
+        A Python function that `tilekit.epilogue` marks, called with its operands, in place of all of these. Compilers do
+        not look into such a call, and it has no gradients.
     out_dtype : torch.dtype or whatever `tilekit.dtypes.as_dtype` takes, optional
         bf16, f16, f32, e4m3 or e5m2: by default that of `out`, else that of `a`, else bf16 for fp8.
     accumulation : str, optional
@@ -96,6 +100,10 @@ def matmul(
     """
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
+    if epilogue is not None:
+        given = {"bias": bias, "activation": activation, "scale": scale, "scale_a": scale_a, "scale_b": scale_b}
+        more = {"out_dtype": out_dtype, "accumulation": accumulation, "residual": residual}
+        return _with_epilogue(a, b, out=out, epilogue=epilogue, **given, **more)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
     # A default in a signature is a number that a compiler would make a variable; one in the code is a constant.
@@ -108,6 +116,12 @@ def matmul(
     op = _ops.matmul_out.tensor_scale if isinstance(scale, torch.Tensor) else _ops.matmul_out.default
     op(a, b, *more, out=out)
     return out
+
+
+@_compiler.disable  # type: ignore[untyped-decorator]
+def _with_epilogue(a: torch.Tensor, b: torch.Tensor, **keywords: Any) -> Any:
+    """A product with a Python epilogue, which is no operator of torch's."""
+    return tilekit.matmul(a, b, **keywords)
 
 
 def linear(

@@ -120,3 +120,12 @@ s_mov_b32 ${select}, 0x05040100
 v_perm_b32 ${low}, ${second}, ${first}, ${select}
 s_mov_b32 ${select}, 0x07060302
 v_perm_b32 ${high}, ${second}, ${first}, ${select}
+
+//! fragment  float_u32
+//! about     A whole number as f32, rounded to the nearest, half to even.
+//! in        whole   u32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_CVT_F32_U32
+v_cvt_f32_u32 ${result}, ${whole}

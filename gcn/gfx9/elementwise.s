@@ -57,3 +57,89 @@ v_mul_f32 ${result}, 0xbfb8aa3b, ${x}
 v_exp_f32 ${result}, ${result}
 v_add_f32 ${result}, 1.0, ${result}
 v_rcp_f32 ${result}, ${result}
+
+//! fragment  maximum
+//! about     The larger of two; NaN where one is.
+//! in        a       f32
+//! in        b       f32
+//! out       result  f32
+//! temp      sum     f32
+//! temp      nan     pred
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_MAX_F32 passes over NaN, which the sum of both keeps
+v_add_f32 ${sum}, ${a}, ${b}
+v_max_f32 ${result}, ${a}, ${b}
+v_cmp_u_f32 ${nan}, ${a}, ${b}
+v_cndmask_b32 ${result}, ${result}, ${sum}, ${nan}
+
+//! fragment  minimum
+//! about     The smaller of two; NaN where one is.
+//! in        a       f32
+//! in        b       f32
+//! out       result  f32
+//! temp      sum     f32
+//! temp      nan     pred
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_MIN_F32 passes over NaN, which the sum of both keeps
+v_add_f32 ${sum}, ${a}, ${b}
+v_min_f32 ${result}, ${a}, ${b}
+v_cmp_u_f32 ${nan}, ${a}, ${b}
+v_cndmask_b32 ${result}, ${result}, ${sum}, ${nan}
+
+//! fragment  absolute
+//! about     The absolute value.
+//! in        x       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_AND_B32: all bits but the sign
+v_and_b32 ${result}, 0x7fffffff, ${x}
+
+//! fragment  exp2
+//! about     2^x to a unit in the last place.
+//! in        x       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_EXP_F32
+v_exp_f32 ${result}, ${x}
+
+//! fragment  log2
+//! about     The logarithm of base 2.
+//! in        x       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_LOG_F32
+v_log_f32 ${result}, ${x}
+
+//! fragment  sqrt
+//! about     The square root to a unit in the last place.
+//! in        x       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_SQRT_F32
+v_sqrt_f32 ${result}, ${x}
+
+//! fragment  rsqrt
+//! about     1 over the square root to a unit in the last place.
+//! in        x       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_RSQ_F32
+v_rsq_f32 ${result}, ${x}
+
+//! fragment  divide
+//! about     a / b to two units in the last place.
+//! in        a       f32
+//! in        b       f32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_RCP_F32 (1 ulp)
+v_rcp_f32 ${result}, ${b}
+v_mul_f32 ${result}, ${a}, ${result}

@@ -42,6 +42,12 @@ def test_composed_amd_matmul(capsys: pytest.CaptureFixture[str]):
     assert len(capsys.readouterr().out.splitlines()) == 8
 
 
+def test_fused_epilogues(capsys: pytest.CaptureFixture[str]):
+    """SwiGLU, a gated residual, dropout and an RMS norm's statistics are what NumPy says."""
+    _run("fused_epilogues.py")
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
 @pytest.mark.gpu
 def test_composed_matmul_on_a_gpu():
     """The kernel composed by hand is exact on a GPU."""

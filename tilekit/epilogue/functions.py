@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from tilekit.annotations import check_fields
 from tilekit.assembly.fit import component, illegal
@@ -49,6 +49,10 @@ class ElementwiseSpec:
     scale_a: bool = False
     scale_b: bool = False
     biases: bool = False
+    visits_rows: ClassVar[bool] = False
+    """Whether threads reach the rows of matrices by themselves: an epilogue's own components do."""
+    reduces: ClassVar[bool] = False
+    """Whether rows or columns have totals."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,22 +1,23 @@
-"""Sums of the output's rows, beside it: the same every time, whichever CTA comes first.
+"""Sums of the output's rows, beside it, or their largest or smallest elements: the same every time.
 
 A warp has 16 rows of its tile to itself. It leaves their sums over the tile's columns in a workspace and counts itself;
 the warp that counts last for its 16 rows adds what all of them left, in the order of the columns, and stores the sums.
-No warp waits for another.
+No warp waits for another, and it does not matter which CTA comes first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import OWN_RULE, component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
+from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS, QUAD_FRAGMENT
 from tilekit.tile_op.accumulators import AccumulatorLayout
-from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
 
@@ -24,9 +25,48 @@ QUAD = 4
 """Lanes that hold the columns of a row."""
 
 
+class ClusterTiles(Protocol):
+    """How many cluster tiles a call has."""
+
+    rows: int
+    columns: int
+
+
+class ClusterExtents(Protocol):
+    """CTAs of a cluster along M and N."""
+
+    m: int
+    n: int
+
+
+class Tiles(Protocol):
+    """What totals ask of a raster: the CTA tile, the cluster, and how many cluster tiles a call has."""
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of a CTA's tile."""
+
+    @property
+    def tile_n(self) -> int:
+        """Columns of it."""
+
+    @property
+    def batched(self) -> bool:
+        """Whether tiles have a batch index."""
+
+    @property
+    def cluster(self) -> ClusterExtents:
+        """CTAs of a cluster."""
+
+    def plan(self, call: Call) -> ClusterTiles:
+        """Cluster tiles of a call."""
+
+
 @component
 class RowSums:
     """A vector of f32: for each row of the output the sum of its elements, before they are rounded to its type.
+
+    Of a batch there is a vector a matrix, one behind the other.
 
     Parameters
     ----------
@@ -39,6 +79,8 @@ class RowSums:
         How a warpgroup holds the accumulators: each row in one warp, all columns of the tile.
     raster
         The tiles, which all go through one epilogue.
+    combine
+        ``"sum"``, or ``"max"`` or ``"min"`` for the largest or the smallest element.
 
     Raises
     ------
@@ -46,8 +88,17 @@ class RowSums:
         ``TK-EPI-001`` for a layout or raster in which no warp has whole rows of a tile to itself.
     """
 
-    def __init__(self, w: Writer, name: str, *, layout: AccumulatorLayout, raster: RasterOrder) -> None:
-        self._require_whole_rows(name, layout, raster)
+    def __init__(
+        self,
+        w: Writer,
+        name: str,
+        *,
+        layout: AccumulatorLayout,
+        raster: Annotated[Tiles, OWN_RULE],
+        combine: Combine = "sum",
+    ) -> None:
+        require_whole_rows(f"row sums {name!r}", layout, raster)
+        self._combine: Combine = combine
         self._raster = raster
         self._out = w.parameter(name, GMEM, lambda call: call.address(name))
         self._rows = w.parameter(f"{name}_rows", U32, lambda call: fits(f"{name}'s rows", call.m))
@@ -56,27 +107,16 @@ class RowSums:
         self._parts = w.parameter(
             f"{name}_parts",
             GMEM,
-            lambda call: call.allocate(f"{name}_parts", 4 * self._across(call) * self._down(call)),
+            lambda call: call.allocate(f"{name}_parts", 4 * self._across(call) * self._down(call) * call.batches),
         )
         self._counters = w.parameter(
             f"{name}_counters",
             GMEM,
-            lambda call: call.allocate(f"{name}_counters", 4 * self._down(call) // FRAGMENT_ROWS),
+            lambda call: call.allocate(f"{name}_counters", 4 * self._down(call) // FRAGMENT_ROWS * call.batches),
         )
-
-    @staticmethod
-    def _require_whole_rows(name: str, layout: AccumulatorLayout, raster: RasterOrder) -> None:
-        problem = None
-        if layout.columns != raster.tile_n or len(layout.parts) > 1:
-            problem = f"a warp holds parts of rows (of {layout.columns} columns), and the tile has {raster.tile_n}"
-        elif layout.fragment != QUAD_FRAGMENT:
-            problem = "four neighbouring lanes are to hold a row, as wgmma and tcgen05 have it"
-        elif raster.tile_m % FRAGMENT_ROWS:
-            problem = f"tiles of {raster.tile_m} rows share the {FRAGMENT_ROWS} rows of a warp"
-        elif raster.batched:
-            problem = "tiles have a batch index, and sums are of one matrix's rows"
-        if problem is not None:
-            raise TraceError(f"row sums {name!r}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001")
+        self._height = None
+        if raster.batched:
+            self._height = w.parameter(f"{name}_height", U32, self._down)
 
     def _across(self, call: Call) -> int:
         """CTA tiles along N, with those that only fill a cluster."""
@@ -88,7 +128,9 @@ class RowSums:
 
     def begin(self, w: Writer, row: Value, *, apart: int, batch: Operand) -> RowTotals:
         """Begin the sums of rows `row` and ``row + apart`` in a tile."""
-        return RowTotals(row, apart, (w.variable(F32, 0.0, "row_sum"), w.variable(F32, 0.0, "row_sum")))
+        none = NEUTRAL[self._combine]
+        sums = w.variable(F32, none, "row_sum"), w.variable(F32, none, "row_sum")
+        return RowTotals(row, apart, sums, self._combine)
 
     def inside(self, column: Value, *, apart: int) -> tuple[Value, Value]:
         """Whether the output has columns `column` and ``column + apart``."""
@@ -100,26 +142,33 @@ class RowSums:
         quad_lane = lane & (QUAD - 1)
         for total in totals.sums:
             for mask in (1, 2):
-                total.assign(total + w.isa.warp.shuffle_xor_f32(value=total, mask=mask))
+                total.assign(combined(w, self._combine, total, w.isa.warp.shuffle_xor_f32(value=total, mask=mask)))
         # Two lanes of a quad go on, one with each row.
         row = w.select(quad_lane == 0, totals.row, totals.row + totals.apart)
         total = w.select(quad_lane == 0, *totals.sums, F32)
         valid = (quad_lane < 2) & (row < self._rows)
-        first = self._parts + w.widen_multiply(row, self._tiles) * 4
+        # Rows of all matrices of a batch are counted through, here with those that only fill a cluster.
+        place, block, stored = row, totals.row // FRAGMENT_ROWS, row
+        if self._height is not None and isinstance(tile.batch, Value):
+            place = row + tile.batch * self._height
+            block = (totals.row + tile.batch * self._height) // FRAGMENT_ROWS
+            stored = row + tile.batch * self._rows
+        first = self._parts + w.widen_multiply(place, self._tiles) * 4
         part = first + w.widen_multiply(tile.column // self._raster.tile_n, 4)
         w.isa.memory.store_global_f32(address=part.retyped(GMEM), value=total, valid=valid)
         w.warp_sync()  # the first lane's count covers what the others have stored
-        counter = (self._counters + w.widen_multiply(totals.row // FRAGMENT_ROWS, 4)).retyped(GMEM)
+        counter = (self._counters + w.widen_multiply(block, 4)).retyped(GMEM)
         before = w.variable(U32, 0, "counted")
         with w.when(lane == 0):
             before.assign(w.isa.memory.fetch_add_gpu(address=counter, value=1))
         with w.when(w.broadcast(before, lane=0) + 1 == self._tiles):
             w.warp_sync()  # and what all others had stored before they counted, every lane may read
-            total = w.variable(F32, 0.0, "row_total")
+            total = w.variable(F32, NEUTRAL[self._combine], "row_total")
             for index in w.range(self._tiles, name="part"):
                 address = (first + w.widen_multiply(index, 4)).retyped(GMEM)
-                total.assign(total + w.isa.memory.load_coherent_f32(address=address, valid=valid))
-            out = (self._out + w.widen_multiply(row, 4)).retyped(GMEM)
+                part = w.isa.memory.load_coherent_f32(address=address, valid=valid)
+                total.assign(combined(w, self._combine, total, part))
+            out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
             w.isa.memory.store_global_f32(address=out, value=total, valid=valid)
             with w.when(lane == 0):
                 # The next launch finds the counter as this one did.
@@ -136,13 +185,35 @@ class RowTotals:
         The rows: `row` and ``row + apart``.
     sums
         Of each.
+    combine
+        What they are.
     """
 
     row: Value
     apart: int
     sums: tuple[Value, Value]
+    combine: Combine = "sum"
 
     def add(self, w: Writer, which: int, value: Value, counts: Value) -> None:
         """Add an element of row `which`, if it `counts`."""
         total = self.sums[which]
-        total.assign(total + w.select(counts, value, 0.0, F32))
+        total.assign(combined(w, self.combine, total, counted(w, self.combine, value, counts)))
+
+
+def require_whole_rows(what: str, layout: AccumulatorLayout, raster: Tiles) -> None:
+    """Check that a warp has 16 rows of a tile to itself, with all of their columns.
+
+    Raises
+    ------
+    TraceError
+        ``TK-EPI-001`` saying what is otherwise.
+    """
+    problem = None
+    if layout.columns != raster.tile_n or len(layout.parts) > 1:
+        problem = f"a warp holds parts of rows (of {layout.columns} columns), and the tile has {raster.tile_n}"
+    elif layout.fragment != QUAD_FRAGMENT:
+        problem = "four neighbouring lanes are to hold a row, as wgmma and tcgen05 have it"
+    elif raster.tile_m % FRAGMENT_ROWS:
+        problem = f"tiles of {raster.tile_m} rows share the {FRAGMENT_ROWS} rows of a warp"
+    if problem is not None:
+        raise TraceError(f"{what}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001")

@@ -1,7 +1,7 @@
 """Sums shared by several CTAs: each keeps its share in a workspace, and the last adds them all and stores the tile.
 
-Only the last waits for others, a thread for each, and reads them by twos where registers allow it: their latency is what it
-waits for. The order of adding is fixed, so the result is the same every time.
+Only the last waits for others, a thread for each, and reads them by twos where registers allow it: their latency is
+what it waits for. The order of adding is fixed, so the result is the same every time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tilekit.assembly.fit import Barrier, Count, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace, add_kept
+from tilekit.epilogue.workspace import BoundWorkspace, Slot, Workspace, add_kept, foreign_share
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
 from tilekit.tiles.tile import SplitShare, Tile
 

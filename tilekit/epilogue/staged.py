@@ -47,6 +47,9 @@ class StagedEpilogue:
         Where tiles may end above rows of another group: stores the subtiles that do.
     transposed
         Whether the accumulators hold the transpose of the output.
+    columns_at_once
+        Columns of a piece that are read from the accumulators together: fewer leave the functions more registers.
+        None: all.
 
     Raises
     ------
@@ -68,6 +71,7 @@ class StagedEpilogue:
         source: SourceRing | None = None,
         rows: RowStores | None = None,
         transposed: bool = False,
+        columns_at_once: int | None = None,
     ) -> None:
         readable = source.plan.dtype if source is not None else None
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
@@ -79,6 +83,7 @@ class StagedEpilogue:
         self._functions = functions
         self._buffers = buffers
         self._first_barrier = first_barrier
+        self._columns_at_once = columns_at_once
         groups = len(role.warps) // layout.waves
         w.barriers.claim(first_barrier, groups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
         (subtiles,) = self.declared(plan, warpgroups=groups, buffers=buffers)
@@ -151,20 +156,26 @@ class BoundStagedEpilogue:
             pairs = self._pairs(w, row, tile.batch)
             for left, columns in plan.cuts:
                 start = index % e._buffers * plan.buffer_bytes
-                fragments = accumulators.read(w, block, left, columns)
+                step = e._columns_at_once or columns
+                fragments = accumulators.read(w, block, left, min(step, columns))
                 if index == 0:
                     with w.when(self._stores):
                         self._claim(w, 0)
                 index += 1
-                if index == self._pieces_per_tile:
+                if index == self._pieces_per_tile and step >= columns:
                     accumulators.done(w)
                 w.barrier(id=self._barrier, threads=layout.threads)
                 column = tile.column + left
                 old = self._source.acquire(w) if self._source is not None else None
-                for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
-                    within = fragment * self._access.fragment_bytes
-                    beside = old + within if old is not None else None
-                    self._write(w, registers, fragment, column, tile.batch, pair, start + within, beside)
+                for first in range(0, columns, step):
+                    if first > 0:
+                        fragments = accumulators.read(w, block, left + first, min(step, columns - first))
+                        if index == self._pieces_per_tile and first + step >= columns:
+                            accumulators.done(w)
+                    for fragment, (registers, pair) in enumerate(zip(fragments, pairs, strict=True)):
+                        within = fragment * self._access.fragment_bytes
+                        beside = old + within if old is not None else None
+                        self._write(w, registers, fragment, column, first, tile.batch, pair, start + within, beside)
                 if self._source is not None:
                     self._source.release(w)
                 w.ptx.tma.fence_shared()
@@ -251,16 +262,20 @@ class BoundStagedEpilogue:
         registers: RegisterTile,
         fragment: int,
         column: Value,
+        left: int,
         batch: Operand,
         pair: Any,
         offset: int,
         source: Value | None,
     ) -> None:
-        """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`."""
+        """Apply the functions to a fragment and store it to the subtiles at `offset`; its source lies at `source`.
+
+        `column` is the piece's first, and `left` that of the registers within the piece.
+        """
         access = self._access
         count = access.columns // 2
-        for unit, first in enumerate(range(0, len(registers), count)):
-            part = registers[first : first + count]
+        for unit, first in enumerate(range(left // 2, left // 2 + len(registers), count), left // access.columns):
+            part = registers[first - left // 2 : first - left // 2 + count]
             values = []
             old = None
             if self._source is not None and source is not None:

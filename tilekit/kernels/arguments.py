@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -10,6 +11,7 @@ from typing import Any, Self
 from tilekit.arrays import ArrayView, NewArrays, new_arrays, require_dtype, require_output, require_same_place
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
+from tilekit.epilogue.written import WrittenSpec
 from tilekit.kernels.epilogue_arguments import EpilogueArguments, EpilogueKeywords
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix, store_kind
 from tilekit.targets import Target
@@ -63,6 +65,9 @@ class Arguments:
         *,
         shape: tuple[int, ...] | None = None,
         memory: bool = True,
+        results: Sequence[Any] = (),
+        views: Mapping[int, ArrayView] | None = None,
+        groups: int = 0,
         **more: Any,
     ) -> Self:
         """Check an output and the epilogue's operands against the product of two views.
@@ -77,6 +82,8 @@ class Arguments:
             Of the output, by default the product's.
         memory
             Whether the arrays have memory, which must not overlap.
+        results, views, groups
+            Of a Python epilogue, as `WrittenArguments.read` takes them.
         more
             The other fields.
 
@@ -92,12 +99,11 @@ class Arguments:
             require_output(out, shape, dtype, operands if memory else ())
             placed.append(("out", out))
         view = _c_order(a, shape, dtype) if out is None else out
-        read = EpilogueArguments.read(problem, view, epilogue)
+        read = EpilogueArguments.read(problem, view, epilogue, results=results, views=views, groups=groups)
         if out is not None and memory:
             read.check_overlap(out)
         # Where a scale in host memory has memory, it has been read as a number.
-        views = read.views.items()
-        placed += [(name, one) for name, one in views if memory or name != "scale" or one.device != "cpu"]
+        placed += [(name, one) for name, one in read.views.items() if memory or name != "scale" or one.device != "cpu"]
         require_same_place(placed)
         return cls(a=a, b=b, out=view, problem=problem, epilogue=read, **more)
 
@@ -108,6 +114,28 @@ class Arguments:
     def into(self, result: Any) -> Self:
         """The same call with a new output."""
         return replace(self, out=matrix_view(result, "out"), result=result)
+
+    def completed(self, stream: int | None = None) -> Self:
+        """The same call with new arrays for what its epilogue stores beside the result, where it has none."""
+        written = self.epilogue.written
+        if written is None or written.complete:
+            return self
+        made = [new_arrays(self.a, extra.shape, extra.dtype)(stream) for extra in written.extras]
+        return replace(self, epilogue=replace(self.epilogue, written=written.storing(made)))
+
+    @property
+    def extra_names(self) -> tuple[str, ...]:
+        """What an epilogue stores beside the result, as the kernel calls it."""
+        written = self.epilogue.written
+        return () if written is None else tuple(extra.name for extra in written.extras)
+
+    @property
+    def results(self) -> Any:
+        """What the call returns: the output, or all of an epilogue's in the order of its function."""
+        written = self.epilogue.written
+        if written is None or not written.extras:
+            return self.result
+        return (self.result, *(extra.array for extra in written.extras))
 
     @property
     def layout(self) -> ArrayView:
@@ -144,7 +172,7 @@ class Arguments:
         return "tma" if kinds == {"tma"} else "direct"
 
     @cached_property
-    def functions(self) -> ElementwiseSpec:
+    def functions(self) -> ElementwiseSpec | WrittenSpec:
         """What a kernel must do to the product."""
         return self.epilogue.functions(self.activation)
 

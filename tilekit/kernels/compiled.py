@@ -23,6 +23,7 @@ from tilekit.kernels.launch_call import Addresses, launch_call
 from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.kernels.written_arguments import split_results
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tiles.call import Call, Schedule, Scratch
@@ -132,7 +133,8 @@ class CompiledKernel(AssembledKernel):
 
     def shared_scratch(self, name: str) -> str | None:
         """Counters and workspaces are shared, by all kernels of a stream; what a launch notes is its own."""
-        return name if name in ("turns", "workspace", "starts") else None
+        shared = name in ("turns", "workspace", "starts") or name.endswith(("_parts", "_counters"))
+        return name if shared else None
 
     @takes(BindKeywords)
     def bind(self, a: Any, b: Any, out: Any = None, **keywords: Unpack[BindKeywords]) -> Plan:
@@ -140,7 +142,7 @@ class CompiledKernel(AssembledKernel):
 
         Parameters
         ----------
-        a, b, out, bias, scale, scale_a, scale_b, residual, beta
+        a, b, out, bias, scale, scale_a, scale_b, residual, beta, epilogue
             Arrays and numbers, as for `tilekit.matmul`; a new `out` is made where it is None. The plan keeps using the
             arrays' memory.
         device
@@ -169,26 +171,27 @@ class CompiledKernel(AssembledKernel):
         arguments = replace(self._arguments(a, b, out, others), target=self.target, device=device)
         if out is None:
             arguments = arguments.into(arguments.new_output()())
+        arguments = arguments.completed()
         self._check_fit(arguments)
         return self.plan(arguments, **cast(EmulatorKeywords, emulator))
 
     def _arguments(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Arguments:
         """Read operands, an output or None, and what else a call has."""
         va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+        out, results = split_results(out, given.get("epilogue"))
         vo = None if out is None else matrix_view(out, "out")
         epilogue = cast(EpilogueKeywords, given)
-        return Arguments.of(
-            self._read(va, vb), va, vb, vo, self.spec.out_dtype, epilogue, target=self.target, result=out
-        )
+        problem, dtype = self._read(va, vb), self.spec.out_dtype
+        return Arguments.of(problem, va, vb, vo, dtype, epilogue, results=results, target=self.target, result=out)
 
     def plan(self, arguments: Arguments, **emulator: Unpack[EmulatorKeywords]) -> Plan:
         """Prepare the launch for arguments that this kernel was built for."""
         bound = BoundArrays(
             arguments.arrays,
-            ("out",),
-            arguments.result,
+            ("out", *arguments.extra_names),
+            arguments.results,
             lambda addresses, resident, scratch: self.launch_of(
-                arguments.call, Addresses(**addresses), resident, scratch
+                arguments.call, Addresses.of(addresses), resident, scratch
             ),
             lambda launch: self.work(arguments.call.problem, launch),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypedDict
@@ -10,11 +11,15 @@ import numpy as np
 
 from tilekit.annotations import number
 from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
-from tilekit.dtypes import BF16, F16, F32
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
+from tilekit.epilogue.written import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
+from tilekit.kernels.written_arguments import WrittenArguments
 from tilekit.tiles.call import Matrix
+
+FP8 = (E4M3, E5M2)
 
 
 class EpilogueKeywords(TypedDict, total=False):
@@ -26,6 +31,7 @@ class EpilogueKeywords(TypedDict, total=False):
     scale_b: Any
     residual: Any
     beta: float
+    epilogue: Any
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class EpilogueArguments:
         Factors of rows, and of columns.
     beta
         The residual's factor.
+    written
+        A Python epilogue, in place of all of these; the matrix that it has brought is the residual.
     """
 
     bias: ArrayView | None = None
@@ -66,17 +74,40 @@ class EpilogueArguments:
     scale_b: Factors | None = None
     residual: ArrayView | None = None
     beta: float = 1.0
+    written: WrittenArguments | None = None
 
     @classmethod
-    def read(cls, problem: MatmulProblem, out: ArrayView, given: EpilogueKeywords) -> EpilogueArguments:
+    def read(
+        cls,
+        problem: MatmulProblem,
+        out: ArrayView,
+        given: EpilogueKeywords,
+        *,
+        results: Sequence[Any] = (),
+        views: Mapping[int, ArrayView] | None = None,
+        groups: int = 0,
+    ) -> EpilogueArguments:
         """Check the arguments of `tilekit.matmul` against the product and its output.
 
         Raises
         ------
         ArgumentError
             ``TK-MM-017`` for the bias, ``TK-MM-018`` the scale, ``TK-MM-020`` the residual, ``TK-MM-026`` scales of
-            rows and columns.
+            rows and columns, ``TK-EPI-004`` a Python epilogue.
         """
+        if given.get("epilogue") is not None:
+            beside = [name for name in _REPLACED if given.get(name) is not None]
+            if beside:
+                raise ArgumentError(
+                    f"{', '.join(beside)} beside epilogue: a Python epilogue does all that is done to the product; "
+                    f"write {beside[0]} in its function, and pass arrays as its operands",
+                    code="TK-EPI-004",
+                )
+            sources = out.dtype not in FP8 and problem.a.load == problem.b.load == "tma"
+            written = WrittenArguments.read(
+                given["epilogue"], out, views=views, groups=groups, sources=sources, results=results
+            )
+            return cls(residual=written.source, written=written)
         bias, residual = given.get("bias"), given.get("residual")
         return cls(
             bias=_read_bias(bias, problem) if bias is not None else None,
@@ -97,11 +128,14 @@ class EpilogueArguments:
             "scale_b": self.scale_b.view if self.scale_b else None,
             "residual": self.residual,
         }
-        return {name: view for name, view in given.items() if isinstance(view, ArrayView)}
+        more = {} if self.written is None else self.written.views
+        return {**{name: view for name, view in given.items() if isinstance(view, ArrayView)}, **more}
 
     def check_overlap(self, out: ArrayView) -> None:
         """Raise `ArgumentError` (``TK-MM-020``) for a residual that is neither the output nor apart from it."""
         view = self.residual
+        if self.written is not None:
+            self.written.check_overlap(out)
         if view is None or not overlap(view, out) or (view.address, view.strides) == (out.address, out.strides):
             return
         raise ArgumentError(
@@ -110,8 +144,15 @@ class EpilogueArguments:
             code="TK-MM-020",
         )
 
-    def functions(self, activation: Activation | None) -> ElementwiseSpec:
+    def functions(self, activation: Activation | None) -> ElementwiseSpec | WrittenSpec:
         """What a kernel must do with them."""
+        if self.written is not None:
+            if activation is not None:
+                raise ArgumentError(
+                    f"activation={activation!r} beside epilogue: call {activation}(x) in its function",
+                    code="TK-EPI-004",
+                )
+            return self.written.spec
         return ElementwiseSpec(
             scale=None if self.scale is None else "value" if isinstance(self.scale, float) else "pointer",
             bias=self.bias.dtype if self.bias is not None else None,
@@ -122,7 +163,7 @@ class EpilogueArguments:
             scale_b=self.scale_b is not None,
         )
 
-    def facts(self, built: ElementwiseSpec) -> list[tuple[str, Any, Any]]:
+    def facts(self, built: ElementwiseSpec | WrittenSpec) -> list[tuple[str, Any, Any]]:
         """What is given of each, and what a kernel was built for."""
         given = self.functions(built.activation)
         return [
@@ -132,6 +173,7 @@ class EpilogueArguments:
             ("whether there is a scale_a", given.scale_a, built.scale_a),
             ("whether there is a scale_b", given.scale_b, built.scale_b),
             ("the residual's type", given.residual, built.residual),
+            ("epilogue", _written(given), _written(built)),
         ]
 
     def call(self, problem: MatmulProblem, out: Matrix, residual: Matrix | None) -> MatmulCall:
@@ -145,7 +187,17 @@ class EpilogueArguments:
             bias_pitch=0 if self.bias is None else self.bias.strides[0],
             residual=residual,
             beta=self.beta,
+            matrices={} if self.written is None else self.written.matrices,
+            numbers={} if self.written is None else self.written.numbers,
         )
+
+
+def _written(functions: ElementwiseSpec | WrittenSpec) -> str | None:
+    """A Python epilogue's name, if it is one."""
+    return "_".join(filter(None, functions.words)) if isinstance(functions, WrittenSpec) else None
+
+
+_REPLACED = ("bias", "scale", "scale_a", "scale_b", "residual")
 
 
 def _read_bias(bias: Any, problem: MatmulProblem) -> ArrayView:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 
 from tilekit.kernels.problem import MatmulCall
 from tilekit.tiles.call import Call, Scratch
@@ -21,6 +22,16 @@ class Addresses:
     scale_b: int = 0
     residual: int = 0
     groups: int = 0
+    more: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, addresses: Mapping[str, int]) -> Addresses:
+        """Take those of a Python epilogue's arrays apart from the others."""
+        known = {name: address for name, address in addresses.items() if name in _KNOWN}
+        return cls(**known, more={name: address for name, address in addresses.items() if name not in _KNOWN})
+
+
+_KNOWN = {one.name for one in fields(Addresses)}
 
 
 def launch_call(
@@ -53,6 +64,7 @@ def launch_call(
     matrices = {"a": problem.a, "b": problem.b, "d": call.out}
     if call.residual is not None:
         matrices["c"] = call.residual
+    matrices.update(call.matrices)
     return Call(
         m=problem.m,
         n=problem.n,
@@ -69,8 +81,10 @@ def launch_call(
             "scale_a": addresses.scale_a,
             "scale_b": addresses.scale_b,
             "groups": addresses.groups,
+            **addresses.more,
         },
         numbers={
+            **call.numbers,
             "scale": call.scale,
             "beta": call.beta,
             "scale_a_batch_pitch": call.scale_pitches[0],

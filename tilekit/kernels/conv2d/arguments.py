@@ -8,10 +8,13 @@ from math import prod
 from operator import index
 from typing import Any, Self, TypedDict, Unpack, cast
 
+import numpy as np
+
 from tilekit.annotations import checked_values
-from tilekit.arrays import ArrayView, NewArrays, new_arrays, require_output, view_of
+from tilekit.arrays import ArrayView, NewArrays, is_array, new_arrays, require_output, view_of
 from tilekit.dtypes import BF16, F16
 from tilekit.epilogue.functions import Activation
+from tilekit.epilogue.python import EpilogueCall
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.conv2d.images import Axis
@@ -36,6 +39,7 @@ class ConvOperands(TypedDict, total=False):
     scale: Any
     residual: Any
     beta: float
+    epilogue: Any
 
 
 class ConvKeywords(ConvOperands, total=False):
@@ -100,6 +104,10 @@ class ConvArguments(Arguments):
                     code="TK-MM-020",
                 )
             epilogue["residual"] = _rows(residual, "residual", groups)
+        views = {}
+        if given.get("epilogue") is not None:
+            epilogue["epilogue"] = given["epilogue"]
+            views = _operands(given["epilogue"], shape, groups)
         target, device = resolve_target(images, given.get("target"), memory=memory)
         layout = (
             out
@@ -114,6 +122,7 @@ class ConvArguments(Arguments):
             dtype,
             cast(EpilogueKeywords, epilogue),
             memory=memory,
+            views=views,
             target=target,
             device=device,
             result=given.get("out"),
@@ -263,6 +272,35 @@ def _bias(bias: Any, count: int, groups: int) -> Any:
     if groups == 1:
         return view
     return replace(view, shape=(groups, count // groups), strides=(count // groups, 1))
+
+
+def _operands(call: Any, shape: tuple[int, int, int, int], groups: int) -> dict[int, ArrayView]:
+    """A Python epilogue's operands as a product's: of the result's shape, or a value a filter."""
+    views: dict[int, ArrayView] = {}
+    if not isinstance(call, EpilogueCall):
+        return views
+    if len(call.graph.order) > 1:
+        raise ArgumentError(
+            f"epilogue {call.graph.name} stores {len(call.graph.order)} arrays; legal with conv2d: the result alone",
+            code="TK-EPI-004",
+        )
+    for place, (name, given) in enumerate(zip(call.function.operands, call.operands, strict=True)):
+        extents = tuple(given.shape) if is_array(given) and not isinstance(given, np.generic) else ()
+        if prod(extents) == 1:
+            continue
+        if extents == shape[3:]:
+            vector, each = _bias(given, shape[3], groups), shape[3] // groups
+            views[place] = replace(vector, shape=(groups, 1, each), strides=(each, 0, 1)) if groups > 1 else vector
+            continue
+        view = _pixels(given, name) if len(extents) == 4 else None
+        if view is None or view.shape != shape:
+            raise ArgumentError(
+                f"{name} has shape {extents}: legal are the result's, {shape} (N, P, Q, K), one value a filter, "
+                f"{shape[3:]}, and one element",
+                code="TK-EPI-004",
+            )
+        views[place] = _rows(view, name, groups)
+    return views
 
 
 def _rows(view: ArrayView, name: str, groups: int) -> ArrayView:

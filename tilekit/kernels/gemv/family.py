@@ -25,6 +25,8 @@ FEWEST_8_BIT_ROWS = 3
 def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection | Declined:
     """The kernel for a product of a few rows that this family computes faster; its configs are not tuned."""
     a, b = arguments.a, arguments.b
+    if arguments.epilogue.written is not None:
+        return Declined("a Python epilogue is the matmul's")
     if arguments.config is not None:
         return Declined("a matmul's config is given")
     if len(a.shape) != 2 or not 1 <= a.shape[0] <= MOST_TOKENS or 0 in b.shape:
@@ -37,7 +39,9 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection 
         problem = read_gemv(a, b)
         if _streams_better(arguments, problem):
             return Declined("the copy engine brings a matmul these operands, and it is quicker for such weights")
-        spec = spec_of(problem, a, b, arguments.out.dtype, arguments.functions)
+        functions = arguments.epilogue.functions(arguments.activation)
+        assert isinstance(functions, ElementwiseSpec), "a Python epilogue was declined"
+        spec = spec_of(problem, a, b, arguments.out.dtype, functions)
     except ArgumentError as error:
         return Declined(error.message)
     kernel = compiled(spec, pick(spec, arguments.target, n=problem.n, k=problem.k), arguments.target)

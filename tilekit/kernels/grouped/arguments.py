@@ -27,6 +27,7 @@ class GroupedKeywords(TypedDict, total=False):
     counts: Any
     out: Any
     activation: Activation | None
+    epilogue: Any
     out_dtype: Any
     config: AnyConfig | None
     target: PlaceName | None
@@ -73,7 +74,8 @@ class GroupedArguments(Arguments):
             vb,
             vo,
             dtype,
-            {},
+            {"epilogue": given.get("epilogue")},
+            groups=vb.shape[0],
             shape=(*va.shape[:-1], vb.shape[-1]),
             target=target,
             device=device,

@@ -9,12 +9,14 @@ from typing import Any, Self, Unpack, cast
 from tilekit.annotations import checked_values
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
+from tilekit.epilogue.written import WrittenSpec
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
+from tilekit.kernels.written_arguments import split_results
 from tilekit.targets import PlaceName
 
 
@@ -61,7 +63,7 @@ class MatmulArguments(Arguments):
         """
         given = checked_values(MatmulKeywords, keywords)
         va, vb = matrix_view(a, "a"), matrix_view(b, "b")
-        out = given.get("out")
+        out, results = split_results(given.get("out"), given.get("epilogue"))
         vo = None if out is None else matrix_view(out, "out")
         dtype = result_type(va, vo, given.get("out_dtype"))
         problem = read_problem(va, vb)
@@ -74,6 +76,7 @@ class MatmulArguments(Arguments):
             dtype,
             cast(EpilogueKeywords, given),
             memory=memory,
+            results=results,
             target=target,
             device=device,
             result=out,
@@ -103,7 +106,7 @@ class MatmulArguments(Arguments):
 def spec_of(
     problem: MatmulProblem,
     out_dtype: DType,
-    functions: ElementwiseSpec,
+    functions: ElementwiseSpec | WrittenSpec,
     *,
     store: str = "tma",
     precision: Precision | None = None,

@@ -17,14 +17,50 @@ from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.subtiles import SubtilePlan
+from tilekit.epilogue.subtiles import STMATRIX_COLUMNS, SubtilePlan
+from tilekit.epilogue.written import Written, WrittenSpec
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_op.accumulators import AccumulatorLayout
-from tilekit.tiles.call import fits
+from tilekit.tile_schedule.raster import Raster
+from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Cluster
 
 FIRST_NAMED_BARRIER = 1
 """Barrier 0 belongs to the whole CTA; from this one on, each warpgroup of the epilogue has its own."""
+
+
+@dataclass(frozen=True)
+class OutputTiles:
+    """The tiles of an output, as totals of its rows and columns ask for them.
+
+    Attributes
+    ----------
+    tile
+        Rows and columns of a CTA's tile.
+    cluster
+        CTAs of a cluster.
+    batched
+        Whether tiles have a batch index.
+    """
+
+    tile: tuple[int, int]
+    cluster: Cluster
+    batched: bool
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of a tile."""
+        return self.tile[0]
+
+    @property
+    def tile_n(self) -> int:
+        """Columns of it."""
+        return self.tile[1]
+
+    def plan(self, call: Call) -> Raster:
+        """Cluster tiles of a call."""
+        (tile_m, tile_n), cluster = self.tile, self.cluster
+        return Raster(-(-call.m // (tile_m * cluster.m)), -(-call.n // (tile_n * cluster.n)), 1, call.batches)
 
 
 @dataclass(frozen=True)
@@ -41,6 +77,8 @@ class OutputPlan:
         Whether the accumulators hold the transpose of the output.
     cluster_k
         CTAs of a cluster that share a tile's sum.
+    tile
+        Rows and columns of a CTA's tile.
     """
 
     spec: MatmulSpec
@@ -49,11 +87,18 @@ class OutputPlan:
     buffers: int
     transposed: bool
     cluster_k: int = 1
+    tile: tuple[int, int] = (0, 0)
 
     @property
     def stored(self) -> AccumulatorLayout:
         """How a warpgroup holds what its CTA stores."""
         return self.layout if self.cluster_k == 1 else DsmemReduction.part_of(self.layout, self.cluster_k)
+
+    @property
+    def columns_at_once(self) -> int | None:
+        """Columns that are read from tensor memory together: few, where a Python epilogue wants the registers."""
+        few = isinstance(self.spec.functions, WrittenSpec) and self.layout.fragments > 1
+        return STMATRIX_COLUMNS if few else None
 
     @property
     def subtiles(self) -> SubtilePlan | None:
@@ -101,9 +146,23 @@ class OutputPlan:
         # M is declared by the component that needs it; groups of rows have declared it for their schedule.
         direct = spec.store == "direct"
         rows = declare_rows(w) if direct or spec.functions.scale_a else None
-        functions = Elementwise(
-            w, spec.functions, columns=columns, precise=spec.out_dtype == F32, rows=rows, batched=spec.batched
-        )
+        precise = spec.out_dtype == F32
+        functions: Elementwise | Written
+        if isinstance(spec.functions, WrittenSpec):
+            functions = Written(
+                w,
+                spec.functions,
+                columns=columns,
+                precise=precise,
+                rows=rows,
+                batched=spec.batched,
+                layout=layout,
+                tiles=OutputTiles(self.tile, cluster, spec.batched),
+            )
+        else:
+            functions = Elementwise(
+                w, spec.functions, columns=columns, precise=precise, rows=rows, batched=spec.batched
+            )
         epilogue: StagedEpilogue | DirectEpilogue
         residual = None
         if rows is not None and direct:
@@ -143,6 +202,7 @@ class OutputPlan:
                 source=residual,
                 rows=RowStores(w, out=spec.out_dtype, columns=columns) if spec.groups is not None else None,
                 transposed=self.transposed,
+                columns_at_once=self.columns_at_once,
             )
         reduction: SplitKReduction | Fixup | DsmemReduction | None = None
         if shares is not None:

@@ -59,6 +59,23 @@ def grouped_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
         yield Violation("grouped claims", "clc_stages", "claims of tiles: groups of rows have a static schedule")
 
 
+def written_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Threads that reach rows by themselves have tiles that end where the next begin; totals have whole rows."""
+    functions = spec.functions
+    if functions.reduces and config.swap_ab:
+        yield Violation("totals of the transpose", "swap_ab", "swap_ab=True: totals are of rows that a warp has whole")
+    if functions.reduces and len(config.output(spec).layout.parts) > 1:
+        rows, columns = config.tile
+        text = f"tile {rows}x{columns}: totals are of rows that a warp has whole, and these lie in two parts"
+        yield Violation("totals in parts", "tile", text)
+    if functions.visits_rows and config.cluster_k > 1:
+        text = f"cluster_k={config.cluster_k}: CTAs that share a sum store parts of rows, which threads do not reach"
+        yield Violation("rows in parts", "cluster_k", text)
+    if functions.visits_rows and config.m_below_atom:
+        text = f"tile M={config.tile[0]}: threads that store for themselves have whole instructions' rows"
+        yield Violation("short rows of threads", "tile", text)
+
+
 def raster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """At least one cluster row is walked at a time."""
     if config.raster_group is not None and config.raster_group < 1:

@@ -9,6 +9,7 @@ from tilekit.annotations import check_fields
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.epilogue.written import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
@@ -43,7 +44,7 @@ class MatmulSpec:
     batched
         Whether operands have a leading batch dimension.
     functions
-        Scales, bias, residual and activation.
+        Scales, bias, residual and activation; or a Python epilogue.
     store
         ``"tma"``, or ``"direct"`` for outputs whose address or pitch is not a multiple of 16 bytes.
     a_load, b_load
@@ -70,7 +71,7 @@ class MatmulSpec:
     a_major: Major = "k"
     b_major: Major = "k"
     batched: bool = False
-    functions: ElementwiseSpec = field(default_factory=ElementwiseSpec)
+    functions: ElementwiseSpec | WrittenSpec = field(default_factory=ElementwiseSpec)
     store: str = "tma"
     groups: Groups | None = None
     precision: Precision | None = None
@@ -139,7 +140,14 @@ class MatmulSpec:
                 widths = ", ".join(str(width) for width in WIDTHS if width % dtype.bytes == 0)
                 raise ArgumentError(f"{name}_load={load!r}: of {dtype}, 'tma' or {widths} bytes", code="TK-MM-024")
         f = self.functions
-        extra = self.batched or f.residual or f.scale_a or f.scale_b
+        extra = self.batched or (f.residual and isinstance(f, ElementwiseSpec)) or f.scale_a or f.scale_b
+        if self.groups is not None and isinstance(f, WrittenSpec) and f.scale_a:
+            raise ArgumentError(
+                f"epilogue {f.graph.name} of a grouped matmul: its operands are columns, (G, 1, N) or (N,), numbers, "
+                "and one matrix of the result's type whose rows are multiples of 16 bytes, and it stores the result "
+                "alone; nearest: matrices and rows of other types in a call of their own",
+                code="TK-MM-022",
+            )
         if self.groups is not None and (extra or self.store != "tma" or self.copies):
             raise ArgumentError(
                 f"groups={self.groups!r} with batched={self.batched}, a residual of {f.residual}, scale_a={f.scale_a}, "

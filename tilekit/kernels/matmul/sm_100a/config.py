@@ -108,7 +108,9 @@ class BlackwellConfig(KernelConfig):
     def output(self, spec: MatmulSpec) -> OutputPlan:
         """What takes tiles out."""
         layout = self.instruction(spec).layout
-        return OutputPlan(spec, layout, warpgroups=1, buffers=self.output_buffers, transposed=self.swap_ab)
+        return OutputPlan(
+            spec, layout, warpgroups=1, buffers=self.output_buffers, transposed=self.swap_ab, tile=self.tile
+        )
 
     def accumulator_memory(self) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the accumulators: where they are, and the barriers between the roles."""

@@ -22,6 +22,7 @@ from tilekit.kernels.matmul.rules import (
     shared_memory_rule,
     slice_rule,
     stored_columns,
+    written_rule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -111,7 +112,7 @@ RULES = RuleBook(
             *(LOAD_ORDER, _load_order),
         ),
         (_tile, _pairs),
-        (slice_rule, copies_rule, _tensor_memory),
+        (slice_rule, copies_rule, _tensor_memory, written_rule),
         (shared_memory_rule,),
     ),
     values=_values,

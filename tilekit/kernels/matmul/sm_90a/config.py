@@ -157,6 +157,7 @@ class MatmulConfig(KernelConfig):
             buffers=self.output_buffers,
             transposed=self.swap_ab,
             cluster_k=self.cluster_k,
+            tile=self.tile,
         )
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:

@@ -464,7 +464,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
     wide = np.maximum(np.log2(c.size) - 1, 0)
-    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + WIDE_CLUSTER_CLOCKS * wide + output / LAST_STORE_BYTES_PER_CLOCK
+    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + WIDE_CLUSTER_CLOCKS * wide
+    clocks += output / LAST_STORE_BYTES_PER_CLOCK
     if spec.groups is not None:
         clocks *= 1 + WIDE_GROUP_COST * np.maximum(c.tile_n - 192, 0) / 64
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
+from tilekit.epilogue.written import WrittenSpec
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
     K_GROUP,
@@ -24,6 +25,7 @@ from tilekit.kernels.matmul.rules import (
     shared_memory_rule,
     slice_rule,
     stored_columns,
+    written_rule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -62,6 +64,9 @@ TRANSPOSED_RESIDUAL_HEADROOM = 128
 
 TRANSPOSED_TURN_HEADROOM = 128
 """The same with scales of rows, where consumers take turns: 96 of 232 fits; 104 with gelu, and 112, spill."""
+
+WRITTEN_HEADROOM, WRITTEN_ROWS_HEADROOM = 96, 128
+"""The same of a Python epilogue, and of one whose threads reach rows of matrices or make totals."""
 
 SHARE_HEADROOM = 16
 """Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias.
@@ -212,6 +217,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
     """Registers that a thread's epilogue takes."""
     needs = [STAGED_HEADROOM]
     functions = spec.functions
+    if isinstance(functions, WrittenSpec):
+        needs.append(WRITTEN_ROWS_HEADROOM if functions.visits_rows else WRITTEN_HEADROOM)
     if functions.loads:
         needs.append(SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM)
     if spec.store == "direct":
@@ -297,7 +304,7 @@ RULES = RuleBook(
             *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
             *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
         ),
-        (slice_rule, copies_rule, _prefetch, _rows_behind_a),
+        (slice_rule, copies_rule, _prefetch, _rows_behind_a, written_rule),
         (_registers, shared_memory_rule),
     ),
     values=_values,

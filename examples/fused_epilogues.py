@@ -1,0 +1,66 @@
+"""Epilogues written in Python: SwiGLU, a gated residual, dropout, and the statistics of an RMS norm.
+
+Each is a function of an element of the product and of what lies in its place in the operands; docs/epilogues.md says
+what such a function may do.
+
+    python examples/fused_epilogues.py
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+import tilekit
+from tilekit.epilogue import row_sum, sigmoid, silu, uniform, where
+
+
+@tilekit.epilogue
+def swiglu(x, up):
+    """The gate of a gated MLP, times its other half, a matrix like the result."""
+    return silu(x) * up
+
+
+@tilekit.epilogue
+def gated_residual(x, gate, residual, scale):
+    """A gate a column, a matrix, and a number."""
+    return residual + sigmoid(gate) * x * scale
+
+
+@tilekit.epilogue
+def dropout(x, seed: int, keep):
+    """Some elements, by the numbers that follow from the seed and their places, and zeros."""
+    return where(uniform(seed, x) < keep, x / keep, 0.0)
+
+
+@tilekit.epilogue
+def rms(x, residual):
+    """A residual added, and beside the result the sums of the rows' squares."""
+    y = x + residual
+    return y, row_sum(y * y)
+
+
+def main() -> None:
+    """Run them on the emulator, and compare with NumPy."""
+    rng = np.random.default_rng(0)
+    tokens, hidden, width = 96, 128, 136
+    x, w, like = (
+        rng.standard_normal(shape).astype(ml_dtypes.bfloat16)
+        for shape in ((tokens, hidden), (hidden, width), (tokens, width))
+    )
+    product = x.astype("f8") @ w.astype("f8")
+    gate = rng.standard_normal(width).astype("f4")
+    for call in (swiglu(like), gated_residual(gate, like, 0.5), dropout(1234, 0.9)):
+        result = tilekit.matmul(x, w, epilogue=call)
+        error = np.abs(result.astype("f8") - call.reference(product)).max()
+        print(f"{call!r}: at most {error:.3f} from NumPy, of values up to {np.abs(product).max():.0f}")
+        assert error < 0.3
+
+    result, squares = tilekit.matmul(x, w, epilogue=rms(like))
+    means = ((result.astype("f4") / np.sqrt(squares[:, None] / width + 1e-6)) ** 2).mean(1)
+    print(f"rows after the norm have a mean square of {means.min():.3f} to {means.max():.3f}")
+    assert np.allclose(means, 1, atol=0.01)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""What a Python epilogue cannot be is said with a code, file and line, before anything runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.epilogue import row_sum, silu
+from tilekit.errors import TilekitError
+
+A, B = np.zeros((32, 64), np.float16), np.zeros((64, 48), np.float16)
+
+WRONG_BODIES = {
+    "if x > 0: pass": "only known when the kernel runs",
+    "x and x": "only known when the kernel runs",
+    "x[0]": "neighbours",
+    "x[1:]": "neighbours",
+    "list(x)": "neighbours",
+    "len(x)": "neighbours",
+    "float(x)": "a number",
+    "import math; math.exp(x)": "a number",
+    "x.T": "asks an element for .T",
+    "x.sum()": "asks an element for .sum",
+    "np.sin(x)": "numpy.sin",
+    "np.sum(x)": "numpy.sum",
+    "np.roll(x, 1)": "numpy.roll",
+    "np.add.reduce(x)": "neighbours",
+    "x + np.ones(3)": "operands",
+    "x // 2": "//",
+    "x & 1": "conditions",
+    "x.astype('s8')": "astype",
+    "np.where(x, 1, 2)": "a condition",
+    "tilekit.epilogue.gelu(x, approximate='erf')": "nearest: 'tanh'",
+}
+
+
+@pytest.mark.parametrize("body", WRONG_BODIES)
+def test_what_no_element_has(body: str) -> None:
+    """A neighbour, a branch on data, a number of Python's, an unknown function: found where it is written."""
+    text = f"import numpy as np, tilekit\n@tilekit.epilogue\ndef wrong(x):\n    {body}\n    return x\n"
+    with pytest.raises(TilekitError) as caught:
+        exec(compile(text, "/somewhere/mine.py", "exec"), {})
+    assert caught.value.code == "TK-EPI-003"
+    assert str(caught.value).startswith("mine.py:4: ")
+    assert WRONG_BODIES[body] in str(caught.value)
+
+
+@pytest.mark.parametrize("returned", ["None", "3.0", "row_sum(x)", "(x, 1)", "()", "(x, row_sum)"])
+def test_what_is_no_result(returned: str) -> None:
+    """An element comes first, and nothing but elements and totals after it."""
+    head = "import tilekit\nfrom tilekit.epilogue import row_sum\n@tilekit.epilogue\ndef wrong(x):\n"
+    text = f"{head}    return {returned}\n"
+    with pytest.raises(TilekitError, match=re.escape("mine.py:3: wrong returned")) as caught:
+        exec(compile(text, "mine.py", "exec"), {})
+    assert caught.value.code == "TK-EPI-002"
+
+
+@tilekit.epilogue
+def gated(x, gate):  # type: ignore[no-untyped-def]
+    """One operand."""
+    return silu(x) * gate
+
+
+@tilekit.epilogue
+def seeded(x, seed: int):  # type: ignore[no-untyped-def]
+    """A whole number."""
+    return x * (seed + 1)
+
+
+@tilekit.epilogue
+def summed(x):  # type: ignore[no-untyped-def]
+    """Two results."""
+    return x, row_sum(x)
+
+
+WRONG_OPERANDS: dict[str, tuple[dict[str, Any], str]] = {
+    "shape": ({"epilogue": gated(np.zeros((31, 48), np.float16))}, "does not broadcast"),
+    "rows": ({"epilogue": gated(np.zeros(32, np.float16))}, re.escape("gate[:, None]")),
+    "rank": ({"epilogue": gated(np.zeros((1, 1, 32, 48), np.float16))}, "dimensions|does not broadcast"),
+    "type": ({"epilogue": gated(np.zeros((32, 48), np.int32))}, "nearest: f32"),
+    "strides": ({"epilogue": gated(np.zeros((48, 32), np.float16).T)}, "nearest: a copy"),
+    "word": ({"epilogue": gated("half")}, "a number"),
+    "fraction": ({"epilogue": seeded(0.5)}, "whole number"),
+    "negative": ({"epilogue": seeded(-1)}, "nearest legal: 4294967295"),
+    "bias": ({"epilogue": gated(1.0), "bias": np.zeros(48, np.float16)}, "bias beside epilogue"),
+    "activation": ({"epilogue": gated(1.0), "activation": "relu"}, "activation"),
+    "uncalled": ({"epilogue": gated}, "called with its operands"),
+    "function": ({"epilogue": silu}, "called with its operands"),
+    "one": ({"epilogue": summed(), "out": (np.zeros((32, 48), np.float16),) * 3}, "a tuple of 2"),
+    "tuple": ({"out": (np.zeros((32, 48), np.float16),)}, "one array"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_OPERANDS)
+def test_operands_that_do_not_fit(case: str) -> None:
+    """Shapes that do not broadcast, types, strides, and what stands beside an epilogue."""
+    keywords, words = WRONG_OPERANDS[case]
+    with pytest.raises(TilekitError, match=words) as caught:
+        tilekit.matmul(A, B, **keywords)
+    assert caught.value.code in ("TK-EPI-004", "TK-ARRAY-001")
+
+
+def test_wrong_counts_of_operands() -> None:
+    """Too few, too many, or of unknown names; and parameters that are none."""
+    for call in (lambda: gated(), lambda: gated(1, 2), lambda: gated(gates=1)):
+        with pytest.raises(TilekitError) as caught:
+            call()
+        assert caught.value.code == "TK-EPI-004"
+    with pytest.raises(TilekitError, match="parameters with names"):
+        tilekit.epilogue(lambda *x: x[0])
+    with pytest.raises(TilekitError, match="first parameter"):
+        tilekit.epilogue(lambda: 1.0)
+
+
+def test_outputs_apart_from_what_is_read() -> None:
+    """A matrix that threads read is not the output; one that the epilogue brings may be."""
+    wide = np.zeros((32, 48), np.float32)
+    with pytest.raises(TilekitError, match="overlaps out") as caught:
+        tilekit.matmul(A, B, out=wide, epilogue=both(wide, wide))
+    assert caught.value.code == "TK-EPI-004"
+
+
+@tilekit.epilogue
+def both(x, first, second):  # type: ignore[no-untyped-def]
+    """Two matrices, of which threads read one."""
+    return x + first + second
+
+
+def test_kernels_are_found_again() -> None:
+    """Equal functions of equal operands' places are one kernel, and a bound kernel refuses another epilogue."""
+
+    def made() -> Any:
+        @tilekit.epilogue
+        def scaled(x, by):  # type: ignore[no-untyped-def]
+            return x * by
+
+        return scaled(2.0)
+
+    kernels = [tilekit.kernel_for(A, B, epilogue=made()) for _ in range(2)]
+    assert kernels[0] is kernels[1]
+    with pytest.raises(TilekitError) as caught:
+        kernels[0].bind(A, B, epilogue=gated(1.0))
+    assert caught.value.code == "TK-MM-016"
+
+
+def test_constants_are_keyword_only() -> None:
+    """A keyword-only parameter is part of the kernel: its value may choose what is computed."""
+
+    @tilekit.epilogue
+    def power(x, *, by):  # type: ignore[no-untyped-def]
+        return x**by if by > 1 else x
+
+    ones = np.full((8, 16), 1, np.float16), np.full((16, 8), 1, np.float16)
+    assert tilekit.matmul(*ones, epilogue=power(by=2))[0, 0] == 256
+    assert tilekit.matmul(*ones, epilogue=power(by=1))[0, 0] == 16

@@ -1,0 +1,512 @@
+"""What an epilogue written in Python computes, as an immutable graph; and the symbolic elements that make it.
+
+A function is run once with an `Element` for each of its parameters. What it does with them becomes steps of a graph,
+which is part of a kernel's spec: equal graphs are one kernel.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias
+
+import numpy as np
+
+from tilekit.assembly.errors import TraceError
+from tilekit.dtypes import BF16, DTYPES, F16, DType, as_dtype
+from tilekit.epilogue.combining import Combine
+
+Kind: TypeAlias = Literal["f32", "u32", "pred"]
+"""Of a value: every floating-point element is an f32 in a register, and whole numbers are modulo 2^32."""
+
+Axis: TypeAlias = Literal["row", "column"]
+
+_HERE, _NUMPY = (str(Path(file).resolve().parent) for file in (__file__, np.__file__))
+
+ARITHMETIC = ("add", "sub", "mul", "div", "max", "min")
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+BITS = ("and", "or", "xor")
+SHIFTS = ("shl", "shr")
+FUNCTIONS = ("abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "erf", "relu", "tanh", "sigmoid", "gelu", "silu")
+"""Functions of one f32."""
+
+COORDINATES = ("row", "column", "batch")
+
+_UFUNCS: Mapping[str, str] = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "true_divide": "div",
+    "maximum": "max",
+    "minimum": "min",
+    "power": "pow",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "equal": "eq",
+    "not_equal": "ne",
+    "logical_and": "and",
+    "logical_or": "or",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "left_shift": "shl",
+    "right_shift": "shr",
+    **{name: name for name in ("exp", "exp2", "log", "log2", "sqrt", "tanh")},
+    "absolute": "abs",
+    "fabs": "abs",
+    "negative": "neg",
+    "square": "square",
+    "reciprocal": "reciprocal",
+    "logical_not": "not",
+    "invert": "not",
+}
+"""NumPy's functions by the names of what they become."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a graph.
+
+    Attributes
+    ----------
+    does
+        What: a word of this module, ``"accumulator"``, ``"operand"``, ``"constant"``, ``"where"``, ``"round"``,
+        ``"float"``.
+    args
+        Places of the steps that it takes.
+    value
+        Which operand; the bits of a constant; the name of the type that is rounded to.
+    kind
+        Of the result.
+    """
+
+    does: str
+    args: tuple[int, ...] = ()
+    value: int | str | None = None
+    kind: Kind = "f32"
+
+    @property
+    def number(self) -> float | int:
+        """The number of a constant."""
+        bits = int(self.value or 0)
+        return struct.unpack("<f", struct.pack("<I", bits))[0] if self.kind == "f32" else bits
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum, or the largest or smallest, of the elements of each row or column.
+
+    Attributes
+    ----------
+    along
+        ``"row"``: one a row.
+    combine
+        How elements are combined.
+    step
+        The place of the element.
+    """
+
+    along: Axis
+    combine: Combine
+    step: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What becomes of an element.
+
+    Attributes
+    ----------
+    name
+        The function's.
+    steps
+        In an order in which each follows those that it takes.
+    outputs
+        Places of the elements that are stored: the result's, and those of further matrices.
+    dtypes
+        Of the further matrices; None for that of the result.
+    totals
+        What is made of rows and columns.
+    order
+        Where the results stand in what the function returns: ``("output", 1)`` or ``("total", 0)``.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    dtypes: tuple[DType | None, ...] = ()
+    totals: tuple[Total, ...] = ()
+    order: tuple[tuple[str, int], ...] = (("output", 0),)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.steps, self.outputs, self.dtypes, self.totals))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def digest(self) -> str:
+        """Eight digits that tell graphs apart in a kernel's name."""
+        steps = [(s.does, s.args, s.value, s.kind) for s in self.steps]
+        totals = [(t.along, t.combine, t.step) for t in self.totals]
+        text = repr((steps, self.outputs, [str(dtype) for dtype in self.dtypes], totals))
+        return sha256(text.encode()).hexdigest()[:8]
+
+    @property
+    def operands(self) -> set[int]:
+        """Which operands it uses."""
+        return {int(step.value or 0) for step in self.steps if step.does == "operand"}
+
+    def uses(self, word: str) -> bool:
+        """Whether a step does what `word` says."""
+        return any(step.does == word for step in self.steps)
+
+
+class Tracer:
+    """The steps of a function that is being run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps: list[Step] = []
+        self._known: dict[Step, int] = {}
+
+    def step(self, does: str, *args: Element, value: int | str | None = None, kind: Kind = "f32") -> Element:
+        """Add a step, or find the same one."""
+        made = Step(does, tuple(arg.place for arg in args), value, kind)
+        place = self._known.get(made)
+        if place is None:
+            place = self._known[made] = len(self.steps)
+            self.steps.append(made)
+        return Element(self, place, kind)
+
+    def constant(self, value: Any, kind: Kind) -> Element:
+        """A number."""
+        if kind == "pred":
+            zero = self.constant(0, "u32")
+            return self.step("ne" if value else "lt", self.constant(1, "u32"), zero, kind="pred")
+        if kind == "f32":
+            with np.errstate(over="ignore"):
+                bits = int(np.float32(value).view(np.uint32))
+            return self.step("constant", value=bits, kind="f32")
+        return self.step("constant", value=int(value) & 0xFFFFFFFF, kind="u32")
+
+    def lift(self, value: Any, like: Kind) -> Element:
+        """Take an element as it is, and a number as one of `like`'s kind where it can be."""
+        if isinstance(value, Element):
+            if value.tracer is not self:
+                raise error(f"{self.name}: an element of another function's run was kept and used again")
+            return value
+        if isinstance(value, (bool, np.bool_)):
+            return self.constant(bool(value), "pred")
+        if isinstance(value, (int, np.integer)):
+            return self.constant(int(value), "u32" if like == "u32" else "f32")
+        if isinstance(value, (float, np.floating)):
+            return self.constant(float(value), "f32")
+        raise error(
+            f"{self.name} combines an element with {_shown(value)}; legal: elements and numbers. Arrays are operands: "
+            "give the function a parameter, and pass the array where the epilogue is called"
+        )
+
+
+class Element:
+    """An element of the output, or of an operand in its place, while a function is run: a step of its graph.
+
+    It takes NumPy's operators and functions, and those of `tilekit.epilogue`. It has no neighbours, no truth and no
+    number: these are only known when the kernel runs.
+    """
+
+    __slots__ = ("kind", "place", "tracer")
+    __hash__ = object.__hash__
+
+    def __init__(self, tracer: Tracer, place: int, kind: Kind) -> None:
+        self.tracer = tracer
+        self.place = place
+        self.kind: Kind = kind
+
+    def __repr__(self) -> str:
+        return f"<element: {self.tracer.steps[self.place].does}, {self.kind}>"
+
+    # -- operators ----------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Element:
+        return binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Element:
+        return binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Element:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Element:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Element:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Element:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Element:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Element:
+        return binary("div", other, self)
+
+    def __pow__(self, other: Any) -> Element:
+        return power(self, other)
+
+    def __rpow__(self, other: Any) -> Element:
+        return power(self.tracer.lift(other, "f32"), self)
+
+    def __neg__(self) -> Element:
+        return binary("mul", self, -1.0) if self.kind == "f32" else binary("sub", 0, self)
+
+    def __pos__(self) -> Element:
+        return self
+
+    def __abs__(self) -> Element:
+        return unary("abs", self)
+
+    def __and__(self, other: Any) -> Element:
+        return binary("and", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Element:
+        return binary("or", self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Element:
+        return binary("xor", self, other)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Element:
+        return binary("shl", self, other)
+
+    def __rshift__(self, other: Any) -> Element:
+        return binary("shr", self, other)
+
+    def __invert__(self) -> Element:
+        return invert(self)
+
+    def __lt__(self, other: Any) -> Element:
+        return binary("lt", self, other)
+
+    def __le__(self, other: Any) -> Element:
+        return binary("le", self, other)
+
+    def __gt__(self, other: Any) -> Element:
+        return binary("gt", self, other)
+
+    def __ge__(self, other: Any) -> Element:
+        return binary("ge", self, other)
+
+    def __eq__(self, other: object) -> Element:  # type: ignore[override]
+        return binary("eq", self, other)
+
+    def __ne__(self, other: object) -> Element:  # type: ignore[override]
+        return binary("ne", self, other)
+
+    def astype(self, dtype: Any) -> Element:
+        """The element rounded to a type: bf16 or f16, f32, or as a whole number's f32."""
+        if isinstance(dtype, str) and dtype == "u32" and self.kind == "u32":
+            return self
+        return cast(self, dtype)
+
+    # -- NumPy's functions --------------------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Element:
+        name = _UFUNCS.get(ufunc.__name__)
+        if method != "__call__" or keywords:
+            raise error(
+                f"{self.tracer.name} asks for numpy.{ufunc.__name__}.{method}: an element has no neighbours to combine "
+                "with. Sums and largest elements of rows and columns are row_sum, column_sum, row_max and column_max "
+                "of tilekit.epilogue, among what the function returns"
+            )
+        if name is None:
+            raise unknown(self.tracer.name, f"numpy.{ufunc.__name__}")
+        if name == "pow":
+            return power(*inputs)
+        if name == "neg":
+            return -self
+        if name == "not":
+            return invert(self)
+        if name == "square":
+            return self * self
+        if name == "reciprocal":
+            return 1.0 / self
+        return unary(name, self) if len(inputs) == 1 else binary(name, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Element:
+        if function is np.where and len(args) == 3 and not kwargs:
+            return where(*args)
+        if function is np.clip and len(args) + len(kwargs) >= 3:
+            x, low, high = (*args, *kwargs.values())[:3]
+            return binary("min", binary("max", x, low), high)
+        raise unknown(self.tracer.name, f"numpy.{function.__name__}")
+
+    # -- what an element is not ---------------------------------------------------------------------------------------
+
+    def __bool__(self) -> NoReturn:
+        raise error(
+            f"{self.tracer.name} asks whether an element is true, which is only known when the kernel runs: `if`, "
+            "`while`, `and`, `or` and `not` cannot use it. Write where(condition, x, y) for a choice, and & | ~ for "
+            "conditions"
+        )
+
+    def _neighbour(self, *_: Any) -> NoReturn:
+        raise error(
+            f"{self.tracer.name} takes an element for an array: it has no index, no length and no neighbours, since "
+            "each element of the output is computed by itself. Pass what lies elsewhere as an operand"
+        )
+
+    __getitem__ = __len__ = __iter__ = __contains__ = _neighbour
+
+    def _number(self, *_: Any) -> NoReturn:
+        raise error(
+            f"{self.tracer.name} takes an element for a number, which it is only when the kernel runs: Python's float, "
+            "int, round and math cannot use it. Use the functions of tilekit.epilogue or NumPy"
+        )
+
+    __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
+
+    def _whole(self, *_: Any) -> NoReturn:
+        raise error(
+            f"{self.tracer.name} divides with // or %, which elements do not have; legal: / and, of whole "
+            "numbers, >> and &"
+        )
+
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = _whole
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        self._neighbour()
+
+    __rmatmul__ = __matmul__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise error(
+            f"{self.tracer.name} asks an element for .{name}, which it does not have; legal: .astype(dtype), "
+            "operators, and the functions of tilekit.epilogue or NumPy"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """What `row_sum` and its like return: among what a function returns, a vector beside the result."""
+
+    element: Element
+    along: Axis
+    combine: Combine
+
+
+def unary(does: str, x: Any) -> Element:
+    """A function of one f32."""
+    element: Element = as_float(x)
+    return element.tracer.step(does, element)
+
+
+def binary(does: str, x: Any, y: Any) -> Element:
+    """An operation of two elements, or of an element and a number."""
+    one = x if isinstance(x, Element) else y
+    x, y = one.tracer.lift(x, one.kind), one.tracer.lift(y, one.kind)
+    tracer = one.tracer
+    if does in BITS or does in SHIFTS:
+        if does in BITS and x.kind == y.kind == "pred":
+            return tracer.step(does, x, y, kind="pred")
+        if x.kind == y.kind == "u32":
+            return tracer.step(does, x, y, kind="u32")
+        raise error(f"{tracer.name}: {does} of {x.kind} and {y.kind}; legal: two conditions, or two whole numbers")
+    if x.kind == y.kind == "u32" and does not in ("div", "max", "min"):
+        return tracer.step(does, x, y, kind="pred" if does in COMPARISONS else "u32")
+    x, y = as_float(x), as_float(y)
+    return tracer.step(does, x, y, kind="pred" if does in COMPARISONS else "f32")
+
+
+def power(x: Any, y: Any) -> Element:
+    """``x ** y``: products for small whole powers, else 2^(y log2 x)."""
+    if isinstance(y, (int, float)) and not isinstance(y, bool):
+        if y == 0.5:
+            return unary("sqrt", x)
+        if y == -0.5:
+            return unary("rsqrt", x)
+        if float(y).is_integer() and 1 <= abs(y) <= 8:
+            result: Element = x
+            for _ in range(int(abs(y)) - 1):
+                result = result * x
+            return result if y > 0 else 1.0 / result
+    one = x if isinstance(x, Element) else y
+    lifted: Element = one.tracer.lift(x, "f32")
+    return unary("exp2", binary("mul", y, unary("log2", lifted)))
+
+
+def invert(x: Element) -> Element:
+    """The opposite of a condition; all bits of a whole number."""
+    if x.kind == "f32":
+        raise error(f"{x.tracer.name}: ~ of an f32; legal: of a condition, or of a whole number")
+    one = x.tracer.constant(True, "pred") if x.kind == "pred" else x.tracer.constant(0xFFFFFFFF, "u32")
+    return binary("xor", x, one)
+
+
+def where(condition: Any, x: Any, y: Any) -> Element:
+    """`x` where a condition holds, else `y`."""
+    one = next(value for value in (condition, x, y) if isinstance(value, Element))
+    tracer: Tracer = one.tracer
+    if isinstance(condition, (bool, np.bool_)):
+        return tracer.lift(x if condition else y, "f32")
+    if not isinstance(condition, Element) or condition.kind != "pred":
+        raise error(f"{tracer.name}: where({_shown(condition)}, ...); legal: a condition, such as x > 0")
+    kinds = {value.kind for value in (x, y) if isinstance(value, Element)}
+    like: Kind = "u32" if kinds == {"u32"} else "f32"
+    x, y = tracer.lift(x, like), tracer.lift(y, like)
+    if like == "f32":
+        x, y = as_float(x), as_float(y)
+    return tracer.step("where", condition, x, y, kind=like)
+
+
+def as_float(x: Element) -> Element:
+    """A whole number or a condition as an f32."""
+    return x if x.kind == "f32" else x.tracer.step("float", x)
+
+
+def cast(x: Element, dtype: Any) -> Element:
+    """An element rounded to an element type, and an f32 again."""
+    wanted = as_dtype(dtype, f"{x.tracer.name}'s astype")
+    if wanted not in DTYPES:
+        legal = ", ".join(one.name for one in DTYPES)
+        raise error(f"{x.tracer.name}: astype({wanted}); legal: {legal}; nearest: f32")
+    x = as_float(x)
+    if wanted in (BF16, F16):
+        return x.tracer.step("round", x, value=wanted.name)
+    return x.tracer.step("type", x, value=wanted.name)
+
+
+def unknown(function: str, name: str) -> TraceError:
+    """The error for a function that elements do not have."""
+    known = ", ".join([*FUNCTIONS, "maximum", "minimum", "where", "clip"])
+    return error(f"{function} calls {name}, which elements do not have; legal: {known}, operators and astype")
+
+
+def error(message: str) -> TraceError:
+    """An error of a function of the caller's, with the file and line where it is."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, _NUMPY)):
+        frame = frame.f_back
+    place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return TraceError(f"{place}: {message}", code="TK-EPI-003")
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}"[:80]

@@ -1,0 +1,331 @@
+"""The operands of a Python epilogue, and what it stores beside the result: out of the caller's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilekit.annotations import number
+from tilekit.arrays import ArrayView, host_array, is_array, overlap, require_output, view_of
+from tilekit.arrays.fingerprint import fingerprint
+from tilekit.dtypes import BF16, F16, F32, DType
+from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
+from tilekit.epilogue.written import Place, WrittenSpec
+from tilekit.errors import ArgumentError
+from tilekit.kernels.problem import matrix_view, output_matrix, store_kind
+from tilekit.tiles.call import Matrix
+
+LOADED = (BF16, F16, F32)
+"""Element types of operands."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What an epilogue stores beside the result.
+
+    Attributes
+    ----------
+    name
+        As the kernel calls it.
+    dtype, shape
+        Of the array.
+    array, view
+        The array, once there is one.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    array: Any = None
+    view: ArrayView | None = None
+
+
+@dataclass(frozen=True)
+class WrittenArguments:
+    """A Python epilogue with its operands, checked.
+
+    Attributes
+    ----------
+    spec
+        What a kernel computes.
+    operands
+        Arrays that the kernel's threads load, by its names of them.
+    source
+        The matrix that the epilogue brings, if there is one.
+    numbers
+        Operands that are numbers, and how far the vectors of a batch are apart.
+    matrices
+        Those operands that are matrices.
+    extras
+        What is stored beside the result, in the function's order.
+    """
+
+    spec: WrittenSpec
+    operands: Mapping[str, ArrayView]
+    source: ArrayView | None
+    numbers: Mapping[str, float]
+    matrices: Mapping[str, Matrix]
+    extras: tuple[Extra, ...]
+
+    @classmethod
+    def read(
+        cls,
+        call: object,
+        out: ArrayView,
+        *,
+        views: Mapping[int, ArrayView] | None = None,
+        groups: int = 0,
+        sources: bool = True,
+        results: Sequence[Any] = (),
+    ) -> WrittenArguments:
+        """Check what `epilogue=` is given against the output.
+
+        Parameters
+        ----------
+        call
+            A function that `tilekit.epilogue` marks, called with its operands.
+        out
+            A matrix, or a batch of them.
+        views
+            Operands that are not read as they are given.
+        groups
+            Groups of rows, whose columns may have values of their own; 0 where there are none.
+        sources
+            Whether the epilogue can bring a matrix.
+        results
+            Arrays that the caller has for what is stored beside the result.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-EPI-004`` for operands that do not fit the output, and for what is no epilogue.
+        """
+        if isinstance(call, EpilogueFunction) and not call.operands:
+            call = call()
+        if not isinstance(call, EpilogueCall):
+            legal = "a function that @tilekit.epilogue marks, called with its operands: epilogue=gated(gate, scale)"
+            raise ArgumentError.of("epilogue", call, legal=legal, code="TK-EPI-004")
+        reader = _Reader(out, groups, sources)
+        graph = call.graph
+        for index, (name, kind, given) in enumerate(
+            zip(call.function.operands, call.function.kinds, call.operands, strict=True)
+        ):
+            if index in graph.operands:
+                reader.read(index, name, given, kind, (views or {}).get(index))
+            else:
+                reader.places.append(Place("number"))
+        outputs = tuple(dtype or out.dtype for dtype in graph.dtypes[1:])
+        spec = WrittenSpec(graph, tuple(reader.places), outputs)
+        extras = []
+        shape = out.shape
+        for stored, index in graph.order[1:]:
+            if stored == "output":
+                extras.append(Extra(f"output{index}", outputs[index - 1], shape))
+            else:
+                extent = shape[:-1] if graph.totals[index].along == "row" else (*shape[:-2], shape[-1])
+                extras.append(Extra(f"total{index}", F32, extent))
+        if results and len(results) != len(extras):
+            raise ArgumentError(
+                f"out has {len(results) + 1} arrays, and {graph.name} stores {len(extras) + 1}; nearest: a tuple of "
+                f"{len(extras) + 1}",
+                code="TK-EPI-004",
+            )
+        if extras and 0 in out.shape:
+            raise ArgumentError(
+                f"{graph.name} stores more than the result, which has no elements, shape {out.shape}; nearest: a "
+                "result of one element",
+                code="TK-EPI-004",
+            )
+        found = cls(spec, reader.operands, reader.source, reader.numbers, reader.matrices, tuple(extras))
+        return found.storing(results) if results else found
+
+    def storing(self, arrays: Sequence[Any]) -> WrittenArguments:
+        """The same with arrays for what is stored beside the result."""
+        extras: list[Extra] = []
+        matrices = dict(self.matrices)
+        seen = [*self.operands.items(), *([("source", self.source)] if self.source is not None else [])]
+        for extra, array in zip(self.extras, arrays, strict=True):
+            name = f"out's {extra.name}"
+            view = matrix_view(array, name)
+            require_output(view, extra.shape, extra.dtype, seen, name)
+            seen.append((name, view))
+            if extra.name.startswith("output"):
+                matrices[extra.name] = output_matrix(view, name)
+            elif (view.strides[-1] != 1 and view.shape[-1] > 1) or not _behind(view):
+                raise ArgumentError(
+                    f"{name} has strides {view.strides} (elements): its values must lie behind each other; nearest: "
+                    "an array in C order",
+                    code="TK-EPI-004",
+                )
+            extras.append(replace(extra, array=array, view=view))
+        return replace(self, extras=tuple(extras), matrices=matrices)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that is stored has its array."""
+        return all(extra.array is not None for extra in self.extras)
+
+    @property
+    def views(self) -> dict[str, ArrayView]:
+        """The arrays, by the kernel's names."""
+        return {**self.operands, **{extra.name: extra.view for extra in self.extras if extra.view is not None}}
+
+    def check_overlap(self, out: ArrayView) -> None:
+        """Raise `ArgumentError` for an output that shares memory with another, or with an operand of threads."""
+        for name, view in self.views.items():
+            if overlap(view, out):
+                raise ArgumentError(
+                    f"{name} of {self.spec.graph.name} overlaps out in memory: the kernel would read or write what it "
+                    "has already written; pass another array",
+                    code="TK-EPI-004",
+                )
+
+
+def _behind(view: ArrayView) -> bool:
+    """Whether the vectors of a batch lie behind each other."""
+    return len(view.shape) < 2 or view.shape[0] <= 1 or view.strides[0] == view.shape[-1]
+
+
+class _Reader:
+    """Reads operands, one after the other."""
+
+    def __init__(self, out: ArrayView, groups: int, sources: bool) -> None:
+        self._out = out
+        self._groups = groups
+        self._sources = sources
+        self.places: list[Place] = []
+        self.operands: dict[str, ArrayView] = {}
+        self.numbers: dict[str, float] = {}
+        self.matrices: dict[str, Matrix] = {}
+        self.source: ArrayView | None = None
+
+    def read(self, index: int, name: str, given: Any, kind: str, view: ArrayView | None) -> None:
+        """Find the place of an operand."""
+        key = f"operand{index}"
+        if kind == "u32":
+            self.numbers[key] = _whole(given, name)
+            self.places.append(Place("number"))
+            return
+        if view is None and (isinstance(given, np.generic) or not is_array(given)):
+            words = "a number or an array that broadcasts to the result"
+            self.numbers[key] = number(given, name, words=words, code="TK-EPI-004")
+            self.places.append(Place("number"))
+            return
+        view = matrix_view(given, name) if view is None else view
+        if view.dtype not in LOADED:
+            raise ArgumentError(
+                f"{name} is {view.dtype}: operands of an epilogue are bf16, f16 or f32; nearest: f32", code="TK-EPI-004"
+            )
+        if prod(view.shape) == 1 and len(view.shape) <= len(self._out.shape):
+            if view.device == "cpu" and isinstance(given, np.ndarray) and self._out.device != "cpu":
+                self.numbers[key] = float(host_array(view).reshape(()))
+                self.places.append(Place("number"))
+                return
+            self.operands[key] = view
+            self.places.append(Place("scalar", view.dtype))
+            return
+        self._array(key, name, view)
+
+    def _array(self, key: str, name: str, view: ArrayView) -> None:
+        *batch, m, n = self._out.shape
+        batches = batch[0] if batch else 1
+        rank = len(view.shape)
+        shape = (*(1,) * (3 - rank), *view.shape)
+        groups = max(batches, self._groups)
+        grouped = bool(self._groups) and shape[0] == self._groups and shape[1] == 1
+        fits = rank <= 3 and (rank <= len(self._out.shape) or grouped)
+        fits = fits and shape[1] in (1, m) and shape[2] in (1, n) and shape[0] in (1, groups if grouped else batches)
+        own = shape[0] > 1
+        if not fits or shape[1:] == (1, 1):
+            legal = [f"({n},) for the columns", f"({m}, 1) for the rows", f"{self._out.shape}", "one element"]
+            if batch:
+                legal += [f"({batches}, 1, {n})", f"({batches}, {m}, 1)", f"({m}, {n})"]
+            if self._groups:
+                legal.append(f"({self._groups}, 1, {n}) for the columns of each group")
+            turned = f", or {name}[:, None] for a value a row" if view.shape == (m,) else ""
+            raise ArgumentError(
+                f"{name} has shape {view.shape}, which does not broadcast to the result, {self._out.shape}; legal: "
+                f"{', '.join(legal)}{turned}",
+                code="TK-EPI-004",
+            )
+        strides = (*(0,) * (3 - rank), *view.strides)
+        if shape[1] == 1 or shape[2] == 1:
+            along = 2 if shape[1] == 1 else 1
+            if strides[along] != 1:
+                raise self._apart(name, view)
+            self.places.append(Place("column" if along == 2 else "row", view.dtype, batched=own))
+            self.operands[key] = view
+            self.numbers[f"{key}_batch_pitch"] = strides[0] if own else 0
+            return
+        if strides[2] != 1 or min(strides) < 0:
+            raise self._apart(name, view)
+        flat = view if rank == 2 or not self._groups else _flat(view)
+        matrix = output_matrix(flat, name)
+        if (
+            self._sources
+            and self.source is None
+            and view.dtype == self._out.dtype
+            and store_kind(view.address, matrix) == "tma"
+        ):
+            self.source = flat
+            self.places.append(Place("source", view.dtype))
+            return
+        self.places.append(Place("matrix", view.dtype, batched=bool(batch)))
+        self.operands[key] = flat
+        self.matrices[key] = matrix
+
+    @staticmethod
+    def _apart(name: str, view: ArrayView) -> ArgumentError:
+        return ArgumentError(
+            f"{name} has strides {view.strides} (elements): the elements of its rows, or of a vector, must lie behind "
+            f"each other, and nothing run backwards; nearest: a copy, {name}.copy() of an array or "
+            f"{name}.contiguous() of a tensor",
+            code="TK-EPI-004",
+        )
+
+
+def _flat(view: ArrayView) -> ArrayView:
+    groups, rows, columns = view.shape
+    return replace(view, shape=(groups * rows, columns), strides=view.strides[1:])
+
+
+def _whole(given: Any, name: str) -> int:
+    """A whole number of 32 bits."""
+    legal = f"a whole number from 0 to {(1 << 32) - 1}: {name} is annotated as int"
+    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
+        raise ArgumentError.of(name, given, legal=legal, code="TK-EPI-004")
+    if not 0 <= int(given) < 1 << 32:
+        raise ArgumentError.of(name, given, legal=legal, nearest=int(given) & 0xFFFFFFFF, code="TK-EPI-004")
+    return int(given)
+
+
+def epilogue_key(call: Any) -> Any:
+    """What tells two epilogues apart as far as a launch is concerned.
+
+    Raises
+    ------
+    TypeError
+        For operands whose launches cannot be kept.
+    """
+    if not isinstance(call, EpilogueCall):
+        raise TypeError("no epilogue with operands")
+    if any(getattr(operand, "is_cuda", True) is False for operand in call.operands):
+        raise TypeError("numbers in host memory, which may change")
+    return call.graph, tuple(fingerprint(operand) for operand in call.operands)
+
+
+def split_results(out: Any, epilogue: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Of the `out` of a call, that of the result, and those of what an epilogue stores beside it."""
+    if not isinstance(out, (tuple, list)):
+        return out, ()
+    if epilogue is None or not out:
+        legal = "one array; a tuple of them is for an epilogue that stores several"
+        raise ArgumentError.of("out", f"a tuple of {len(out)}", legal=legal, code="TK-EPI-004")
+    return out[0], tuple(out[1:])
+
+
+__all__ = ["Extra", "WrittenArguments", "epilogue_key", "split_results", "view_of"]
