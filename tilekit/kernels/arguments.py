@@ -109,6 +109,10 @@ class Arguments:
         """The same call with a new output."""
         return replace(self, out=matrix_view(result, "out"), result=result)
 
+    def prepared(self, stream: Any = None) -> Self:
+        """The same call, its arrays as a kernel takes them: what must be has been laid out anew, on `stream`."""
+        return self
+
     @property
     def layout(self) -> ArrayView:
         """The output's rows, as one matrix or a batch of them."""

@@ -7,10 +7,11 @@ from typing import Any
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, TCGEN05_MODES, MatrixDescriptor
 from tilekit.tile_op.images import check_images
+from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -53,16 +54,36 @@ class Tcgen05:
     """
 
     def __init__(self, a: OperandTile, b: OperandTile, *, group: int) -> None:
-        check_images("tcgen05.mma", a, b, KINDS)
+        check_images("tcgen05.mma", a, b, self.kinds)
         self.a = a
         self.b = b
         self.group = group
         self.m = a.rows * group
         self.n = b.rows * group
-        self.kind = _KINDS[a.dtype.name]
-        self.descriptor = instruction_descriptor(a, b, m=self.m, n=self.n)
+        self.kind = self._kind()
+        self.descriptor = self._descriptor()
         self._a_descriptor = MatrixDescriptor.of(a, TCGEN05_MODES)
         self._b_descriptor = MatrixDescriptor.of(b, TCGEN05_MODES)
+
+    kinds: tuple[tuple[str, ...], ...] = KINDS
+    """Element types, those that one instruction takes together."""
+
+    scale_columns = 0
+    """Columns of tensor memory that it takes beside the accumulators."""
+
+    @property
+    def k(self) -> int:
+        """Elements of K that an instruction takes."""
+        return 8 * K_BYTES // self.a.bits
+
+    def _kind(self) -> str:
+        return _KINDS[self.a.dtype.name]
+
+    def _descriptor(self) -> int:
+        return instruction_descriptor(self.a, self.b, m=self.m, n=self.n)
+
+    def claim(self, memory: TensorMemory, role: Role) -> None:
+        """Claim what columns it takes of tensor memory, which `role` fills."""
 
     @property
     def layout(self) -> AccumulatorLayout:
@@ -106,16 +127,24 @@ class BoundTcgen05:
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride
         w.ptx.tcgen05.fence_after()
+        self._prepare(w, stage)
         for index in range(op.a.k * op.a.bits // (8 * K_BYTES)):
             a_offset, b_offset = op._a_descriptor.offset(index), op._b_descriptor.offset(index)
             self._issue(
                 d=accumulators,
                 a=w.ptx.tcgen05.descriptor(low=a_low + (a_offset >> 4), high=op._a_descriptor.high),
                 b=w.ptx.tcgen05.descriptor(low=b_low + (b_offset >> 4), high=op._b_descriptor.high),
-                idesc=op.descriptor,
                 accumulate=accumulate if index == 0 else True,
                 group=op.group,
+                **self._further(index),
             )
+
+    def _prepare(self, w: Writer, stage: Stage) -> None:
+        """What is issued before a stage's instructions: nothing."""
+
+    def _further(self, index: int) -> dict[str, Any]:
+        """What a stage's instruction of that number takes beside its tiles."""
+        return {"idesc": self._op.descriptor}
 
     def commit(self, w: Writer) -> None:
         """Nothing: giving a stage back is a commit."""
