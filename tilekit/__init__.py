@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
+    from tilekit.scales import dequantise, lay_out_scales, quantise
     from tilekit.tuning.tuner import tune
 
 __version__ = "0.1.0"
@@ -43,9 +44,12 @@ __all__ = [
     "compile",
     "conv2d",
     "conv2d_kernel_for",
+    "dequantise",
     "grouped_matmul",
     "kernel_for",
+    "lay_out_scales",
     "matmul",
+    "quantise",
     "scaled_kernel_for",
     "scaled_matmul",
     "settings",
@@ -61,9 +65,12 @@ _HOMES = {
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",
     "conv2d_kernel_for": "tilekit.api",
+    "dequantise": "tilekit.scales",
     "grouped_matmul": "tilekit.api",
     "kernel_for": "tilekit.api",
+    "lay_out_scales": "tilekit.scales",
     "matmul": "tilekit.api",
+    "quantise": "tilekit.scales",
     "scaled_kernel_for": "tilekit.api",
     "scaled_matmul": "tilekit.api",
     "tune": "tilekit.tuning.tuner",

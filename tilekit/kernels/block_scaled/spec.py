@@ -40,6 +40,11 @@ class BlockScaledSpec(MatmulSpec):
         """The format's numbers."""
         return FORMATS[self.scaled]
 
+    @property
+    def packed(self) -> int:
+        """Elements of K in one of an operand's type."""
+        return self.format.packed
+
     def _multiplied(self) -> bool:
         return {self.a_dtype.name, self.b_dtype.name} <= set(self.format.types)
 

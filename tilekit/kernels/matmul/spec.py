@@ -85,6 +85,11 @@ class MatmulSpec:
     tile_step: ClassVar[int] = 1
     """What rows and columns of a CTA's tile are multiples of."""
 
+    @property
+    def packed(self) -> int:
+        """Elements of K in one of an operand's type."""
+        return 1
+
     def __post_init__(self) -> None:
         check_fields(self)
         a, b = self.a_dtype, self.b_dtype
