@@ -26,14 +26,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tests.kernels.matmul_specs import CHIPS, all_specs, legal_configs
-from tilekit.dtypes import BF16, E4M3, F32, DType
+from tilekit.dtypes import BF16, E4M3, E5M2, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.kernel import trace as trace_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import SM_90A
+from tilekit.targets import SM_90A, SM_100A
 
 CONFIGS_EACH = 4
 """Configs of a spec; which ones goes round, so that every config meets some specs."""
