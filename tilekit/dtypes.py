@@ -72,6 +72,11 @@ class DType:
         return self.bits // 8
 
     @property
+    def packed(self) -> int:
+        """Numbers in an element: 2 where it is a pair of them."""
+        return 2 if self.name.endswith("x2") else 1
+
+    @property
     def ptx(self) -> str:
         """The PTX type with its dot, as an instruction's suffix writes it (``.bf16``)."""
         return f".{self.name}"

@@ -101,7 +101,7 @@ def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3") -> Quantised:
     if found.scale is UE8M0:
         _, exponent = xp.frexp(most)
         top = int(np.log2(_LARGEST[element]))
-        codes = xp.clip(exponent - 1 - top + 127, 0, 254)
+        codes = xp.clip(exponent - 1 - top + 127, 0, 254) * (most > 0)
         scales = _cast(xp, xp.where(xp.isfinite(most), codes, xp.full_like(codes, 255)), "uint8")
         factors = _looked_up(xp, _TABLES[UE8M0], scales, x)
         scales = scales if xp.__name__ == "cupy" else _retyped(xp, scales, UE8M0)

@@ -80,7 +80,7 @@ def test_specs_that_cannot_be() -> None:
     """A format has its types, K is contiguous, and chips without tensor memory take no scales."""
     with pytest.raises(ArgumentError, match="a is e4m3 and b is e4m3"):
         BlockScaledSpec(scaled="nvfp4")
-    with pytest.raises(ArgumentError, match=r"b is not contiguous along K.*TK-SCALE-003"):
+    with pytest.raises(ArgumentError, match=r"b is e4m3 and not contiguous along K.*TK-MM-004"):
         tilekit.compile(BlockScaledSpec(b_major="mn"), "sm_100a")
     with pytest.raises(ArgumentError, match=r"mxfp8 on sm_90a.*TK-SCALE-001"):
         tilekit.compile(BlockScaledSpec())

@@ -40,7 +40,7 @@ def test_explain_says_what_is_swapped() -> None:
     """The payload and the instruction, and where scales lie; all else is the matmul's."""
     shown = tilekit.compile(SPECS[3], "sm_100a", tilekit.BlackwellConfig(tile=(128, 128))).explain()
     swapped = [line for line in shown.splitlines() if line.startswith("swapped")]
-    assert [line.split()[1] for line in swapped] == ["BlockScaledPayload", "BlockScaledTcgen05"]
+    assert [line.split()[1] for line in swapped] == ["StandardPayload", "BlockScaledTcgen05"]
     assert "256-287     0-127  scales of a stage" in shown
     assert "8.39 MFLOP" in shown
     assert "4 x tcgen05.mma m256n128k64" in shown

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import TMEM, U32
-from tilekit.assembly.writer import Role, Writer
+from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, UE8M0, DType
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES
 from tilekit.tile_op.tcgen05 import BoundTcgen05, Tcgen05
-from tilekit.tile_op.tensor_memory import TensorMemory, TensorRegion
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -96,15 +96,9 @@ class ScaleTile:
         """Of the image."""
         return self.atoms * self.blocks * ATOM_BYTES
 
-    @property
-    def columns(self) -> int:
-        """Columns of tensor memory that it takes."""
-        return self.atoms * self.blocks * ATOM_COLUMNS
-
-    @classmethod
-    def of(cls, name: str, scaled: ScaleFormat, slices: int, rows: int) -> ScaleTile:
-        """The scales of `rows` rows and of so many slices of 128 bytes of K."""
-        return cls(name, slices * SWIZZLE_BYTES // scaled.atom_k, rows // ATOM_ROWS)
+    def place(self, atom: int, block: int = 0) -> int:
+        """The first of an atom's columns of tensor memory: blocks behind each other, those of an atom of K together."""
+        return (atom * self.blocks + block) * ATOM_COLUMNS
 
 
 class BlockScaledTcgen05(Tcgen05):
@@ -123,38 +117,19 @@ class BlockScaledTcgen05(Tcgen05):
     """
 
     def __init__(self, a: OperandTile, b: OperandTile, *, group: int, scaled: ScaleFormat) -> None:
-        self.scaled = scaled
-        self.kinds = (scaled.types,)
+        self.scaled, self.kinds, self.kind = scaled, (scaled.types,), scaled.kind
         super().__init__(a, b, group=group)
-        self.scales = (
-            ScaleTile.of("scale_a", scaled, a.slices, a.rows),
-            ScaleTile.of("scale_b", scaled, b.slices, self.n),
-        )
-        self.memory: TensorMemory | None = None
+        self.k = K_BYTES * scaled.packed
+        atoms = a.slices * SWIZZLE_BYTES // scaled.atom_k
+        blocks = {"scale_a": a.rows // ATOM_ROWS, "scale_b": self.n // ATOM_ROWS}
+        self.scales = tuple(ScaleTile(name, atoms, count) for name, count in blocks.items())
+        self.scale_columns = sum(tile.place(atoms) for tile in self.scales)
 
-    @property
-    def scale_columns(self) -> int:  # type: ignore[override]
-        """Columns of tensor memory that scales take."""
-        return sum(tile.columns for tile in self.scales)
-
-    @property
-    def k(self) -> int:
-        """Elements of K that an instruction takes."""
-        return K_BYTES * self.scaled.packed
-
-    def _kind(self) -> str:
-        return self.scaled.kind
-
-    def _descriptor(self) -> int:
+    def encode(self) -> int:
         """Encode shape, types and the scales' type (PTX ISA, tcgen05.mma, Instruction descriptor)."""
         codes = {"e4m3": 0, "e5m2": 1, "e2m1x2": 1}
         types = codes[self.a.dtype.name] << 7 | codes[self.b.dtype.name] << 10
         return types | (self.n >> 3) << 17 | int(self.scaled.scale == UE8M0) << 23 | (self.m >> 4) << 24
-
-    def claim(self, memory: TensorMemory, role: Role) -> None:
-        """Claim columns for a stage of scales, which `role` fills."""
-        self.memory, self.role = memory, role
-        self.region: TensorRegion = memory.claim("scales", columns=self.scale_columns, claimant=type(self).__name__)
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Any = None) -> BoundTcgen05:
         """Prepare the descriptors; once a role."""
@@ -168,35 +143,26 @@ class BoundBlockScaled(BoundTcgen05):
 
     def __init__(self, w: Writer, op: BlockScaledTcgen05, tiles: dict[str, SharedArray]) -> None:
         super().__init__(w, op, tiles)
-        assert op.memory is not None, "scales without columns of tensor memory"
-        first = op.region.at(op.memory.bind(w, op.role))
-        self._places = first, first + op.scales[0].columns
-        base = w.shared_base.retyped(U32)
+        first, base = op.claimed(w), w.shared_base.retyped(U32)
+        self._places = first, first + op.scales[0].place(op.scales[0].atoms)
         self._images = [(((base + tiles[t.name].offset) & ADDRESS_MASK) >> 4) | 1 << 16 for t in op.scales]
         self._strides = [tiles[tile.name].stride >> 4 for tile in op.scales]
 
-    def _prepare(self, w: Writer, stage: Stage) -> None:
-        """Copy a stage's scales: in tensor memory those of an atom along K lie together, rows behind each other."""
-        for tile, image, stride, place in zip(self._op.scales, self._images, self._strides, self._places, strict=True):
-            low = image + stage.index * stride
-            for block in range(tile.blocks):
-                for atom in range(tile.atoms):
-                    source = (block * tile.atoms + atom) * ATOM_BYTES
-                    w.ptx.tcgen05.copy_scales(
-                        address=place + (atom * tile.blocks + block) * ATOM_COLUMNS,
-                        source=w.ptx.tcgen05.descriptor(low=low + (source >> 4), high=COPY_DESCRIPTOR),
-                        group=self._op.group,
-                    )
+    def prepare(self, w: Writer, stage: Stage) -> None:
+        """Copy a stage's scales."""
+        for tile, image, stride, first in zip(self._op.scales, self._images, self._strides, self._places, strict=True):
+            images = image + stage.index * stride
+            for block, atom in product(range(tile.blocks), range(tile.atoms)):
+                low = images + ((block * tile.atoms + atom) * ATOM_BYTES >> 4)
+                source = w.ptx.tcgen05.descriptor(low=low, high=COPY_DESCRIPTOR)
+                place = first + tile.place(atom, block)
+                w.ptx.tcgen05.copy_scales(address=place, source=source, group=self._op.group)
 
-    def _further(self, index: int) -> dict[str, Any]:
+    def further(self, index: int) -> dict[str, Any]:
         """Where an instruction's scales are: the columns, and which of the four bytes of a word."""
-        op = self._op
-        atom, first = divmod(index * op.scaled.vector, ATOM_SCALES)
-        places = (
-            (place + atom * tile.blocks * ATOM_COLUMNS).retyped(TMEM)
-            for place, tile in zip(self._places, op.scales, strict=True)
-        )
-        return {
-            "idesc": op.descriptor | first << 4 | first << 29,
-            **dict(zip(("scale_a", "scale_b"), places, strict=True)),
+        atom, first = divmod(index * self._op.scaled.vector, ATOM_SCALES)
+        places = {
+            tile.name: (place + tile.place(atom)).retyped(TMEM)
+            for place, tile in zip(self._places, self._op.scales, strict=True)
         }
+        return {"idesc": self._op.descriptor | first << 4 | first << 29, **places}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilekit.assembly.shared import SharedArray
@@ -53,37 +54,40 @@ class Tcgen05:
         ``TK-TRACE-017`` for tiles whose images the instruction cannot read.
     """
 
+    kinds: tuple[tuple[str, ...], ...] = KINDS
+    """Element types, those that one instruction takes together."""
+
+    kind = ""
+    """Of the instruction; by default that of the tiles' types."""
+
+    scale_columns = 0
+    """Columns of tensor memory that it takes beside the accumulators."""
+
+    claimed: Callable[[Writer], Value]
+    """The address of these columns, once they are claimed."""
+
     def __init__(self, a: OperandTile, b: OperandTile, *, group: int) -> None:
         check_images("tcgen05.mma", a, b, self.kinds)
+        self.kind = self.kind or _KINDS[a.dtype.name]
         self.a = a
         self.b = b
         self.group = group
         self.m = a.rows * group
         self.n = b.rows * group
-        self.kind = self._kind()
-        self.descriptor = self._descriptor()
+        self.descriptor = self.encode()
+        self.k = 8 * K_BYTES // a.bits
         self._a_descriptor = MatrixDescriptor.of(a, TCGEN05_MODES)
         self._b_descriptor = MatrixDescriptor.of(b, TCGEN05_MODES)
 
-    kinds: tuple[tuple[str, ...], ...] = KINDS
-    """Element types, those that one instruction takes together."""
-
-    scale_columns = 0
-    """Columns of tensor memory that it takes beside the accumulators."""
-
-    @property
-    def k(self) -> int:
-        """Elements of K that an instruction takes."""
-        return 8 * K_BYTES // self.a.bits
-
-    def _kind(self) -> str:
-        return _KINDS[self.a.dtype.name]
-
-    def _descriptor(self) -> int:
+    def encode(self) -> int:
+        """The instruction descriptor."""
         return instruction_descriptor(self.a, self.b, m=self.m, n=self.n)
 
     def claim(self, memory: TensorMemory, role: Role) -> None:
-        """Claim what columns it takes of tensor memory, which `role` fills."""
+        """Claim the columns that it takes of tensor memory, which `role` fills; with no scales, none."""
+        if self.scale_columns:
+            region = memory.claim("scales", columns=self.scale_columns, claimant=type(self).__name__)
+            self.claimed = lambda w: region.at(memory.bind(w, role))
 
     @property
     def layout(self) -> AccumulatorLayout:
@@ -127,7 +131,7 @@ class BoundTcgen05:
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride
         w.ptx.tcgen05.fence_after()
-        self._prepare(w, stage)
+        self.prepare(w, stage)
         for index in range(op.a.k * op.a.bits // (8 * K_BYTES)):
             a_offset, b_offset = op._a_descriptor.offset(index), op._b_descriptor.offset(index)
             self._issue(
@@ -136,13 +140,13 @@ class BoundTcgen05:
                 b=w.ptx.tcgen05.descriptor(low=b_low + (b_offset >> 4), high=op._b_descriptor.high),
                 accumulate=accumulate if index == 0 else True,
                 group=op.group,
-                **self._further(index),
+                **self.further(index),
             )
 
-    def _prepare(self, w: Writer, stage: Stage) -> None:
+    def prepare(self, w: Writer, stage: Stage) -> None:
         """What is issued before a stage's instructions: nothing."""
 
-    def _further(self, index: int) -> dict[str, Any]:
+    def further(self, index: int) -> dict[str, Any]:
         """What a stage's instruction of that number takes beside its tiles."""
         return {"idesc": self._op.descriptor}
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
-from tilekit.kernels.block_scaled.payload import BlockScaledPayload, ScaleLoader
+from tilekit.kernels.block_scaled.payload import ScaleLoader
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_op.block_scaled import ATOM_ROWS, FORMATS, BlockScaledTcgen05, ScaleFormat
-from tilekit.tile_pipeline.payload import Payload
+from tilekit.tile_pipeline.payload import StageTile
 from tilekit.tiles.operand import OperandTile
 
 
@@ -34,16 +34,12 @@ class BlockScaledSpec(MatmulSpec):
     b_dtype: DType = E4M3
     scaled: Literal["mxfp8", "mxfp4", "nvfp4"] = "mxfp8"
     tile_step = ATOM_ROWS
+    k_major = True
 
     @property
     def format(self) -> ScaleFormat:
         """The format's numbers."""
         return FORMATS[self.scaled]
-
-    @property
-    def packed(self) -> int:
-        """Elements of K in one of an operand's type."""
-        return self.format.packed
 
     def _multiplied(self) -> bool:
         return {self.a_dtype.name, self.b_dtype.name} <= set(self.format.types)
@@ -56,25 +52,15 @@ class BlockScaledSpec(MatmulSpec):
                 code="TK-SCALE-001",
             )
         super().check(target)
-        for name, major in (("a", self.a_major), ("b", self.b_major)):
-            if major != "k":
-                raise ArgumentError(
-                    f"{name} is not contiguous along K, along which it is scaled; pass {name} with contiguous "
-                    + ("rows" if name == "a" else "columns, for example the .T of an (N, K) array"),
-                    code="TK-SCALE-003",
-                )
 
-    def payload(self, a: OperandTile, b: OperandTile, op: Callable[[], Any], *, adjacent: bool) -> Payload:
-        """What a stage holds: the operands and their scales."""
-        return BlockScaledPayload(a, b, op().scales)
+    def further_tiles(self, config: Any) -> Sequence[StageTile]:
+        """What a stage holds beside A and B: their scales."""
+        return cast(Sequence[StageTile], config.instruction(self).scales)
 
     def further_loaders(self, w: Writer, op: Any, *, swapped: bool) -> Sequence[TileLoader]:
         """The loaders of the scales."""
-        operands = "ba" if swapped else "ab"
-        return [
-            ScaleLoader(w, tile, self.format, operand, paired=op.group > 1)
-            for tile, operand in zip(op.scales, operands, strict=True)
-        ]
+        sides = zip(op.scales, "ba" if swapped else "ab", strict=True)
+        return [ScaleLoader(w, tile, self.format, operand, paired=op.group > 1) for tile, operand in sides]
 
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> BlockScaledTcgen05:
         """The instruction, which takes scales too."""
@@ -84,7 +70,7 @@ class BlockScaledSpec(MatmulSpec):
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component."""
         return (
-            "BlockScaledPayload for StandardPayload: a stage holds scales too, loaded by ScaleLoader",
+            "StandardPayload with a ScaleTile of each operand, which ScaleLoader loads",
             "BlockScaledTcgen05 for Tcgen05: scales in tensor memory, copied there by the thread that multiplies",
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Self
 
 from tilekit.annotations import check_fields
@@ -21,7 +20,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
-from tilekit.tile_pipeline.payload import Payload
+from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk
 from tilekit.tiles.call import Major
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
@@ -149,9 +148,9 @@ class KernelConfig(ABC):
         """Bytes over which the image of the instruction's B is swizzled; 0 for none."""
         return spec.swizzles(swapped=self.swap_ab)[1]
 
-    def payload(self, spec: MatmulSpec) -> Payload:
+    def payload(self, spec: MatmulSpec) -> StandardPayload:
         """What a stage holds."""
-        return spec.payload(*self.operands(spec), partial(self.instruction, spec), adjacent=self.m_below_atom)
+        return StandardPayload(*self.operands(spec), adjacent=self.m_below_atom, further=spec.further_tiles(self))
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
         """How threads copy A and B; None for what TMA loads."""

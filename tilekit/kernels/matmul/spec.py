@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.tcgen05 import Tcgen05
-from tilekit.tile_pipeline.payload import Payload, StandardPayload
+from tilekit.tile_pipeline.payload import StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
@@ -85,10 +85,8 @@ class MatmulSpec:
     tile_step: ClassVar[int] = 1
     """What rows and columns of a CTA's tile are multiples of."""
 
-    @property
-    def packed(self) -> int:
-        """Elements of K in one of an operand's type."""
-        return 1
+    k_major: ClassVar[bool] = False
+    """Whether operands have K contiguous on every chip."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -176,7 +174,7 @@ class MatmulSpec:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
         platform(target).components.check(self, target)
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
-            if major == "k" or dtype.bits in target.transposed_bits:
+            if major == "k" or (dtype.bits in target.transposed_bits and not self.k_major):
                 continue
             where = "rows of K" if name == "a" else "columns of K"
             raise ArgumentError(
@@ -220,9 +218,9 @@ class MatmulSpec:
             return TmaLoader(w, tile, batched=self.indexed, **tma)
         return CpAsyncLoader(w, copies, stages=stages, batched=self.indexed)
 
-    def payload(self, a: OperandTile, b: OperandTile, op: Callable[[], Any], *, adjacent: bool) -> Payload:
-        """What a stage holds, for the instruction that `op` returns."""
-        return StandardPayload(a, b, adjacent=adjacent)
+    def further_tiles(self, config: Any) -> Sequence[StageTile]:
+        """What a stage holds beside A and B."""
+        return ()
 
     def further_loaders(self, w: Writer, op: Any, *, swapped: bool) -> Sequence[TileLoader]:
         """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
