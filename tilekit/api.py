@@ -346,6 +346,15 @@ def scaled_kernel_for(a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Un
     return select(read_scaled(a, b, scale_a, scale_b, memory=False, **keywords), tuned_config).kernel
 
 
+@takes(ScaledKeywords)
+def scaled_result_of(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]
+) -> tuple[tuple[int, ...], DType]:
+    """Return shape and element type of what `scaled_matmul` would return, as `result_of` does of `matmul`."""
+    arguments = read_scaled(a, b, scale_a, scale_b, memory=False, **keywords)
+    return arguments.out.shape, arguments.out.dtype
+
+
 @takes(MatmulKeywords)
 def result_of(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> tuple[tuple[int, ...], DType]:
     """Return shape and element type of what `matmul` would return, after the same checks, and without an address.
