@@ -81,8 +81,8 @@ def scaled_matmul(
 
 
 def _compute(*given: Any, **more: Any) -> torch.Tensor:
-    operands, keywords = _read(given)
-    result: torch.Tensor = tilekit.scaled_matmul(*operands, **keywords, **more)
+    (a, b, scale_a, scale_b), keywords = _read(given)
+    result: torch.Tensor = tilekit.scaled_matmul(a, b, scale_a, scale_b, **keywords, **more)
     return result
 
 
@@ -97,12 +97,13 @@ def _read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _fake(*given: Any, out: torch.Tensor | None = None) -> torch.Tensor:
     operands, keywords = _read(given)
-    views = [view_of_fake(one, name) for one, name in zip(operands, ("a", "b", "scale_a", "scale_b"), strict=True)]
+    names = ("a", "b", "scale_a", "scale_b")
+    a, b, scale_a, scale_b = (view_of_fake(one, name) for one, name in zip(operands, names, strict=True))
     tensors: dict[str, Any] = {
         name: view_of_fake(value, name) if isinstance(value, torch.Tensor) else value
         for name, value in (keywords | {"out": out}).items()
     }
-    shape, dtype = scaled_result_of(*views, **tensors)
+    shape, dtype = scaled_result_of(a, b, scale_a, scale_b, **tensors)
     return torch.empty(shape, dtype=getattr(torch, dtype.long_name), device=operands[0].device)
 
 

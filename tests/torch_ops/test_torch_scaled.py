@@ -54,9 +54,11 @@ def test_compiled_whole() -> None:
     """torch.compile keeps it in one graph, with a scale that is a tensor, and the numbers are the eager ones."""
     given, _ = operands("mxfp8")
     scale = torch.tensor([0.25])
-    compiled = torch.compile(
-        lambda *all_of: scaled_matmul(*all_of, scale=scale) * 2, fullgraph=True, backend="aot_eager"
-    )
+
+    def twice(*tensors: Any) -> Any:
+        return scaled_matmul(*tensors, scale=scale) * 2
+
+    compiled = torch.compile(twice, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(*given), twice(*given), rtol=0, atol=0)
 
 
