@@ -16,12 +16,22 @@ from typing import TYPE_CHECKING, Any
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.api import compile, conv2d, conv2d_kernel_for, grouped_matmul, kernel_for, matmul
+    from tilekit.api import (
+        compile,
+        conv2d,
+        conv2d_kernel_for,
+        grouped_matmul,
+        kernel_for,
+        matmul,
+        scaled_kernel_for,
+        scaled_matmul,
+    )
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
+    from tilekit.scales import dequantise, lay_out_scales, quantise
     from tilekit.tuning.tuner import tune
 
 logging.getLogger("tilekit").addHandler(logging.NullHandler())
@@ -37,10 +47,15 @@ __all__ = [
     "compile",
     "conv2d",
     "conv2d_kernel_for",
+    "dequantise",
     "epilogue",
     "grouped_matmul",
     "kernel_for",
+    "lay_out_scales",
     "matmul",
+    "quantise",
+    "scaled_kernel_for",
+    "scaled_matmul",
     "settings",
     "tune",
 ]
@@ -54,9 +69,14 @@ _HOMES = {
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",
     "conv2d_kernel_for": "tilekit.api",
+    "dequantise": "tilekit.scales",
     "grouped_matmul": "tilekit.api",
     "kernel_for": "tilekit.api",
+    "lay_out_scales": "tilekit.scales",
     "matmul": "tilekit.api",
+    "quantise": "tilekit.scales",
+    "scaled_kernel_for": "tilekit.api",
+    "scaled_matmul": "tilekit.api",
     "tune": "tilekit.tuning.tuner",
 }
 

@@ -18,7 +18,22 @@ from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.tensor.dtypes import element_type
 
-__all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S8", "S32", "DType", "as_dtype"]
+__all__ = [
+    "BF16",
+    "DTYPES",
+    "E2M1",
+    "E2M1X2",
+    "E4M3",
+    "E5M2",
+    "F16",
+    "F32",
+    "S8",
+    "S32",
+    "U8",
+    "UE8M0",
+    "DType",
+    "as_dtype",
+]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -57,6 +72,11 @@ class DType:
         return self.bits // 8
 
     @property
+    def packed(self) -> int:
+        """Numbers in an element: 2 where it is a pair of them."""
+        return 2 if self.name.endswith("x2") else 1
+
+    @property
     def ptx(self) -> str:
         """The PTX type with its dot, as an instruction's suffix writes it (``.bf16``)."""
         return f".{self.name}"
@@ -88,20 +108,31 @@ S8: Final = _type("s8", np.int8, "u8", 0, 1.0)
 S32: Final = _type("s32", np.int32, "s32", 0, 1.0)
 """Row counts and offsets."""
 
+U8: Final = _type("u8", np.uint8, "u8", 1, 1.0)
+"""Bytes that stand for what their place in a call says: pairs of e2m1, or scales."""
+UE8M0: Final = _type("ue8m0", ml_dtypes.float8_e8m0fnu, "u8", 14, 1.0)
+"""Scales that are powers of two."""
+E2M1: Final = _type("e2m1", ml_dtypes.float4_e2m1fn, "16u4_align8B", 17, 0.5)
+"""One to a byte, as ml_dtypes keeps them; kernels read pairs."""
+E2M1X2: Final = _type("e2m1x2", np.uint8, "u8", 17, 0.5)
+"""Two e2m1 in a byte, the first in its low half."""
+
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
 """Every type that products are computed of, in the order in which messages list them."""
 
-_INTEGERS: Final = (S8, S32)
-"""Types of a kernel's other operands, which no message lists."""
+_OTHERS: Final = (S8, S32, U8, UE8M0, E2M1, E2M1X2)
+"""Types of some kernels' operands, which no message lists."""
 
 _BY_NAME: Final[dict[str, DType]] = {
-    **{dtype.name: dtype for dtype in (*DTYPES, *_INTEGERS)},
-    **{dtype.long_name: dtype for dtype in (*DTYPES, *_INTEGERS)},
+    **{dtype.name: dtype for dtype in (*DTYPES, *_OTHERS)},
+    **{dtype.long_name: dtype for dtype in (*DTYPES, *_OTHERS)},
     "half": F16,
     "fp16": F16,
     "single": F32,
     "fp32": F32,
     "e4m3fn": E4M3,
+    "float4_e2m1fn_x2": E2M1X2,
+    "uint8": U8,
 }
 
 _KNOWN: Final[dict[Any, DType]] = {}
@@ -149,7 +180,7 @@ def _resolve(what: Any, name: str) -> DType:
             numpy_type = np.dtype(what)
         except Exception:  # NumPy asks the object, whose methods may fail in any way
             raise _unknown(what, name) from None
-        found = next((dtype for dtype in (*DTYPES, *_INTEGERS) if dtype.numpy == numpy_type), None)
+        found = next((dtype for dtype in (*DTYPES, *_OTHERS) if dtype.numpy == numpy_type), None)
     if found is None:
         raise _unknown(what, name)
     return found
@@ -161,7 +192,7 @@ def _unknown(what: Any, name: str) -> ArgumentError:
     except Exception:
         text = shown(what)
     legal = ", ".join(f"{dtype.name} ({dtype.long_name})" for dtype in DTYPES)
-    names = [name for name, dtype in _BY_NAME.items() if dtype not in _INTEGERS]
+    names = [name for name, dtype in _BY_NAME.items() if dtype not in _OTHERS]
     nearest = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
     return ArgumentError.of(
         name, text, legal=legal, nearest=_BY_NAME[nearest[0]].name if nearest else None, code="TK-DTYPE-001"

@@ -234,13 +234,14 @@ def test_a_family_asked_alone() -> None:
 
 def test_families_that_there_are() -> None:
     """Each has what the command line and the documents show, kernels for its targets, and reads calls."""
-    assert list(registry.families()) == ["gemv", "matmul", "grouped_matmul", "conv2d"]
+    assert list(registry.families()) == ["gemv", "matmul", "grouped_matmul", "conv2d", "block_scaled"]
     for family in registry.families().values():
         assert family.summary
         assert set(family.targets) <= set(TARGETS)
         for target in family.targets:
             assert tilekit.compile(family.spec(), target).target.name == target
-    with pytest.raises(ArgumentError, match="spec: given 3; legal: a GemvSpec or a MatmulSpec or a ConvSpec"):
+    specs = " or ".join(f"a {name}" for name in ("GemvSpec", "MatmulSpec", "ConvSpec", "BlockScaledSpec"))
+    with pytest.raises(ArgumentError, match=f"spec: given 3; legal: {specs}"):
         tilekit.compile(3)
 
 

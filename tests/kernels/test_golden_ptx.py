@@ -21,9 +21,10 @@ from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.warp_specialized import WarpSpecialized
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
+from tilekit.dtypes import BF16, E2M1X2, E4M3, E5M2, F16, F32
 from tilekit.emulator import Device
 from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
@@ -59,6 +60,11 @@ KERNELS = {
             store="direct",
         ),
         BlackwellConfig(tile=(64, 32), cluster=(1, 2), cta_group=1, k_group=2, stages=4, clc_stages=0),
+        SM_100A,
+    ),
+    "blackwell_nvfp4": (
+        BlockScaledSpec(E2M1X2, E2M1X2, F32, scaled="nvfp4"),
+        BlackwellConfig(tile=(128, 128), stages=4, clc_stages=0, output_buffers=1),
         SM_100A,
     ),
 }  # fmt: skip

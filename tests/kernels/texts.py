@@ -26,14 +26,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tests.kernels.matmul_specs import CHIPS, all_specs, legal_configs
-from tilekit.dtypes import BF16, E4M3, F32, DType
+from tilekit.dtypes import BF16, E4M3, E5M2, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.gemv.config import GemvConfig
 from tilekit.kernels.gemv.kernel import trace as trace_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import SM_90A
+from tilekit.targets import SM_90A, SM_100A
 
 CONFIGS_EACH = 4
 """Configs of a spec; which ones goes round, so that every config meets some specs."""
@@ -52,6 +52,7 @@ def texts() -> Iterator[tuple[str, str]]:
             configs = legal_configs(spec, chip)
             for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
                 yield f"{chip.name} {spec.name}: {config}", trace(spec, config, chip).ptx
+    yield from block_scaled()
     functions = (ElementwiseSpec(), ElementwiseSpec(scale="value", bias=F32, activation="gelu", scale_a=True))
     weights: tuple[tuple[DType, Literal["k", "mn"]], ...] = ((BF16, "k"), (BF16, "mn"), (E4M3, "k"))
     for (dtype, major), tokens, what in product(weights, (1, 4, 8), functions):
@@ -77,6 +78,24 @@ def convolutions() -> list[MatmulSpec]:
         batched = turn % 4 == 3 and function.bias is None and not load.get("im2col_b")
         found.append(ConvSpec(functions=function, store=store, batched=batched, **load))
     return found
+
+
+def block_scaled() -> Iterator[tuple[str, str]]:
+    """Names and texts of each format on the chip that has them, and of what lays scales out."""
+    if importlib.util.find_spec("tilekit.kernels.block_scaled") is None:
+        return  # an earlier commit, which runs this file too
+    from tilekit.dtypes import E2M1X2
+    from tilekit.kernels.block_scaled.layout import LayoutKernel
+    from tilekit.kernels.block_scaled.spec import BlockScaledSpec
+
+    types = {"mxfp8": (E4M3, E5M2), "mxfp4": (E2M1X2, E2M1X2), "nvfp4": (E2M1X2, E2M1X2)}
+    for scaled, (a, b) in types.items():
+        for function in (ElementwiseSpec(), ElementwiseSpec(bias=F32, activation="relu", residual=BF16)):
+            spec = BlockScaledSpec(a_dtype=a, b_dtype=b, functions=function, scaled=scaled)  # type: ignore[arg-type]
+            configs = legal_configs(spec, SM_100A)
+            for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
+                yield f"{SM_100A.name} {spec.name}: {config}", trace(spec, config, SM_100A).ptx
+    yield f"{SM_100A.name} {LayoutKernel.name}", LayoutKernel(SM_100A).ptx
 
 
 _DECLARED = re.compile(r"^\s*(?:\.reg \.\w+ (?P<registers>[^;]+);|(?P<label>\w+):)|\b(?P<parameter>\w+_param)\b", re.M)

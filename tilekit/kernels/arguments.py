@@ -137,6 +137,10 @@ class Arguments:
             return self.result
         return (self.result, *(extra.array for extra in written.extras))
 
+    def prepared(self, stream: Any = None) -> Self:
+        """The same call, its arrays as a kernel takes them: what must be has been laid out anew, on `stream`."""
+        return self
+
     @property
     def layout(self) -> ArrayView:
         """The output's rows, as one matrix or a batch of them."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, TCGEN05_MODES, MatrixDescriptor
 from tilekit.tile_op.images import check_images
+from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -52,17 +54,40 @@ class Tcgen05:
         ``TK-TRACE-017`` for tiles whose images the instruction cannot read.
     """
 
+    kinds: tuple[tuple[str, ...], ...] = KINDS
+    """Element types, those that one instruction takes together."""
+
+    kind = ""
+    """Of the instruction; by default that of the tiles' types."""
+
+    scale_columns = 0
+    """Columns of tensor memory that it takes beside the accumulators."""
+
+    claimed: Callable[[Writer], Value]
+    """The address of these columns, once they are claimed."""
+
     def __init__(self, a: OperandTile, b: OperandTile, *, group: int) -> None:
-        check_images("tcgen05.mma", a, b, KINDS)
+        check_images("tcgen05.mma", a, b, self.kinds)
+        self.kind = self.kind or _KINDS[a.dtype.name]
         self.a = a
         self.b = b
         self.group = group
         self.m = a.rows * group
         self.n = b.rows * group
-        self.kind = _KINDS[a.dtype.name]
-        self.descriptor = instruction_descriptor(a, b, m=self.m, n=self.n)
+        self.descriptor = self.encode()
+        self.k = 8 * K_BYTES // a.bits
         self._a_descriptor = MatrixDescriptor.of(a, TCGEN05_MODES)
         self._b_descriptor = MatrixDescriptor.of(b, TCGEN05_MODES)
+
+    def encode(self) -> int:
+        """The instruction descriptor."""
+        return instruction_descriptor(self.a, self.b, m=self.m, n=self.n)
+
+    def claim(self, memory: TensorMemory, role: Role) -> None:
+        """Claim the columns that it takes of tensor memory, which `role` fills; with no scales, none."""
+        if self.scale_columns:
+            region = memory.claim("scales", columns=self.scale_columns, claimant=type(self).__name__)
+            self.claimed = lambda w: region.at(memory.bind(w, role))
 
     @property
     def layout(self) -> AccumulatorLayout:
@@ -106,16 +131,24 @@ class BoundTcgen05:
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride
         w.ptx.tcgen05.fence_after()
+        self.prepare(w, stage)
         for index in range(op.a.k * op.a.bits // (8 * K_BYTES)):
             a_offset, b_offset = op._a_descriptor.offset(index), op._b_descriptor.offset(index)
             self._issue(
                 d=accumulators,
                 a=w.ptx.tcgen05.descriptor(low=a_low + (a_offset >> 4), high=op._a_descriptor.high),
                 b=w.ptx.tcgen05.descriptor(low=b_low + (b_offset >> 4), high=op._b_descriptor.high),
-                idesc=op.descriptor,
                 accumulate=accumulate if index == 0 else True,
                 group=op.group,
+                **self.further(index),
             )
+
+    def prepare(self, w: Writer, stage: Stage) -> None:
+        """What is issued before a stage's instructions: nothing."""
+
+    def further(self, index: int) -> dict[str, Any]:
+        """What a stage's instruction of that number takes beside its tiles."""
+        return {"idesc": self._op.descriptor}
 
     def commit(self, w: Writer) -> None:
         """Nothing: giving a stage back is a commit."""

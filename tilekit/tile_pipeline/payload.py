@@ -66,7 +66,7 @@ class Payload:
 
 @component
 class StandardPayload(Payload):
-    """A tile of A and a tile of B.
+    """A tile of A and a tile of B, and perhaps others.
 
     Parameters
     ----------
@@ -75,14 +75,18 @@ class StandardPayload(Payload):
     adjacent
         Whether B lies right behind A in a stage, for an instruction that reads more rows than A has: those that come
         next are B's, which are as complete as A's when the stage is full.
+    further
+        Tiles beside the two, behind them.
     """
 
-    def __init__(self, a: OperandTile, b: OperandTile, *, adjacent: bool = False) -> None:
+    def __init__(
+        self, a: OperandTile, b: OperandTile, *, adjacent: bool = False, further: Sequence[StageTile] = ()
+    ) -> None:
         if a.k != b.k:
             legal = f"a tile with the k-block of {a.name!r}, {a.k} elements; {b.name!r} has {b.k}"
             slices = a.k // b.slice_k
             raise illegal("StandardPayload", "b", b, legal, f"slices={slices}" if slices * b.slice_k == a.k else None)
-        super().__init__((a, b), k=a.k)
+        super().__init__((a, b, *further), k=a.k)
         self.a = a
         self.b = b
         self.adjacent = adjacent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, Unpack, cast
@@ -111,9 +112,10 @@ def spec_of(
     store: str = "tma",
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
+    kind: Callable[..., MatmulSpec] = MatmulSpec,
 ) -> MatmulSpec:
-    """The matmul that computes a problem into outputs of `out_dtype`."""
-    return MatmulSpec(
+    """The matmul, or what `kind` makes, that computes a problem into outputs of `out_dtype`."""
+    return kind(
         a_dtype=problem.a.dtype,
         b_dtype=problem.b.dtype,
         out_dtype=out_dtype,

@@ -69,7 +69,8 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     scheduler = None
     if chip.SCHEDULES_FIRST:
         scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=None)
-    loader = StandardLoader(w, load_a, load_b, tiles, cluster)
+    further = spec.further_loaders(w, op, swapped=config.swap_ab)
+    loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
         w,
         columns=declare_columns(w),

@@ -38,6 +38,7 @@ def build(
     spec: MatmulSpec, config: AnyConfig | None, target: Target, kind: Callable[..., MatmulKernel] = MatmulKernel
 ) -> MatmulKernel:
     """The kernel for a spec; by default with the config that suits large outputs."""
+    spec.check(target)
     return compiled(spec, default_config(spec, target) if config is None else config, target, kind)
 
 

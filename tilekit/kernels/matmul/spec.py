@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -14,8 +15,10 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
-from tilekit.tile_io.payload_loader import OperandLoader
+from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_pipeline.payload import StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
@@ -80,6 +83,11 @@ class MatmulSpec:
     accumulation: Accumulation = "fast"
     own_loaders: ClassVar[bool] = False
     """Whether loaders are the family's own: they count in registers, and copy what TMA refuses on every chip."""
+    tile_step: ClassVar[int] = 1
+    """What rows and columns of a CTA's tile are multiples of."""
+
+    k_major: ClassVar[bool] = False
+    """Whether operands have K contiguous on every chip."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -95,7 +103,7 @@ class MatmulSpec:
                     "precision='tf32' to tilekit.matmul, or convert both to bf16.",
                     code="TK-MM-001",
                 )
-        elif not ((a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)):
+        elif not self._multiplied():
             raise ArgumentError(
                 f"a is {a} and b is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. "
                 "Convert one operand"
@@ -165,11 +173,16 @@ class MatmulSpec:
         if self.store not in ("tma", "direct"):
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
 
+    def _multiplied(self) -> bool:
+        """Whether tensor cores multiply A's type by B's."""
+        a, b = self.a_dtype, self.b_dtype
+        return (a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)
+
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
         platform(target).components.check(self, target)
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
-            if major == "k" or dtype.bits in target.transposed_bits:
+            if major == "k" or (dtype.bits in target.transposed_bits and not self.k_major):
                 continue
             where = "rows of K" if name == "a" else "columns of K"
             raise ArgumentError(
@@ -212,6 +225,18 @@ class MatmulSpec:
         if copies is None:
             return TmaLoader(w, tile, batched=self.indexed, **tma)
         return CpAsyncLoader(w, copies, stages=stages, batched=self.indexed)
+
+    def further_tiles(self, config: Any) -> Sequence[StageTile]:
+        """What a stage holds beside A and B."""
+        return ()
+
+    def further_loaders(self, w: Writer, op: Any, *, swapped: bool) -> Sequence[TileLoader]:
+        """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
+        return ()
+
+    def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> Tcgen05:
+        """The instruction of chips with tensor memory, which spans `group` CTAs."""
+        return Tcgen05(a, b, group=group)
 
     @property
     def swaps(self) -> tuple[str, ...]:

@@ -57,4 +57,6 @@ def accumulators(
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )
-    return TensorAccumulators(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
+    found = TensorAccumulators(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
+    op.claim(memory, mma)
+    return found

@@ -103,7 +103,7 @@ class BlackwellConfig(KernelConfig):
 
     def instruction(self, spec: MatmulSpec) -> Tcgen05:
         """The matrix instruction, which knows how its accumulators lie in tensor memory."""
-        return Tcgen05(*self.operands(spec), group=self.cta_group)
+        return spec.tensor_op(*self.operands(spec), group=self.cta_group)
 
     def output(self, spec: MatmulSpec) -> OutputPlan:
         """What takes tiles out."""

@@ -19,6 +19,7 @@ from tilekit.kernels.matmul.estimates import Configs, Estimate, Grid, Grids
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+from tilekit.tile_op.tcgen05 import LANES
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
 SHARED_BYTES_PER_CLOCK = 128
@@ -82,6 +83,9 @@ MORE_WAVES = (2, 2)
 """Accumulators and claims in flight: where one wave does everything, nothing follows that could overlap or be claimed.
 Larger clusters are for problems of more waves."""
 
+BESIDE_SCALES = (1, 2)
+"""For more waves where scales take the columns of a second accumulator."""
+
 
 FOR_GROUPS: BlackwellConfig | None = BlackwellConfig(tile=(128, 128), cta_group=1, cluster=(1, 1), clc_stages=0)
 """What groups of rows take: the model has no figures for them."""
@@ -91,7 +95,9 @@ TUNED: frozenset[str] = frozenset()
 
 
 def default(spec: MatmulSpec) -> BlackwellConfig:
-    """What suits large outputs; groups of rows have a schedule of their own."""
+    """What suits large outputs; groups of rows have a schedule of their own, scales room beside accumulators."""
+    if spec.tile_step > 1:
+        return BlackwellConfig(accumulator_stages=1)
     return BlackwellConfig(clc_stages=0) if spec.groups is not None else BlackwellConfig()
 
 
@@ -99,8 +105,9 @@ def default(spec: MatmulSpec) -> BlackwellConfig:
 def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
     found = []
     every = [*((tile, False) for tile in TILES), *((tile, True) for tile in SWAPPED_TILES)]
+    overlaps = (ONE_WAVE, MORE_WAVES, *((BESIDE_SCALES,) if spec.tile_step > 1 else ()))
     for (group, rows, widths, clusters), swapped in every:
-        for columns, cluster, (accumulators, claims) in product(widths, clusters, (ONE_WAVE, MORE_WAVES)):
+        for columns, cluster, (accumulators, claims) in product(widths, clusters, overlaps):
             config = BlackwellConfig(
                 tile=(rows, columns),
                 cluster=cluster,
@@ -183,12 +190,13 @@ class BlockClocks:
         a, b = config.operands(spec)
         (rows, columns), slices = config.tile, 4 * config.k_group
         share_a, share_b = config.multicast
-        fetched = (a.image_rows / share_a + b.image_rows / share_b) * SWIZZLE_BYTES * config.k_group
+        scales = config.instruction(spec).scale_columns * LANES
+        fetched = (a.image_rows / share_a + b.image_rows / share_b) * SWIZZLE_BYTES * config.k_group + scales
         return cls(
             # An instruction takes 32 bytes of K. It runs N / 2 clocks, for a pair with 64 rows each half of that.
             tensor=slices * columns / (4 if config.cta_group == 2 and rows == 64 else 2),
             operands=slices * (rows + b.rows) * 32 / SHARED_BYTES_PER_CLOCK,
-            writes=(a.image_rows + b.image_rows) * SWIZZLE_BYTES * config.k_group / SHARED_BYTES_PER_CLOCK,
+            writes=((a.image_rows + b.image_rows) * SWIZZLE_BYTES * config.k_group + scales) / SHARED_BYTES_PER_CLOCK,
             l2=fetched * active / L2_BYTES_PER_CLOCK,
             port=fetched / SM_L2_BYTES_PER_CLOCK,
         )

@@ -23,7 +23,8 @@ def tensor_memory(spec: MatmulSpec, config: BlackwellConfig, chip: Target) -> li
     """Which lanes and columns hold which rows and columns of a tile."""
     op = config.instruction(spec)
     layout, stages = op.layout, config.accumulator_stages
-    taken = allocated_columns(TensorAccumulators.columns_declared(layout, stages))
+    accumulated = TensorAccumulators.columns_declared(layout, stages)
+    taken = allocated_columns(accumulated + op.scale_columns)
     lines = [
         f"tensor memory {taken} of {chip.tensor_columns} columns, layout {op.data_path}",
         f"{' columns':<10}{'lanes':>8}  object",
@@ -37,6 +38,9 @@ def tensor_memory(spec: MatmulSpec, config: BlackwellConfig, chip: Target) -> li
             lines.append(
                 f"{f'{first}-{first + layout.columns - 1}':>8}{lanes:>10}  accumulators[{stage}], {rows}, {columns}"
             )
+    if op.scale_columns:
+        columns = f"{accumulated}-{accumulated + op.scale_columns - 1}"
+        lines.append(f"{columns:>8}{f'0-{LANES - 1}':>10}  scales of a stage, the same for each 32 lanes")
     if layout.rows < LANES:
         lines.append(" * of each warp's 32: warp w has rows 16 w to 16 w + 15")
     return lines
@@ -44,10 +48,10 @@ def tensor_memory(spec: MatmulSpec, config: BlackwellConfig, chip: Target) -> li
 
 def instructions(spec: MatmulSpec, config: BlackwellConfig) -> str:
     """Their number and shape."""
-    op, k = config.instruction(spec), config.k_block(spec.a_dtype)
-    count = k * spec.a_dtype.bytes // 32
+    op = config.instruction(spec)
+    count = config.k_block(spec.a_dtype) * spec.a_dtype.bytes // 32
     ctas = f"{config.cta_group} CTA" + ("s" if config.cta_group > 1 else "")
-    return f", {count} x tcgen05.mma m{op.m}n{op.n}k{k // count} of {ctas}"
+    return f", {count} x tcgen05.mma m{op.m}n{op.n}k{op.k} of {ctas}"
 
 
 def rows(spec: MatmulSpec, config: BlackwellConfig) -> list[str]:

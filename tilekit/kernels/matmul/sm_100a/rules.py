@@ -55,13 +55,17 @@ def column_steps(config: BlackwellConfig, spec: MatmulSpec) -> list[tuple[int, s
         steps.append((2 * stored, f"the epilogue stores {stored} columns of either half at once"))
     else:
         steps.append((stored, f"the epilogue stores {stored} columns at once"))
+    if spec.tile_step > 1:
+        steps.append((spec.tile_step, f"scales of {spec.tile_step} columns lie together"))
     return steps
 
 
 def _tile(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     rows, columns = config.tile
-    if rows not in ROWS:
-        yield Violation("tile M", "tile", f"tile M={rows}: a CTA has 64 or 128 rows of a matrix instruction")
+    legal = [count for count in ROWS if count % spec.tile_step == 0]
+    if rows not in legal:
+        several = " or ".join(map(str, legal))
+        yield Violation("tile M", "tile", f"tile M={rows}: a CTA has {several} rows of a matrix instruction")
         return
     step, reason = max(column_steps(config, spec), key=lambda s: s[0])
     if not 0 < columns <= MAX_N or columns % step:
@@ -83,13 +87,15 @@ def _load_order(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iter
 
 
 def _tensor_memory(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    layout, stages = config.instruction(spec).layout, config.accumulator_stages
-    columns = TensorAccumulators.columns_declared(layout, stages)
+    op, stages = config.instruction(spec), config.accumulator_stages
+    layout = op.layout
+    columns = TensorAccumulators.columns_declared(layout, stages) + op.scale_columns
     if columns > chip.tensor_columns:
+        scales = f", and {op.scale_columns} columns of scales" if op.scale_columns else ""
         yield Violation(
             "tensor memory",
             "accumulator_stages",
-            f"accumulator_stages={stages}: {stages} accumulators of {layout.columns} columns are "
+            f"accumulator_stages={stages}: {stages} accumulators of {layout.columns} columns{scales} are "
             f"{columns - chip.tensor_columns} over the {chip.tensor_columns} columns of tensor memory",
         )
 

@@ -1,0 +1,124 @@
+"""Operands quantised and made numbers again, and scales laid out by their kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tests.block_scaled.operands import laid_out
+from tilekit.errors import ArgumentError
+
+KINDS = ("mxfp8", "mxfp4", "nvfp4")
+UE8M0, E4M3 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (128, 4), (129, 5), (300, 13)])
+@pytest.mark.parametrize("dtype", [UE8M0, E4M3, np.uint8])
+def test_scales_are_laid_out(shape: tuple[int, int], dtype: Any) -> None:
+    """Each at its place, zeros behind them, in their own type; also of a transpose and of every other row."""
+    codes = np.random.default_rng(1).integers(1, 120, shape).astype(np.uint8).view(dtype)
+    found = tilekit.lay_out_scales(codes)
+    assert found.dtype == codes.dtype
+    assert found.shape == (-(-shape[0] // 128), -(-shape[1] // 4), 32, 4, 4)
+    np.testing.assert_array_equal(found.reshape(-1).view(np.uint8), laid_out(codes).view(np.uint8))
+    np.testing.assert_array_equal(tilekit.lay_out_scales(np.asfortranarray(codes)).view(np.uint8), found.view(np.uint8))
+    twice = np.repeat(codes.view(np.uint8), 2, 0).view(dtype)[::2]
+    np.testing.assert_array_equal(tilekit.lay_out_scales(twice).view(np.uint8), found.view(np.uint8))
+
+
+def nearest(values: Any, dtype: Any) -> Any:
+    """What ml_dtypes rounds to."""
+    return values.astype(dtype).astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", KINDS)
+def test_quantised_as_specified(kind: str, seed: int) -> None:
+    """A block's scale follows from its largest number, and each element is the nearest one (OCP MX 1.0, 6.3; NVFP4)."""
+    rng = np.random.default_rng(seed)
+    block, rows, k = (16 if kind == "nvfp4" else 32), 5, int(rng.integers(1, 50)) * 2
+    x = (rng.normal(size=(rows, k)) * 10.0 ** rng.integers(-6, 7, (rows, k))).astype(np.float32)
+    x[0] = 0
+    found = tilekit.quantise(x, kind)
+    element, largest = (E4M3, 448) if kind == "mxfp8" else (ml_dtypes.float4_e2m1fn, 6)
+    numbers = tilekit.dequantise(found.values)
+    overall = abs(x).max() / 2688 if kind == "nvfp4" else 1.0
+    assert found.scale == pytest.approx(overall)
+    for column in range(found.scales.shape[1]):
+        part = x[:, column * block : (column + 1) * block]
+        most = abs(part).max(1)
+        scale = found.scales[:, column].astype(np.float64)
+        if kind == "nvfp4":
+            expected = nearest(np.minimum(most / np.float32(6 * found.scale), 448), E4M3)
+        else:
+            with np.errstate(divide="ignore"):
+                expected = 2.0 ** np.clip(np.floor(np.log2(most)) - np.floor(np.log2(largest)), -127, 127)
+        np.testing.assert_array_equal(scale, expected)
+        factor = (scale.astype(np.float32) * np.float32(found.scale))[:, None]
+        divided = part / np.where(factor == 0, 1, factor)
+        rounded = nearest(np.clip(divided, -largest, largest), element)
+        np.testing.assert_array_equal(numbers[:, column * block : (column + 1) * block], rounded)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_and_back_and_multiplied(kind: str) -> None:
+    """What was quantised is near, does not change a second time, and is what the kernel multiplies."""
+    rng = np.random.default_rng(3)
+    x, y = (rng.normal(size=(rows, 128)).astype(np.float32) for rows in (40, 48))
+    a, b = tilekit.quantise(x, kind), tilekit.quantise(y, kind)
+    back = tilekit.dequantise(*a)
+    assert np.linalg.norm(back - x) < (0.04 if kind == "mxfp8" else 0.2) * np.linalg.norm(x)
+    np.testing.assert_allclose(tilekit.dequantise(*tilekit.quantise(back, kind)), back, rtol=1e-6)
+    found = tilekit.scaled_matmul(
+        a.values, b.values.T, a.scales, b.scales, scale=a.scale * b.scale, out_dtype="f32", target="sm_100a"
+    )
+    exact = back.astype(np.float64) @ tilekit.dequantise(*b).astype(np.float64).T
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+
+
+def test_e5m2_and_what_is_no_number() -> None:
+    """MXFP8 of e5m2; a block with an infinity has a scale that is none."""
+    x = np.array([[1.0, -3.5, 60000.0, 0.25]], np.float32)
+    found = tilekit.quantise(x, dtype="e5m2")
+    assert found.values.dtype == ml_dtypes.float8_e5m2
+    np.testing.assert_array_equal(tilekit.dequantise(*found), [[1, -3.5, 57344, 0.25]])
+    assert np.isnan(tilekit.quantise(np.array([[np.inf, 1]], np.float32)).scales.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_torch_has_the_same_bytes(kind: str) -> None:
+    """torch's tensors are quantised, made numbers and laid out as NumPy's are."""
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(4).normal(size=(130, 96)).astype(np.float32)
+    ours, theirs = tilekit.quantise(x, kind), tilekit.quantise(torch.from_numpy(x), kind)
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        np.testing.assert_array_equal(one.view(np.uint8), other.view(torch.uint8).numpy())
+    assert ours.scale == theirs.scale
+    np.testing.assert_array_equal(tilekit.dequantise(*ours), tilekit.dequantise(*theirs).numpy())
+    scales = tilekit.lay_out_scales(theirs.scales)
+    assert scales.dtype == theirs.scales.dtype
+    np.testing.assert_array_equal(scales.view(torch.uint8).numpy().reshape(-1), laid_out(ours.scales).view(np.uint8))
+    found = tilekit.scaled_matmul(theirs.values, theirs.values.T, theirs.scales, scales, out_dtype="f32")
+    again = tilekit.scaled_matmul(ours.values, ours.values.T, ours.scales, ours.scales, out_dtype="f32")
+    np.testing.assert_array_equal(found.numpy(), again)
+
+
+def test_wrong_calls() -> None:
+    """Formats that do not exist, an odd K of pairs, and what is no matrix of scales."""
+    x = np.ones((3, 31), np.float32)
+    for call, message in (
+        (lambda: tilekit.quantise(x, "mxfp6"), "to: given 'mxfp6'.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x, "nvfp4"), "K even.*TK-SCALE-005"),
+        (lambda: tilekit.quantise(x, dtype="bf16"), "dtype: given 'bf16'; legal: e4m3 or e5m2"),
+        (lambda: tilekit.quantise([1.0]), "x: given.*an array of NumPy, torch or CuPy"),
+        (lambda: tilekit.dequantise(x), "values: given f32"),
+        (lambda: tilekit.dequantise(x.astype(E4M3), np.ones((3, 2), UE8M0)), r"legal: \(3, 1\), one for 32"),
+        (lambda: tilekit.lay_out_scales(x), "scales: given f32; legal: ue8m0, uint8 or e4m3.*TK-SCALE-001"),
+        (lambda: tilekit.lay_out_scales(np.ones(3, np.uint8)), r"scales: given \(3,\).*TK-SCALE-002"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            call()

@@ -1,0 +1,76 @@
+"""`tilekit.torch.scaled_matmul`: eager, without memory, compiled, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tilekit  # noqa: E402
+import tilekit.torch  # noqa: E402
+from tilekit.errors import ArgumentError  # noqa: E402
+
+scaled_matmul: Any = tilekit.torch.scaled_matmul
+
+
+def operands(kind: str, m: int = 20, n: int = 24, k: int = 64) -> tuple[tuple[Any, ...], Any]:
+    """Tensors, and their product in float64."""
+    rng = torch.Generator().manual_seed(1)
+    a, b = (tilekit.quantise(torch.randn(rows, k, generator=rng), kind) for rows in (m, n))
+    exact = tilekit.dequantise(*a[:2]).double() @ tilekit.dequantise(*b[:2]).double().T
+    return (a.values, b.values.T, a.scales, b.scales), exact
+
+
+@pytest.mark.parametrize("kind", ["mxfp8", "mxfp4", "nvfp4"])
+def test_eager_and_fake(kind: str) -> None:
+    """The numbers, into new memory and into `out`, and a tensor of the same kind where there is no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    given, exact = operands(kind)
+    bias = torch.arange(24.0)
+    found = scaled_matmul(*given, bias=bias, scale=0.5, activation="relu", out_dtype="f32")
+    torch.testing.assert_close(found.double(), torch.relu(exact / 2 + bias), atol=1e-2, rtol=1e-4)
+    out = torch.empty(20, 24, dtype=torch.float16)
+    assert scaled_matmul(*given, out=out, residual=torch.ones_like(out), beta=2.0) is out
+    with FakeTensorMode() as mode:
+        fake = scaled_matmul(*(mode.from_tensor(one) for one in given), out_dtype=torch.float32)
+    assert (fake.shape, fake.dtype, fake.stride()) == (found.shape, found.dtype, found.stride())
+
+
+def test_float4_tensors_are_pairs() -> None:
+    """``torch.float4_e2m1fn_x2`` holds what uint8 does."""
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this torch has no such type")
+    (a, b, *scales), _ = operands("nvfp4")
+    kind = torch.float4_e2m1fn_x2
+    found = scaled_matmul(a.view(kind), b.T.view(kind).T, *scales)
+    np.testing.assert_array_equal(found.float(), scaled_matmul(a, b, *scales).float())
+
+
+def test_compiled_whole() -> None:
+    """torch.compile keeps it in one graph, with a scale that is a tensor, and the numbers are the eager ones."""
+    given, _ = operands("mxfp8")
+    scale = torch.tensor([0.25])
+
+    def twice(*tensors: Any) -> Any:
+        return scaled_matmul(*tensors, scale=scale) * 2
+
+    compiled = torch.compile(twice, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(*given), twice(*given), rtol=0, atol=0)
+
+
+def test_refused() -> None:
+    """What the call refuses, also without memory; and gradients."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    (a, b, scale_a, scale_b), _ = operands("mxfp8")
+    with pytest.raises(ArgumentError, match="TK-SCALE-002"):
+        scaled_matmul(a, b, scale_a[:1], scale_b)
+    wrong = a, b.contiguous(), scale_a, scale_b
+    with FakeTensorMode() as mode, pytest.raises(ArgumentError, match="TK-SCALE-003"):
+        scaled_matmul(*(mode.from_tensor(one) for one in wrong))
+    with pytest.raises(ArgumentError, match=r"bias requires a gradient.*TK-TORCH-001"):
+        scaled_matmul(a, b, scale_a, scale_b, bias=torch.zeros(24, requires_grad=True))

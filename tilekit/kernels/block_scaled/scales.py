@@ -1,0 +1,62 @@
+"""The scales of an operand, as a matrix or as the tensor core reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilekit.arrays import ArrayView
+from tilekit.errors import ArgumentError
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tile_op.block_scaled import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, ScaleFormat
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The scales of an operand.
+
+    Attributes
+    ----------
+    view
+        Where they lie.
+    plain
+        Whether they lie as a matrix, a row of scales for each row; else as the tensor core reads them.
+    rows, count
+        Rows, or columns, of the operand, and scales of each.
+    """
+
+    view: ArrayView
+    plain: bool
+    rows: int
+    count: int
+
+    @property
+    def laid_out(self) -> tuple[int, ...]:
+        """The shape in which the tensor core reads them."""
+        return -(-self.rows // ATOM_ROWS), -(-self.count // ATOM_SCALES), 32, ATOM_ROWS // 32, ATOM_SCALES
+
+
+def read_scales(name: str, view: ArrayView, rows: int, k: int, found: ScaleFormat) -> Scales:
+    """Check the scales of so many rows of `k` bytes."""
+    count = -(-k * found.packed // found.block)
+    plain, letter = Scales(view, True, rows, count), "M" if name == "scale_a" else "N"
+    blocks = plain.laid_out
+    flat = (blocks[0] * blocks[1] * ATOM_BYTES,)
+    shape = tuple(view.shape)
+    if shape == (rows, count):
+        return plain
+    if shape not in (flat, blocks):
+        raise ArgumentError(
+            f"{name} has shape {shape}; legal for {letter}={rows} and K={k * found.packed} in blocks of {found.block}: "
+            f"{(rows, count)}, or as the tensor core reads them {blocks} or flat {flat}; nearest: {(rows, count)}",
+            code="TK-SCALE-002",
+        )
+    expected = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    wrong = [axis for axis, extent in enumerate(shape) if extent > 1 and view.strides[axis] != expected[axis]]
+    if 0 not in shape and (wrong or view.address % TMA_ALIGNMENT):
+        raise ArgumentError(
+            f"{name} at address {view.address:#x} has strides {tuple(view.strides)}; scales that lie as the tensor "
+            f"core reads them are contiguous and begin at a multiple of {TMA_ALIGNMENT} bytes; pass a copy in C order",
+            code="TK-SCALE-002",
+        )
+    return replace(plain, plain=False)

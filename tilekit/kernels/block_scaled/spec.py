@@ -1,0 +1,80 @@
+"""What a block-scaled matmul kernel computes: a matmul with another payload and another instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import E4M3, DType
+from tilekit.errors import ArgumentError
+from tilekit.kernels.block_scaled.payload import ScaleLoader
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_io.payload_loader import TileLoader
+from tilekit.tile_op.block_scaled import ATOM_ROWS, FORMATS, BlockScaledTcgen05, ScaleFormat
+from tilekit.tile_pipeline.payload import StageTile
+from tilekit.tiles.operand import OperandTile
+
+
+@dataclass(frozen=True)
+class BlockScaledSpec(MatmulSpec):
+    """A matmul of operands whose blocks of K have scales, which lie as the tensor core reads them.
+
+    Attributes
+    ----------
+    a_dtype, b_dtype
+        e4m3 and e5m2, or pairs of e2m1.
+    scaled
+        The format: its blocks, and the type of their scales.
+    """
+
+    a_dtype: DType = E4M3
+    b_dtype: DType = E4M3
+    scaled: Literal["mxfp8", "mxfp4", "nvfp4"] = "mxfp8"
+    tile_step = ATOM_ROWS
+    k_major = True
+
+    @property
+    def format(self) -> ScaleFormat:
+        """The format's numbers."""
+        return FORMATS[self.scaled]
+
+    def _multiplied(self) -> bool:
+        return {self.a_dtype.name, self.b_dtype.name} <= set(self.format.types)
+
+    def check(self, target: Target) -> None:
+        """Raise `ArgumentError` for a chip without such an instruction, and what the matmul raises."""
+        if not target.has("tensor_memory"):
+            raise ArgumentError(
+                f"{self.scaled} on {target.name}: its tensor cores take no scales; legal: chips with tensor memory",
+                code="TK-SCALE-001",
+            )
+        super().check(target)
+
+    def further_tiles(self, config: Any) -> Sequence[StageTile]:
+        """What a stage holds beside A and B: their scales."""
+        return cast(Sequence[StageTile], config.instruction(self).scales)
+
+    def further_loaders(self, w: Writer, op: Any, *, swapped: bool) -> Sequence[TileLoader]:
+        """The loaders of the scales."""
+        sides = zip(op.scales, "ba" if swapped else "ab", strict=True)
+        return [ScaleLoader(w, tile, self.format, operand, paired=op.group > 1) for tile, operand in sides]
+
+    def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> BlockScaledTcgen05:
+        """The instruction, which takes scales too."""
+        return BlockScaledTcgen05(a, b, group=group, scaled=self.format)
+
+    @property
+    def swaps(self) -> tuple[str, ...]:
+        """What a kernel has in the place of a plain matmul's component."""
+        return (
+            "StandardPayload with a ScaleTile of each operand, which ScaleLoader loads",
+            "BlockScaledTcgen05 for Tcgen05: scales in tensor memory, copied there by the thread that multiplies",
+        )
+
+    @property
+    def name(self) -> str:
+        """A symbol that tells kernels apart in a profile, for example ``scaled_matmul_nvfp4_e2m1x2_e2m1x2_bf16_kk``."""
+        return super().name.replace("matmul", f"scaled_matmul_{self.scaled}", 1)

@@ -1,0 +1,1 @@
+"""What the families of `tilekit.scaled_matmul` have in common."""

@@ -1,0 +1,49 @@
+"""Which family reads a call of `tilekit.scaled_matmul`: the scales' type says it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Unpack
+
+from tilekit.arrays import view_of
+from tilekit.dtypes import E4M3, U8, UE8M0, DType
+from tilekit.errors import ArgumentError
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
+from tilekit.kernels.scaled.keywords import ScaledKeywords
+
+
+class Reader(Protocol):
+    """Reads a call, as a family's arguments do."""
+
+    def __call__(
+        self, a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True, **keywords: Unpack[ScaledKeywords]
+    ) -> Arguments:
+        """Read and check a call's arguments."""
+
+
+READERS: dict[DType, Reader] = {
+    UE8M0: BlockScaledArguments.parse,
+    U8: BlockScaledArguments.parse,
+    E4M3: BlockScaledArguments.parse,
+}
+"""By the type of `scale_a`."""
+
+
+def read_scaled(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True, **keywords: Unpack[ScaledKeywords]
+) -> Arguments:
+    """Read and check a call's arguments, as the family does that its scales belong to.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-SCALE-001`` for scales of another type, and what the family raises.
+    """
+    dtype = view_of(scale_a, "scale_a").dtype
+    if dtype not in READERS:
+        legal = ", ".join(f"{one.name} ({one.long_name})" for one in READERS)
+        raise ArgumentError(
+            f"scale_a is {dtype}; legal: {legal}; nearest: ue8m0, a power of two for every 32 elements of K",
+            code="TK-SCALE-001",
+        )
+    return READERS[dtype](a, b, scale_a, scale_b, memory=memory, **keywords)

@@ -1,0 +1,237 @@
+"""Operands and scales for `tilekit.scaled_matmul`: quantised, made numbers again, and laid out for the tensor core.
+
+Arrays are NumPy's, torch's or CuPy's; nothing is imported that has not come in. CuPy has no 8-bit floats, so of its
+arrays only MXFP4 is made, whose scales are uint8.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from tilekit.arrays import view_of
+from tilekit.dtypes import E2M1X2, E4M3, E5M2, U8, UE8M0, DType
+from tilekit.errors import ArgumentError
+from tilekit.kernels.block_scaled.layout import laid_out
+from tilekit.kernels.block_scaled.scales import Scales
+from tilekit.kernels.resolve import resolve_target
+from tilekit.targets import TARGETS, PlaceName
+from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
+
+__all__ = ["Quantised", "dequantise", "lay_out_scales", "quantise"]
+
+_LARGEST = {"e4m3": 448.0, "e5m2": 57344.0, "e2m1x2": 6.0}
+_MIDDLES = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
+"""Between neighbours of e2m1; of two equally near ones the even code is taken."""
+
+_TABLES = {
+    E4M3: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32),
+    E5M2: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e5m2).astype(np.float32),
+    UE8M0: np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu).astype(np.float32),
+    E2M1X2: np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32),
+}
+"""What each code stands for."""
+
+
+class Quantised(NamedTuple):
+    """A matrix in a block-scaled format.
+
+    Attributes
+    ----------
+    values
+        (rows, K) of 8-bit floats, or (rows, K / 2) pairs of e2m1 as uint8.
+    scales
+        (rows, K / block), rounded up.
+    scale
+        What everything is multiplied by besides: 1 but for NVFP4.
+    """
+
+    values: Any
+    scales: Any
+    scale: float
+
+
+def quantise(x: Any, to: str = "mxfp8", *, dtype: Any = "e4m3") -> Quantised:
+    """Round a matrix to a format whose blocks of K, the last dimension, have scales.
+
+    Parameters
+    ----------
+    x
+        (rows, K) of floats. K is even for formats of e2m1.
+    to
+        ``"mxfp8"``, ``"mxfp4"`` or ``"nvfp4"``.
+    dtype
+        Of MXFP8's elements: e4m3 or e5m2.
+
+    Returns
+    -------
+    Quantised
+        MXFP8's and MXFP4's scales are the powers of two that the OCP's Microscaling specification gives, and too large
+        elements become the largest; NVFP4's are a sixth of a block's largest, over that of the whole matrix / 2688.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-SCALE-005``.
+    """
+    found = _format_named(to)
+    element = str(dtype if found.packed == 1 else "e2m1x2")
+    if element not in found.types:
+        raise ArgumentError.of("dtype", dtype, legal=" or ".join(found.types), nearest="e4m3", code="TK-SCALE-005")
+    xp = _library(x, "x")
+    if len(x.shape) != 2 or x.shape[1] % found.packed:
+        raise ArgumentError(
+            f"x has shape {tuple(x.shape)}; legal: (rows, K)" + (", K even" if found.packed > 1 else ""),
+            code="TK-SCALE-005",
+        )
+    if xp.__name__ == "cupy" and found.name != "mxfp4":
+        raise ArgumentError.of(
+            "to", to, legal="'mxfp4': CuPy has no 8-bit floats", nearest="mxfp4", code="TK-SCALE-005"
+        )
+    rows, k = x.shape
+    blocks = -(-k // found.block)
+    padded = xp.zeros((rows, blocks * found.block), dtype=xp.float32, **({"device": x.device} if _torch(xp) else {}))
+    padded[:, :k] = x
+    padded = padded.reshape(rows, blocks, found.block)
+    most = _most(abs(padded))
+    overall = 1.0
+    if found.scale is UE8M0:
+        _, exponent = xp.frexp(most)
+        top = int(np.log2(_LARGEST[element]))
+        codes = xp.clip(exponent - 1 - top + 127, 0, 254) * (most > 0)
+        scales = _cast(xp, xp.where(xp.isfinite(most), codes, xp.full_like(codes, 255)), "uint8")
+        factors = _looked_up(xp, _TABLES[UE8M0], scales, x)
+        scales = scales if xp.__name__ == "cupy" else _retyped(xp, scales, UE8M0)
+    else:
+        overall = float(most.max()) / (_LARGEST["e4m3"] * 6) if 0 not in x.shape else 1.0
+        overall = overall if 0 < overall < float("inf") else 1.0
+        scales = _cast(xp, xp.clip(most / np.float32(6 * overall), 0, _LARGEST["e4m3"]), E4M3)
+        factors = dequantise(scales) * np.float32(overall)
+    divided = padded / xp.where(factors == 0, xp.ones_like(factors), factors)[:, :, None]
+    divided = divided.reshape(rows, -1)[:, :k]
+    if found.packed == 1:
+        limit = _LARGEST[element]
+        return Quantised(
+            _cast(xp, xp.clip(divided, -limit, limit), E4M3 if element == "e4m3" else E5M2), scales, overall
+        )
+    size = abs(divided)
+    code = sum(_cast(xp, size > at if index % 2 == 0 else size >= at, "uint8") for index, at in enumerate(_MIDDLES))
+    code = code + _cast(xp, divided < 0, "uint8") * 8
+    return Quantised(code[:, 0::2] + code[:, 1::2] * 16, scales, overall)
+
+
+def dequantise(values: Any, scales: Any = None, scale: float = 1.0) -> Any:
+    """Return the f32 numbers of a quantised matrix, or of scales alone.
+
+    Parameters
+    ----------
+    values
+        8-bit floats, or pairs of e2m1 as uint8 or ``torch.float4_e2m1fn_x2``.
+    scales
+        (rows, K / block) of e4m3, or of ue8m0 (or uint8).
+    scale
+        What everything is multiplied by besides.
+    """
+    xp, dtype = _library(values, "values"), view_of(values, "values").dtype
+    codes = _retyped(xp, values, U8)
+    if dtype in (U8, E2M1X2):
+        codes = xp.stack([codes & 15, codes >> 4], -1).reshape(codes.shape[0], -1)
+        dtype = E2M1X2
+    if dtype not in _TABLES:
+        legal = ", ".join(one.name for one in _TABLES)
+        raise ArgumentError.of("values", dtype, legal=legal, nearest="e4m3", code="TK-SCALE-005")
+    found = _looked_up(xp, _TABLES[dtype], codes, values)
+    if scales is None:
+        return found
+    kind = view_of(scales, "scales").dtype
+    factors = _looked_up(xp, _TABLES[UE8M0 if kind is U8 else kind], _retyped(xp, scales, U8), values)
+    rows, k = found.shape
+    block = 16 if kind is E4M3 else 32
+    if tuple(factors.shape) != (rows, -(-k // block)):
+        raise ArgumentError.of(
+            "scales", tuple(factors.shape), legal=f"{(rows, -(-k // block))}, one for {block} elements",
+            nearest=(rows, -(-k // block)), code="TK-SCALE-002",
+        )  # fmt: skip
+    repeated = xp.repeat_interleave(factors, block, 1) if _torch(xp) else xp.repeat(factors, block, 1)
+    return found * repeated[:, :k] * np.float32(scale)
+
+
+def lay_out_scales(scales: Any, *, target: PlaceName | None = None, stream: Any = None) -> Any:
+    """Return scales as the tensor core reads them, for `scaled_matmul`, which then need not do it at each call.
+
+    Parameters
+    ----------
+    scales
+        (rows, K / block) of ue8m0, uint8 or e4m3, in any layout.
+    target, stream
+        As for `scaled_matmul`.
+
+    Returns
+    -------
+    array
+        (rows / 128, K / block / 4, 32, 4, 4), rounded up, in a new array of the same library and type: blocks of 128
+        rows and 4 scales, zeros behind the last. Scale ``(r, k)`` is at ``[r // 128, k // 4, r % 32, r % 128 // 32,
+        k % 4]``, the layout that cuBLAS and CUTLASS call 128x4.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-SCALE-002`` for what is no matrix, ``TK-SCALE-001`` for another type.
+    """
+    view = view_of(scales, "scales")
+    if view.dtype not in (UE8M0, U8, E4M3):
+        raise ArgumentError.of("scales", view.dtype, legal="ue8m0, uint8 or e4m3", nearest="ue8m0", code="TK-SCALE-001")
+    if len(view.shape) != 2 or min(view.strides) < 0:
+        raise ArgumentError.of(
+            "scales", tuple(view.shape), legal="(rows, K / block), not backwards", code="TK-SCALE-002"
+        )
+    place = next(name for name, chip in TARGETS.items() if chip.has("tensor_memory"))
+    chip, device = resolve_target(view, place if target is None and view.device == "cpu" else target)
+    rows, count = view.shape
+    found = laid_out(Scales(view, True, rows, count), chip, device, stream).view.owner
+    return found.view(scales.dtype)
+
+
+def _format_named(name: str) -> ScaleFormat:
+    if name not in FORMATS:
+        raise ArgumentError.of("to", name, legal=", ".join(FORMATS), nearest="mxfp8", code="TK-SCALE-005")
+    return FORMATS[name]
+
+
+def _library(array: Any, name: str) -> Any:
+    """The array's namespace."""
+    root = type(array).__module__.partition(".")[0]
+    if root not in ("numpy", "torch", "cupy"):
+        raise ArgumentError.of(name, array, legal="an array of NumPy, torch or CuPy", code="TK-SCALE-005")
+    return sys.modules[root]
+
+
+def _torch(xp: Any) -> bool:
+    return bool(xp.__name__ == "torch")
+
+
+def _most(blocks: Any) -> Any:
+    """The largest of the last dimension."""
+    return blocks.amax(-1) if hasattr(blocks, "amax") else blocks.max(-1)
+
+
+def _cast(xp: Any, array: Any, to: DType | str) -> Any:
+    """Convert numbers."""
+    if _torch(xp):
+        return array.to(getattr(xp, to if isinstance(to, str) else to.long_name))
+    return array.astype(to if isinstance(to, str) else to.numpy)
+
+
+def _retyped(xp: Any, array: Any, to: DType) -> Any:
+    """The same bytes under another type."""
+    return array.view(getattr(xp, to.long_name) if _torch(xp) else to.numpy)
+
+
+def _looked_up(xp: Any, table: Any, codes: Any, like: Any) -> Any:
+    """What codes stand for, on the device of `like`."""
+    if _torch(xp):
+        return xp.from_numpy(table).to(like.device)[codes.long()]
+    return xp.asarray(table)[codes]

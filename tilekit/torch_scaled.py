@@ -1,0 +1,151 @@
+"""`tilekit.scaled_matmul` as torch operators, for eager code, `torch.compile` and `torch.export`.
+
+As the operators of `tilekit.torch_conv`: with an overload for a scale that is a tensor, and without gradients.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import tilekit
+from tilekit.api import scaled_result_of
+from tilekit.arrays import view_of_fake
+from tilekit.dtypes import as_dtype
+from tilekit.epilogue.functions import Activation
+from tilekit.errors import ArgumentError
+from tilekit.kernels.epilogue_arguments import read_scale
+
+__all__ = ["scaled_matmul"]
+
+_registry: Any = torch.library
+_compiler: Any = torch.compiler
+_ops: Any = torch.ops.tilekit
+
+_NAMES = ("bias", "scale", "activation", "out_dtype", "residual", "beta")
+
+
+def _named_type(what: Any) -> Any:
+    return getattr(torch, as_dtype(what, "out_dtype").long_name)
+
+
+_torch_type = _compiler.assume_constant_result(_named_type)
+
+
+def scaled_matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    *,
+    out: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    activation: Activation | None = None,
+    scale: float | torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    beta: float = 1.0,
+    out_dtype: Any = None,
+) -> torch.Tensor:
+    """Return ``activation(scale * (a' @ b') + bias + beta * residual)`` of operands whose parts have scales.
+
+    Parameters
+    ----------
+    a, b, scale_a, scale_b, bias, activation, scale, residual, beta, out_dtype
+        As for `tilekit.scaled_matmul`.
+    out : torch.Tensor, optional
+        Where to write.
+
+    Returns
+    -------
+    torch.Tensor
+        (M, N); `out` itself if that was given.
+
+    Raises
+    ------
+    ArgumentError
+        As `tilekit.scaled_matmul` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked
+        for.
+    """
+    if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
+        out_dtype = _torch_type(out_dtype)
+    if scale is not None and not isinstance(scale, float | torch.Tensor):
+        scale = read_scale(scale)
+    more = (bias, scale, activation, out_dtype, residual, 1.0 if residual is None else float(beta))
+    overload = "tensor_scale" if isinstance(scale, torch.Tensor) else "default"
+    if out is None:
+        result: torch.Tensor = getattr(_ops.scaled_matmul, overload)(a, b, scale_a, scale_b, *more)
+        return result
+    getattr(_ops.scaled_matmul_out, overload)(a, b, scale_a, scale_b, *more, out=out)
+    return out
+
+
+def _compute(*given: Any, **more: Any) -> torch.Tensor:
+    (a, b, scale_a, scale_b), keywords = _read(given)
+    result: torch.Tensor = tilekit.scaled_matmul(a, b, scale_a, scale_b, **keywords, **more)
+    return result
+
+
+def _compute_out(*given: Any, out: torch.Tensor) -> None:
+    _compute(*given, out=out)
+
+
+def _read(given: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands of a call, and what it has of the operators' other arguments."""
+    return given[:4], dict(zip(_NAMES, given[4:], strict=False))
+
+
+def _fake(*given: Any, out: torch.Tensor | None = None) -> torch.Tensor:
+    operands, keywords = _read(given)
+    names = ("a", "b", "scale_a", "scale_b")
+    a, b, scale_a, scale_b = (view_of_fake(one, name) for one, name in zip(operands, names, strict=True))
+    tensors: dict[str, Any] = {
+        name: view_of_fake(value, name) if isinstance(value, torch.Tensor) else value
+        for name, value in (keywords | {"out": out}).items()
+    }
+    shape, dtype = scaled_result_of(a, b, scale_a, scale_b, **tensors)
+    return torch.empty(shape, dtype=getattr(torch, dtype.long_name), device=operands[0].device)
+
+
+def _fake_out(*given: Any, out: torch.Tensor) -> None:
+    _fake(*given, out=out)
+
+
+def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    for name, needed in zip(("a", "b", "scale_a", "scale_b", *_NAMES), ctx.needs_input_grad, strict=False):
+        if needed:
+            raise ArgumentError(
+                f"{name} requires a gradient: scaled_matmul has none; pass {name}.detach(), or call under "
+                "torch.no_grad()",
+                code="TK-TORCH-001",
+            )
+
+
+def _backward(ctx: Any, grad: torch.Tensor) -> tuple[None, ...]:
+    raise AssertionError("a call that needs a gradient is refused")
+
+
+_library = _registry.Library("tilekit", "FRAGMENT")
+"""The registrations; they hold as long as this object."""
+
+
+def _register() -> None:
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    rest = "str? activation=None, ScalarType? out_dtype=None, Tensor? residual=None, float beta=1.0"
+    for overload, scale in (
+        ("", "Tensor? bias=None, float? scale=None"),
+        (".tensor_scale", "Tensor? bias, Tensor scale"),
+    ):
+        arguments = f"Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, {scale}, {rest}"
+        name = f"scaled_matmul{overload}"
+        _library.define(f"{name}({arguments}) -> Tensor", tags=tags)
+        _library.define(f"scaled_matmul_out{overload}({arguments}, *, Tensor(a!) out) -> ()", tags=tags)
+        for device in ("CPU", "CUDA"):
+            _library.impl(name, _compute, device)
+            _library.impl(f"scaled_matmul_out{overload}", _compute_out, device)
+        _registry.register_fake(f"tilekit::{name}", _fake, lib=_library)
+        _registry.register_fake(f"tilekit::scaled_matmul_out{overload}", _fake_out, lib=_library)
+        _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=_refuse_gradients, lib=_library)
+
+
+_register()
