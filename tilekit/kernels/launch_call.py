@@ -50,7 +50,7 @@ def launch_call(
     problem, a, b = call.problem, addresses.a, addresses.b
     if swapped:
         problem, a, b = problem.transposed, b, a
-    matrices = {"a": problem.a, "b": problem.b, "d": call.out}
+    matrices = {"a": problem.a, "b": problem.b, "d": call.out, **call.matrices}
     if call.residual is not None:
         matrices["c"] = call.residual
     return Call(
@@ -78,6 +78,7 @@ def launch_call(
             "bias_batch_pitch": call.bias_pitch,
             "groups": call.groups,
             "group_rows": call.group_rows,
+            **call.numbers,
         },
         resident=resident_clusters,
         scratch=scratch,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -60,6 +61,8 @@ class MatmulCall:
         The matrix that is added, and its factor.
     groups, group_rows
         How many groups the rows are divided into, and how far apart they begin where they do not lie behind each other.
+    matrices, numbers
+        What a family's own components ask for, by the names that they give.
     """
 
     problem: MatmulProblem
@@ -71,6 +74,8 @@ class MatmulCall:
     beta: float = 1.0
     groups: int = 0
     group_rows: int = 0
+    matrices: Mapping[str, Matrix] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_problem(a: ArrayView, b: ArrayView) -> MatmulProblem:

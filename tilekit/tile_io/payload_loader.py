@@ -215,10 +215,18 @@ class StandardLoader(PayloadLoader):
         Where the ring's tiles lie, by operand name.
     cluster
         This CTA's place in its cluster.
+    further
+        Loaders of what else a stage holds.
     """
 
     def __init__(
-        self, w: Writer, a: OperandLoader, b: OperandLoader, tiles: dict[str, SharedArray], cluster: Cluster
+        self,
+        w: Writer,
+        a: OperandLoader,
+        b: OperandLoader,
+        tiles: dict[str, SharedArray],
+        cluster: Cluster,
+        further: Sequence[TileLoader] = (),
     ) -> None:
         shares = cluster.share_a(w), cluster.share_b(w)
         step_a, step_b = (
@@ -226,7 +234,7 @@ class StandardLoader(PayloadLoader):
             for name in ("a", "b")
         )
         rows = AlongRows(a, shares[0], step_a)
-        super().__init__((rows, AlongColumns(b, shares[1], step_b, cluster.half)), tiles)
+        super().__init__((rows, AlongColumns(b, shares[1], step_b, cluster.half), *further), tiles)
 
 
 @component

@@ -11,6 +11,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulator_fragments import QUAD_FRAGMENT, AccumulatorFragment
 from tilekit.tiles.stage import Promote
+from tilekit.tiles.tile import Tile
 
 WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
 """The meeting for which components on the way of the accumulators out share named barriers."""
@@ -156,8 +157,8 @@ class Accumulators(Protocol):
 class AccumulatorProducer(Protocol):
     """What an mma role may do with accumulators: fill the next ones."""
 
-    def acquire(self) -> AbstractContextManager[Any]:
-        """Wait until they are free and enter with what the op multiplies into; on exit hand them over."""
+    def acquire(self, tile: Tile) -> AbstractContextManager[Any]:
+        """Wait until they are free and enter with what the op multiplies `tile` into; on exit hand them over."""
 
     @property
     def promote(self) -> Promote | None:
@@ -167,5 +168,5 @@ class AccumulatorProducer(Protocol):
 class AccumulatorConsumer(Protocol):
     """What an epilogue role may do with accumulators: read the next finished ones."""
 
-    def acquire(self) -> AbstractContextManager[AccumulatorTile]:
-        """Wait until they are complete."""
+    def acquire(self, tile: Tile) -> AbstractContextManager[AccumulatorTile]:
+        """Wait until those of `tile` are complete."""

@@ -66,7 +66,7 @@ class Payload:
 
 @component
 class StandardPayload(Payload):
-    """A tile of A and a tile of B.
+    """A tile of A and a tile of B, and perhaps others beside them.
 
     Parameters
     ----------
@@ -75,14 +75,18 @@ class StandardPayload(Payload):
     adjacent
         Whether B lies right behind A in a stage, for an instruction that reads more rows than A has: those that come
         next are B's, which are as complete as A's when the stage is full.
+    further
+        What else a stage holds, behind them.
     """
 
-    def __init__(self, a: OperandTile, b: OperandTile, *, adjacent: bool = False) -> None:
+    def __init__(
+        self, a: OperandTile, b: OperandTile, *, adjacent: bool = False, further: Sequence[StageTile] = ()
+    ) -> None:
         if a.k != b.k:
             legal = f"a tile with the k-block of {a.name!r}, {a.k} elements; {b.name!r} has {b.k}"
             slices = a.k // b.slice_k
             raise illegal("StandardPayload", "b", b, legal, f"slices={slices}" if slices * b.slice_k == a.k else None)
-        super().__init__((a, b), k=a.k)
+        super().__init__((a, b, *further), k=a.k)
         self.a = a
         self.b = b
         self.adjacent = adjacent
@@ -93,18 +97,20 @@ class StandardPayload(Payload):
         return self.a.transfer_bytes + self.b.transfer_bytes
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
-        """Shared memory of `stages` copies of both tiles; adjacent ones are one object."""
+        """Shared memory of `stages` copies of every tile; adjacent ones are one object."""
+        every = super().declared(name, stages)
         if not self.adjacent:
-            return super().declared(name, stages)
-        alignment = max(tile.alignment for tile in self.tiles)
-        return (SharedDeclaration(name, self.stage_bytes, stages, alignment, "tile"),)
+            return every
+        alignment, size = max(self.a.alignment, self.b.alignment), self.a.bytes + self.b.bytes
+        return SharedDeclaration(name, size, stages, alignment, "tile"), *every[2:]
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
-        """Reserve `stages` copies of both tiles."""
+        """Reserve `stages` copies of every tile."""
         if not self.adjacent:
             return super().allocate(shared, name, stages)
-        (both,) = map(shared.place, self.declared(name, stages))
-        return {
+        both, *others = map(shared.place, self.declared(name, stages))
+        found = {
             tile.name: replace(both, name=f"{name}.{tile.name}", offset=both.offset + before)
             for tile, before in ((self.a, 0), (self.b, self.a.bytes))
         }
+        return found | {tile.name: place for tile, place in zip(self.tiles[2:], others, strict=True)}

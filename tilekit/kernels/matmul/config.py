@@ -150,7 +150,8 @@ class KernelConfig(ABC):
 
     def payload(self, spec: MatmulSpec) -> StandardPayload:
         """What a stage holds."""
-        return StandardPayload(*self.operands(spec), adjacent=self.m_below_atom)
+        further = spec.further_tiles(self.tile[1] if self.swap_ab else self.tile[0])
+        return StandardPayload(*self.operands(spec), adjacent=self.m_below_atom, further=further)
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
         """How threads copy A and B; None for what TMA loads."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
+from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
@@ -13,8 +15,9 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
-from tilekit.tile_io.payload_loader import OperandLoader
+from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
@@ -79,6 +82,9 @@ class MatmulSpec:
     accumulation: Accumulation = "fast"
     own_loaders: ClassVar[bool] = False
     """Whether loaders are the family's own: they count in registers, and copy what TMA refuses on every chip."""
+
+    own_sums: ClassVar[bool] = False
+    """Whether the sums of k-blocks are the family's own to add, on every chip, each with factors of its own."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -204,6 +210,32 @@ class MatmulSpec:
         if copies is None:
             return TmaLoader(w, tile, batched=self.indexed, **tma)
         return CpAsyncLoader(w, copies, stages=stages, batched=self.indexed)
+
+    def further_tiles(self, rows: int) -> tuple[StageTile, ...]:
+        """What a stage holds beside A and B, of a tile of so many rows of the caller's `a`."""
+        return ()
+
+    def further_loaders(self, w: Writer, swapped: bool, payload: Payload) -> tuple[TileLoader, ...]:
+        """The loaders of those; `swapped`: the caller's `a` goes along with the columns of the tile."""
+        return ()
+
+    def operation(self, op: Any) -> Any:
+        """The instruction `op` as the family issues it."""
+        return op
+
+    def accumulators(
+        self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
+    ) -> Callable[..., Any]:
+        """What makes the accumulators of `op`, where the chip has its `kind` of them: that, or something like it.
+
+        Parameters
+        ----------
+        kind, w, op, swapped
+            What the chip would make, in which kernel, for which instruction, and whether that takes `b` as its A.
+        tiles
+            Where the tiles of a stage lie, by name.
+        """
+        return kind
 
     @property
     def swaps(self) -> tuple[str, ...]:

@@ -1,0 +1,254 @@
+"""Scales of blocks of 128 elements of K: in a stage beside the operands, or read a k-block ahead; and their products.
+
+A's are one a row and k-block, and lie in a stage where the copy engine can load them. B's are one for 128 columns and a
+k-block, a few for a tile, and are read by the threads that need them. What the instruction takes as its A may be either
+(`swapped`), so the one are told from the other as fine and coarse ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache, partial
+from math import gcd
+
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import F32, GMEM, U32
+from tilekit.assembly.values import Operand, Value
+from tilekit.assembly.writer import Writer
+from tilekit.tile_io.tma import TmaBox
+from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
+from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
+from tilekit.tiles.call import Call
+from tilekit.tiles.stage import Stage
+from tilekit.tiles.tile import Tile
+
+BLOCK = 128
+"""Elements of K, and columns of B, that share a scale."""
+
+MAX_BOX = 256
+"""Scales of one copy (cuTensorMapEncodeTiled)."""
+
+
+@dataclass(frozen=True)
+class ScaleTile:
+    """The image of A's scales in a stage: f32, one for each of `rows`, filled up to an instruction's 64."""
+
+    rows: int
+    name = "scale_a"
+    alignment = 128
+
+    @property
+    def padded(self) -> int:
+        """Rows of the image."""
+        return -(-self.rows // 64) * 64
+
+    @property
+    def bytes(self) -> int:
+        """Of the image."""
+        return 4 * self.padded
+
+
+class ScaleLoader:
+    """Loads A's scales by TMA, from an array whose rows lie behind each other.
+
+    Parameters
+    ----------
+    w, tile
+        The writer, and the image to fill.
+    swapped
+        Whether A's rows are the tile's columns.
+    counted
+        Whether groups begin a whole number of rows apart, each with scales of its own.
+    """
+
+    prefetches = False
+    writer = None
+
+    def __init__(self, w: Writer, tile: ScaleTile, *, swapped: bool, counted: bool) -> None:
+        self.name, self.tile, self.swapped = tile.name, tile, swapped
+        self.copied = tile.padded if tile.padded <= MAX_BOX else 64
+        box = TmaBox((self.copied, 1, 1) if counted else (self.copied, 1), None)
+        self.map = w.tensor_map(f"{tile.name}_map", lambda call: box.describe(call, tile.name))
+        self.rows = w.parameter("scale_a_rows", U32, lambda call: call.number("group_rows")) if counted else None
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def bind(self, w: Writer, stages: SharedArray) -> BoundScaleLoader:
+        """Prepare the addresses; once a role."""
+        return BoundScaleLoader(self, stages, w.shared_base + stages.offset)
+
+
+@dataclass(frozen=True)
+class BoundScaleLoader:
+    """A `ScaleLoader` in a role, and the copies of a tile."""
+
+    loader: ScaleLoader
+    stages: SharedArray
+    base: Value
+    row: Value | None = None
+    batch: Operand = 0
+    writer = None
+
+    def at(self, w: Writer, tile: Tile) -> BoundScaleLoader:
+        """Turn to an output tile."""
+        row, rows = tile.column if self.loader.swapped else tile.row, self.loader.rows
+        row = row if rows is None else row - tile.batch * rows
+        return BoundScaleLoader(self.loader, self.stages, self.base, row, tile.batch)
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start loading the scales of the k-block that begins at element `k`."""
+        loader, full = self.loader, stage.counting("the ScaleLoader")
+        batch = {} if loader.rows is None else {"z": self.batch}
+        copy = partial(w.ptx.tma.load_2d if loader.rows is None else w.ptx.tma.load_3d, map=loader.map, full=full)
+        with w.when(stage.leader) if stage.leader is not None else nullcontext():
+            for first in range(0, loader.tile.padded, loader.copied):
+                target = self.base + stage.index * self.stages.stride + 4 * first
+                copy(dst=target, x=self.row + first, y=k // BLOCK, **batch)
+
+
+class Ahead:
+    """Scales in global memory, some for each k-block, which are read while the one before is multiplied.
+
+    Parameters
+    ----------
+    w
+        The writer; address, extent, and elements from one to the next, to those of the next k-block and, `grouped`, of
+        the next group become kernel parameters.
+    name
+        Of the array.
+    grouped
+        Whether each group has its own.
+    """
+
+    def __init__(self, w: Writer, name: str, *, grouped: bool) -> None:
+        self._address = w.parameter(name, GMEM, lambda call: call.address(name))
+        fields = ("extent", "pitch", "step", *(("group",) if grouped else ()))
+        self._n = {field: w.parameter(f"{name}_{field}", U32, partial(_number, f"{name}_{field}")) for field in fields}
+
+    def turn(self, w: Writer, tile: Tile, first: Value, offsets: Sequence[int]) -> None:
+        """Turn to an output tile, which takes those at `first` and `offsets` behind it, and read its first ones."""
+        n, self._first, self._offsets, self._end = self._n, first, offsets, tile.k_end
+        start = self._address + w.widen_multiply(first, n["pitch"]) * 4
+        if isinstance(tile.k_first, Value):
+            start = start + w.widen_multiply(tile.k_first // BLOCK, n["step"]) * 4
+        if "group" in n:
+            start = start + w.widen_multiply(tile.batch, n["group"]) * 4
+        self._at, self._k = w.variable(GMEM, start.retyped(GMEM), "scales"), w.variable(U32, tile.k_first, "next_k")
+        self._next = w.tile(F32, len(offsets), "ahead")
+        self._read(w)
+
+    def take(self, w: Writer) -> list[Value]:
+        """Those of the next k-block; the ones behind it are then on their way."""
+        found = [w.variable(F32, value, "scale") for value in self._next]
+        self._read(w)
+        return found
+
+    def _read(self, w: Writer) -> None:
+        more = self._k < self._end
+        for offset, value in zip(self._offsets, self._next, strict=True):
+            at = self._at + w.widen_multiply(self._n["pitch"], 4 * offset) if offset else self._at
+            valid = more & (self._first + offset < self._n["extent"])
+            value.assign(w.isa.memory.load_global_f32(address=at.retyped(GMEM), valid=valid))
+        self._at.assign((self._at + w.widen_multiply(self._n["step"], 4)).retyped(GMEM))
+        self._k.assign(self._k + BLOCK)
+
+
+def _number(name: str, call: Call) -> float:
+    return call.number(name)
+
+
+class BlockScales:
+    """The factors of a thread's accumulators, k-block by k-block.
+
+    Parameters
+    ----------
+    w, layout
+        The writer, and how a warpgroup holds a tile.
+    swapped
+        Whether B's columns are the tile's rows.
+    staged
+        Where A's scales lie in a stage; None where they are read from global memory.
+    grouped, counted
+        Whether each group has scales of B of its own, and whether groups begin a whole number of rows apart.
+    """
+
+    def __init__(
+        self, w: Writer, layout: AccumulatorLayout, *, swapped: bool, staged: SharedArray | None, grouped: bool, counted: bool
+    ) -> None:
+        self.layout, self.swapped, self._staged = layout, swapped, staged
+        self._fine = None if staged is not None else Ahead(w, "scale_a", grouped=counted)
+        direct = counted and staged is None
+        self._rows = w.parameter("scale_a_rows", U32, lambda call: call.number("group_rows")) if direct else None
+        self._coarse = Ahead(w, "scale_b", grouped=grouped)
+        rows = range(0, layout.blocks * layout.rows, FRAGMENT_ROWS // 2)
+        lanes_apart = layout.rows // layout.waves
+        own = [row for row in rows if row % layout.rows < lanes_apart]
+        self._offsets = [8 * i + odd for i in range(layout.columns // 8) for odd in (0, 1)] if swapped else own
+        extent = layout.tile_rows if swapped else layout.columns
+        self._most = (BLOCK - gcd(extent, BLOCK)) % BLOCK  # how far into a block a tile may begin
+        self._blocks = -(-(self._most + extent) // BLOCK)
+
+    def bind(self, w: Writer, group: Warpgroup) -> None:
+        """Find this thread's rows and columns; once a role."""
+        fragment, (row, column) = self.layout.fragment, self.layout.corner(w, group.thread)
+        self._part = group.part * self.layout.tile_rows
+        self._row, self._column = fragment.row(group.thread) + row + self._part, column
+        self._across = fragment.column(group.thread) + column
+
+    def turn(self, w: Writer, tile: Tile) -> None:
+        """Turn to an output tile."""
+        first, second = tile.row + self._part, tile.column + self._column
+        coarse = first if self.swapped else second
+        self._offset = coarse % BLOCK
+        self._coarse.turn(w, tile, coarse // BLOCK, range(self._blocks))
+        if self._fine is not None:
+            fine = tile.column + self._across if self.swapped else tile.row + self._row
+            fine = fine if self._rows is None else fine - tile.batch * self._rows
+            self._fine.turn(w, tile, fine, self._offsets)
+
+    def take(self, w: Writer, stage: Stage | None = None) -> None:
+        """Turn to the next k-block, whose scales of A lie in `stage`."""
+        self._b = self._coarse.take(w)
+        self._a = self._fine.take(w) if self._fine is not None else list(self._load(w, stage))
+
+    def _load(self, w: Writer, stage: Stage | None) -> Iterator[Value]:
+        assert stage is not None, "scales lie in a stage"
+        assert self._staged is not None, "scales lie in a stage"
+        at = w.shared_base + stage.index * self._staged.stride + self._staged.offset
+        at = at + (self._across if self.swapped else self._row) * 4
+        for offset in self._offsets[:: 2 if self.swapped else 1]:
+            if self.swapped:
+                yield from w.isa.memory.load_shared_f32x2(address=at + 4 * offset)
+            else:
+                yield w.isa.memory.load_shared_f32(address=at + 4 * offset)
+
+    def factors(self, w: Writer, block: int) -> Callable[[int, int], tuple[Value, Value, Value, Value]]:
+        """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""
+        of_a = self._a
+
+        @cache
+        def coarse(position: int) -> Value:
+            low, high = position // BLOCK, (position + self._most) // BLOCK
+            if low == high:
+                return self._b[low]
+            return w.select(self._offset >= BLOCK * high - position, self._b[high], self._b[low], F32)
+
+        @cache
+        def product(index: int, position: int) -> Value:
+            return of_a[index] * coarse(position)
+
+        step = gcd(self.layout.columns, BLOCK)
+
+        def four(fragment: int, eight: int) -> tuple[Value, Value, Value, Value]:
+            if self.swapped:
+                left, right = (product(2 * eight + odd, block * self.layout.rows) for odd in (0, 1))
+                return left, right, left, right
+            first = 2 * (block * self.layout.fragments + fragment)
+            upper, lower = (product(first + which, 8 * eight // step * step) for which in (0, 1))
+            return upper, upper, lower, lower
+
+        return four
