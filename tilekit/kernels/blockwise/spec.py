@@ -49,6 +49,11 @@ class BlockwiseSpec(MatmulSpec):
         """In tensor memory each k-block has a place of its own."""
         return BlockTcgen05(op) if isinstance(op, Tcgen05) else op
 
+    def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
+        """Registers of sums: of a k-block, 64 rows at once, and swapped a scale for each of a thread's columns."""
+        scales = columns // 4 * (1 if self.scale_load == "tma" else 2) if swapped else 0
+        return accumulators + columns // 2 + scales
+
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
     ) -> Callable[..., Any]:

@@ -223,6 +223,10 @@ class MatmulSpec:
         """The instruction `op` as the family issues it."""
         return op
 
+    def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
+        """Registers of a thread that holds so many accumulators of a tile: with promotion, those of a k-block too."""
+        return accumulators * (2 if self.promoted else 1)
+
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
     ) -> Callable[..., Any]:
