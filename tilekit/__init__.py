@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.api import compile, conv2d, conv2d_kernel_for, grouped_matmul, kernel_for, matmul
+    from tilekit.api import compile, conv2d, conv2d_kernel_for, grouped_matmul, kernel_for, matmul, scaled_matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -37,6 +37,7 @@ __all__ = [
     "grouped_matmul",
     "kernel_for",
     "matmul",
+    "scaled_matmul",
     "settings",
     "tune",
 ]
@@ -53,6 +54,7 @@ _HOMES = {
     "grouped_matmul": "tilekit.api",
     "kernel_for": "tilekit.api",
     "matmul": "tilekit.api",
+    "scaled_matmul": "tilekit.api",
     "tune": "tilekit.tuning.tuner",
 }
 

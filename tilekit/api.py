@@ -10,6 +10,7 @@ from tilekit.arrays import NewArrays, fingerprint, hand_over, resolve_stream, vi
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation
 from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.blockwise.arguments import BlockwiseArguments, GroupedBlockwiseArguments, ScaledKeywords
 from tilekit.kernels.compiled import CompiledKernel
 from tilekit.kernels.conv2d.arguments import ConvArguments, ConvKeywords
 from tilekit.kernels.dispatch import family_of, select
@@ -162,6 +163,8 @@ def grouped_matmul(
     ends: Any = None,
     *,
     counts: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     out: Any = None,
     activation: Activation | None = None,
     out_dtype: Any = None,
@@ -182,6 +185,9 @@ def grouped_matmul(
         are checked.
     counts
         G int32: the rows of each group that are computed; the others of `out` are left as they are.
+    scale_a, scale_b
+        Both or neither: scales of blocks of 8-bit operands, as `tilekit.scaled_matmul` takes them: f32 of shapes
+        (M, ⌈K/128⌉), with `counts` (G, R, ⌈K/128⌉), and (G, ⌈N/128⌉, ⌈K/128⌉).
     out
         (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None.
     activation, out_dtype, stream, config, target
@@ -199,17 +205,99 @@ def grouped_matmul(
     if out is not None:
         bounds = ends if counts is None else counts
         try:
-            key = (*map(fingerprint, (a, b, bounds, out)), counts is None, activation, out_dtype, config, target)
+            scales = None if scale_a is None else (fingerprint(scale_a), fingerprint(scale_b))
+            key = (*map(fingerprint, (a, b, bounds, out)), scales, counts is None, activation, out_dtype, config, target)
             cached = _grouped.launches.get(key)
         except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
             cached = key = None
         if cached is not None:
             cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
             return out
-    arguments = GroupedArguments.parse(
-        a, b, ends, counts=counts, out=out, activation=activation, out_dtype=out_dtype, config=config, target=target
-    )
+    keywords: Any = {"counts": counts, "out": out, "activation": activation, "out_dtype": out_dtype}
+    keywords |= {"config": config, "target": target}
+    if scale_a is None and scale_b is None:
+        return _first_call(GroupedArguments.parse(a, b, ends, **keywords), stream, _grouped, key)
+    arguments = GroupedBlockwiseArguments.parse(a, b, ends, scale_a=scale_a, scale_b=scale_b, **keywords)
     return _first_call(arguments, stream, _grouped, key)
+
+
+@takes(ScaledKeywords)
+def scaled_matmul(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, *, stream: Any = None, **keywords: Unpack[ScaledKeywords]
+) -> Any:
+    """Return ``activation(a @ b + bias)`` of 8-bit operands, of which blocks of 128 elements of K have scales.
+
+    The sum over each 128 elements of K is multiplied by its row's and its columns' scale, and these are added in f32.
+
+    Parameters
+    ----------
+    a, b
+        Matrices (M, K) and (K, N) of e4m3 or e5m2, K contiguous (``.T`` of an (N, K) array); libraries as for `matmul`.
+    scale_a
+        f32 of shape (M, ⌈K/128⌉), a scale for each row and 128 elements of K. Where the rows lie behind each other
+        (``.T`` of a (⌈K/128⌉, M) array whose lines are multiples of 16 bytes apart), as `torch._scaled_mm` takes them,
+        sm_90a's copy engine brings them; from any other layout threads read them.
+    scale_b
+        f32 of shape (⌈N/128⌉, ⌈K/128⌉), a scale for 128 columns of `b` and 128 elements of K.
+    out, out_dtype, bias, activation, stream, config, target
+        As for `matmul`; the result is bf16 by default.
+
+    Raises
+    ------
+    ArgumentError
+        Before anything is launched, naming the argument, what was given, what is legal, and the nearest legal value.
+    ConfigError
+        Listing every rule that `config` violates.
+
+    Examples
+    --------
+    >>> import ml_dtypes, numpy as np, tilekit
+    >>> a, b = (np.ones((64, 256), ml_dtypes.float8_e4m3fn) for _ in "ab")
+    >>> d = tilekit.scaled_matmul(a, b.T, np.full((64, 2), 0.5, np.float32), np.ones((1, 2), np.float32))
+    >>> float(d[0, 0])
+    128.0
+    """
+    out = keywords.get("out")
+    key: Any = None
+    new = cached = None
+    try:
+        arrays = (a, b, scale_a, scale_b, out, keywords.get("bias"))
+        key = (
+            *(None if array is None else fingerprint(array) for array in arrays),
+            *((name, value) for name, value in keywords.items() if name not in ("out", "bias")),
+        )
+        if out is None:
+            new = _scaled.outputs.get(key)
+        else:
+            cached = _scaled.launches.get(key)
+    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+        key = None
+    if new is not None:
+        out = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
+        cached = _scaled.launches.get((new, new.address_of(out)))
+    if cached is not None:
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+        return out
+    keywords["out"] = out
+    return _first_call(BlockwiseArguments.parse(a, b, scale_a, scale_b, **keywords), stream, _scaled, key, new)
+
+
+@takes(ScaledKeywords)
+def scaled_kernel_for(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]
+) -> CompiledKernel:
+    """Return the kernel that `scaled_matmul` launches for these arguments, as `kernel_for` does of `matmul`."""
+    return select(BlockwiseArguments.parse(a, b, scale_a, scale_b, memory=False, **keywords), tuned_config).kernel
+
+
+@takes(ScaledKeywords)
+def scaled_result_of(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]
+) -> tuple[tuple[int, ...], DType]:
+    """Return shape and element type of what `scaled_matmul` would return, as `result_of` does of `matmul`."""
+    arguments = BlockwiseArguments.parse(a, b, scale_a, scale_b, memory=False, **keywords)
+    arguments.spec_storing("direct").check(arguments.target)
+    return arguments.out.shape, arguments.out.dtype
 
 
 @takes(ConvKeywords)
@@ -379,7 +467,7 @@ def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKe
     return select(MatmulArguments.parse(a, b, memory=False, **keywords), tuned_config).kernel
 
 
-_matmuls, _grouped, _convolutions = LaunchCache(), LaunchCache(), LaunchCache()
+_matmuls, _grouped, _convolutions, _scaled = LaunchCache(), LaunchCache(), LaunchCache(), LaunchCache()
 
 
 def _first_call(

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
+from tilekit.annotations import checked_values
 from tilekit.arrays import ArrayView, overlap, require_same_place
 from tilekit.dtypes import F32
+from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.blockwise.scales import BLOCK
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
-from tilekit.kernels.grouped.arguments import GroupedArguments
+from tilekit.kernels.grouped.arguments import GroupedArguments, GroupedKeywords
+from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
 from tilekit.kernels.problem import MatmulCall, matrix_view
+from tilekit.targets import PlaceName
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Matrix
+
+
+class ScaledKeywords(TypedDict, total=False):
+    """What `tilekit.scaled_matmul` takes by keyword, but for ``stream``; it says what each is."""
+
+    out: Any
+    out_dtype: Any
+    bias: Any
+    activation: Activation | None
+    config: AnyConfig | None
+    target: PlaceName | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +110,7 @@ class BlockwiseArguments(Scaled, MatmulArguments):
 
     @classmethod
     def parse(  # type: ignore[override]  # scales of its own
-        cls, a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True, **keywords: Any
+        cls, a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True, **keywords: Unpack[ScaledKeywords]
     ) -> Self:
         """Read and check a call's arguments, as `tilekit.scaled_matmul` takes them."""
         va, vb = _operands(a, b)
@@ -105,7 +120,7 @@ class BlockwiseArguments(Scaled, MatmulArguments):
                 "nearest: tilekit.grouped_matmul with counts, for a batch",
                 code="TK-BLOCK-001",
             )
-        call = MatmulArguments.parse(a, b, memory=memory, **keywords)
+        call = MatmulArguments.parse(a, b, memory=memory, **checked_values(ScaledKeywords, keywords))
         return cls.with_scales(call, va, vb, scale_a, scale_b)
 
     def spec_storing(self, store: str) -> BlockwiseSpec:
@@ -119,7 +134,7 @@ class GroupedBlockwiseArguments(Scaled, GroupedArguments):
 
     @classmethod
     def parse(  # type: ignore[override]  # scales of its own
-        cls, a: Any, b: Any, ends: Any = None, *, scale_a: Any, scale_b: Any, **keywords: Any
+        cls, a: Any, b: Any, ends: Any = None, *, scale_a: Any, scale_b: Any, **keywords: Unpack[GroupedKeywords]
     ) -> Self:
         """Read and check a call's arguments, as `tilekit.grouped_matmul` takes them."""
         va, vb = _operands(a, b)

@@ -27,22 +27,34 @@ from tilekit.tiles.tile import Tile
 BLOCK = 128
 """Elements of K, and columns of B, that share a scale."""
 
+UNIT = 4
+"""Scales of which a copy begins at a multiple: 16 bytes. Groups that lie behind each other begin anywhere."""
+
 MAX_BOX = 256
 """Scales of one copy (cuTensorMapEncodeTiled)."""
 
 
 @dataclass(frozen=True)
 class ScaleTile:
-    """The image of A's scales in a stage: f32, one for each of `rows`, filled up to an instruction's 64."""
+    """The image of A's scales in a stage: f32, one for each of `rows`, filled up to an instruction's 64.
+
+    Attributes
+    ----------
+    rows
+        Of the tile.
+    shifted
+        Whether tiles begin at any row, and so up to three rows behind the image's first one.
+    """
 
     rows: int
+    shifted: bool
     name = "scale_a"
     alignment = 128
 
     @property
     def padded(self) -> int:
         """Rows of the image."""
-        return -(-self.rows // 64) * 64
+        return -(-(self.rows + (UNIT - 1) * self.shifted) // 64) * 64
 
     @property
     def bytes(self) -> int:
@@ -97,6 +109,7 @@ class BoundScaleLoader:
         """Turn to an output tile."""
         row, rows = tile.column if self.loader.swapped else tile.row, self.loader.rows
         row = row if rows is None else row - tile.batch * rows
+        row = row // UNIT * UNIT if self.loader.tile.shifted else row
         return BoundScaleLoader(self.loader, self.stages, self.base, row, tile.batch)
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
@@ -183,6 +196,7 @@ class BlockScales:
         self._fine = None if staged is not None else Ahead(w, "scale_a", grouped=counted)
         direct = counted and staged is None
         self._rows = w.parameter("scale_a_rows", U32, lambda call: call.number("group_rows")) if direct else None
+        self._shifted = grouped and not counted
         self._coarse = Ahead(w, "scale_b", grouped=grouped)
         rows = range(0, layout.blocks * layout.rows, FRAGMENT_ROWS // 2)
         lanes_apart = layout.rows // layout.waves
@@ -204,6 +218,7 @@ class BlockScales:
         first, second = tile.row + self._part, tile.column + self._column
         coarse = first if self.swapped else second
         self._offset = coarse % BLOCK
+        self._shift = tile.row % UNIT if self._shifted else 0
         self._coarse.turn(w, tile, coarse // BLOCK, range(self._blocks))
         if self._fine is not None:
             fine = tile.column + self._across if self.swapped else tile.row + self._row
@@ -219,7 +234,7 @@ class BlockScales:
         assert stage is not None, "scales lie in a stage"
         assert self._staged is not None, "scales lie in a stage"
         at = w.shared_base + stage.index * self._staged.stride + self._staged.offset
-        at = at + (self._across if self.swapped else self._row) * 4
+        at = at + ((self._across if self.swapped else self._row) + self._shift) * 4
         for offset in self._offsets[:: 2 if self.swapped else 1]:
             if self.swapped:
                 yield from w.isa.memory.load_shared_f32x2(address=at + 4 * offset)

@@ -38,7 +38,7 @@ class BlockwiseSpec(MatmulSpec):
 
     def further_tiles(self, rows: int) -> tuple[StageTile, ...]:
         """A's scales, where they come into the stages."""
-        return (ScaleTile(rows),) if self.scale_load == "tma" else ()
+        return (ScaleTile(rows, self.groups == "ends"),) if self.scale_load == "tma" else ()
 
     def further_loaders(self, w: Writer, swapped: bool, payload: Payload) -> tuple[TileLoader, ...]:
         """Their loader."""
