@@ -50,7 +50,7 @@ class Scaled(Arguments):
     scale_b: ArrayView
 
     @classmethod
-    def with_scales(cls, call: Any, a: Any, b: Any, scale_a: Any, scale_b: Any) -> Self:
+    def with_scales(cls, call: Any, a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True) -> Self:
         """Check the scales against the operands of a call that has none.
 
         Raises
@@ -68,7 +68,7 @@ class Scaled(Arguments):
         views = {name: _read(name, *what) for name, what in wanted.items()}
         require_same_place([("a", call.a), *views.items()])
         for name, view in views.items():
-            if call.result is not None and overlap(view, call.out):
+            if memory and call.result is not None and overlap(view, call.out):
                 raise ArgumentError(f"{name} overlaps out in memory; pass another out", code="TK-BLOCK-003")
         return cls(**{field.name: getattr(call, field.name) for field in fields(call)}, **views)
 
@@ -121,7 +121,7 @@ class BlockwiseArguments(Scaled, MatmulArguments):
                 code="TK-BLOCK-001",
             )
         call = MatmulArguments.parse(a, b, memory=memory, **checked_values(ScaledKeywords, keywords))
-        return cls.with_scales(call, va, vb, scale_a, scale_b)
+        return cls.with_scales(call, va, vb, scale_a, scale_b, memory=memory)
 
     def spec_storing(self, store: str) -> BlockwiseSpec:
         """The kernel that stores in the way `store`."""

@@ -10,9 +10,12 @@ from typing import Any, Literal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, DType
+from tilekit.errors import ArgumentError
 from tilekit.kernels.blockwise.accumulators import BlockTcgen05, ScaledAccumulators, ScaledTensorAccumulators
 from tilekit.kernels.blockwise.scales import BlockScales, ScaleLoader, ScaleTile
-from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
+from tilekit.kernels.matmul.platforms import platform
+from tilekit.kernels.matmul.spec import FP8, Accumulation, MatmulSpec
+from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
@@ -35,6 +38,22 @@ class BlockwiseSpec(MatmulSpec):
     accumulation: Accumulation = "promoted"
     scale_load: Literal["tma", "direct"] = "direct"
     own_sums = True
+
+    def check(self, target: Target) -> None:
+        """Raise `ArgumentError` for what the components of `target` do not compute."""
+        super().check(target)
+        if self.scale_load == "tma" and platform(target).components.RELEASED_BY != "threads":
+            raise ArgumentError(
+                f"scale_load='tma' on {target.name}: the tensor core gives its stages back, before threads could read "
+                "scales there; nearest: 'direct'",
+                code="TK-BLOCK-004",
+            )
+        if self.batched or not self.promoted or self.a_dtype not in FP8:
+            raise ArgumentError(
+                f"batched={self.batched}, accumulation={self.accumulation!r}, a of {self.a_dtype}: with scales of "
+                "blocks a matrix of 8 bits, or groups of its rows, is multiplied, and sums are promoted",
+                code="TK-BLOCK-004",
+            )
 
     def further_tiles(self, rows: int) -> tuple[StageTile, ...]:
         """A's scales, where they come into the stages."""
