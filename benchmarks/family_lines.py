@@ -12,13 +12,17 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CONV2D = ROOT / "tilekit" / "kernels" / "conv2d"
+CONV2D, BLOCKWISE = (ROOT / "tilekit" / "kernels" / name for name in ("conv2d", "blockwise"))
 
 PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: im2col loader, spec, entry": tuple(CONV2D / f"{name}.py" for name in ("im2col", "spec", "family")),
     "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "problem", "images")),
     "conv2d: binding": (CONV2D / "compiled.py",),
     "conv2d: the threads' loader": (CONV2D / "gather.py",),
+    "blockwise: scales, accumulators, spec, entry": tuple(
+        BLOCKWISE / f"{name}.py" for name in ("scales", "accumulators", "spec", "family")
+    ),
+    "blockwise: reading a call": (BLOCKWISE / "arguments.py",),
 }
 """What is counted together."""
 

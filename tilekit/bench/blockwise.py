@@ -12,6 +12,7 @@ import numpy as np
 from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of, error_limit
 from tilekit.dtypes import BF16, E4M3, F32, DType
 from tilekit.errors import ArgumentError
+from tilekit.targets import DEFAULT, ChipName
 
 if TYPE_CHECKING:
     from tilekit.arrays import ArrayView
@@ -128,10 +129,10 @@ class BlockwiseWorkload(MatmulWorkload):
 
     @property
     def spec(self) -> MatmulSpec:
-        """What computes it on sm_90a."""
-        return self.spec_on("sm_90a")
+        """What computes it on the usual chip."""
+        return self.spec_on(DEFAULT.name)
 
-    def spec_on(self, target: str) -> MatmulSpec:
+    def spec_on(self, target: ChipName) -> MatmulSpec:
         """What computes it on a chip."""
         from tilekit.kernels.blockwise.arguments import BlockwiseArguments
 

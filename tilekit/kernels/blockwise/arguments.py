@@ -36,6 +36,13 @@ class ScaledKeywords(TypedDict, total=False):
     target: PlaceName | None
 
 
+class ScaledGroupsKeywords(GroupedKeywords, total=False):
+    """What `tilekit.grouped_matmul` takes by keyword, but for ``stream``, with scales of blocks."""
+
+    scale_a: Any
+    scale_b: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Arguments):
     """A call with scales of blocks.
@@ -134,9 +141,10 @@ class GroupedBlockwiseArguments(Scaled, GroupedArguments):
 
     @classmethod
     def parse(  # type: ignore[override]  # scales of its own
-        cls, a: Any, b: Any, ends: Any = None, *, scale_a: Any, scale_b: Any, **keywords: Unpack[GroupedKeywords]
+        cls, a: Any, b: Any, ends: Any = None, **keywords: Unpack[ScaledGroupsKeywords]
     ) -> Self:
         """Read and check a call's arguments, as `tilekit.grouped_matmul` takes them."""
+        scale_a, scale_b = keywords.pop("scale_a", None), keywords.pop("scale_b", None)
         va, vb = _operands(a, b)
         return cls.with_scales(GroupedArguments.parse(a, b, ends, **keywords), va, vb, scale_a, scale_b)
 
@@ -159,6 +167,8 @@ def _operands(a: Any, b: Any) -> tuple[ArrayView, ArrayView]:
 
 def _read(name: str, given: Any, shape: tuple[int, ...], what: str) -> ArrayView:
     """Check scales: f32 of a shape, which run forwards."""
+    if given is None:
+        raise ArgumentError(f"{name} is None: pass both scales or neither; {what} is needed", code="TK-BLOCK-002")
     view = matrix_view(given, name)
     if view.shape != shape or view.dtype != F32:
         turned = (*shape[:-2], shape[-1], shape[-2])
