@@ -19,10 +19,15 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "problem", "images")),
     "conv2d: binding": (CONV2D / "compiled.py",),
     "conv2d: the threads' loader": (CONV2D / "gather.py",),
-    "blockwise: scales, accumulators, spec, entry": tuple(
-        BLOCKWISE / f"{name}.py" for name in ("scales", "accumulators", "spec", "family")
+    "blockwise: payload and factors, spec, entry": tuple(
+        BLOCKWISE / f"{name}.py" for name in ("scales", "spec", "family")
+    ),
+    "blockwise: accumulators with factors, reads ahead": (
+        ROOT / "tilekit" / "tile_op" / "scaled_accumulators.py",
+        ROOT / "tilekit" / "tile_io" / "ahead.py",
     ),
     "blockwise: reading a call": (BLOCKWISE / "arguments.py",),
+    "blockwise: binding": (BLOCKWISE / "compiled.py",),
 }
 """What is counted together."""
 

@@ -206,7 +206,15 @@ def grouped_matmul(
         bounds = ends if counts is None else counts
         try:
             scales = None if scale_a is None else (fingerprint(scale_a), fingerprint(scale_b))
-            key = (*map(fingerprint, (a, b, bounds, out)), scales, counts is None, activation, out_dtype, config, target)
+            key = (
+                *map(fingerprint, (a, b, bounds, out)),
+                scales,
+                counts is None,
+                activation,
+                out_dtype,
+                config,
+                target,
+            )
             cached = _grouped.launches.get(key)
         except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
             cached = key = None
@@ -283,9 +291,7 @@ def scaled_matmul(
 
 
 @takes(ScaledKeywords)
-def scaled_kernel_for(
-    a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]
-) -> CompiledKernel:
+def scaled_kernel_for(a: Any, b: Any, scale_a: Any, scale_b: Any, **keywords: Unpack[ScaledKeywords]) -> CompiledKernel:
     """Return the kernel that `scaled_matmul` launches for these arguments, as `kernel_for` does of `matmul`."""
     return select(BlockwiseArguments.parse(a, b, scale_a, scale_b, memory=False, **keywords), tuned_config).kernel
 

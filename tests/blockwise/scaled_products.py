@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 Array = NDArray[Any]
 
 Data = Literal["integers", "places", "normal"]
-"""Small integers with scales that are powers of two; ones that each pick one k, under scales that say where they lie."""
+"""Small integers with powers of two for scales; ones that each pick one k, under scales that say where they lie."""
 
 Lie = Literal["rows", "columns", "gaps"]
 """A's scales: of a k-block behind each other, of a row behind each other, or of a row with gaps between."""
@@ -86,9 +86,7 @@ class ScaledProduct:
                 if self.k:
                     picked = rng.integers(0, self.k, b.shape[:-1])
                     np.put_along_axis(b, picked[..., None], 1.0, -1)
-                scale_a, scale_b = (
-                    1.0 + (np.arange(np.prod(shape)) * 7 % 251).reshape(shape) for shape in shapes[2:]
-                )
+                scale_a, scale_b = (1.0 + (np.arange(np.prod(shape)) * 7 % 251).reshape(shape) for shape in shapes[2:])
             case _:
                 a, b = (rng.normal(size=shape) for shape in shapes[:2])
                 scale_a, scale_b = (rng.uniform(0.5, 1.5, shape) for shape in shapes[2:])

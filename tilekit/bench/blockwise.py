@@ -151,9 +151,7 @@ class BlockwiseWorkload(MatmulWorkload):
         of_a, of_b = self.scale_views
         a = random.uniform(0.5, 1.5, (of_a.shape[1], of_a.strides[1])).astype(np.float32)
         b = random.uniform(0.5, 1.5, of_b.shape).astype(np.float32)
-        return ScaledOperands(
-            plain.a, plain.b, plain.bias, None, place(a).swapaxes(0, 1)[: self.m], place(b)
-        )
+        return ScaledOperands(plain.a, plain.b, plain.bias, None, place(a).swapaxes(0, 1)[: self.m], place(b))
 
     def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
         """What `tilekit.scaled_matmul` is called with."""
@@ -287,4 +285,3 @@ class GroupedBlockwiseWorkload:
     def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
         """Return the product: nothing is behind it."""
         return product
-

@@ -250,10 +250,10 @@ def with_scales(like: MatmulWorkload, dtype: str) -> BlockwiseWorkload:
             raise ArgumentError.of(option, given, legal=legal, nearest=usual, code="TK-CLI-001")
     if like.batch is not None:
         raise ArgumentError.of("--batch", like.batch, legal=legal, code="TK-CLI-001")
-    types = {} if dtype == "bf16" else {"a_dtype": like.a_dtype, "b_dtype": like.b_dtype}
+    types: dict[str, Any] = {} if dtype == "bf16" else {"a_dtype": like.a_dtype, "b_dtype": like.b_dtype}
     if types and E4M3.bits not in {one.bits for one in types.values()}:
         raise ArgumentError.of("--dtype", dtype, legal="e4m3 or e5m2", nearest="e4m3", code="TK-CLI-001")
-    how = {"out_dtype": like.out_dtype, "bias": like.bias, "activation": like.activation, "padded": like.padded}
+    how: dict[str, Any] = {name: getattr(like, name) for name in ("out_dtype", "bias", "activation", "padded")}
     return BlockwiseWorkload(like.m, like.n, like.k, **types, **how)
 
 
@@ -296,8 +296,8 @@ def described(
         shape = rows_of(family, product["m"], usual[0]), usual[1] if n is None else n, usual[2] if k is None else k
         majors = product["a_major"], product["b_major"]
         batch, contiguous = product["batch"], product["contiguous"]
-        like = workload_of(shape, batch, dtype, out_dtype, *majors, bias, activation, contiguous, accumulation)
-        return with_scales(like, dtype) if takes_scales(family) else like
+        plain = workload_of(shape, batch, dtype, out_dtype, *majors, bias, activation, contiguous, accumulation)
+        return with_scales(plain, dtype) if takes_scales(family) else plain
     like = convolution_like(dtype, out_dtype, bias, activation, accumulation, images["residual"])
     h, r, c = (images[name] if images[name] is not None else value for name, value in (("h", 28), ("r", 3), ("c", 64)))
     w, s = h if images["w"] is None else images["w"], r if images["s"] is None else images["s"]

@@ -59,6 +59,9 @@ class RegisterAccumulators:
         """Enter with the registers, which are free and complete when the role's own program order says so."""
         yield self
 
+    def __iter__(self) -> Iterator[RegisterTile]:
+        return iter(self._tiles)
+
     def turns(self, w: Writer, reader: AsyncReader) -> Iterator[Sequence[tuple[int, RegisterTile]]]:
         """The blocks whose instructions are issued together, and their registers: all of them at once."""
         yield tuple(enumerate(self._tiles))

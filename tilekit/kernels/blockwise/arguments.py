@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack, cast
 
 from tilekit.annotations import checked_values
 from tilekit.arrays import ArrayView, overlap, require_same_place
@@ -77,7 +77,8 @@ class Scaled(Arguments):
         for name, view in views.items():
             if memory and call.result is not None and overlap(view, call.out):
                 raise ArgumentError(f"{name} overlaps out in memory; pass another out", code="TK-BLOCK-003")
-        return cls(**{field.name: getattr(call, field.name) for field in fields(call)}, **views)
+        plain: dict[str, Any] = {field.name: getattr(call, field.name) for field in fields(call)}
+        return cls(**plain | views)
 
     def scaled(self, spec: MatmulSpec) -> BlockwiseSpec:
         """What computes it, where `spec` is the product without scales."""
@@ -140,13 +141,12 @@ class GroupedBlockwiseArguments(Scaled, GroupedArguments):
     """The arguments of products of groups of rows."""
 
     @classmethod
-    def parse(  # type: ignore[override]  # scales of its own
-        cls, a: Any, b: Any, ends: Any = None, **keywords: Unpack[ScaledGroupsKeywords]
-    ) -> Self:
+    def parse(cls, a: Any, b: Any, ends: Any = None, **keywords: Unpack[ScaledGroupsKeywords]) -> Self:
         """Read and check a call's arguments, as `tilekit.grouped_matmul` takes them."""
         scale_a, scale_b = keywords.pop("scale_a", None), keywords.pop("scale_b", None)
+        plain = cast(GroupedKeywords, keywords)
         va, vb = _operands(a, b)
-        return cls.with_scales(GroupedArguments.parse(a, b, ends, **keywords), va, vb, scale_a, scale_b)
+        return cls.with_scales(GroupedArguments.parse(a, b, ends, **plain), va, vb, scale_a, scale_b)
 
     @cached_property
     def spec(self) -> BlockwiseSpec:
@@ -158,8 +158,8 @@ def _operands(a: Any, b: Any) -> tuple[ArrayView, ArrayView]:
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
     if va.dtype not in FP8 or vb.dtype not in FP8:
         raise ArgumentError(
-            f"a is {va.dtype} and b is {vb.dtype}: scales of blocks are those of 8-bit operands, e4m3 or e5m2; nearest: "
-            "e4m3, or tilekit.matmul without such scales",
+            f"a is {va.dtype} and b is {vb.dtype}: scales of blocks are those of 8-bit operands, e4m3 or e5m2; "
+            "nearest: e4m3, or tilekit.matmul without such scales",
             code="TK-BLOCK-001",
         )
     return va, vb

@@ -7,20 +7,22 @@ k-block, a few for a tile, and are read by the threads that need them. What the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from math import gcd
 
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import F32, GMEM, U32
+from tilekit.assembly.types import F32, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
+from tilekit.kernels.matmul.spec import Groups
+from tilekit.tile_io.ahead import Ahead
 from tilekit.tile_io.tma import TmaBox
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
-from tilekit.tiles.call import Call
+from tilekit.tile_op.scaled_accumulators import Factors, Four
 from tilekit.tiles.stage import Stage
 from tilekit.tiles.tile import Tile
 
@@ -83,7 +85,7 @@ class ScaleLoader:
         self.copied = tile.padded if tile.padded <= MAX_BOX else 64
         box = TmaBox((self.copied, 1, 1) if counted else (self.copied, 1), None)
         self.map = w.tensor_map(f"{tile.name}_map", lambda call: box.describe(call, tile.name))
-        self.rows = w.parameter("scale_a_rows", U32, lambda call: call.number("group_rows")) if counted else None
+        self.rows = group_rows(w) if counted else None
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""
@@ -91,90 +93,44 @@ class ScaleLoader:
 
     def bind(self, w: Writer, stages: SharedArray) -> BoundScaleLoader:
         """Prepare the addresses; once a role."""
-        return BoundScaleLoader(self, stages, w.shared_base + stages.offset)
+        return BoundScaleLoader(w, self, stages)
 
 
-@dataclass(frozen=True)
+def group_rows(w: Writer) -> Value:
+    """Declare how far apart groups begin."""
+    return w.parameter("scale_a_rows", U32, lambda call: call.number("group_rows"))
+
+
 class BoundScaleLoader:
-    """A `ScaleLoader` in a role, and the copies of a tile."""
+    """A `ScaleLoader` in a role, turned to a tile."""
 
-    loader: ScaleLoader
-    stages: SharedArray
-    base: Value
-    row: Value | None = None
-    batch: Operand = 0
     writer = None
+    _batch: Operand
+    _row: Value
+
+    def __init__(self, w: Writer, loader: ScaleLoader, stages: SharedArray) -> None:
+        self._loader, self._stride, self._base = loader, stages.stride, w.shared_base + stages.offset
 
     def at(self, w: Writer, tile: Tile) -> BoundScaleLoader:
         """Turn to an output tile."""
-        row, rows = tile.column if self.loader.swapped else tile.row, self.loader.rows
-        row = row if rows is None else row - tile.batch * rows
-        row = row // UNIT * UNIT if self.loader.tile.shifted else row
-        return BoundScaleLoader(self.loader, self.stages, self.base, row, tile.batch)
+        loader, self._batch = self._loader, tile.batch
+        row = tile.column if loader.swapped else tile.row
+        row = row if loader.rows is None else row - tile.batch * loader.rows
+        self._row = row // UNIT * UNIT if loader.tile.shifted else row
+        return self
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start loading the scales of the k-block that begins at element `k`."""
-        loader, full = self.loader, stage.counting("the ScaleLoader")
-        batch = {} if loader.rows is None else {"z": self.batch}
+        loader, full = self._loader, stage.counting("the ScaleLoader")
+        more = {} if loader.rows is None else {"z": self._batch}
         copy = partial(w.ptx.tma.load_2d if loader.rows is None else w.ptx.tma.load_3d, map=loader.map, full=full)
         with w.when(stage.leader) if stage.leader is not None else nullcontext():
             for first in range(0, loader.tile.padded, loader.copied):
-                target = self.base + stage.index * self.stages.stride + 4 * first
-                copy(dst=target, x=self.row + first, y=k // BLOCK, **batch)
+                target = self._base + (stage.index * self._stride + 4 * first)
+                copy(dst=target, x=self._row + first, y=k // BLOCK, **more)
 
 
-class Ahead:
-    """Scales in global memory, some for each k-block, which are read while the one before is multiplied.
-
-    Parameters
-    ----------
-    w
-        The writer; address, extent, and elements from one to the next, to those of the next k-block and, `grouped`, of
-        the next group become kernel parameters.
-    name
-        Of the array.
-    grouped
-        Whether each group has its own.
-    """
-
-    def __init__(self, w: Writer, name: str, *, grouped: bool) -> None:
-        self._address = w.parameter(name, GMEM, lambda call: call.address(name))
-        fields = ("extent", "pitch", "step", *(("group",) if grouped else ()))
-        self._n = {field: w.parameter(f"{name}_{field}", U32, partial(_number, f"{name}_{field}")) for field in fields}
-
-    def turn(self, w: Writer, tile: Tile, first: Value, offsets: Sequence[int]) -> None:
-        """Turn to an output tile, which takes those at `first` and `offsets` behind it, and read its first ones."""
-        n, self._first, self._offsets, self._end = self._n, first, offsets, tile.k_end
-        start = self._address + w.widen_multiply(first, n["pitch"]) * 4
-        if isinstance(tile.k_first, Value):
-            start = start + w.widen_multiply(tile.k_first // BLOCK, n["step"]) * 4
-        if "group" in n:
-            start = start + w.widen_multiply(tile.batch, n["group"]) * 4
-        self._at, self._k = w.variable(GMEM, start.retyped(GMEM), "scales"), w.variable(U32, tile.k_first, "next_k")
-        self._next = w.tile(F32, len(offsets), "ahead")
-        self._read(w)
-
-    def take(self, w: Writer) -> list[Value]:
-        """Those of the next k-block; the ones behind it are then on their way."""
-        found = [w.variable(F32, value, "scale") for value in self._next]
-        self._read(w)
-        return found
-
-    def _read(self, w: Writer) -> None:
-        more = self._k < self._end
-        for offset, value in zip(self._offsets, self._next, strict=True):
-            at = self._at + w.widen_multiply(self._n["pitch"], 4 * offset) if offset else self._at
-            valid = more & (self._first + offset < self._n["extent"])
-            value.assign(w.isa.memory.load_global_f32(address=at.retyped(GMEM), valid=valid))
-        self._at.assign((self._at + w.widen_multiply(self._n["step"], 4)).retyped(GMEM))
-        self._k.assign(self._k + BLOCK)
-
-
-def _number(name: str, call: Call) -> float:
-    return call.number(name)
-
-
-class BlockScales:
+class BlockScales(Factors):
     """The factors of a thread's accumulators, k-block by k-block.
 
     Parameters
@@ -185,19 +141,20 @@ class BlockScales:
         Whether B's columns are the tile's rows.
     staged
         Where A's scales lie in a stage; None where they are read from global memory.
-    grouped, counted
-        Whether each group has scales of B of its own, and whether groups begin a whole number of rows apart.
+    groups
+        As of a `MatmulSpec`; each has scales of B of its own.
     """
 
+    k_block = BLOCK
+
     def __init__(
-        self, w: Writer, layout: AccumulatorLayout, *, swapped: bool, staged: SharedArray | None, grouped: bool, counted: bool
+        self, w: Writer, layout: AccumulatorLayout, *, swapped: bool, staged: SharedArray | None, groups: Groups | None
     ) -> None:
         self.layout, self.swapped, self._staged = layout, swapped, staged
-        self._fine = None if staged is not None else Ahead(w, "scale_a", grouped=counted)
-        direct = counted and staged is None
-        self._rows = w.parameter("scale_a_rows", U32, lambda call: call.number("group_rows")) if direct else None
-        self._shifted = grouped and not counted
-        self._coarse = Ahead(w, "scale_b", grouped=grouped)
+        self._fine = None if staged is not None else Ahead(w, "scale_a", block=BLOCK, grouped=groups == "counts")
+        self._rows = group_rows(w) if groups == "counts" and staged is None else None
+        self._shifted = groups == "ends"
+        self._coarse = Ahead(w, "scale_b", block=BLOCK, grouped=groups is not None)
         rows = range(0, layout.blocks * layout.rows, FRAGMENT_ROWS // 2)
         lanes_apart = layout.rows // layout.waves
         own = [row for row in rows if row % layout.rows < lanes_apart]
@@ -241,7 +198,7 @@ class BlockScales:
             else:
                 yield w.isa.memory.load_shared_f32(address=at + 4 * offset)
 
-    def factors(self, w: Writer, block: int) -> Callable[[int, int], tuple[Value, Value, Value, Value]]:
+    def factors(self, w: Writer, block: int) -> Callable[[int, int], Four]:
         """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""
         of_a = self._a
 
@@ -258,7 +215,7 @@ class BlockScales:
 
         step = gcd(self.layout.columns, BLOCK)
 
-        def four(fragment: int, eight: int) -> tuple[Value, Value, Value, Value]:
+        def four(fragment: int, eight: int) -> Four:
             if self.swapped:
                 left, right = (product(2 * eight + odd, block * self.layout.rows) for odd in (0, 1))
                 return left, right, left, right

@@ -1,4 +1,4 @@
-"""What a kernel with scales of blocks computes: a matmul whose sums of 128 products are scaled before they are added."""
+"""What a kernel with scales of blocks computes: a matmul whose sums of 128 products are scaled, then added."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
-from tilekit.kernels.blockwise.accumulators import BlockTcgen05, ScaledAccumulators, ScaledTensorAccumulators
 from tilekit.kernels.blockwise.scales import BlockScales, ScaleLoader, ScaleTile
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import FP8, Accumulation, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
+from tilekit.tile_op.scaled_accumulators import BlockTcgen05, ScaledAccumulators, ScaledTensorAccumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_pipeline.payload import Payload, StageTile
@@ -77,8 +77,7 @@ class BlockwiseSpec(MatmulSpec):
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
     ) -> Callable[..., Any]:
         """Sums in registers, to which those of k-blocks are added."""
-        staged = tiles.get("scale_a")
-        scales = BlockScales(w, op.layout, swapped=swapped, staged=staged, grouped=self.groups is not None, counted=self.groups == "counts")
+        scales = BlockScales(w, op.layout, swapped=swapped, staged=tiles.get("scale_a"), groups=self.groups)
         return partial(ScaledTensorAccumulators if kind is TensorAccumulators else ScaledAccumulators, scales)
 
     @property

@@ -65,4 +65,5 @@ def accumulators(
         barrier=FIRST_NAMED_BARRIER + 1,
     )
     make = spec.accumulators(TensorAccumulators, w, op, config.swap_ab, tiles)
-    return make(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
+    made: Accumulators = make(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
+    return made

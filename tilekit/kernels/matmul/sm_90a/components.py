@@ -39,4 +39,5 @@ def accumulators(
 ) -> Accumulators:
     """Registers, twice where the sums of k-blocks are added to others."""
     kind = PromotedAccumulators if spec.promoted else RegisterAccumulators
-    return spec.accumulators(kind, w, op, config.swap_ab, tiles)(op)
+    made: Accumulators = spec.accumulators(kind, w, op, config.swap_ab, tiles)(op)
+    return made

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.kernels.blockwise.scales import BLOCK, BlockScales
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators, RegisterOp
 from tilekit.tile_op.tcgen05 import Tcgen05
@@ -23,13 +22,36 @@ COLUMNS_AT_ONCE = 32
 """Columns of tensor memory that are read at once."""
 
 
+Four = tuple[Value, Value, Value, Value]
+"""Factors of four accumulators: two columns of the upper row, then of the lower."""
+
+
+class Factors(Protocol):
+    """What the sums of k-blocks are multiplied by."""
+
+    k_block: int
+    """Elements of K that share factors."""
+
+    def bind(self, w: Writer, group: Warpgroup) -> None:
+        """Find this thread's rows and columns; once a role."""
+
+    def turn(self, w: Writer, tile: Tile) -> None:
+        """Turn to an output tile."""
+
+    def take(self, w: Writer, stage: Stage | None = None) -> None:
+        """Turn to the next k-block, of which `stage` may hold factors."""
+
+    def factors(self, w: Writer, block: int) -> Callable[[int, int], Four]:
+        """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""
+
+
 class ScaledAccumulators(PromotedAccumulators):
     """Sums in registers of their own; the blocks of 64 rows take turns with one more tile of registers.
 
     While one warpgroup adds, the tensor core has the other's instructions.
     """
 
-    def __init__(self, scales: BlockScales, op: RegisterOp) -> None:
+    def __init__(self, scales: Factors, op: RegisterOp) -> None:
         super().__init__(op)
         self._scales = scales
 
@@ -72,7 +94,7 @@ class ScaledAccumulators(PromotedAccumulators):
 
 
 def add_scaled(
-    w: Writer, sums: RegisterTile, partial: RegisterTile, scales: BlockScales, block: int, fragment: int = 0, left: int = 0
+    w: Writer, sums: RegisterTile, partial: RegisterTile, scales: Factors, block: int, fragment: int = 0, left: int = 0
 ) -> None:
     """Add sums of a k-block, times their factors, to those of a fragment's columns from `left` on."""
     four = scales.factors(w, block)
@@ -85,7 +107,7 @@ def add_scaled(
 class ScaledTensorAccumulators(TensorAccumulators):
     """A ring in tensor memory of the sums of k-blocks, which the epilogue role adds in registers."""
 
-    def __init__(self, scales: BlockScales, w: Writer, memory: Any, op: Tcgen05, **how: Any) -> None:
+    def __init__(self, scales: Factors, w: Writer, memory: Any, op: Tcgen05, **how: Any) -> None:
         super().__init__(w, memory, op, **how)
         self.scales = scales
 
@@ -125,7 +147,7 @@ class BlockConsumer(TensorConsumer):
         self._sums = [w.tile(F32, layout.columns // 2, "sum") for _ in range(layout.fragments)]
         self.clear(w)
         scales.turn(w, tile)
-        for _ in w.range(tile.k_end, start=tile.k_first, step=BLOCK, name="k"):
+        for _ in w.range(tile.k_end, start=tile.k_first, step=scales.k_block, name="k"):
             scales.take(w)
             with super().acquire(tile):
                 for left in range(0, layout.columns, COLUMNS_AT_ONCE):
