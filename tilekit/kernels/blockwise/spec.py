@@ -42,18 +42,13 @@ class BlockwiseSpec(MatmulSpec):
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute."""
         super().check(target)
-        if self.scale_load == "tma" and platform(target).components.RELEASED_BY != "threads":
-            raise ArgumentError(
-                f"scale_load='tma' on {target.name}: the tensor core gives its stages back, before threads could read "
-                "scales there; nearest: 'direct'",
-                code="TK-BLOCK-004",
-            )
-        if self.batched or not self.promoted or self.a_dtype not in FP8:
-            raise ArgumentError(
-                f"batched={self.batched}, accumulation={self.accumulation!r}, a of {self.a_dtype}: with scales of "
-                "blocks a matrix of 8 bits, or groups of its rows, is multiplied, and sums are promoted",
-                code="TK-BLOCK-004",
-            )
+        legal = ("tma", "direct") if platform(target).components.RELEASED_BY == "threads" else ("direct",)
+        facts = {"scale_load": (self.scale_load, legal), "batched": (self.batched, (False,))}
+        facts |= {"a_dtype": (self.a_dtype, FP8), "accumulation": (self.accumulation, ("promoted",))}
+        for name, (given, values) in facts.items():
+            if given not in values:
+                words = f"with scales of blocks on {target.name} {' or '.join(map(str, values))}"
+                raise ArgumentError.of(name, given, legal=words, nearest=values[-1], code="TK-BLOCK-004")
 
     def further_tiles(self, rows: int) -> tuple[StageTile, ...]:
         """A's scales, where they come into the stages."""
