@@ -1,4 +1,4 @@
-"""tilekit as torch operators, for eager code, `torch.compile` and `torch.export`: matmul, linear and conv2d.
+"""tilekit as torch operators, for eager code, `torch.compile` and `torch.export`: matmul, linear, conv2d and scaled_matmul.
 
 Importing this module registers ``torch.ops.tilekit.matmul`` and ``matmul_out`` with everything that torch's compilers
 ask of an operator: shapes without memory, the exact strides they may rely on, and gradients of the plain product.
@@ -28,8 +28,9 @@ from tilekit.kernels.epilogue_arguments import read_scale
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.torch_conv import conv2d
+from tilekit.torch_scaled import scaled_matmul
 
-__all__ = ["conv2d", "linear", "matmul"]
+__all__ = ["conv2d", "linear", "matmul", "scaled_matmul"]
 
 _compiler: Any = torch.compiler
 _registry: Any = torch.library

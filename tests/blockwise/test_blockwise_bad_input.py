@@ -133,9 +133,7 @@ def test_a_kernel_refuses_scales_that_it_cannot_load() -> None:
         assert (direct.bind(A, B, scale_a=scale_a, scale_b=SB)() == 0).all()
     staged: Any = tilekit.compile(BlockwiseSpec(scale_load="tma"))
     assert (staged.bind(A, B, scale_a=rows, scale_b=SB)() == 0).all()
-    with pytest.raises(
-        ArgumentError, match="how scale_a is loaded is direct, but .* was built for tma; build a kernel"
-    ):
+    with pytest.raises(ArgumentError, match=r"how scale_a is loaded is direct, but .* was built for tma; build a"):
         staged.bind(A, B, scale_a=SA, scale_b=SB)
     with pytest.raises(ArgumentError, match="scale_a is None"):
         staged.bind(A, B)

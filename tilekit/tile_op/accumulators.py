@@ -97,6 +97,12 @@ class AccumulatorLayout:
         return self.rows // (self.waves * self.fragment.rows)
 
     @property
+    def rows_of_a_thread(self) -> list[int]:
+        """Rows that a thread holds, of all blocks, counted from its first."""
+        apart, own = self.fragment.apart, self.rows // self.waves
+        return [row for row in range(0, self.blocks * self.rows, apart) if row % self.rows < own]
+
+    @property
     def tile_rows(self) -> int:
         """Rows of the CTA's tile that the warpgroup holds."""
         return self.blocks * max(part.row + part.rows for part in self.parts)

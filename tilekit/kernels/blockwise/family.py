@@ -8,8 +8,7 @@ from functools import partial
 from tilekit.kernels.blockwise.arguments import BlockwiseArguments, GroupedBlockwiseArguments
 from tilekit.kernels.blockwise.compiled import BlockwiseKernel
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
-from tilekit.kernels.grouped.family import GROUPED_MATMUL
-from tilekit.kernels.grouped.family import select as select_grouped
+from tilekit.kernels.grouped import family as grouped
 from tilekit.kernels.matmul.family import MATMUL, build, select
 
 BLOCKWISE = replace(
@@ -25,7 +24,7 @@ BLOCKWISE = replace(
 GROUPED_BLOCKWISE = replace(
     BLOCKWISE,
     name="grouped_blockwise",
-    summary=GROUPED_MATMUL.summary.replace("A @ B", "scaled A @ B"),
+    summary=grouped.GROUPED_MATMUL.summary.replace("A @ B", "scaled A @ B"),
     arguments=GroupedBlockwiseArguments,
-    select=partial(select_grouped, kind=BlockwiseKernel),
+    select=partial(grouped.select, kind=BlockwiseKernel),
 )

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cache, partial
 from math import gcd
+from typing import Any, NamedTuple, cast
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, U32
-from tilekit.assembly.values import Operand, Value
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.matmul.spec import Groups
 from tilekit.tile_io.ahead import Ahead
-from tilekit.tile_io.tma import TmaBox
-from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
+from tilekit.tile_io.tma import MAX_BOX, TmaBox
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_op.scaled_accumulators import Factors, Four
+from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.stage import Stage
 from tilekit.tiles.tile import Tile
 
@@ -32,36 +32,25 @@ BLOCK = 128
 UNIT = 4
 """Scales of which a copy begins at a multiple: 16 bytes. Groups that lie behind each other begin anywhere."""
 
-MAX_BOX = 256
-"""Scales of one copy (cuTensorMapEncodeTiled)."""
 
-
-@dataclass(frozen=True)
-class ScaleTile:
-    """The image of A's scales in a stage: f32, one for each of `rows`, filled up to an instruction's 64.
+class ScaleTile(NamedTuple):
+    """The image of A's scales in a stage: f32, one a row.
 
     Attributes
     ----------
-    rows
-        Of the tile.
+    rows, bytes
+        Of the image: those of the tile, and as many as its instructions read.
     shifted
         Whether tiles begin at any row, and so up to three rows behind the image's first one.
+    name, alignment
+        As of any tile of a stage.
     """
 
     rows: int
+    bytes: int
     shifted: bool
-    name = "scale_a"
-    alignment = 128
-
-    @property
-    def padded(self) -> int:
-        """Rows of the image."""
-        return -(-(self.rows + (UNIT - 1) * self.shifted) // 64) * 64
-
-    @property
-    def bytes(self) -> int:
-        """Of the image."""
-        return 4 * self.padded
+    name: str = "scale_a"
+    alignment: int = 128
 
 
 class ScaleLoader:
@@ -78,11 +67,10 @@ class ScaleLoader:
     """
 
     prefetches = False
-    writer = None
 
     def __init__(self, w: Writer, tile: ScaleTile, *, swapped: bool, counted: bool) -> None:
         self.name, self.tile, self.swapped = tile.name, tile, swapped
-        self.copied = tile.padded if tile.padded <= MAX_BOX else 64
+        self.copied = tile.rows if tile.rows <= MAX_BOX else ATOM_ROWS
         box = TmaBox((self.copied, 1, 1) if counted else (self.copied, 1), None)
         self.map = w.tensor_map(f"{tile.name}_map", lambda call: box.describe(call, tile.name))
         self.rows = group_rows(w) if counted else None
@@ -105,8 +93,6 @@ class BoundScaleLoader:
     """A `ScaleLoader` in a role, turned to a tile."""
 
     writer = None
-    _batch: Operand
-    _row: Value
 
     def __init__(self, w: Writer, loader: ScaleLoader, stages: SharedArray) -> None:
         self._loader, self._stride, self._base = loader, stages.stride, w.shared_base + stages.offset
@@ -125,7 +111,7 @@ class BoundScaleLoader:
         more = {} if loader.rows is None else {"z": self._batch}
         copy = partial(w.ptx.tma.load_2d if loader.rows is None else w.ptx.tma.load_3d, map=loader.map, full=full)
         with w.when(stage.leader) if stage.leader is not None else nullcontext():
-            for first in range(0, loader.tile.padded, loader.copied):
+            for first in range(0, loader.tile.rows, loader.copied):
                 target = self._base + (stage.index * self._stride + 4 * first)
                 copy(dst=target, x=self._row + first, y=k // BLOCK, **more)
 
@@ -150,15 +136,13 @@ class BlockScales(Factors):
     def __init__(
         self, w: Writer, layout: AccumulatorLayout, *, swapped: bool, staged: SharedArray | None, groups: Groups | None
     ) -> None:
-        self.layout, self.swapped, self._staged = layout, swapped, staged
+        self.layout, self.swapped, self._staged = layout, swapped, cast(SharedArray, staged)
         self._fine = None if staged is not None else Ahead(w, "scale_a", block=BLOCK, grouped=groups == "counts")
         self._rows = group_rows(w) if groups == "counts" and staged is None else None
         self._shifted = groups == "ends"
         self._coarse = Ahead(w, "scale_b", block=BLOCK, grouped=groups is not None)
-        rows = range(0, layout.blocks * layout.rows, FRAGMENT_ROWS // 2)
-        lanes_apart = layout.rows // layout.waves
-        own = [row for row in rows if row % layout.rows < lanes_apart]
-        self._offsets = [8 * i + odd for i in range(layout.columns // 8) for odd in (0, 1)] if swapped else own
+        pairs = [8 * i + odd for i in range(layout.columns // 8) for odd in (0, 1)]
+        self._offsets = pairs if swapped else layout.rows_of_a_thread
         extent = layout.tile_rows if swapped else layout.columns
         self._most = (BLOCK - gcd(extent, BLOCK)) % BLOCK  # how far into a block a tile may begin
         self._blocks = -(-(self._most + extent) // BLOCK)
@@ -172,8 +156,7 @@ class BlockScales(Factors):
 
     def turn(self, w: Writer, tile: Tile) -> None:
         """Turn to an output tile."""
-        first, second = tile.row + self._part, tile.column + self._column
-        coarse = first if self.swapped else second
+        coarse = tile.row + self._part if self.swapped else tile.column + self._column
         self._offset = coarse % BLOCK
         self._shift = tile.row % UNIT if self._shifted else 0
         self._coarse.turn(w, tile, coarse // BLOCK, range(self._blocks))
@@ -183,15 +166,13 @@ class BlockScales(Factors):
             self._fine.turn(w, tile, fine, self._offsets)
 
     def take(self, w: Writer, stage: Stage | None = None) -> None:
-        """Turn to the next k-block, whose scales of A lie in `stage`."""
+        """Turn to the next k-block, whose scales of A may lie in `stage`."""
         self._b = self._coarse.take(w)
         self._a = self._fine.take(w) if self._fine is not None else list(self._load(w, stage))
 
-    def _load(self, w: Writer, stage: Stage | None) -> Iterator[Value]:
-        assert stage is not None, "scales lie in a stage"
-        assert self._staged is not None, "scales lie in a stage"
-        at = w.shared_base + stage.index * self._staged.stride + self._staged.offset
-        at = at + ((self._across if self.swapped else self._row) + self._shift) * 4
+    def _load(self, w: Writer, stage: Any) -> Iterator[Value]:
+        first = (self._across if self.swapped else self._row) + self._shift
+        at = w.shared_base + stage.index * self._staged.stride + self._staged.offset + first * 4
         for offset in self._offsets[:: 2 if self.swapped else 1]:
             if self.swapped:
                 yield from w.isa.memory.load_shared_f32x2(address=at + 4 * offset)
@@ -200,7 +181,6 @@ class BlockScales(Factors):
 
     def factors(self, w: Writer, block: int) -> Callable[[int, int], Four]:
         """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""
-        of_a = self._a
 
         @cache
         def coarse(position: int) -> Value:
@@ -211,7 +191,7 @@ class BlockScales(Factors):
 
         @cache
         def product(index: int, position: int) -> Value:
-            return of_a[index] * coarse(position)
+            return self._a[index] * coarse(position)
 
         step = gcd(self.layout.columns, BLOCK)
 

@@ -11,14 +11,15 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
-from tilekit.kernels.blockwise.scales import BlockScales, ScaleLoader, ScaleTile
+from tilekit.kernels.blockwise.scales import UNIT, BlockScales, ScaleLoader, ScaleTile
 from tilekit.kernels.matmul.platforms import platform
-from tilekit.kernels.matmul.spec import FP8, Accumulation, MatmulSpec
+from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_op.scaled_accumulators import BlockTcgen05, ScaledAccumulators, ScaledTensorAccumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
+from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tile_pipeline.payload import Payload, StageTile
 
 
@@ -42,17 +43,18 @@ class BlockwiseSpec(MatmulSpec):
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute."""
         super().check(target)
-        legal = ("tma", "direct") if platform(target).components.RELEASED_BY == "threads" else ("direct",)
-        facts = {"scale_load": (self.scale_load, legal), "batched": (self.batched, (False,))}
-        facts |= {"a_dtype": (self.a_dtype, FP8), "accumulation": (self.accumulation, ("promoted",))}
-        for name, (given, values) in facts.items():
-            if given not in values:
-                words = f"with scales of blocks on {target.name} {' or '.join(map(str, values))}"
-                raise ArgumentError.of(name, given, legal=words, nearest=values[-1], code="TK-BLOCK-004")
+        ways = ("tma", "direct") if platform(target).components.RELEASED_BY == "threads" else ("direct",)
+        facts: dict[str, tuple[Any, ...]] = {"scale_load": ways, "batched": (False,), "accumulation": ("promoted",)}
+        for name, legal in facts.items():
+            if getattr(self, name) not in legal:
+                words = f"on {target.name} {' or '.join(map(str, legal))}"
+                raise ArgumentError.of(name, getattr(self, name), legal=words, nearest=legal[-1], code="TK-BLOCK-004")
 
     def further_tiles(self, rows: int) -> tuple[StageTile, ...]:
         """A's scales, where they come into the stages."""
-        return (ScaleTile(rows, self.groups == "ends"),) if self.scale_load == "tma" else ()
+        shifted = self.groups == "ends"  # tiles of such groups begin at any row
+        rows = -(-(rows + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
+        return (ScaleTile(rows, 4 * rows, shifted),) if self.scale_load == "tma" else ()
 
     def further_loaders(self, w: Writer, swapped: bool, payload: Payload) -> tuple[TileLoader, ...]:
         """Their loader."""
