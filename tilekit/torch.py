@@ -1,4 +1,4 @@
-"""tilekit as torch operators, for eager code, `torch.compile` and `torch.export`: matmul, linear, conv2d and scaled_matmul.
+"""torch operators for eager code, `torch.compile` and `torch.export`: matmul, linear, conv2d and scaled_matmul.
 
 Importing this module registers ``torch.ops.tilekit.matmul`` and ``matmul_out`` with everything that torch's compilers
 ask of an operator: shapes without memory, the exact strides they may rely on, and gradients of the plain product.

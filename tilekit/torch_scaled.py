@@ -1,4 +1,4 @@
-"""`tilekit.scaled_matmul` as torch operators, for eager code, `torch.compile` and `torch.export`; `tilekit.torch` has it.
+"""`tilekit.scaled_matmul` as torch operators, for eager code, `torch.compile` and `torch.export`.
 
 As the operators of `tilekit.torch`. There are no gradients: where one is asked for the call is refused.
 """
