@@ -12,8 +12,9 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CONV2D = ROOT / "tilekit" / "kernels" / "conv2d"
-BLOCK_SCALED = ROOT / "tilekit" / "kernels" / "block_scaled"
+CONV2D, BLOCK_SCALED, BLOCKWISE = (
+    ROOT / "tilekit" / "kernels" / name for name in ("conv2d", "block_scaled", "blockwise")
+)
 
 PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: im2col loader, spec, entry": tuple(CONV2D / f"{name}.py" for name in ("im2col", "spec", "family")),
@@ -27,6 +28,15 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "block_scaled: reading a call": tuple(BLOCK_SCALED / f"{name}.py" for name in ("arguments", "scales")),
     "block_scaled: binding": (BLOCK_SCALED / "compiled.py",),
     "block_scaled: the kernel that lays scales out": (BLOCK_SCALED / "layout.py",),
+    "blockwise: payload and factors, spec, entry": tuple(
+        BLOCKWISE / f"{name}.py" for name in ("scales", "spec", "family")
+    ),
+    "blockwise: accumulators with factors, reads ahead": (
+        ROOT / "tilekit" / "tile_op" / "scaled_accumulators.py",
+        ROOT / "tilekit" / "tile_io" / "ahead.py",
+    ),
+    "blockwise: reading a call": (BLOCKWISE / "arguments.py",),
+    "blockwise: binding": (BLOCKWISE / "compiled.py",),
 }
 """What is counted together."""
 

@@ -12,6 +12,7 @@ from tilekit.arrays import NewArrays, fingerprint, hand_over, resolve_stream, vi
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation
 from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.blockwise.arguments import GroupedBlockwiseArguments
 from tilekit.kernels.compiled import CompiledKernel
 from tilekit.kernels.conv2d.arguments import ConvArguments, ConvKeywords
 from tilekit.kernels.dispatch import family_of, select
@@ -37,8 +38,11 @@ Numpy = npt.NDArray[Any]
 
 class _GroupedKeywords(TypedDict, total=False):
     counts: Any
+    scale_a: Any
+    scale_b: Any
     out: Any
     activation: Activation | None
+    epilogue: Any
     out_dtype: Any
     stream: Any
     config: AnyConfig | None
@@ -205,6 +209,8 @@ def grouped_matmul(
     ends: Any = None,
     *,
     counts: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
     out: Any = None,
     activation: Activation | None = None,
     epilogue: Any = None,
@@ -226,6 +232,9 @@ def grouped_matmul(
         are checked.
     counts
         G int32: the rows of each group that are computed; the others of `out` are left as they are.
+    scale_a, scale_b
+        Both or neither: scales of blocks of 8-bit operands, as `tilekit.scaled_matmul` takes them: f32 of shapes
+        (M, ⌈K/128⌉), with `counts` (G, R, ⌈K/128⌉), and (G, ⌈N/128⌉, ⌈K/128⌉).
     out
         (M, N) or (G, R, N); made new, uninitialised where nothing is computed, if None.
     epilogue
@@ -247,8 +256,10 @@ def grouped_matmul(
         bounds = ends if counts is None else counts
         try:
             written = None if epilogue is None else epilogue_key(epilogue)
+            scales = None if scale_a is None else (fingerprint(scale_a), fingerprint(scale_b))
             key = (
                 *map(fingerprint, (a, b, bounds, out)),
+                scales,
                 counts is None,
                 activation,
                 written,
@@ -262,18 +273,11 @@ def grouped_matmul(
         if cached is not None:
             cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
             return out
-    arguments = GroupedArguments.parse(
-        a,
-        b,
-        ends,
-        counts=counts,
-        out=out,
-        activation=activation,
-        epilogue=epilogue,
-        out_dtype=out_dtype,
-        config=config,
-        target=target,
-    )
+    keywords: Any = {"counts": counts, "out": out, "activation": activation, "out_dtype": out_dtype}
+    keywords |= {"epilogue": epilogue, "config": config, "target": target}
+    if scale_a is None and scale_b is None:
+        return _first_call(GroupedArguments.parse(a, b, ends, **keywords), stream, _grouped, key)
+    arguments = GroupedBlockwiseArguments.parse(a, b, ends, scale_a=scale_a, scale_b=scale_b, **keywords)
     return _first_call(arguments, stream, _grouped, key)
 
 
@@ -391,6 +395,10 @@ def scaled_matmul(
         rounded up: ue8m0 (``float8_e8m0fnu``, or uint8) for 32 elements (MXFP8, MXFP4), or e4m3 for 16 of e2m1
         (NVFP4). They are laid out as the tensor core reads them by a small kernel; `lay_out_scales` does that ahead
         of time, once for the scales of weights. sm_100a.
+        Or f32 for 128 elements of K of e4m3 or e5m2, (M, ⌈K/128⌉) and (⌈N/128⌉, ⌈K/128⌉): the sum over each is
+        multiplied by both, and these are added in f32. Where the rows of `scale_a` lie behind each other (``.T`` of a
+        (⌈K/128⌉, M) array whose lines are multiples of 16 bytes apart), as `torch._scaled_mm` takes them, sm_90a's
+        copy engine brings them; from any other layout threads read them. sm_90a and sm_100a.
     out, bias, activation, scale, residual, beta, out_dtype, stream, config
         As for `matmul`; the result is bf16 by default. NVFP4's second scale, of a whole tensor, is a `scale`.
     target
@@ -411,7 +419,35 @@ def scaled_matmul(
     >>> float(tilekit.scaled_matmul(a, a.T, scales, scales)[0, 0])
     16.0
     """
-    return _first_call(read_scaled(a, b, scale_a, scale_b, **keywords), stream, _scaled, None)
+    out = keywords.get("out")
+    key: Any = None
+    new = cached = None
+    try:
+        key = (
+            *map(fingerprint, (a, b, scale_a, scale_b)),
+            *(
+                (name, value if name in _PLAIN or value is None else fingerprint(value))
+                for name, value in keywords.items()
+            ),
+        )
+        if out is None:
+            new = _scaled.outputs.get(key)
+        else:
+            cached = _scaled.launches.get(key)
+    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+        key = None
+    if new is not None:
+        out = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
+        cached = _scaled.launches.get((new, new.address_of(out)))
+    if cached is not None:
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+        return out
+    keywords["out"] = out
+    return _first_call(read_scaled(a, b, scale_a, scale_b, **keywords), stream, _scaled, key, new)
+
+
+_PLAIN = frozenset({"activation", "beta", "out_dtype", "config", "target"})
+"""Keywords of `scaled_matmul` whose values are no arrays."""
 
 
 @takes(ScaledKeywords)
@@ -528,9 +564,10 @@ def _first_call(
         arguments = arguments.into(new(stream))
     whole = arguments.completed(stream if arguments.a.device != "cpu" else None)
     selection = select(whole, tuned_or_timed)
-    plan = selection.kernel.plan(selection.arguments.prepared(stream))
+    ready = selection.arguments.prepared(stream)
+    plan = selection.kernel.plan(ready)
     plan(stream)
-    if plan.cacheable is not None and key is not None:
+    if plan.cacheable is not None and key is not None and ready is selection.arguments:  # else it is laid out anew
         if new is not None:
             if whole is not arguments:
                 return plan.out  # arrays beside the result are new at each call, and so is the launch

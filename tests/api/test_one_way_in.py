@@ -20,11 +20,11 @@ from tilekit.arrays import view_of
 from tilekit.emulator.ptx.device import Device
 from tilekit.errors import ArgumentError
 from tilekit.kernels import dispatch, registry
+from tilekit.kernels.blockwise.arguments import ScaledGroupsKeywords
 from tilekit.kernels.compiled import BindKeywords, CompiledKernel
 from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
 from tilekit.kernels.gemv.problem import read_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
-from tilekit.kernels.grouped.arguments import GroupedKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
 from tilekit.kernels.plan import EmulatedPlan, EmulatorKeywords
 from tilekit.kernels.problem import read_problem
@@ -131,7 +131,7 @@ def test_whatever_a_gemv_reads_a_matmul_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "keywords"), [(tilekit.matmul, MatmulKeywords), (tilekit.grouped_matmul, GroupedKeywords)]
+    ("function", "keywords"), [(tilekit.matmul, MatmulKeywords), (tilekit.grouped_matmul, ScaledGroupsKeywords)]
 )
 def test_the_keywords_are_those_of_the_call(function: Any, keywords: Any) -> None:
     """The signature that is shown and the keywords that are parsed are the same, and so are their annotations."""
@@ -234,7 +234,8 @@ def test_a_family_asked_alone() -> None:
 
 def test_families_that_there_are() -> None:
     """Each has what the command line and the documents show, kernels for its targets, and reads calls."""
-    assert list(registry.families()) == ["gemv", "matmul", "grouped_matmul", "conv2d", "block_scaled"]
+    names = ["gemv", "matmul", "grouped_matmul", "conv2d", "block_scaled", "blockwise", "grouped_blockwise"]
+    assert list(registry.families()) == names
     for family in registry.families().values():
         assert family.summary
         assert set(family.targets) <= set(TARGETS)

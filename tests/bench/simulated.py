@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tilekit
+from tilekit.bench.blockwise import Scales
 from tilekit.bench.entrants import OURS, Entrant
 from tilekit.bench.grouped import Groups
 from tilekit.bench.matmul import Case, Result
@@ -53,6 +54,11 @@ class SimulatedMachine:
     def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
         self.spend(3e-6)
         out[...] = self.finished(a.astype(np.float32) @ b.astype(np.float32), fused).astype(out.dtype)
+
+    def blockwise(self, a: Any, b: Any, scales: Scales, out: Any) -> None:
+        self.spend(3e-6)
+        (along_n, along_k), wide = scales.blocks, (a.astype(np.float32), b.astype(np.float32))
+        out[...] = ((wide[0] * scales.a[:, along_k]) @ (wide[1] * scales.b[along_n][:, along_k].T)).astype(out.dtype)
 
     def finished(self, product: Any, fused: Fused) -> Any:
         values = product if fused.bias is None else product + fused.bias.astype(np.float32)

@@ -13,6 +13,7 @@ import pytest
 import tilekit
 from tilekit.bench import machine as machines
 from tilekit.errors import AssemblerNotFound, DriverError, HipError
+from tilekit.kernels.blockwise.arguments import BlockwiseArguments
 from tilekit.kernels.conv2d.arguments import ConvArguments
 from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.registry import families
@@ -306,9 +307,10 @@ def test_every_family_is_listed(invoke: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "family", [f.name for f in families().values() if f.arguments in (MatmulArguments, ConvArguments)]
-)
+SHOWN = (MatmulArguments, ConvArguments, BlockwiseArguments)
+
+
+@pytest.mark.parametrize("family", [family.name for family in families().values() if family.arguments in SHOWN])
 def test_a_family_is_shown_and_run_by_name(invoke: Any, family: str) -> None:
     """Without options a call that the family takes: its kernel is explained, and computes it."""
     shown = json.loads(invoke("dump", family, "--json").stdout)

@@ -114,6 +114,12 @@ def test_mixture_of_experts(capsys: pytest.CaptureFixture[str]):
     assert "384 rows for 6 experts in 2 launches" in capsys.readouterr().out
 
 
+def test_deepseek_experts(capsys: pytest.CaptureFixture[str]):
+    """An expert layer with scales of blocks, one expert without tokens, is as near to float64 as 8 bits allow."""
+    _run("deepseek_experts.py")
+    assert "192 rows for 4 experts in 2 launches" in capsys.readouterr().out
+
+
 def test_resnet_block(capsys: pytest.CaptureFixture[str]):
     """A bottleneck block in four launches has every element that float64 has."""
     _run("resnet_block.py")

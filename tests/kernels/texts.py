@@ -33,7 +33,7 @@ from tilekit.kernels.gemv.kernel import trace as trace_gemv
 from tilekit.kernels.gemv.spec import GemvSpec
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import SM_90A, SM_100A
+from tilekit.targets import SM_90A, SM_100A, Target
 
 CONFIGS_EACH = 4
 """Configs of a spec; which ones goes round, so that every config meets some specs."""
@@ -48,7 +48,7 @@ def texts() -> Iterator[tuple[str, str]]:
             for step in range(min(CONFIGS_EACH, len(configs))):
                 config = configs[(turn * 7 + step * (len(configs) // CONFIGS_EACH + 1)) % len(configs)]
                 yield f"{chip.name} {turn}.{step} {spec.name}: {config}", trace(spec, config, chip).ptx
-        for spec in convolutions():
+        for spec in (*convolutions(), *with_scales(chip)):
             configs = legal_configs(spec, chip)
             for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
                 yield f"{chip.name} {spec.name}: {config}", trace(spec, config, chip).ptx
@@ -61,6 +61,19 @@ def texts() -> Iterator[tuple[str, str]]:
             shape = GemvConfig(cluster=cluster)
             if not shape.problems(SM_90A, gemv):
                 yield f"{gemv.name}: {shape}", trace_gemv(gemv, shape, SM_90A).ptx
+
+
+def with_scales(chip: Target) -> list[MatmulSpec]:
+    """Specs of products with scales of blocks: how scales are loaded, groups and functions going round."""
+    if importlib.util.find_spec("tilekit.kernels.blockwise") is None:
+        return []
+    from tilekit.kernels.blockwise.spec import BlockwiseSpec
+
+    ways = ("tma", "direct") if chip is SM_90A else ("direct",)
+    plain = (ElementwiseSpec(), ElementwiseSpec(bias=F32, activation="silu"))
+    dense: list[MatmulSpec] = [BlockwiseSpec(scale_load=way, functions=what) for way, what in product(ways, plain)]
+    grouped = [BlockwiseSpec(scale_load=way, groups=kind) for way, kind in product(ways, ("ends", "counts"))]
+    return [*dense, *grouped, BlockwiseSpec(store="direct", out_dtype=F32)]
 
 
 def convolutions() -> list[MatmulSpec]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tilekit.bench.blockwise import ScaledGroups, Scales
 from tilekit.bench.conv2d import Filtered, images
 from tilekit.bench.grouped import Groups
 from tilekit.bench.machine import Machine
@@ -64,6 +65,13 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
     def grouped(a: Any, b: Any, groups: Groups, out: Any) -> None:
         tilekit.grouped_matmul(a, b, groups.ends, out=out)
 
+    def blockwise(a: Any, b: Any, scales: Scales, out: Any) -> None:
+        tilekit.scaled_matmul(a, b, scales.a, scales.b, out=out)
+
+    def grouped_blockwise(a: Any, b: Any, groups: ScaledGroups, out: Any) -> None:
+        bounds = {"counts" if groups.counted else "ends": groups.bounds}
+        tilekit.grouped_matmul(a, b, scale_a=groups.scales.a, scale_b=groups.scales.b, out=out, **bounds)
+
     def conv2d(x: Any, w: Any, filtered: Filtered, out: Any) -> None:
         bias, activation = filtered.fused.bias, filtered.fused.activation
         arrays = images(x), images(w)
@@ -74,6 +82,8 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         Entrant(OURS, fused_matmul, "fused_matmul"),
         Entrant(OURS, grouped, "grouped_matmul"),
         Entrant(OURS, conv2d, "conv2d"),
+        Entrant(OURS, blockwise, "blockwise"),
+        Entrant(OURS, grouped_blockwise, "grouped_blockwise"),
     ]
 
 
@@ -92,6 +102,7 @@ def library_entrants(machine: Machine) -> list[Entrant]:
         Entrant(name, machine.matmul),
         Entrant(name, machine.fused, "fused_matmul"),
         Entrant(name, grouped, "grouped_matmul"),
+        Entrant(name, machine.blockwise, "blockwise"),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tilekit.bench.blockwise import Scales
 from tilekit.bench.workload import Fused, activated
 from tilekit.dtypes import DType
 from tilekit.errors import ArgumentError, DriverError
@@ -60,6 +61,10 @@ class Machine(Protocol):
 
     def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
         """Compute the library's own product with a bias and a gelu behind it, in one call, into ``out``."""
+        ...
+
+    def blockwise(self, a: Any, b: Any, scales: Scales, out: Any) -> None:
+        """Compute the library's own product of 8-bit operands with scales of blocks into ``out``."""
         ...
 
     def finished(self, product: Any, fused: Fused) -> Any:
@@ -182,6 +187,10 @@ class TorchMachine:
             raise ArgumentError.of("activation", fused.activation, legal=legal, code="TK-BENCH-001")
         self.torch._addmm_activation(fused.bias, a, b, use_gelu=True, out=out)
 
+    def blockwise(self, a: Any, b: Any, scales: Scales, out: Any) -> None:
+        # As its ScaledBlas.cpp wants them: (M, K/128) with rows behind each other, and (K/128, N/128) with columns.
+        self.torch._scaled_mm(a, b, scales.a, scales.b.mT, out_dtype=out.dtype, out=out)
+
     def finished(self, product: Any, fused: Fused) -> Any:
         if fused.bias is not None:
             product = product + fused.bias.float()
@@ -273,6 +282,9 @@ class CupyMachine:
     def fused(self, a: Any, b: Any, fused: Fused, out: Any) -> None:
         legal = "None: CuPy has no call for a product with functions behind it"
         raise ArgumentError.of("activation", fused.activation, legal=legal, code="TK-BENCH-001")
+
+    def blockwise(self, a: Any, b: Any, scales: Scales, out: Any) -> None:
+        raise ArgumentError("CuPy has no product with scales of blocks; take torch", code="TK-BENCH-001")
 
     def finished(self, product: Any, fused: Fused) -> Any:
         values = self.cupy.asnumpy(product)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilekit.bench import random_suite
+from tilekit.bench.blockwise import BlockwiseWorkload, GroupedBlockwiseWorkload
 from tilekit.bench.grouped import GroupedWorkload
 from tilekit.bench.layers import LAYERS
 from tilekit.bench.workload import MatmulWorkload, Workload
@@ -66,6 +67,18 @@ _WEIGHTS: Final = (
 """N and K of the weights of language models."""
 
 
+_EIGHT_BIT: Final = (
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (128, 7168, 16384),
+    (4096, 7168, 16384),
+    (4096, 24576, 1536),
+    (4096, 4096, 7168),
+    (64, 2112, 7168),
+)
+"""Products that 8-bit operands are published for."""
+
+
 def _squares(*extents: int) -> tuple[Workload, ...]:
     return tuple(MatmulWorkload(extent, extent, extent) for extent in extents)
 
@@ -85,6 +98,10 @@ def _fp8(*shapes: tuple[int, int, int]) -> tuple[Workload, ...]:
 def _grouped(tiles: Sequence[int], n: int, k: int, routing: str) -> Workload:
     # Libraries for contiguous groups ask for groups of whole tiles of 128 rows.
     return GroupedWorkload(tuple(128 * count for count in tiles), n, k, routing)
+
+
+def _scaled_groups(tiles: Sequence[int], n: int, k: int) -> tuple[Workload, ...]:
+    return (GroupedBlockwiseWorkload(tuple(128 * count for count in tiles), n, k),)
 
 
 _ALL: Final = (
@@ -109,15 +126,7 @@ _ALL: Final = (
     Suite(
         "fp8",
         "e4m3 with a scale a tensor, fast accumulation",
-        _fp8(
-            (4096, 4096, 4096),
-            (8192, 8192, 8192),
-            (128, 7168, 16384),
-            (4096, 7168, 16384),
-            (4096, 24576, 1536),
-            (4096, 4096, 7168),
-            (64, 2112, 7168),
-        ),
+        _fp8(*_EIGHT_BIT),
         geomean=1.04,
         worst=0.99,
     ),
@@ -131,6 +140,20 @@ _ALL: Final = (
         ),
         geomean=1.06,
         worst=1.02,
+    ),
+    Suite(
+        "blockwise",
+        "e4m3 with scales of 1x128 and 128x128 elements, whole and in groups",
+        (
+            *(BlockwiseWorkload(*shape) for shape in _EIGHT_BIT),
+            *_scaled_groups((72, 58, 63, 75), 4096, 7168),
+            *_scaled_groups((39, 25, 34, 41, 29, 36, 31, 35), 7168, 2048),
+            # About 192 rows of 32 groups, and about 1024 of 6, as many as experts are given.
+            GroupedBlockwiseWorkload(tuple(149 + 37 * i % 86 for i in range(32)), 4096, 7168, rows=256),
+            GroupedBlockwiseWorkload((1130, 921, 1024, 1301, 766, 1098), 7168, 2048, rows=1536),
+        ),
+        geomean=1.15,
+        worst=1.03,
     ),
     Suite("conv2d", "layers of ResNet-50, a UNet, a VAE decoder and ConvNeXt", LAYERS, geomean=1.05, worst=0.95),
 )

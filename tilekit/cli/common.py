@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, cast
 import typer
 
 if TYPE_CHECKING:
+    from tilekit.bench.blockwise import BlockwiseWorkload
     from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.workload import MatmulWorkload
     from tilekit.epilogue.functions import Activation as ActivationName
@@ -152,12 +153,13 @@ def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
 def product_family(kernel: str) -> Family:
     """Return the kernel family of this name, of those whose calls options describe: products and convolutions."""
     from tilekit.errors import ArgumentError
+    from tilekit.kernels.blockwise.arguments import BlockwiseArguments
     from tilekit.kernels.conv2d.arguments import ConvArguments
     from tilekit.kernels.matmul.arguments import MatmulArguments
     from tilekit.kernels.registry import families
 
     known = families()
-    described = (MatmulArguments, ConvArguments)
+    described = (MatmulArguments, ConvArguments, BlockwiseArguments)
     products = [family.name for family in known.values() if family.arguments in described]
     if kernel not in products:
         import difflib
@@ -234,6 +236,33 @@ def takes_images(family: Family) -> bool:
     return family.arguments is ConvArguments
 
 
+def takes_scales(family: Family) -> bool:
+    """Whether a family's calls are products with scales of blocks."""
+    from tilekit.kernels.blockwise.arguments import BlockwiseArguments
+
+    return family.arguments is BlockwiseArguments
+
+
+def with_scales(like: MatmulWorkload, dtype: str) -> BlockwiseWorkload:
+    """Return the same product with scales of blocks: of e4m3, where the usual bf16 stands, and K-major."""
+    from tilekit.bench.blockwise import BlockwiseWorkload
+    from tilekit.dtypes import E4M3
+    from tilekit.errors import ArgumentError
+
+    legal = "of a product without scales of blocks only"
+    facts = {"--a-major": like.a_major, "--b-major": like.b_major, "--accumulation": like.accumulation}
+    for (option, given), usual in zip(facts.items(), ("k", "k", "fast"), strict=True):
+        if given != usual:
+            raise ArgumentError.of(option, given, legal=legal, nearest=usual, code="TK-CLI-001")
+    if like.batch is not None:
+        raise ArgumentError.of("--batch", like.batch, legal=legal, code="TK-CLI-001")
+    types: dict[str, Any] = {} if dtype == "bf16" else {"a_dtype": like.a_dtype, "b_dtype": like.b_dtype}
+    if types and E4M3.bits not in {one.bits for one in types.values()}:
+        raise ArgumentError.of("--dtype", dtype, legal="e4m3 or e5m2", nearest="e4m3", code="TK-CLI-001")
+    how: dict[str, Any] = {name: getattr(like, name) for name in ("out_dtype", "bias", "activation", "padded")}
+    return BlockwiseWorkload(like.m, like.n, like.k, **types, **how)
+
+
 def described(
     family: Family,
     usual: tuple[int, int, int],
@@ -273,7 +302,8 @@ def described(
         shape = rows_of(family, product["m"], usual[0]), usual[1] if n is None else n, usual[2] if k is None else k
         majors = product["a_major"], product["b_major"]
         batch, contiguous = product["batch"], product["contiguous"]
-        return workload_of(shape, batch, dtype, out_dtype, *majors, bias, activation, contiguous, accumulation)
+        plain = workload_of(shape, batch, dtype, out_dtype, *majors, bias, activation, contiguous, accumulation)
+        return with_scales(plain, dtype) if takes_scales(family) else plain
     like = convolution_like(dtype, out_dtype, bias, activation, accumulation, images["residual"])
     h, r, c = (images[name] if images[name] is not None else value for name, value in (("h", 28), ("r", 3), ("c", 64)))
     w, s = h if images["w"] is None else images["w"], r if images["s"] is None else images["s"]
@@ -310,7 +340,8 @@ def like_of(
             if major != "k":
                 refuse(option, major, "of a product only, which conv2d is not", "k")
         return convolution_like(dtype, out_dtype, accumulation=accumulation)
-    return workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
+    like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
+    return with_scales(like, dtype) if takes_scales(family) else like
 
 
 def both(text: str, option: str) -> tuple[int, int]:
@@ -431,8 +462,12 @@ def call_of(
 def functions_of(workload: MatmulWorkload | ConvWorkload) -> tuple[Any, Any]:
     """Return what computes a workload, and what says with which kernel."""
     import tilekit
+    from tilekit.api import scaled_kernel_for
+    from tilekit.bench.blockwise import BlockwiseWorkload
     from tilekit.bench.workload import MatmulWorkload
 
+    if isinstance(workload, BlockwiseWorkload):
+        return tilekit.scaled_matmul, scaled_kernel_for
     if isinstance(workload, MatmulWorkload):
         return tilekit.matmul, tilekit.kernel_for
     return tilekit.conv2d, tilekit.conv2d_kernel_for

@@ -255,7 +255,7 @@ class WarpSpecialized:
             schedule = self.consumers.bind(w, group)
             for tile in self.scheduler.tiles(w, role):
                 with schedule.tile(consumer, tile, self.inputs.payload.k):
-                    with timed(clock, tile), accumulators.acquire() as target:
+                    with timed(clock, tile), accumulators.acquire(tile) as target:
                         for k in self._k_blocks(w, tile):
                             with consumer.acquire(accumulators.promote) as stage:
                                 op.multiply(w, target, stage, accumulate=k != tile.k_first)
@@ -275,7 +275,7 @@ class WarpSpecialized:
         accumulators = self.accumulators.consumer(w, group)
         store = self._storing(w, group)
         for tile in self.scheduler.tiles(w, role):
-            with accumulators.acquire() as finished:
+            with accumulators.acquire(tile) as finished:
                 store.tile(finished, tile)
         store.finish()
 

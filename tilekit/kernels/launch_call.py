@@ -61,7 +61,7 @@ def launch_call(
     problem, a, b = call.problem, addresses.a, addresses.b
     if swapped:
         problem, a, b = problem.transposed, b, a
-    matrices = {"a": problem.a, "b": problem.b, "d": call.out}
+    matrices = {"a": problem.a, "b": problem.b, "d": call.out, **call.matrices}
     if call.residual is not None:
         matrices["c"] = call.residual
     matrices.update(call.matrices)
@@ -92,6 +92,7 @@ def launch_call(
             "bias_batch_pitch": call.bias_pitch,
             "groups": call.groups,
             "group_rows": call.group_rows,
+            **call.numbers,
         },
         resident=resident_clusters,
         scratch=scratch,

@@ -62,7 +62,7 @@ class MatmulCall:
     groups, group_rows
         How many groups the rows are divided into, and how far apart they begin where they do not lie behind each other.
     matrices, numbers
-        What a Python epilogue has of its own.
+        What a Python epilogue, or a family's own components, ask for by the names that they give.
     """
 
     problem: MatmulProblem

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol, Unpack
 
 from tilekit.arrays import view_of
-from tilekit.dtypes import E4M3, U8, UE8M0, DType
+from tilekit.dtypes import E4M3, F32, U8, UE8M0, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments
 from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
+from tilekit.kernels.blockwise.arguments import BlockwiseArguments
 from tilekit.kernels.scaled.keywords import ScaledKeywords
 
 
@@ -25,6 +26,7 @@ READERS: dict[DType, Reader] = {
     UE8M0: BlockScaledArguments.parse,
     U8: BlockScaledArguments.parse,
     E4M3: BlockScaledArguments.parse,
+    F32: BlockwiseArguments.parse,
 }
 """By the type of `scale_a`."""
 

@@ -11,6 +11,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulator_fragments import QUAD_FRAGMENT, AccumulatorFragment
 from tilekit.tiles.stage import Promote
+from tilekit.tiles.tile import Tile
 
 WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
 """The meeting for which components on the way of the accumulators out share named barriers."""
@@ -96,6 +97,12 @@ class AccumulatorLayout:
         return self.rows // (self.waves * self.fragment.rows)
 
     @property
+    def rows_of_a_thread(self) -> list[int]:
+        """Rows that a thread holds, of all blocks, counted from its first."""
+        apart, own = self.fragment.apart, self.rows // self.waves
+        return [row for row in range(0, self.blocks * self.rows, apart) if row % self.rows < own]
+
+    @property
     def tile_rows(self) -> int:
         """Rows of the CTA's tile that the warpgroup holds."""
         return self.blocks * max(part.row + part.rows for part in self.parts)
@@ -156,8 +163,8 @@ class Accumulators(Protocol):
 class AccumulatorProducer(Protocol):
     """What an mma role may do with accumulators: fill the next ones."""
 
-    def acquire(self) -> AbstractContextManager[Any]:
-        """Wait until they are free and enter with what the op multiplies into; on exit hand them over."""
+    def acquire(self, tile: Tile) -> AbstractContextManager[Any]:
+        """Wait until they are free and enter with what the op multiplies `tile` into; on exit hand them over."""
 
     @property
     def promote(self) -> Promote | None:
@@ -167,5 +174,5 @@ class AccumulatorProducer(Protocol):
 class AccumulatorConsumer(Protocol):
     """What an epilogue role may do with accumulators: read the next finished ones."""
 
-    def acquire(self) -> AbstractContextManager[AccumulatorTile]:
-        """Wait until they are complete."""
+    def acquire(self, tile: Tile) -> AbstractContextManager[AccumulatorTile]:
+        """Wait until those of `tile` are complete."""

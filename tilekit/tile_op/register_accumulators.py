@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -10,7 +10,8 @@ from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
-from tilekit.tiles.stage import HeldStage, Promote
+from tilekit.tiles.stage import AsyncReader, HeldStage, Promote, Stage
+from tilekit.tiles.tile import Tile
 
 
 class RegisterOp(Protocol):
@@ -54,14 +55,18 @@ class RegisterAccumulators:
         return self
 
     @contextmanager
-    def acquire(self) -> Iterator[RegisterAccumulators]:
+    def acquire(self, tile: Tile | None = None) -> Iterator[RegisterAccumulators]:
         """Enter with the registers, which are free and complete when the role's own program order says so."""
         yield self
 
     def __iter__(self) -> Iterator[RegisterTile]:
         return iter(self._tiles)
 
-    def carried(self, accumulate: Value) -> Value | bool:
+    def turns(self, w: Writer, reader: AsyncReader) -> Iterator[Sequence[tuple[int, RegisterTile]]]:
+        """The blocks whose instructions are issued together, and their registers: all of them at once."""
+        yield tuple(enumerate(self._tiles))
+
+    def carried(self, w: Writer, stage: Stage, accumulate: Value) -> Value | bool:
         """Whether a k-block's first instruction adds to what the registers hold; `accumulate`: it is not the first."""
         return accumulate
 
@@ -104,12 +109,12 @@ class PromotedAccumulators(RegisterAccumulators):
         return self
 
     @contextmanager
-    def acquire(self) -> Iterator[PromotedAccumulators]:
+    def acquire(self, tile: Tile | None = None) -> Iterator[PromotedAccumulators]:
         """Enter with the registers, the sums being zero."""
         self.clear(self._w)
         yield self
 
-    def carried(self, accumulate: Value) -> bool:
+    def carried(self, w: Writer, stage: Stage, accumulate: Value) -> bool:
         """Never: a k-block's sums are its own."""
         return False
 

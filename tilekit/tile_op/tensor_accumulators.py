@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, TMEM
@@ -16,6 +17,7 @@ from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_pipeline.mbarrier_sync import LEADER_MASK
 from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tiles.stage import Promote
+from tilekit.tiles.tile import Tile
 
 LANE = 1 << 16
 """What one lane adds to an address in tensor memory."""
@@ -96,7 +98,7 @@ class TensorProducer:
         self._pair = accumulators.memory.cluster.pair_mask(w) if accumulators.memory.cluster.group > 1 else None
 
     @contextmanager
-    def acquire(self) -> Iterator[Value]:
+    def acquire(self, tile: Tile | None = None) -> Iterator[Any]:
         """Wait until the epilogue has read the next stage; enter with its address, and on exit commit to it."""
         w, accumulators, position = self._w, self._accumulators, self._position
         w.ptx.mbarrier.wait_parity(bar=accumulators._empty.at(w, position.stage), parity=position.phase)
@@ -130,7 +132,7 @@ class TensorConsumer:
         self._columns = self._lanes
 
     @contextmanager
-    def acquire(self) -> Iterator[TensorConsumer]:
+    def acquire(self, tile: Tile | None = None) -> Iterator[TensorConsumer]:
         """Wait until the next stage is complete."""
         w, position = self._w, self._position
         w.ptx.mbarrier.wait_parity(bar=self._accumulators._full.at(w, position.stage), parity=position.phase)

@@ -117,15 +117,16 @@ class BoundWgmma:
         op = self._op
         a_low = self._a_low + stage.index * self._a_stride
         b_low = self._b_low + stage.index * self._b_stride
-        carried = accumulators.carried(accumulate)
-        w.ptx.wgmma.fence()
-        for index in range(op.a.k * op.a.bits // (8 * K_BYTES)):
-            b_offset = op._b_descriptor.offset(index)
-            b = w.ptx.wgmma.descriptor(low=b_low + (b_offset >> 4), high=op._b_descriptor.high)
-            for atom, tile in enumerate(accumulators):
-                offset = op._a_descriptor.offset(index) + op.a.offset_of(atom * ATOM_ROWS)
-                a = w.ptx.wgmma.descriptor(low=a_low + (offset >> 4), high=op._a_descriptor.high)
-                self._issue(w, tile, a, b, carried if index == 0 else True)
+        carried = accumulators.carried(w, stage, accumulate)
+        for turn in accumulators.turns(w, self):
+            w.ptx.wgmma.fence()
+            for index in range(op.a.k * op.a.bits // (8 * K_BYTES)):
+                b_offset = op._b_descriptor.offset(index)
+                b = w.ptx.wgmma.descriptor(low=b_low + (b_offset >> 4), high=op._b_descriptor.high)
+                for atom, tile in turn:
+                    offset = op._a_descriptor.offset(index) + op.a.offset_of(atom * ATOM_ROWS)
+                    a = w.ptx.wgmma.descriptor(low=a_low + (offset >> 4), high=op._a_descriptor.high)
+                    self._issue(w, tile, a, b, carried if index == 0 else True)
 
     def commit(self, w: Writer) -> None:
         """Close the group of instructions issued since the last commit."""

@@ -97,18 +97,20 @@ class StandardPayload(Payload):
         return self.a.transfer_bytes + self.b.transfer_bytes
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
-        """Shared memory of `stages` copies of both tiles; adjacent ones are one object."""
+        """Shared memory of `stages` copies of every tile; adjacent ones are one object."""
+        every = super().declared(name, stages)
         if not self.adjacent:
-            return super().declared(name, stages)
-        alignment = max(tile.alignment for tile in self.tiles)
-        return (SharedDeclaration(name, self.stage_bytes, stages, alignment, "tile"),)
+            return every
+        alignment, size = max(self.a.alignment, self.b.alignment), self.a.bytes + self.b.bytes
+        return SharedDeclaration(name, size, stages, alignment, "tile"), *every[2:]
 
     def allocate(self, shared: SharedMemory, name: str, stages: int) -> dict[str, SharedArray]:
-        """Reserve `stages` copies of both tiles."""
+        """Reserve `stages` copies of every tile."""
         if not self.adjacent:
             return super().allocate(shared, name, stages)
-        (both,) = map(shared.place, self.declared(name, stages))
-        return {
+        both, *others = map(shared.place, self.declared(name, stages))
+        found = {
             tile.name: replace(both, name=f"{name}.{tile.name}", offset=both.offset + before)
             for tile, before in ((self.a, 0), (self.b, self.a.bytes))
         }
+        return found | {tile.name: place for tile, place in zip(self.tiles[2:], others, strict=True)}

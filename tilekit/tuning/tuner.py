@@ -154,7 +154,7 @@ def tune_workload(
     """Measure the best candidates for a workload; see :func:`tune`."""
     if candidates < 1:
         raise ArgumentError.of("candidates", candidates, legal="a whole number from 1 on", nearest=1)
-    product = isinstance(workload, MatmulWorkload)
+    product = type(workload) is MatmulWorkload
     if product and workload.m <= MOST_TOKENS and workload.batch is None and workload.precision is None:
         legal = f"{MOST_TOKENS + 1} or more rows: fewer are a gemv's, whose configs are not tuned"
         raise ArgumentError.of("m", workload.m, legal=legal, nearest=MOST_TOKENS + 1)

@@ -15,6 +15,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from tilekit.bench.blockwise import BlockwiseWorkload
 from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.machine import Machine, require_machine
 from tilekit.bench.matmul import ResultCheck
@@ -86,7 +87,8 @@ def workload_from(family: str, values: dict[str, Any]) -> MatmulWorkload | ConvW
     types = {name: as_dtype(values[name]) for name in ("a_dtype", "b_dtype", "out_dtype")}
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     plain |= types
-    return ConvWorkload(**plain) if family == ConvWorkload.family else MatmulWorkload(**plain)
+    kinds: dict[str, type[MatmulWorkload | ConvWorkload]] = {"conv2d": ConvWorkload, "blockwise": BlockwiseWorkload}
+    return kinds.get(family, MatmulWorkload)(**plain)
 
 
 def _one_pass(plans: Sequence[Callable[[], Any]]) -> Callable[[], None]:

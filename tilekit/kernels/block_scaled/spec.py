@@ -14,7 +14,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_op.block_scaled import ATOM_ROWS, FORMATS, BlockScaledTcgen05, ScaleFormat
-from tilekit.tile_pipeline.payload import StageTile
+from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.operand import OperandTile
 
 
@@ -57,7 +57,7 @@ class BlockScaledSpec(MatmulSpec):
         """What a stage holds beside A and B: their scales."""
         return cast(Sequence[StageTile], config.instruction(self).scales)
 
-    def further_loaders(self, w: Writer, op: Any, *, swapped: bool) -> Sequence[TileLoader]:
+    def further_loaders(self, w: Writer, op: Any, payload: Payload, *, swapped: bool) -> Sequence[TileLoader]:
         """The loaders of the scales."""
         sides = zip(op.scales, "ba" if swapped else "ab", strict=True)
         return [ScaleLoader(w, tile, self.format, operand, paired=op.group > 1) for tile, operand in sides]

@@ -95,6 +95,11 @@ class GroupedArguments(Arguments):
     @cached_property
     def spec(self) -> MatmulSpec:
         """The matmul whose tiles are the groups'."""
+        return self.plain_spec
+
+    @property
+    def plain_spec(self) -> MatmulSpec:
+        """The same, of groups without scales."""
         return MatmulSpec(
             a_dtype=self.a.dtype,
             b_dtype=self.b.dtype,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from tilekit.errors import ArgumentError
@@ -16,7 +17,9 @@ from tilekit.kernels.problem import MatmulProblem
 from tilekit.targets import TARGETS, Target
 
 
-def select(arguments: GroupedArguments, tuned: TunedConfigs | None) -> Selection:
+def select(
+    arguments: GroupedArguments, tuned: TunedConfigs | None, kind: Callable[..., MatmulKernel] = MatmulKernel
+) -> Selection:
     """The kernel with the config that the caller gave or the model picks; no groups are tuned."""
     problem, out, target = arguments.problem, arguments.out, arguments.target
     for operand in (problem.a, problem.b):
@@ -35,7 +38,7 @@ def select(arguments: GroupedArguments, tuned: TunedConfigs | None) -> Selection
     spec, config = arguments.spec, arguments.config
     if config is None:
         config = _config(spec, target, problem, arguments.b.shape[0])
-    return Selection(compiled(spec, config, target, MatmulKernel), arguments)
+    return Selection(compiled(spec, config, target, kind), arguments)
 
 
 def _config(spec: MatmulSpec, chip: Target, problem: MatmulProblem, groups: int) -> KernelConfig:

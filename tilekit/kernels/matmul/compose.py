@@ -69,7 +69,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     scheduler = None
     if chip.SCHEDULES_FIRST:
         scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=None)
-    further = spec.further_loaders(w, op, swapped=config.swap_ab)
+    further = spec.further_loaders(w, op, payload, swapped=config.swap_ab)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
         w,
@@ -90,7 +90,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         filled_by="threads" if spec.copies else "engine",
         released_by=chip.RELEASED_BY,
     )
-    accumulators = chip.accumulators(w, op, spec, config, plan, cluster)
+    accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles)
     order = None
     if config.load_order:
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
@@ -109,7 +109,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         cluster=cluster,
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
         loader=loader,
-        op=op,
+        op=spec.operation(op),
         accumulators=accumulators,
         scheduler=scheduler,
         epilogue=output.epilogue,

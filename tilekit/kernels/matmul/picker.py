@@ -160,6 +160,6 @@ def pick(
     spec.check(target)
     fixed = platform(target).model.FOR_GROUPS
     if groups and fixed is not None:
-        return fixed
+        return fixed if fixed.legal(target, spec) else platform(target).model.default(spec)
     found: KernelConfig = engine.pick(_model(target), spec, target, Extents(m, n, k, batches, sms, groups))
     return found

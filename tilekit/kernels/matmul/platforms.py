@@ -14,6 +14,7 @@ from tilekit.heuristics.picker import Array, Estimates
 from tilekit.targets import TARGETS, Target
 
 if TYPE_CHECKING:
+    from tilekit.assembly.shared import SharedArray
     from tilekit.assembly.writer import Writer
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.config import KernelConfig
@@ -37,9 +38,16 @@ class Components(Protocol):
         """Raise `ArgumentError` for a spec that no components of this chip compute."""
 
     def accumulators(
-        self, w: Writer, op: Any, spec: MatmulSpec, config: Any, plan: WarpPlan, cluster: Cluster
+        self,
+        w: Writer,
+        op: Any,
+        spec: MatmulSpec,
+        config: Any,
+        plan: WarpPlan,
+        cluster: Cluster,
+        tiles: dict[str, SharedArray],
     ) -> Accumulators:
-        """Where the instruction `op` leaves its results."""
+        """Where the instruction `op` leaves its results; `tiles` is what it reads."""
 
 
 class Notes(Protocol):

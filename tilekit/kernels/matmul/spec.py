@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
+from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
@@ -18,7 +19,7 @@ from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.tcgen05 import Tcgen05
-from tilekit.tile_pipeline.payload import StageTile
+from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
@@ -88,6 +89,9 @@ class MatmulSpec:
 
     k_major: ClassVar[bool] = False
     """Whether operands have K contiguous on every chip."""
+
+    own_sums: ClassVar[bool] = False
+    """Whether the sums of k-blocks are the family's own to add, on every chip, each with factors of its own."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -230,13 +234,35 @@ class MatmulSpec:
         """What a stage holds beside A and B."""
         return ()
 
-    def further_loaders(self, w: Writer, op: Any, *, swapped: bool) -> Sequence[TileLoader]:
+    def further_loaders(self, w: Writer, op: Any, payload: Payload, *, swapped: bool) -> Sequence[TileLoader]:
         """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
         return ()
 
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> Tcgen05:
         """The instruction of chips with tensor memory, which spans `group` CTAs."""
         return Tcgen05(a, b, group=group)
+
+    def operation(self, op: Any) -> Any:
+        """The instruction `op` as the family issues it."""
+        return op
+
+    def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
+        """Registers of a thread that holds so many accumulators of a tile: with promotion, those of a k-block too."""
+        return accumulators * (2 if self.promoted else 1)
+
+    def accumulators(
+        self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
+    ) -> Callable[..., Any]:
+        """What makes the accumulators of `op`, where the chip has its `kind` of them: that, or something like it.
+
+        Parameters
+        ----------
+        kind, w, op, swapped
+            What the chip would make, in which kernel, for which instruction, and whether that takes `b` as its A.
+        tiles
+            Where the tiles of a stage lie, by name.
+        """
+        return kind
 
     @property
     def swaps(self) -> tuple[str, ...]:

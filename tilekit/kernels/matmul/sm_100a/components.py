@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER
@@ -28,7 +29,7 @@ RELEASED_BY: ReleasedBy = "commit"
 
 def check(spec: MatmulSpec, target: Target) -> None:
     """Raise `ArgumentError` for promoted sums, and for operands that TMA refuses."""
-    if spec.promoted:
+    if spec.promoted and not spec.own_sums:
         raise ArgumentError(
             f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps "
             f"13 bits of a sum of 8-bit products; {target.name} adds in tensor memory, nearest: 'fast'",
@@ -45,7 +46,13 @@ def check(spec: MatmulSpec, target: Target) -> None:
 
 
 def accumulators(
-    w: Writer, op: Tcgen05, spec: MatmulSpec, config: BlackwellConfig, plan: WarpPlan, cluster: Cluster
+    w: Writer,
+    op: Tcgen05,
+    spec: MatmulSpec,
+    config: BlackwellConfig,
+    plan: WarpPlan,
+    cluster: Cluster,
+    tiles: dict[str, SharedArray],
 ) -> Accumulators:
     """Tensor memory, between the role that multiplies and the one that stores."""
     mma, epilogue = plan["mma"], plan["epilogue"]
@@ -57,6 +64,7 @@ def accumulators(
         cluster=cluster,
         barrier=FIRST_NAMED_BARRIER + 1,
     )
-    found = TensorAccumulators(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
+    make = spec.accumulators(TensorAccumulators, w, op, config.swap_ab, tiles)
+    made: Accumulators = make(w, memory, op, stages=config.accumulator_stages, mma=mma, epilogue=epilogue)
     op.claim(memory, mma)
-    return found
+    return made

@@ -18,7 +18,7 @@ from tilekit.heuristics.picker import Array, Estimates
 from tilekit.kernels.matmul.estimates import Configs, Estimate, Grid, Grids
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import Target
+from tilekit.targets import SM_100A, Target
 from tilekit.tile_op.tcgen05 import LANES
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
@@ -98,7 +98,20 @@ def default(spec: MatmulSpec) -> BlackwellConfig:
     """What suits large outputs; groups of rows have a schedule of their own, scales room beside accumulators."""
     if spec.tile_step > 1:
         return BlackwellConfig(accumulator_stages=1)
-    return BlackwellConfig(clc_stages=0) if spec.groups is not None else BlackwellConfig()
+    config = BlackwellConfig(clc_stages=0) if spec.groups is not None else BlackwellConfig()
+    return _fitting(spec, replace(config, tile=(128, 96)) if spec.own_sums else config)
+
+
+MOST_SUMS = 4
+"""Sums of k-blocks on their way from the tensor core to the threads that add them."""
+
+
+def _fitting(spec: MatmulSpec, config: BlackwellConfig) -> BlackwellConfig:
+    """The config as a family needs it whose threads add the sums of k-blocks: one a stage, several on their way."""
+    if not spec.own_sums:
+        return config
+    columns = config.tile[1] // (2 if config.cta_group == 2 and config.tile[0] < LANES else 1)
+    return replace(config, k_group=1, accumulator_stages=min(MOST_SUMS, max(2, SM_100A.tensor_columns // columns)))
 
 
 @lru_cache(maxsize=256)
@@ -117,6 +130,7 @@ def _legal(spec: MatmulSpec, target: Target) -> tuple[BlackwellConfig, ...]:
                 accumulator_stages=accumulators,
                 clc_stages=claims,
             )
+            config = _fitting(spec, config)
             if (claims or config.cluster_size == group) and config.legal(target, spec):
                 found.append(config)
     # A B200 has not been asked how it moves boxes that are narrower than their swizzle.
@@ -131,7 +145,7 @@ def slices_of_a_stage(rows: int, columns: int) -> int:
 def plain(spec: MatmulSpec, overrides: Mapping[str, Any]) -> BlackwellConfig:
     """A cluster of one instruction: a pair, unless single CTAs are asked for."""
     group = overrides.get("cta_group", 2)
-    return BlackwellConfig(cluster=(group, 1), cta_group=group)
+    return _fitting(spec, BlackwellConfig(cluster=(group, 1), cta_group=group))
 
 
 def candidates(spec: MatmulSpec, target: Target) -> Iterator[BlackwellConfig]:

@@ -26,6 +26,7 @@ from tilekit.kernels.matmul.rules import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+from tilekit.tile_op.tcgen05 import LANES
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ ROWS = (64, 128)
 
 MAX_N = 256
 """Columns of one instruction."""
+
+SUMS = 128
+"""Sums of k-blocks that a thread of the epilogue holds at most."""
+
+SUMS_WITH_LOADS = 96
+"""The same beside a bias, direct stores, or groups of rows: 128 of those spill 16 bytes."""
 
 CTA_GROUP = Choice("cta_group", (1, 2), "a matrix instruction spans 1 CTA or a pair of 2")
 ACCUMULATOR_STAGES = Choice("accumulator_stages", (1, 2, 3, 4), "1 to 4 accumulators in tensor memory")
@@ -100,6 +107,21 @@ def _tensor_memory(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> I
         )
 
 
+def _promotion(config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Sums of k-blocks that threads add are in the epilogue's registers."""
+    if not spec.promoted:
+        return
+    if config.k_group > 1:
+        text = f"k_group={config.k_group}: sums are promoted every 128 products, a slice of K"
+        yield Violation("promoted slices", "k_group", text)
+    rows, columns = config.tile
+    held = spec.sum_registers(rows * columns // LANES, 0, swapped=config.swap_ab)
+    limit = SUMS if spec.store == "tma" and not (spec.functions.loads or spec.groups) else SUMS_WITH_LOADS
+    if held > limit:
+        text = f"tile {rows}x{columns}: {held} sums a thread of the epilogue are {held - limit} more than fit"
+        yield Violation("sums", "tile", text)
+
+
 def _values(field: str, config: BlackwellConfig, chip: Target, spec: MatmulSpec) -> Sequence[Any]:
     if field == "tile":
         return [(m, n) for m in ROWS for n in range(8, MAX_N + 1, 8)]
@@ -118,7 +140,7 @@ RULES = RuleBook(
             *(LOAD_ORDER, _load_order),
         ),
         (_tile, _pairs),
-        (slice_rule, copies_rule, _tensor_memory, written_rule),
+        (slice_rule, copies_rule, _tensor_memory, _promotion, written_rule),
         (shared_memory_rule,),
     ),
     values=_values,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -28,7 +29,15 @@ def check(spec: MatmulSpec, target: Target) -> None:
 
 
 def accumulators(
-    w: Writer, op: Wgmma, spec: MatmulSpec, config: MatmulConfig, plan: WarpPlan, cluster: Cluster
+    w: Writer,
+    op: Wgmma,
+    spec: MatmulSpec,
+    config: MatmulConfig,
+    plan: WarpPlan,
+    cluster: Cluster,
+    tiles: dict[str, SharedArray],
 ) -> Accumulators:
     """Registers, twice where the sums of k-blocks are added to others."""
-    return PromotedAccumulators(op) if spec.promoted else RegisterAccumulators(op)
+    kind = PromotedAccumulators if spec.promoted else RegisterAccumulators
+    made: Accumulators = spec.accumulators(kind, w, op, config.swap_ab, tiles)(op)
+    return made

@@ -134,7 +134,7 @@ class MatmulConfig(KernelConfig):
 
     def sum_registers(self, spec: MatmulSpec) -> int:
         """Registers of a consumer thread that hold sums: with promotion, those of a k-block too."""
-        return self.accumulators * (2 if spec.promoted else 1)
+        return spec.sum_registers(self.accumulators, self.tile[1], swapped=self.swap_ab)
 
     @property
     def l2_policies(self) -> tuple[int | None, int | None]:

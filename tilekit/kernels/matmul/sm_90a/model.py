@@ -114,6 +114,9 @@ SHORT_ROWS_COST = 0.2
 DRAINED_COST = 1.075
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
 
+ADDING_CLOCKS = 100
+"""From the last instruction of a block of rows to the first of the next, beside an addition each (never timed)."""
+
 LATENCY_CLOCKS = 3023
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
@@ -180,6 +183,7 @@ CANDIDATES = (
     *(MatmulConfig(tile=(192, n), consumers=3) for n in range(64, 192, 8)),
     *(MatmulConfig(tile=(192, 200), consumers=3, swap_ab=swap) for swap in (False, True)),
     *(MatmulConfig(tile=(192, 192), consumers=3, swap_ab=swap, output_buffers=1) for swap in (False, True)),
+    MatmulConfig(tile=(256, 128), consumers=2, in_flight=0, output_buffers=1),
     *(MatmulConfig(tile=(128, n), schedule="pingpong") for n in range(64, 200, 8)),
     *(MatmulConfig(tile=(192, n), schedule="pingpong") for n in (96, 112, 128)),
     *(MatmulConfig(tile=(128, n), schedule="pingpong", swap_ab=True) for n in range(64, 200, 8)),
@@ -434,7 +438,10 @@ class BlockClocks:
         limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
-        if spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
+        if spec.own_sums:  # a warpgroup's instructions and additions follow each other; the other's run the while
+            alone = tensor / c.consumers_per_tile + c.accumulators + ADDING_CLOCKS * c.accumulators * 2 / c.tile_n
+            taken = np.maximum(taken, alone)
+        elif spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
             taken += np.where(c.consumers_per_tile == 1, c.accumulators, 0)
         return cls(tensor, shared, l2, read, fetched, delivered, taken)
 

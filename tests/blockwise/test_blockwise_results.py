@@ -1,0 +1,95 @@
+"""Products with scales of blocks against float64, to the bit where sums are exact: on the emulator, and on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilekit
+from tests.blockwise.scaled_products import CONFIGS, ScaledProduct, drawn
+from tilekit.dtypes import E4M3
+from tilekit.runtime import driver
+
+CHIPS = tuple(CONFIGS)
+EMULATED = [drawn(seed, chip) for seed in range(20) for chip in CHIPS]
+ON_GPU = 200
+"""Seeds of the cases that run on a GPU, every fourth of them large."""
+
+
+def _by_hand(chip: str) -> list[ScaledProduct]:
+    """Every config, with scales that say where they lie, at extents that no tile and no block divides."""
+    lies: Any = ("rows", "columns")
+    place = ScaledProduct(seed=3, chip=chip, m=137, n=328, k=656, data="places")
+    swapped = [replace(place, m=37, config=c) for c in CONFIGS[chip] if c.swap_ab]
+    return [
+        *(replace(place, config=c, lie=lies[i % 2]) for i, c in enumerate(CONFIGS[chip]) if not c.swap_ab),
+        *swapped,
+        *(replace(place, groups=(64, 0, 9, 1, 60), lie=lie) for lie in lies),
+        *(replace(place, m=70, groups=(70, 0, 9, 1), counted=True, lie=lie) for lie in lies),
+        replace(place, data="normal", n=256, out="bf16", bias="f32", activation="silu"),
+        replace(place, data="integers", m=1, n=8, k=128),
+        replace(place, data="integers", m=40, n=64, k=0),
+        replace(place, data="integers", m=0),
+    ]
+
+
+@pytest.mark.parametrize("case", [case for chip in CHIPS for case in _by_hand(chip)], ids=str)
+def test_each_config(case: ScaledProduct) -> None:
+    """Each scale reaches its rows, columns and k-blocks, exactly and clean under an adversarial schedule."""
+    case.run(seed=case.n)
+
+
+@pytest.mark.parametrize("case", EMULATED, ids=str)
+def test_generated(case: ScaledProduct) -> None:
+    """Types, shapes, groups, layouts of scales, configs and epilogues, all drawn."""
+    case.run(seed=case.seed)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", _by_hand("sm_90a"), ids=str)
+def test_each_config_on_the_gpu(case: ScaledProduct) -> None:
+    """The same bodies."""
+    _skip_without_gpu()
+    case.call("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(ON_GPU))
+def test_generated_on_the_gpu(seed: int) -> None:
+    """The same, and larger ones."""
+    _skip_without_gpu()
+    drawn(seed, "sm_90a", large=seed % 4 == 3).call("cuda")
+
+
+def _skip_without_gpu() -> None:
+    if driver.why_unavailable() is not None:
+        pytest.skip("no GPU")
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_calls(chip: str) -> None:
+    """`scaled_matmul` and `grouped_matmul` take the same cases, also into outputs that they make."""
+    for case in (
+        ScaledProduct(seed=1, chip=chip, m=65, n=72, k=272, bias="f32"),
+        ScaledProduct(seed=2, chip=chip, m=65, n=72, k=272, groups=(5, 60)),
+    ):
+        case.call(chip)
+        arrays = case.arrays()
+        call: Any = tilekit.grouped_matmul if case.groups else tilekit.scaled_matmul
+        given = {name: value for name, value in case._given(arrays, None, chip).items() if name != "out_dtype"}
+        found = call(arrays["a"], arrays["b"], **given)
+        assert found.dtype.name == "bfloat16"
+        assert (found == case.expected(arrays).astype(np.float32).astype(found.dtype)).all()
+
+
+def test_sums_are_added_in_f32() -> None:
+    """What a tensor core that keeps 13 bits of a sum would lose over 32 blocks of K is there."""
+    blocks = 32
+    a, b = (np.ones((8, 128 * blocks)).astype(E4M3.numpy) for _ in "ab")
+    scales = np.ones((8, blocks), np.float32)
+    scales[:, 0] = 2.0**14  # then 31 times 128, below the last of 13 bits of 2^21
+    found = tilekit.scaled_matmul(a, b.T, scales, np.ones((1, blocks), np.float32), out_dtype="f32", target="sm_90a")
+    assert (found == 2.0**21 + 31 * 128).all()

@@ -1,0 +1,287 @@
+"""Products with scales of blocks to run, whole and of groups of rows, and what float64 makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of, error_limit
+from tilekit.dtypes import BF16, E4M3, F32, DType
+from tilekit.errors import ArgumentError
+from tilekit.targets import DEFAULT, ChipName
+
+if TYPE_CHECKING:
+    from tilekit.arrays import ArrayView
+    from tilekit.bench.machine import Machine
+    from tilekit.kernels.matmul.spec import MatmulSpec
+
+__all__ = ["BlockwiseWorkload", "GroupedBlockwiseWorkload", "ScaledGroups", "Scales", "scales"]
+
+BLOCK = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """Scales of both operands, and on the device the block of each element of N and of K.
+
+    Attributes
+    ----------
+    a, b : array
+        As `tilekit.scaled_matmul` takes them; those of A with its rows behind each other.
+    blocks : tuple of array
+        Of N and of K.
+    """
+
+    a: Any
+    b: Any
+    blocks: tuple[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledGroups:
+    """Which rows belong to which group, with the scales.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Rows of each group.
+    bounds : array of int32 on the device
+        One past the last row of each group, or how many rows it has.
+    counted : bool
+        Whether groups begin a whole number of rows apart.
+    scales : Scales
+    """
+
+    sizes: tuple[int, ...]
+    bounds: Any
+    counted: bool
+    scales: Scales
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledOperands(Operands):
+    """Operands with their scales."""
+
+    scale_a: Any = None
+    scale_b: Any = None
+
+
+def scales(machine: Machine, a: tuple[int, ...], b: tuple[int, ...], seed: int) -> Scales:
+    """Return scales between 0.5 and 1.5 of operands of shapes ``(…, M, K)`` and ``(…, N, K)``."""
+    random = np.random.default_rng(seed)
+    (*outer, rows, k), (*groups, n, _) = a, b
+    along_k = -(-k // BLOCK)
+    of_a = machine.upload(random.uniform(0.5, 1.5, (*outer, along_k, rows)).astype(np.float32))
+    of_b = machine.upload(random.uniform(0.5, 1.5, (*groups, -(-n // BLOCK), along_k)).astype(np.float32))
+    places = [machine.upload(np.arange(extent) // BLOCK) for extent in (n, k)]
+    return Scales(of_a.swapaxes(-1, -2), of_b, (places[0], places[1]))
+
+
+class Unscaled:
+    """An operand times its scales: rows are made when they are asked for, in float32."""
+
+    def __init__(self, values: Any, factors: Any, along_k: Any, along_rows: Any = None) -> None:
+        self._values, self._factors, self._k, self._rows = values, factors, along_k, along_rows
+        self.shape = values.shape
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some rows."""
+        values, factors = self._values[rows], self._factors
+        factors = factors[rows] if self._rows is None else factors[self._rows][rows]
+        wide = values.float() if hasattr(values, "float") else values.astype(np.float32)
+        return wide * factors[..., self._k]
+
+
+EVERY = (..., slice(None), slice(None))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockwiseWorkload(MatmulWorkload):
+    """``(M, K) @ (K, N)`` of 8-bit operands with scales of 1x128 and 128x128 elements."""
+
+    a_dtype: DType = E4M3
+    b_dtype: DType = E4M3
+
+    @property
+    def family(self) -> str:
+        """The function of tilekit's that computes it."""
+        return "blockwise"
+
+    @property
+    def kind(self) -> str:
+        """Types and fused functions in a few words."""
+        fused = "".join(f" +{name}" for name in ("bias" if self.bias else None, self.activation) if name)
+        return f"{self.a_dtype}→{self.out_dtype} blocks{fused}"
+
+    @property
+    def scale_views(self) -> tuple[ArrayView, ArrayView]:
+        """The scales as they lie in memory that does not exist."""
+        from tilekit.arrays import ArrayView
+
+        along_k, along_n = -(-self.k // BLOCK), -(-self.n // BLOCK)
+        padded = -(-self.m // 4) * 4
+        of_a = ArrayView(0, (self.m, along_k), (1, padded), F32, "cpu", "numpy", None)
+        return of_a, ArrayView(0, (along_n, along_k), (along_k, 1), F32, "cpu", "numpy", None)
+
+    @property
+    def spec(self) -> MatmulSpec:
+        """What computes it on the usual chip."""
+        return self.spec_on(DEFAULT.name)
+
+    def spec_on(self, target: ChipName) -> MatmulSpec:
+        """What computes it on a chip."""
+        from tilekit.kernels.blockwise.arguments import BlockwiseArguments
+
+        a, b, out = self.views
+        bias = np.zeros(self.n, np.float32) if self.bias else None
+        parsed = BlockwiseArguments.parse(
+            a, b, *self.scale_views, out=out, bias=bias, activation=self.activation, target=target, memory=False
+        )
+        spec: MatmulSpec = parsed.spec
+        return spec
+
+    def operands(self, seed: int, place: Callable[[Any], Any] = lambda stored: stored) -> ScaledOperands:
+        """Return standard normal operands and their scales; `place` is as of a `MatmulWorkload`."""
+        plain = MatmulWorkload.operands(self, seed, place)
+        random = np.random.default_rng(seed + 1)
+        of_a, of_b = self.scale_views
+        a = random.uniform(0.5, 1.5, (of_a.shape[1], of_a.strides[1])).astype(np.float32)
+        b = random.uniform(0.5, 1.5, of_b.shape).astype(np.float32)
+        return ScaledOperands(plain.a, plain.b, plain.bias, None, place(a).swapaxes(0, 1)[: self.m], place(b))
+
+    def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
+        """What `tilekit.scaled_matmul` is called with."""
+        of_a, of_b = self.scale_views
+        if isinstance(operands, ScaledOperands):
+            of_a, of_b = operands.scale_a, operands.scale_b
+        more = {"bias": operands.bias, "activation": self.activation}
+        return operands.a, operands.b, {"scale_a": of_a, "scale_b": of_b, **more}
+
+    def accuracy(self, operands: Operands, out: Any) -> Accuracy:
+        """Compare an answer with float64, each element against the error its own sum may have."""
+        assert isinstance(operands, ScaledOperands), "operands of this workload have scales"
+        along_n, along_k = np.arange(self.n) // BLOCK, np.arange(self.k) // BLOCK
+        a = operands.a.astype(np.float64) * operands.scale_a[:, along_k]
+        b = operands.b.astype(np.float64) * operands.scale_b[along_n][:, along_k].T
+        expected = a @ b + (0.0 if operands.bias is None else operands.bias.astype(np.float64))
+        return accuracy_of(expected, np.abs(a) @ np.abs(b), out, self.a_dtype, self.out_dtype, self.activation)
+
+    def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
+        """Return operands, scales and an output on a machine: ``(a, b, scales, out)``."""
+        if self.fused:
+            raise ArgumentError.of("bias", self.bias, legal="False: these are timed without", code="TK-BENCH-001")
+        a, b, out = MatmulWorkload.operand_set(self, machine, seeds)
+        return a, b, scales(machine, (self.m, self.k), (self.n, self.k), next(seeds)), out
+
+    def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+        """Return the one product, of operands times their scales."""
+        a, b, of, out = operands
+        wide = Unscaled(b.swapaxes(0, 1), of.b, of.blocks[1], of.blocks[0])[EVERY]
+        return [(Unscaled(a, of.a, of.blocks[1]), wide.swapaxes(0, 1), out)]
+
+    def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
+        """Return the product: nothing is behind it."""
+        return product
+
+    def kernel(self, target: str, config: Any) -> Any:
+        """The kernel that computes it with a config."""
+        import tilekit
+
+        return tilekit.compile(self.spec_on(target), target=target, config=config)
+
+    def bind(self, kernel: Any, operands: Sequence[Any]) -> Any:
+        """Prepare a launch of its kernel on one operand set."""
+        a, b, of, out = operands
+        return kernel.bind(a, b, out, scale_a=of.a, scale_b=of.b)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedBlockwiseWorkload:
+    """Rows of 8-bit elements in groups, times ``(G, K, N)``, with scales of blocks.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Rows of each group.
+    n, k : int
+    rows : int or None
+        How far apart groups begin, of which each has up to so many rows; None where they lie behind each other.
+    dtype, out_dtype : DType
+    """
+
+    family: ClassVar[str] = "grouped_blockwise"
+
+    sizes: tuple[int, ...]
+    n: int
+    k: int
+    rows: int | None = None
+    dtype: DType = E4M3
+    out_dtype: DType = BF16
+
+    def __post_init__(self) -> None:
+        most = sum(self.sizes) if self.rows is None else self.rows
+        if not self.sizes or min(self.sizes) < 0 or max(self.sizes) > most or sum(self.sizes) == 0:
+            legal = "rows of each group, none negative, not all zero, and no more than rows"
+            raise ArgumentError.of("sizes", self.sizes, legal=legal, code="TK-BENCH-001")
+
+    @property
+    def label(self) -> str:
+        """Groups and shape, as ``G8 34560x7168x2048``."""
+        return f"G{len(self.sizes)} {sum(self.sizes)}x{self.n}x{self.k}"
+
+    @property
+    def kind(self) -> str:
+        """Types, and how groups lie."""
+        lie = "contiguous" if self.rows is None else f"masked, up to {self.rows}"
+        return f"{self.dtype}→{self.out_dtype} blocks {lie}"
+
+    @property
+    def bits(self) -> int:
+        """Of an element of A."""
+        return self.dtype.bits
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * sum(self.sizes) * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result; the matrix of an empty group is not read."""
+        rows, groups = sum(self.sizes), sum(size > 0 for size in self.sizes)
+        inputs = (rows * self.k + groups * self.n * self.k) * self.dtype.bytes
+        return inputs + rows * self.n * self.out_dtype.bytes
+
+    @property
+    def error_limit(self) -> float:
+        """Largest relative (Frobenius) error of a right answer."""
+        return error_limit(self.dtype, self.out_dtype)
+
+    def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
+        """Return operands on a machine, groups with their scales, and an output: ``(a, b, groups, out)``."""
+        outer = (sum(self.sizes),) if self.rows is None else (len(self.sizes), self.rows)
+        shapes = (*outer, self.k), (len(self.sizes), self.n, self.k)
+        a, b = (machine.normal(shape, self.dtype, next(seeds)) for shape in shapes)
+        told = self.sizes if self.rows is not None else tuple(accumulate(self.sizes))
+        bounds = machine.upload(np.array(told, np.int32))
+        groups = ScaledGroups(self.sizes, bounds, self.rows is not None, scales(machine, *shapes, next(seeds)))
+        return a, b.swapaxes(-1, -2), groups, machine.empty((*outer, self.n), self.out_dtype)
+
+    def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
+        """Return the product of each group that has rows, of operands times their scales."""
+        a, b, groups, out = operands
+        of, found, ends = groups.scales, [], list(accumulate(groups.sizes))
+        for group, (size, end) in enumerate(zip(groups.sizes, ends, strict=True)):
+            if size:
+                at: Any = (group, slice(0, size)) if groups.counted else slice(end - size, end)
+                wide = Unscaled(b[group].swapaxes(0, 1), of.b[group], of.blocks[1], of.blocks[0])[EVERY]
+                found.append((Unscaled(a[at], of.a[at], of.blocks[1]), wide.swapaxes(0, 1), out[at]))
+        return found
+
+    def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
+        """Return the product: nothing is behind it."""
+        return product

@@ -1,0 +1,173 @@
+"""Calls of products with scales of blocks, dense and in groups of rows, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Self, Unpack, cast
+
+from tilekit.annotations import checked_values
+from tilekit.arrays import ArrayView, overlap, require_same_place
+from tilekit.dtypes import F32
+from tilekit.errors import ArgumentError
+from tilekit.kernels.arguments import Arguments
+from tilekit.kernels.blockwise.scales import BLOCK
+from tilekit.kernels.blockwise.spec import BlockwiseSpec
+from tilekit.kernels.grouped.arguments import GroupedArguments, GroupedKeywords
+from tilekit.kernels.matmul.arguments import MatmulArguments
+from tilekit.kernels.matmul.platforms import platform
+from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.kernels.problem import MatmulCall, matrix_view
+from tilekit.kernels.scaled.keywords import ScaledKeywords
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tiles.call import Matrix
+
+
+class ScaledGroupsKeywords(GroupedKeywords, total=False):
+    """What `tilekit.grouped_matmul` takes by keyword, but for ``stream``, with scales of blocks."""
+
+    scale_a: Any
+    scale_b: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Arguments):
+    """A call with scales of blocks.
+
+    Attributes
+    ----------
+    scale_a, scale_b
+        Their views.
+    """
+
+    scale_a: ArrayView
+    scale_b: ArrayView
+
+    @classmethod
+    def with_scales(cls, call: Any, a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True) -> Self:
+        """Check the scales against the operands of a call that has none.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-BLOCK-001`` types of operands, ``TK-BLOCK-002`` shapes and types of scales, ``TK-BLOCK-003`` how they
+            lie.
+        """
+        (*leading, rows, k), (*groups, _, columns) = a.shape, b.shape
+        blocks = -(-k // BLOCK)
+        wanted = {
+            "scale_a": (scale_a, (*leading, rows, blocks), "one f32 for each row of a and 128 of K"),
+            "scale_b": (scale_b, (*groups, -(-columns // BLOCK), blocks), "one f32 for 128 columns of b and 128 of K"),
+        }
+        views = {name: _read(name, *what) for name, what in wanted.items()}
+        require_same_place([("a", call.a), *views.items()])
+        for name, view in views.items():
+            if memory and call.result is not None and overlap(view, call.out):
+                raise ArgumentError(f"{name} overlaps out in memory; pass another out", code="TK-BLOCK-003")
+        plain: dict[str, Any] = {field.name: getattr(call, field.name) for field in fields(call)}
+        return cls(**plain | views)
+
+    def scaled(self, spec: MatmulSpec) -> BlockwiseSpec:
+        """What computes it, where `spec` is the product without scales."""
+        given = {field.name: getattr(spec, field.name) for field in fields(MatmulSpec)}
+        matrix = self.scale_matrix
+        aligned = not (self.scale_a.address | matrix.pitch | matrix.batch_pitch) % TMA_ALIGNMENT and matrix.pitch > 0
+        # Where the tensor core gives stages back, threads that add would read them too late.
+        read = platform(self.target).components.RELEASED_BY == "threads" and 0 not in self.scale_a.shape
+        tma = read and aligned and self.scale_a.strides[-2] == 1
+        return BlockwiseSpec(**given | {"accumulation": "promoted"}, scale_load="tma" if tma else "direct")
+
+    @property
+    def scale_matrix(self) -> Matrix:
+        """A's scales as the copy engine sees them, where those of a k-block lie behind each other."""
+        (groups, rows, blocks), (group, _, step) = ([1, *of][-3:] for of in (self.scale_a.shape, self.scale_a.strides))
+        return Matrix("scale_a", F32, (rows, blocks), 4 * step, 4 * group * (groups > 1), groups, "mn")
+
+    @property
+    def arrays(self) -> dict[str, ArrayView]:
+        """Everything in memory, by the names of `Addresses`."""
+        return {**super().arrays, "scale_a": self.scale_a, "scale_b": self.scale_b}
+
+    @property
+    def call(self) -> MatmulCall:
+        """What a launch needs beside addresses."""
+        numbers: dict[str, float] = {}
+        for name, view in (("scale_a", self.scale_a), ("scale_b", self.scale_b)):
+            steps = [0, *view.strides][-3:]
+            numbers |= {f"{name}_{field}": step for field, step in zip(("group", "pitch", "step"), steps, strict=True)}
+            numbers[f"{name}_extent"] = view.shape[-2]
+        return replace(super().call, numbers=numbers, matrices={"scale_a": self.scale_matrix})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockwiseArguments(Scaled, MatmulArguments):
+    """The arguments of a product of two matrices."""
+
+    @classmethod
+    def parse(  # type: ignore[override]  # scales of its own
+        cls, a: Any, b: Any, scale_a: Any, scale_b: Any, *, memory: bool = True, **keywords: Unpack[ScaledKeywords]
+    ) -> Self:
+        """Read and check a call's arguments, as `tilekit.scaled_matmul` takes them."""
+        va, vb = _operands(a, b)
+        if len(va.shape) != 2 or len(vb.shape) != 2:
+            raise ArgumentError(
+                f"a is {va.shape} and b is {vb.shape}: with scales of blocks a (M, K) and b (K, N) are multiplied; "
+                "nearest: tilekit.grouped_matmul with counts, for a batch",
+                code="TK-BLOCK-001",
+            )
+        call = MatmulArguments.parse(a, b, memory=memory, **checked_values(ScaledKeywords, keywords))
+        return cls.with_scales(call, va, vb, scale_a, scale_b, memory=memory)
+
+    def spec_storing(self, store: str) -> BlockwiseSpec:
+        """The kernel that stores in the way `store`."""
+        return self.scaled(super().spec_storing(store))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedBlockwiseArguments(Scaled, GroupedArguments):
+    """The arguments of products of groups of rows."""
+
+    @classmethod
+    def parse(cls, a: Any, b: Any, ends: Any = None, **keywords: Unpack[ScaledGroupsKeywords]) -> Self:
+        """Read and check a call's arguments, as `tilekit.grouped_matmul` takes them."""
+        scale_a, scale_b = keywords.pop("scale_a", None), keywords.pop("scale_b", None)
+        plain = cast(GroupedKeywords, keywords)
+        va, vb = _operands(a, b)
+        return cls.with_scales(GroupedArguments.parse(a, b, ends, **plain), va, vb, scale_a, scale_b)
+
+    @cached_property
+    def spec(self) -> BlockwiseSpec:
+        """The kernel whose tiles are the groups'."""
+        return self.scaled(self.plain_spec)
+
+
+def _operands(a: Any, b: Any) -> tuple[ArrayView, ArrayView]:
+    va, vb = matrix_view(a, "a"), matrix_view(b, "b")
+    if va.dtype not in FP8 or vb.dtype not in FP8:
+        raise ArgumentError(
+            f"a is {va.dtype} and b is {vb.dtype}: scales of blocks are those of 8-bit operands, e4m3 or e5m2; "
+            "nearest: e4m3, or tilekit.matmul without such scales",
+            code="TK-BLOCK-001",
+        )
+    return va, vb
+
+
+def _read(name: str, given: Any, shape: tuple[int, ...], what: str) -> ArrayView:
+    """Check scales: f32 of a shape, which run forwards."""
+    if given is None:
+        raise ArgumentError(f"{name} is None: pass both scales or neither; {what} is needed", code="TK-BLOCK-002")
+    view = matrix_view(given, name)
+    if view.shape != shape or view.dtype != F32:
+        turned = (*shape[:-2], shape[-1], shape[-2])
+        hint = f" ({name} looks transposed: pass {name}.T)" if view.shape == turned != shape else ""
+        raise ArgumentError(
+            f"{name} is {view.dtype} of shape {view.shape}: {what} is needed; nearest: f32 of shape {shape}{hint}",
+            code="TK-BLOCK-002",
+        )
+    if min(view.strides, default=0) < 0:
+        raise ArgumentError(
+            f"{name} has strides {view.strides} (elements): scales may not run backwards. Pass a copy, for example "
+            f"{name}.copy() of an array or {name}.contiguous() of a tensor",
+            code="TK-BLOCK-003",
+        )
+    return view

@@ -1,0 +1,66 @@
+"""TileIO of single values: f32 in global memory that go along with K, read a k-block before they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tilekit.assembly.types import F32, GMEM, U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.tiles.call import Call
+from tilekit.tiles.tile import Tile
+
+
+class Ahead:
+    """Values in global memory, some for each k-block, which are read while the one before is multiplied.
+
+    Parameters
+    ----------
+    w
+        The writer; address, extent, and elements from one to the next, to those of the next k-block and, `grouped`, of
+        the next group become kernel parameters.
+    name
+        Of the array.
+    block
+        Elements of K that share a value.
+    grouped
+        Whether each group has its own.
+    """
+
+    def __init__(self, w: Writer, name: str, *, block: int, grouped: bool) -> None:
+        self._block = block
+        self._address = w.parameter(name, GMEM, lambda call: call.address(name))
+        fields = ("extent", "pitch", "step", *(("group",) if grouped else ()))
+        self._n = {field: w.parameter(f"{name}_{field}", U32, partial(_number, f"{name}_{field}")) for field in fields}
+
+    def turn(self, w: Writer, tile: Tile, first: Value, offsets: Sequence[int]) -> None:
+        """Turn to an output tile, which takes those at `first` and `offsets` behind it, and read its first ones."""
+        n, self._first, self._offsets, self._end = self._n, first, offsets, tile.k_end
+        start = self._address + w.widen_multiply(first, n["pitch"]) * 4
+        if isinstance(tile.k_first, Value):
+            start = start + w.widen_multiply(tile.k_first // self._block, n["step"]) * 4
+        if "group" in n and isinstance(tile.batch, Value):
+            start = start + w.widen_multiply(tile.batch, n["group"]) * 4
+        self._at, self._k = w.variable(GMEM, start.retyped(GMEM), "values"), w.variable(U32, tile.k_first, "next_k")
+        self._next = w.tile(F32, len(offsets), "ahead")
+        self._read(w)
+
+    def take(self, w: Writer) -> list[Value]:
+        """Those of the next k-block; the ones behind it are then on their way."""
+        found = [w.variable(F32, value, "value") for value in self._next]
+        self._read(w)
+        return found
+
+    def _read(self, w: Writer) -> None:
+        more = self._k < self._end
+        for offset, value in zip(self._offsets, self._next, strict=True):
+            at = self._at + w.widen_multiply(self._n["pitch"], 4 * offset) if offset else self._at
+            valid = more & (self._first + offset < self._n["extent"])
+            value.assign(w.isa.memory.load_global_f32(address=at.retyped(GMEM), valid=valid))
+        self._at.assign((self._at + w.widen_multiply(self._n["step"], 4)).retyped(GMEM))
+        self._k.assign(self._k + self._block)
+
+
+def _number(name: str, call: Call) -> float:
+    return call.number(name)

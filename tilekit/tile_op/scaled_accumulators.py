@@ -1,0 +1,201 @@
+"""Accumulators that begin anew with each k-block, whose sums are scaled and added to others in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import F32
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators, RegisterOp
+from tilekit.tile_op.tcgen05 import Tcgen05
+from tilekit.tile_op.tensor_accumulators import TensorAccumulators, TensorConsumer, TensorProducer
+from tilekit.tiles.stage import AsyncReader, HeldStage, Stage
+from tilekit.tiles.tile import Tile
+
+COLUMNS_AT_ONCE = 32
+"""Columns of tensor memory that are read at once."""
+
+
+Four = tuple[Value, Value, Value, Value]
+"""Factors of four accumulators: two columns of the upper row, then of the lower."""
+
+
+class Factors(Protocol):
+    """What the sums of k-blocks are multiplied by."""
+
+    k_block: int
+    """Elements of K that share factors."""
+
+    def bind(self, w: Writer, group: Warpgroup) -> None:
+        """Find this thread's rows and columns; once a role."""
+
+    def turn(self, w: Writer, tile: Tile) -> None:
+        """Turn to an output tile."""
+
+    def take(self, w: Writer, stage: Stage | None = None) -> None:
+        """Turn to the next k-block, of which `stage` may hold factors."""
+
+    def factors(self, w: Writer, block: int) -> Callable[[int, int], Four]:
+        """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""
+
+
+class ScaledAccumulators(PromotedAccumulators):
+    """Sums in registers of their own; the blocks of 64 rows take turns with one more tile of registers.
+
+    While one warpgroup adds, the tensor core has the other's instructions.
+    """
+
+    def __init__(self, scales: Factors, op: RegisterOp) -> None:
+        super().__init__(op)
+        self._scales = scales
+
+    def producer(self, w: Writer, role: Role) -> ScaledAccumulators:
+        """Declare the registers; once a role."""
+        RegisterAccumulators.producer(self, w, role)
+        self._w, self._sums = w, self._tiles
+        self._tiles = [w.tile(F32, len(self._sums[0]), "partial")]
+        self._scales.bind(w, Warpgroup.of(w, w.warp(), role))
+        return self
+
+    @contextmanager
+    def acquire(self, tile: Tile | None = None) -> Iterator[ScaledAccumulators]:
+        """Enter with the registers, the sums being zero."""
+        assert tile is not None, "scales are a tile's"
+        self._scales.turn(self._w, tile)
+        with super().acquire(tile):
+            yield self
+
+    def carried(self, w: Writer, stage: Stage, accumulate: Value) -> bool:
+        """Never; the k-block's scales are read before its instructions are issued."""
+        self._scales.take(w, stage)
+        return False
+
+    def turns(self, w: Writer, reader: AsyncReader) -> Iterator[Sequence[tuple[int, RegisterTile]]]:
+        """One block after the other, each when the sums of the one before have been added."""
+        for block in range(self.layout.blocks):
+            if block:
+                reader.commit(w)
+                reader.wait(w, 0)
+                self._scale(w, block - 1)
+            yield ((block, self._tiles[0]),)
+
+    def _add(self, w: Writer, stage: HeldStage) -> None:
+        stage.release()
+        self._scale(w, self.layout.blocks - 1)
+
+    def _scale(self, w: Writer, block: int) -> None:
+        add_scaled(w, self._sums[block], self._tiles[0], self._scales, block)
+
+
+def add_scaled(
+    w: Writer, sums: RegisterTile, partial: RegisterTile, scales: Factors, block: int, fragment: int = 0, left: int = 0
+) -> None:
+    """Add sums of a k-block, times their factors, to those of a fragment's columns from `left` on."""
+    four = scales.factors(w, block)
+    for at in range(0, len(partial), 4):
+        factors = four(fragment, left // 8 + at // 4)
+        for total, value, factor in zip(sums[at : at + 4], partial[at : at + 4], factors, strict=True):
+            total.assign(w.isa.elementwise.fma(a=value, b=factor, c=total))
+
+
+class ScaledTensorAccumulators(TensorAccumulators):
+    """A ring in tensor memory of the sums of k-blocks, which the epilogue role adds in registers."""
+
+    def __init__(self, scales: Factors, w: Writer, memory: Any, op: Tcgen05, **how: Any) -> None:
+        super().__init__(w, memory, op, **how)
+        self.scales = scales
+
+    def producer(self, w: Writer, role: Role) -> BlockProducer:
+        """Learn where the region is."""
+        return BlockProducer(w, self, self.region.at(self.memory.bind(w, role)))
+
+    def consumer(self, w: Writer, group: Warpgroup) -> BlockConsumer:
+        """Learn where the region is, and which scales are this thread's."""
+        self.scales.bind(w, group)
+        return BlockConsumer(w, self, self.region.at(self.memory.bind(w, self._epilogue)), group)
+
+
+class BlockProducer(TensorProducer):
+    """Fills a stage with each k-block."""
+
+    @contextmanager
+    def acquire(self, tile: Tile | None = None) -> Iterator[BlockProducer]:
+        """Enter with the ring."""
+        yield self
+
+    def k_block(self) -> Any:
+        """Wait until the next stage is free; enter with its address, and on exit commit to it."""
+        return super().acquire()
+
+
+class BlockConsumer(TensorConsumer):
+    """Adds the k-blocks of a tile, and hands the sums to the epilogue."""
+
+    _accumulators: ScaledTensorAccumulators
+
+    @contextmanager
+    def acquire(self, tile: Tile | None = None) -> Iterator[BlockConsumer]:
+        """Add k-block after k-block; enter when the sums are complete."""
+        assert tile is not None, "scales are a tile's"
+        w, layout, scales = self._w, self.layout, self._accumulators.scales
+        self._sums = [w.tile(F32, layout.columns // 2, "sum") for _ in range(layout.fragments)]
+        self.clear(w)
+        scales.turn(w, tile)
+        for _ in w.range(tile.k_end, start=tile.k_first, step=scales.k_block, name="k"):
+            scales.take(w)
+            with super().acquire(tile):
+                for left in range(0, layout.columns, COLUMNS_AT_ONCE):
+                    columns = min(COLUMNS_AT_ONCE, layout.columns - left)
+                    partial = super().read(w, 0, left, columns)
+                    if left + columns == layout.columns:
+                        super().done(w)
+                    for fragment, (sums, tiles) in enumerate(zip(self.read(w, 0, left, columns), partial, strict=True)):
+                        add_scaled(w, sums, tiles, scales, 0, fragment, left)
+        yield self
+
+    def clear(self, w: Writer) -> None:
+        """Zero the sums."""
+        for register in (register for sums in self._sums for register in sums):
+            register.assign(0.0)
+
+    def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
+        """Return the registers of `columns` columns."""
+        return [sums[left // 2 : (left + columns) // 2] for sums in self._sums]
+
+    def done(self, w: Writer) -> None:
+        """Nothing to hand back."""
+
+
+@dataclass(frozen=True)
+class BlockTcgen05:
+    """The instruction, into another stage of the accumulators with each k-block."""
+
+    op: Tcgen05
+
+    def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Any = None) -> BoundBlockTcgen05:
+        """Prepare the descriptors; once a role."""
+        return BoundBlockTcgen05(self.op.bind(w, tiles, group))
+
+
+@dataclass(frozen=True)
+class BoundBlockTcgen05:
+    """A `BlockTcgen05` in the thread that issues."""
+
+    bound: Any
+
+    def multiply(self, w: Writer, accumulators: BlockProducer, stage: Stage, *, accumulate: Value) -> None:
+        """Issue a stage's instructions into the next stage of the accumulators."""
+        with accumulators.k_block() as address:
+            self.bound.multiply(w, address, stage, accumulate=False)
+
+    def commit(self, w: Writer) -> None:
+        """Nothing: giving a stage back is a commit."""
+
+    def wait(self, w: Writer, pending: int) -> None:
+        """Nothing: the commit waits."""
