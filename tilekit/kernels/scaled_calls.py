@@ -44,8 +44,8 @@ def read_scaled(
     dtype = view_of(scale_a, "scale_a").dtype
     if dtype not in READERS:
         legal = ", ".join(f"{one.name} ({one.long_name})" for one in READERS)
-        raise ArgumentError(
-            f"scale_a is {dtype}; legal: {legal}; nearest: ue8m0, a power of two for every 32 elements of K",
-            code="TK-SCALE-001",
-        )
+        near = "f32, one for every 128 elements of K"
+        if dtype.bits <= 8:
+            near = "ue8m0, a power of two for every 32 elements of K"
+        raise ArgumentError(f"scale_a is {dtype}; legal: {legal}; nearest: {near}", code="TK-SCALE-001")
     return READERS[dtype](a, b, scale_a, scale_b, memory=memory, **keywords)
