@@ -92,6 +92,12 @@ def code_lines(text: str, tree: ast.Module) -> set[int]:
     return lines
 
 
+def test_scaled_linear(capsys: pytest.CaptureFixture[str]):
+    """The finer a format's scales and elements, the nearer its products."""
+    _run("scaled_linear.py")
+    assert capsys.readouterr().out.startswith("mxfp8")
+
+
 def test_emulator_finds_the_planted_faults(capsys: pytest.CaptureFixture[str]):
     """The program by itself is clean; the race and the hang planted in it are found, with the roles and the stage."""
     _run("emulate_ptx.py")

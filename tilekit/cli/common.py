@@ -35,6 +35,13 @@ Dtype = Annotated[
         "tensor cores read 10 bits of mantissa."
     ),
 ]
+FamilyDtype = Annotated[
+    str | None,
+    typer.Option(
+        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
+        "tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or nvfp4. Default: bf16, mxfp8."
+    ),
+]
 OutDtype = Annotated[
     str | None,
     typer.Option(help="Result type: bf16, f16, f32, e4m3, e5m2. Default: the operands', bf16 for 8-bit ones."),
@@ -153,13 +160,14 @@ def fail(error: Exception, exit_code: int, as_json: bool) -> NoReturn:
 def product_family(kernel: str) -> Family:
     """Return the kernel family of this name, of those whose calls options describe: products and convolutions."""
     from tilekit.errors import ArgumentError
+    from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
     from tilekit.kernels.blockwise.arguments import BlockwiseArguments
     from tilekit.kernels.conv2d.arguments import ConvArguments
     from tilekit.kernels.matmul.arguments import MatmulArguments
     from tilekit.kernels.registry import families
 
     known = families()
-    described = (MatmulArguments, ConvArguments, BlockwiseArguments)
+    described = (MatmulArguments, ConvArguments, BlockScaledArguments, BlockwiseArguments)
     products = [family.name for family in known.values() if family.arguments in described]
     if kernel not in products:
         import difflib
@@ -236,7 +244,14 @@ def takes_images(family: Family) -> bool:
     return family.arguments is ConvArguments
 
 
-def takes_scales(family: Family) -> bool:
+def is_block_scaled(family: Family) -> bool:
+    """Whether operands of a family's calls are scaled in blocks."""
+    from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
+
+    return family.arguments is BlockScaledArguments
+
+
+def is_blockwise(family: Family) -> bool:
     """Whether a family's calls are products with scales of blocks."""
     from tilekit.kernels.blockwise.arguments import BlockwiseArguments
 
@@ -269,7 +284,7 @@ def described(
     product: Mapping[str, Any],
     images: Mapping[str, Any],
     *,
-    dtype: str,
+    dtype: str | None,
     out_dtype: str | None,
     bias: bool,
     activation: str | None,
@@ -298,12 +313,20 @@ def described(
             legal = f"{legal} only, which {family.name} is not"
             raise ArgumentError.of(f"--{name.replace('_', '-')}", value, legal=legal, code="TK-CLI-001")
     n, k = product["n"], product["k"]
+    scaled = is_block_scaled(family)
+    wanted, dtype = dtype or "mxfp8", ("e4m3" if scaled else dtype) or "bf16"
     if not convolved:
         shape = rows_of(family, product["m"], usual[0]), usual[1] if n is None else n, usual[2] if k is None else k
         majors = product["a_major"], product["b_major"]
         batch, contiguous = product["batch"], product["contiguous"]
         plain = workload_of(shape, batch, dtype, out_dtype, *majors, bias, activation, contiguous, accumulation)
-        return with_scales(plain, dtype) if takes_scales(family) else plain
+        if is_blockwise(family):
+            return with_scales(plain, dtype)
+        if not scaled:
+            return plain
+        from tilekit.bench.scaled import ScaledWorkload
+
+        return ScaledWorkload.like(plain, wanted)
     like = convolution_like(dtype, out_dtype, bias, activation, accumulation, images["residual"])
     h, r, c = (images[name] if images[name] is not None else value for name, value in (("h", 28), ("r", 3), ("c", 64)))
     w, s = h if images["w"] is None else images["w"], r if images["s"] is None else images["s"]
@@ -335,13 +358,15 @@ def like_of(
     family: Family, dtype: str, out_dtype: str | None, a_major: str, b_major: str, accumulation: str
 ) -> MatmulWorkload | ConvWorkload:
     """Return a workload of some shape whose types are those that shapes given in words have."""
+    if is_block_scaled(family):
+        refuse("KERNEL", family.name, "a product or conv2d: this family is run, dumped and traced", "matmul")
     if takes_images(family):
         for option, major in (("--a-major", a_major), ("--b-major", b_major)):
             if major != "k":
                 refuse(option, major, "of a product only, which conv2d is not", "k")
         return convolution_like(dtype, out_dtype, accumulation=accumulation)
     like = workload_of((1, 1, 1), None, dtype, out_dtype, a_major, b_major, contiguous=True, accumulation=accumulation)
-    return with_scales(like, dtype) if takes_scales(family) else like
+    return with_scales(like, dtype) if is_blockwise(family) else like
 
 
 def both(text: str, option: str) -> tuple[int, int]:
@@ -379,7 +404,7 @@ def config_of(
         _require_field(field, value, chip)
     if stream_k is not None:
         overrides["split_k"] = 1
-    shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    shape = {"m": workload.m, "n": workload.n, "k": workload.k // spec.a_dtype.packed, "batches": workload.batch or 1}
     config = closest(spec, chip, overrides, **shape)
     config.check(chip, spec)
     return config
@@ -462,12 +487,12 @@ def call_of(
 def functions_of(workload: MatmulWorkload | ConvWorkload) -> tuple[Any, Any]:
     """Return what computes a workload, and what says with which kernel."""
     import tilekit
-    from tilekit.api import scaled_kernel_for
     from tilekit.bench.blockwise import BlockwiseWorkload
+    from tilekit.bench.scaled import ScaledWorkload
     from tilekit.bench.workload import MatmulWorkload
 
-    if isinstance(workload, BlockwiseWorkload):
-        return tilekit.scaled_matmul, scaled_kernel_for
+    if isinstance(workload, BlockwiseWorkload | ScaledWorkload):
+        return tilekit.scaled_matmul, tilekit.scaled_kernel_for
     if isinstance(workload, MatmulWorkload):
         return tilekit.matmul, tilekit.kernel_for
     return tilekit.conv2d, tilekit.conv2d_kernel_for

@@ -42,7 +42,7 @@ def dump(
     k: Annotated[
         int | None, typer.Option(help="Columns of A, rows of B. Default: 4096. Of conv2d: filters, 64.")
     ] = None,
-    dtype: common.Dtype = "bf16",
+    dtype: common.FamilyDtype = None,
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",
@@ -76,7 +76,8 @@ def dump(
     --stream-k say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
-    `tilekit dump matmul --what all --out kernels`; `tilekit dump conv2d --c 128 --stride 2`.
+    `tilekit dump matmul --what all --out kernels`; `tilekit dump conv2d --c 128 --stride 2`;
+    `tilekit dump block_scaled --dtype nvfp4 --target sm_100a`.
     """
     with common.presented(as_json):
         from tilekit.errors import ArgumentError

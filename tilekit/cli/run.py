@@ -36,7 +36,7 @@ def run(
         int | None, typer.Option(help="Columns of A, rows of B. Default: 512. Of conv2d: filters, 64.")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Number of matrices; none for a plain product.")] = None,
-    dtype: common.Dtype = "bf16",
+    dtype: common.FamilyDtype = None,
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",
@@ -73,7 +73,8 @@ def run(
 
     Examples: `tilekit run matmul`; `tilekit run matmul --dtype e4m3 --m 1000`;
     `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`;
-    `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`.
+    `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`;
+    `tilekit run block_scaled --dtype nvfp4 --target sm_100a`.
     """
     with common.presented(as_json):
         from tilekit.runtime.emulated import watched

@@ -29,7 +29,7 @@ def trace(
     k: Annotated[
         int | None, typer.Option(help="Columns of A, rows of B. Default: 512. Of conv2d: filters, 64.")
     ] = None,
-    dtype: common.Dtype = "bf16",
+    dtype: common.FamilyDtype = None,
     out_dtype: common.OutDtype = None,
     a_major: common.AMajor = "k",
     b_major: common.BMajor = "k",

@@ -15,6 +15,7 @@ from tilekit.dtypes import U8
 from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.block_scaled.scales import Scales
 from tilekit.kernels.launch import Launch
+from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, Plan, StagedPlan
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
@@ -58,6 +59,14 @@ class LayoutKernel(AssembledKernel):
     def shared_scratch(self, name: str) -> str | None:
         """None: no component asks for memory."""
         return None
+
+    def described(self) -> str:
+        """What a CTA does."""
+        return f"{self.name} for {self.target.name}: a CTA lays out {ATOM_BYTES} bytes, a thread {ATOM_SCALES}"
+
+    def shown(self) -> Shown:
+        """Threads of one kind, and no shared memory."""
+        return Shown(self.name, self.target, self.threads, self.cluster, (), None, (), 0)
 
     @staticmethod
     def _trace(w: Writer) -> None:

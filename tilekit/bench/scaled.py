@@ -1,0 +1,128 @@
+"""Block-scaled products as workloads: operands in a format, with scales, and the float64 result they are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from tilekit.bench.workload import Accuracy, MatmulWorkload, Operands, accuracy_of
+from tilekit.dtypes import BF16, U8, UE8M0
+from tilekit.errors import ArgumentError
+from tilekit.kernels.block_scaled.arguments import BlockScaledArguments
+from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
+
+__all__ = ["ScaledOperands", "ScaledWorkload"]
+
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledOperands(Operands):
+    """The arrays of one call; ``scales`` are those of A and of B."""
+
+    scales: tuple[Any, Any] = (None, None)
+
+
+@dataclass(frozen=True)
+class ScaledWorkload(MatmulWorkload):
+    """A product of operands in a block-scaled format.
+
+    Attributes
+    ----------
+    scaled
+        The format, with e4m3 elements for MXFP8.
+    """
+
+    scaled: str = "mxfp8"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k % self.format.packed:
+            raise ArgumentError.of(
+                "k", self.k, legal=f"even for {self.scaled}", nearest=self.k + 1, code="TK-BENCH-001"
+            )
+
+    @classmethod
+    def like(cls, plain: MatmulWorkload, scaled: str) -> ScaledWorkload:
+        """The same product in a format; bf16 out by default."""
+        if scaled not in FORMATS:
+            legal = ", ".join(FORMATS)
+            raise ArgumentError.of("--dtype", scaled, legal=f"{legal} for block_scaled", nearest="mxfp8")
+        for name, given, usual in (("--a-major", plain.a_major, "k"), ("--b-major", plain.b_major, "k")):
+            if given != usual:
+                raise ArgumentError.of(name, given, legal="k: scaled along K", nearest=usual, code="TK-SCALE-003")
+        if plain.batch is not None:
+            raise ArgumentError.of("--batch", plain.batch, legal="none: block_scaled has no batches")
+        return cls(**{one.name: getattr(plain, one.name) for one in fields(plain)}, scaled=scaled)
+
+    @property
+    def format(self) -> ScaleFormat:
+        """The format's numbers."""
+        return FORMATS[self.scaled]
+
+    @property
+    def kind(self) -> str:
+        """The format, result and fused functions in a few words."""
+        fused = "".join(f" +{name}" for name in ("bias" if self.bias else None, self.activation) if name)
+        return f"{self.scaled}→{self.out_dtype}{fused}"
+
+    @property
+    def spec(self) -> Any:
+        """What the kernel for such operands computes."""
+        a, b, _ = self.views
+        _, _, keywords = self.call(Operands(a, b, np.zeros(self.n, np.float32) if self.bias else None))
+        return BlockScaledArguments.parse(a, b, memory=False, out_dtype=self.out_dtype, **keywords).spec
+
+    @property
+    def views(self) -> tuple[Any, Any, Any]:
+        """Operands and output as they lie in memory that does not exist."""
+        packed = self.format.packed
+        a, b, out = replace(self, scaled="mxfp8", k=self.k // packed).views if packed > 1 else super().views
+        if packed > 1:
+            a, b = (replace(view, dtype=U8) for view in (a, b))
+        return a, b, out
+
+    def operands(self, seed: int, place: Callable[[_Array], Any] = lambda stored: stored) -> ScaledOperands:
+        """Return standard normal numbers in the format, rows padded to 16 bytes."""
+        import tilekit
+
+        random = np.random.default_rng(seed)
+        sides, scales = [], []
+        for rows in (self.m, self.n):
+            found = tilekit.quantise(random.standard_normal((rows, self.k), dtype=np.float32), self.scaled)
+            width = found.values.shape[1]
+            stored = np.zeros((rows, -(-width // 16) * 16), found.values.dtype)
+            stored[:, :width] = found.values
+            sides.append(place(stored)[:, :width])
+            plain = found.scales.view(np.uint8) if self.format.scale is UE8M0 else found.scales
+            scales.append(place(plain))
+        bias = place(random.standard_normal(self.n, dtype=np.float32)) if self.bias else None
+        return ScaledOperands(sides[0], sides[1].T, bias, None, (scales[0], scales[1]))
+
+    def call(self, operands: Operands) -> tuple[Any, Any, dict[str, Any]]:
+        """What `tilekit.scaled_matmul` is called with, with scales laid out ahead; of layouts alone, views."""
+        import tilekit
+
+        if isinstance(operands, ScaledOperands):
+            scales = [tilekit.lay_out_scales(one) for one in operands.scales]
+        else:
+            count = -(-self.k // self.format.block)
+            shapes = ((rows, count) for rows in (self.m, self.n))
+            scales = [replace(operands.a, shape=s, strides=(count, 1), dtype=self.format.scale) for s in shapes]
+        keywords = {"bias": operands.bias, "activation": self.activation}
+        return operands.a, operands.b, {"scale_a": scales[0], "scale_b": scales[1], **keywords}
+
+    def accuracy(self, operands: Operands, out: _Array) -> Accuracy:
+        """Compare an answer with float64, each element against the error its own sum may have."""
+        import tilekit
+
+        assert isinstance(operands, ScaledOperands)
+        sides = zip((operands.a, operands.b.T), operands.scales, strict=True)
+        a, b = (tilekit.dequantise(values, scales).astype(np.float64) for values, scales in sides)
+        expected: _Array = a @ b.T
+        if operands.bias is not None:
+            expected += operands.bias.astype(np.float64)
+        return accuracy_of(expected, np.abs(a) @ np.abs(b.T), out, BF16, self.out_dtype, self.activation)
