@@ -179,6 +179,7 @@ PLANTED: list[tuple[str, Plant, ScaledProduct]] = [
     ("a stage that is read when it is given back", _read_after_release, WIDE),
     ("sums of the tile before", _sums_kept, TENSOR),
     ("one stage for every k-block", _one_stage_for_all, TENSOR),
+    ("a stage that is given back before it is read", _given_back_early, TENSOR),
 ]
 
 
