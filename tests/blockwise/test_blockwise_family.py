@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from random import Random
 from typing import Any
@@ -63,6 +64,17 @@ def test_the_promote_loop(config: MatmulConfig, additions: int, products: int) -
     assert not [line for line in loop if re.search(r"\b(LDL|STL)\b", line)]
     instructions = 4 * max(1, config.tile[0] // (64 * config.consumers_per_tile))
     assert len(calls) == instructions
+
+
+def test_instructions_run_while_their_warpgroup_adds() -> None:
+    """With registers for two blocks, the first is added between the waits for it and for the second."""
+    config = MatmulConfig(tile=(128, 96), cluster=(1, 1), schedule="pingpong", in_flight=0)
+    lines = tilekit.compile(BlockwiseSpec(scale_load="tma"), config=config).isa.splitlines()
+    words = [word for line in lines for word in re.findall(r"QGMMA|DEPBAR\.LE gsb0, 0x[01]|FFMA", line)]
+    runs = [(word, len(list(run))) for word, run in itertools.groupby(words)]
+    start = runs.index(("QGMMA", 8))
+    waits = ("DEPBAR.LE gsb0, 0x1", 1), ("DEPBAR.LE gsb0, 0x0", 1)
+    assert runs[start + 1 : start + 5] == [waits[0], ("FFMA", 48), waits[1], ("FFMA", 48)]
 
 
 def test_explain_marks_what_is_swapped() -> None:

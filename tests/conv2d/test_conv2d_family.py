@@ -27,7 +27,7 @@ LIMITS = {
     "conv2d: binding": 40,
     "conv2d: the threads' loader": 90,
     "blockwise: payload and factors, spec, entry": 200,
-    "blockwise: accumulators with factors, reads ahead": 160,
+    "blockwise: accumulators with factors, reads ahead": 165,
     "blockwise: reading a call": 130,
     "blockwise: binding": 25,
     "conv2d: lines that name a residual": 60,

@@ -32,6 +32,9 @@ class Factors(Protocol):
     k_block: int
     """Elements of K that share factors."""
 
+    registers: int
+    """Of a thread, for what sums are multiplied by, where that is more than a few."""
+
     def bind(self, w: Writer, group: Warpgroup) -> None:
         """Find this thread's rows and columns; once a role."""
 
@@ -45,21 +48,31 @@ class Factors(Protocol):
         """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""
 
 
-class ScaledAccumulators(PromotedAccumulators):
-    """Sums in registers of their own; the blocks of 64 rows take turns with one more tile of registers.
+OVERLAPPED_REGISTERS = 192
+"""What sums and those of two blocks may take together, for instructions to run while their warpgroup adds."""
 
-    While one warpgroup adds, the tensor core has the other's instructions.
+
+def partial_tiles(sums: int, block: int, others: int = 0) -> int:
+    """Tiles of registers for the sums of k-blocks, where `block` hold those of 64 rows: two, or one for all."""
+    return 2 if sums > block and sums + 2 * block + others <= OVERLAPPED_REGISTERS else 1
+
+
+class ScaledAccumulators(PromotedAccumulators):
+    """Sums in registers of their own; the blocks of 64 rows take turns with one or two more tiles of registers.
+
+    While one warpgroup adds, the tensor core has the other's instructions, and with two tiles its own next block's.
     """
 
     def __init__(self, scales: Factors, op: RegisterOp) -> None:
         super().__init__(op)
-        self._scales = scales
+        self._scales, block = scales, op.layout.columns // 2
+        self._partials = partial_tiles(op.layout.blocks * block, block, scales.registers)
 
     def producer(self, w: Writer, role: Role) -> ScaledAccumulators:
         """Declare the registers; once a role."""
         RegisterAccumulators.producer(self, w, role)
         self._w, self._sums = w, self._tiles
-        self._tiles = [w.tile(F32, len(self._sums[0]), "partial")]
+        self._tiles = [w.tile(F32, len(self._sums[0]), "partial") for _ in range(self._partials)]
         self._scales.bind(w, Warpgroup.of(w, w.warp(), role))
         return self
 
@@ -77,20 +90,23 @@ class ScaledAccumulators(PromotedAccumulators):
         return False
 
     def turns(self, w: Writer, reader: AsyncReader) -> Iterator[Sequence[tuple[int, RegisterTile]]]:
-        """One block after the other, each when the sums of the one before have been added."""
+        """One block after the other, each when the sums that its registers held have been added."""
+        behind = self._partials - 1
         for block in range(self.layout.blocks):
-            if block:
+            yield ((block, self._tiles[block % self._partials]),)
+            done = block - behind
+            if done < self.layout.blocks - 1:  # the last is what the stage waits for
                 reader.commit(w)
-                reader.wait(w, 0)
-                self._scale(w, block - 1)
-            yield ((block, self._tiles[0]),)
+                if done >= 0:
+                    reader.wait(w, behind)
+                    self._scale(w, done)
 
     def _add(self, w: Writer, stage: HeldStage) -> None:
         stage.release()
         self._scale(w, self.layout.blocks - 1)
 
     def _scale(self, w: Writer, block: int) -> None:
-        add_scaled(w, self._sums[block], self._tiles[0], self._scales, block)
+        add_scaled(w, self._sums[block], self._tiles[block % self._partials], self._scales, block)
 
 
 def add_scaled(

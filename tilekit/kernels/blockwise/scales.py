@@ -100,8 +100,7 @@ class BoundScaleLoader:
     def at(self, w: Writer, tile: Tile) -> BoundScaleLoader:
         """Turn to an output tile."""
         loader, self._batch = self._loader, tile.batch
-        row = tile.column if loader.swapped else tile.row
-        row = row if loader.rows is None else row - tile.batch * loader.rows
+        row = tile.column if loader.swapped else tile.row - (0 if loader.rows is None else tile.batch * loader.rows)
         self._row = row // UNIT * UNIT if loader.tile.shifted else row
         return self
 
@@ -143,6 +142,7 @@ class BlockScales(Factors):
         self._coarse = Ahead(w, "scale_b", block=BLOCK, grouped=groups is not None)
         pairs = [8 * i + odd for i in range(layout.columns // 8) for odd in (0, 1)]
         self._offsets = pairs if swapped else layout.rows_of_a_thread
+        self.registers = len(pairs) * (1 if staged is not None else 2) if swapped else 0
         extent = layout.tile_rows if swapped else layout.columns
         self._most = (BLOCK - gcd(extent, BLOCK)) % BLOCK  # how far into a block a tile may begin
         self._blocks = -(-(self._most + extent) // BLOCK)

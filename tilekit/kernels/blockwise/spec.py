@@ -16,7 +16,7 @@ from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
-from tilekit.tile_op.scaled_accumulators import BlockTcgen05, ScaledAccumulators, ScaledTensorAccumulators
+from tilekit.tile_op import scaled_accumulators as scaled
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.wgmma import ATOM_ROWS
@@ -64,26 +64,26 @@ class BlockwiseSpec(MatmulSpec):
 
     def operation(self, op: Any) -> Any:
         """In tensor memory each k-block has a place of its own."""
-        return BlockTcgen05(op) if isinstance(op, Tcgen05) else op
+        return scaled.BlockTcgen05(op) if isinstance(op, Tcgen05) else op
 
     def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
-        """Registers of sums: of a k-block, 64 rows at once, and swapped a scale for each of a thread's columns."""
+        """Registers of sums: of k-blocks, 64 rows at once, and swapped a scale for each of a thread's columns."""
         scales = columns // 4 * (1 if self.scale_load == "tma" else 2) if swapped else 0
-        return accumulators + columns // 2 + scales
+        return accumulators + columns // 2 * scaled.partial_tiles(accumulators, columns // 2, scales) + scales
 
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
     ) -> Callable[..., Any]:
         """Sums in registers, to which those of k-blocks are added."""
         scales = BlockScales(w, op.layout, swapped=swapped, staged=tiles.get("scale_a"), groups=self.groups)
-        return partial(ScaledTensorAccumulators if kind is TensorAccumulators else ScaledAccumulators, scales)
+        made = scaled.ScaledTensorAccumulators if kind is TensorAccumulators else scaled.ScaledAccumulators
+        return partial(made, scales)
 
     @property
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component."""
         payload = ("Payload with A's scales beside A and B",) if self.scale_load == "tma" else ()
-        sums = "accumulators that begin anew with each k-block, whose scaled sums are added to others in f32"
-        return *super().swaps, *payload, sums
+        return *super().swaps, *payload, "accumulators that begin anew with each k-block and add its scaled sums in f32"
 
     @property
     def name(self) -> str:

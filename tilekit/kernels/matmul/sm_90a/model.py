@@ -15,6 +15,7 @@ from tilekit.kernels.matmul.estimates import Configs, Estimate, Grids
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
+from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
@@ -438,8 +439,9 @@ class BlockClocks:
         limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
-        if spec.own_sums:  # a warpgroup's instructions and additions follow each other; the other's run the while
-            alone = tensor / c.consumers_per_tile + c.accumulators + ADDING_CLOCKS * c.accumulators * 2 / c.tile_n
+        if spec.own_sums:  # a warpgroup's blocks of rows and their additions follow each other, unless two overlap
+            blocks = np.where(c.accumulators + c.tile_n <= OVERLAPPED_REGISTERS, 1, 2 * c.accumulators / c.tile_n)
+            alone = tensor / c.consumers_per_tile + blocks * (c.tile_n / 2 + ADDING_CLOCKS)
             taken = np.maximum(taken, alone)
         elif spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
             taken += np.where(c.consumers_per_tile == 1, c.accumulators, 0)
