@@ -245,7 +245,7 @@ SHARES = (1, 2, 3, 4)
 LARGEST_SHARED_TILE = 128 * 144
 """Elements of a tile beyond which sums are not shared: adding them would take longer than it saves."""
 
-MANY_SHARES = (5, 6, 8)
+MANY_SHARES = (5, 8)
 LARGEST_MANY_SHARED_TILE = 64 * 128
 """Elements of a tile up to which a sum has so many: of few tiles and a long K."""
 
