@@ -28,13 +28,13 @@ L2_BYTES_PER_CLOCK = 9840
 OFF_LINE_COST = 1.611
 """How many times as long 128 bytes of a tile's row take to come from L2 that do not begin at a line of it."""
 
-OFF_CHUNK_COST = 1.346
+OFF_CHUNK_COST = 1.75
 """The same of an MN-major tile that does not begin at one."""
 
-SHORT_CHUNK_COST = 2.005
+SHORT_CHUNK_COST = 1.823
 """How much longer 128 bytes take, as a part, that come as two rows of 64; four of 32 three times as much."""
 
-OFF_SECTOR_COST = 1.473
+OFF_SECTOR_COST = 1.379
 """How many times as long a k-block takes where it does not begin at a 32-byte sector of a line either."""
 
 COUPLED_COST = 0.9855
@@ -43,19 +43,19 @@ COUPLED_COST = 0.9855
 They wait for each other's stages, each of which waits for its own part of the larger operand, which comes from DRAM.
 """
 
-COLD_COST = 0.4679
+COLD_COST = 0.5301
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 675.9
+LAUNCH_CLOCKS = 1063
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 2676
+CLUSTER_CLOCKS = 2756
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
-WIDE_CLUSTER_CLOCKS = 86.35
+WIDE_CLUSTER_CLOCKS = 51.09
 """What each doubling of a cluster beyond two CTAs adds to that."""
 
 SHIFTED = 7
@@ -64,10 +64,10 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 6.538
+STORE_BYTES_PER_CLOCK = 8.252
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 23.19
+LAST_STORE_BYTES_PER_CLOCK = 111.9
 """How fast they leave where none follows."""
 
 DIRECT_STORES = 3.9
@@ -76,34 +76,34 @@ DIRECT_STORES = 3.9
 DRAM_BYTES_PER_CLOCK = 2551
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.2887
+LAST_WAVE = 0.3216
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 2.522
+MIXTURE = 2.598
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
 SHARED_PART = 1.111
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 4.291
+OVERLAP = 5.008
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
 HELD = 0.9967
 """Stages of a ring that are read, on average, and not filled."""
 
-IDLE_COST = 0.4341
+IDLE_COST = 0.4605
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
 SLICE_CLOCKS = 134.9
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 7.664
+OUTSIDE_CLOCKS = 7.894
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 7.315
+RAGGED_CLOCKS = 5.463
 """The same of a row that begins inside and ends outside."""
 
-ASKED_CLOCKS = 0.9936
+ASKED_CLOCKS = 1.647
 """Between two answers of L2 about the same line."""
 
 WIDE_GROUP_COST = 0.15
@@ -112,7 +112,7 @@ WIDE_GROUP_COST = 0.15
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
 
-DRAINED_COST = 1.075
+DRAINED_COST = 1.107
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
 
 ADDING_CLOCKS = 100
@@ -121,10 +121,10 @@ ADDING_CLOCKS = 100
 LATENCY_CLOCKS = 3023
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 4781
+SHARE_CLOCKS = 4642
 """What the last share of a sum waits for the others, which have told that they are kept."""
 
-SHARE_BYTES_PER_CLOCK = 17.8
+SHARE_BYTES_PER_CLOCK = 14.81
 """How fast a CTA keeps its share in the workspace, and adds those of others."""
 
 FIXUP_CLOCKS = 3500
@@ -133,25 +133,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 323.1
+EXCHANGE_CLOCKS = 178.4
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 14.14
+EXCHANGE_BYTES_PER_CLOCK = 9.888
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.07078
+POWER_SHARE = 0.0729
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.1696
+POWER_CLOCKS = 0.2177
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-FETCH_ENERGY = 0.02214
+FETCH_ENERGY = 0.03166
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 1.787e-05
+DRAM_ENERGY = 4.813e-06
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 2.902
+EIGHT_BIT_ENERGY = 3.863
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -250,7 +250,7 @@ SHARES = (1, 2, 3, 4)
 LARGEST_SHARED_TILE = 128 * 144
 """Elements of a tile beyond which sums are not shared: adding them would take longer than it saves."""
 
-MANY_SHARES = (5, 6, 8)
+MANY_SHARES = (5, 8)
 LARGEST_MANY_SHARED_TILE = 64 * 128
 """Elements of a tile up to which a sum has so many: of few tiles and a long K."""
 
