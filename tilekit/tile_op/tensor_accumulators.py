@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
@@ -21,6 +22,7 @@ LANE = 1 << 16
 """What one lane adds to an address in tensor memory."""
 
 
+@component
 class TensorAccumulators:
     """`stages` accumulators in a region of tensor memory.
 
@@ -44,7 +46,9 @@ class TensorAccumulators:
 
     allocated = True
 
-    def __init__(self, w: Writer, memory: TensorMemory, op: Tcgen05, *, stages: int, mma: Role, epilogue: Role) -> None:
+    def __init__(
+        self, w: Writer, memory: TensorMemory, op: Tcgen05, *, stages: Count, mma: Role, epilogue: Role
+    ) -> None:
         self.layout: AccumulatorLayout = op.layout
         self.stages = stages
         self.memory = memory
