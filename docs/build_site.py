@@ -1,7 +1,7 @@
-"""What `mkdocs build` does besides: pages and files from outside of ``docs``, and a navigation that bears a missing page.
+"""What `mkdocs build` does besides: pages and files from outside of ``docs``, a navigation that bears a missing page.
 
-README, CONTRIBUTING and CHANGELOG become pages. A link that leads out of ``docs`` to a file of the repository leads to a
-copy of it on the site; one to a folder becomes plain text.
+README, CONTRIBUTING and CHANGELOG become pages. A link that leads out of ``docs`` to a file of the repository leads to
+a copy of it on the site; one to a folder becomes plain text.
 """
 
 from __future__ import annotations

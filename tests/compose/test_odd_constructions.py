@@ -70,6 +70,25 @@ def _source(m: Bench) -> dict[str, Any]:
     return {"layout": m.layout, "name": "g", "matrix": "gate", "dtype": tk.BF16, "stages": 2, **roles}
 
 
+def _direct(m: Bench) -> dict[str, Any]:
+    given = {"layout": m.layout, "functions": m.plain, "out": tk.BF16, "rows": m.k, "columns": m.k}
+    return {**given, "batched": False, "source": "c", "transposed": False}
+
+
+def _memory(m: Bench) -> dict[str, Any]:
+    return {"capacity": 512, "allocates": ONE, "others": (MMA,), "cluster": m.cluster, "barrier": 5}
+
+
+def _tensor(m: Bench) -> dict[str, Any]:
+    op = tk.Tcgen05(m.a, m.b, group=1)
+    return {"memory": tk.TensorMemory(m.w, **_memory(m)), "op": op, "stages": 2, "mma": ONE, "epilogue": MMA}
+
+
+def _claimed(m: Bench) -> dict[str, Any]:
+    roles = {"scheduler": ONE, "load": LOAD, "readers": (ONE, LOAD, MMA)}
+    return {"order": m.raster, "cluster": m.cluster, "stages": 2, **roles}
+
+
 def _transform(m: Bench) -> dict[str, Any]:
     return {"tile": m.b, "source": tk.S8, "transform": lambda w, words: words, "stages": 2, "role": LOAD}
 
@@ -116,11 +135,33 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "WarpPlan": lambda m: {"target": m.w.target, "roles": (LOAD, MMA)},
     "Role": lambda m: {"name": "load", "warps": range(4), "may": frozenset({"load"}), "turns": 1},
     "Writer": lambda m: {"name": "k", "target": "sm_90a", "threads": 128, "cluster": 1, "resident": 1},
+    "SingleCounterSync": lambda m: {"name": "ring", **_sides(m)},
+    "RegisterAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
+    "PromotedAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
+    "DirectEpilogue": _direct,
+    "DsmemReduction": lambda m: {"layout": m.layout, "role": MMA, "cluster": m.cluster},
+    "Tcgen05": lambda m: {"a": m.a, "b": m.b, "group": 1},
+    "TensorMemory": _memory,
+    "TensorAccumulators": _tensor,
+    "ClcScheduler": _claimed,
+    "Mfma": lambda m: {"a": m.a, "b": m.b, "waves": 4},
+    "BufferLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
+    "BufferToLdsLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
     "Input": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mk"},
     "Output": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mn"},
 }
+TARGETS = {
+    **dict.fromkeys(("Tcgen05", "TensorMemory", "TensorAccumulators", "ClcScheduler"), "sm_100a"),
+    **dict.fromkeys(("Mfma", "BufferLoader", "BufferToLdsLoader", "SingleCounterSync"), "gfx950"),
+}
+"""Chips of the components that are not for sm_90a."""
 UNTYPED = ("w",)
 ODD = [object(), "q", "two words", -1, 0, 3.5, float("nan"), 1 << 70, True, None, (), [], {}, 100, b"k", print]
+
+
+def bench_of(name: str) -> Bench:
+    """A bench on a chip that has the component."""
+    return Bench(TARGETS.get(name, "sm_90a"))
 
 
 def make(name: str, bench: Bench, given: dict[str, Any]) -> Any:
@@ -133,16 +174,16 @@ def make(name: str, bench: Bench, given: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", PARTS)
 def test_what_is_right_is_made(name: str) -> None:
     """The constructions that the odd ones are made of are legal."""
-    bench = Bench()
+    bench = bench_of(name)
     make(name, bench, PARTS[name](bench))
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_what_is_of_no_legal_type_is_refused(name: str) -> None:
     """An object, bytes or a wrong word in the place of any argument is an error with a code that names the argument."""
-    for argument in PARTS[name](Bench()):
+    for argument in PARTS[name](bench_of(name)):
         for value in (object(), b"k", 3.5, "two words"):
-            bench = Bench()
+            bench = bench_of(name)
             given = PARTS[name](bench)
             if isinstance(given[argument], str) and value == "two words" and (name, argument) in LABELS:
                 continue
@@ -153,7 +194,13 @@ def test_what_is_of_no_legal_type_is_refused(name: str) -> None:
             assert argument in str(caught.value), (name, argument, value)
 
 
-LABELS = {("CounterSync", "name"), ("MbarrierSync", "name"), ("SourceRing", "matrix")}
+LABELS = {
+    ("CounterSync", "name"),
+    ("SingleCounterSync", "name"),
+    ("DirectEpilogue", "source"),
+    ("MbarrierSync", "name"),
+    ("SourceRing", "matrix"),
+}
 """Texts that stand in maps and in names of a call's arrays: any is legal."""
 
 
@@ -163,7 +210,7 @@ def test_sixty_odd_constructions(name: str) -> None:
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     for _ in range(60):
-        bench = Bench()
+        bench = bench_of(name)
         given = PARTS[name](bench)
         for argument in draw.sample(list(given), draw.randint(1, min(2, len(given)))):
             given[argument] = draw.choice(ODD)
@@ -198,6 +245,16 @@ def _shared_by_two(m: Bench) -> None:
     loader.bind(m.w, m.tiles()["a"], Multicast(2, m.k, m.k))
 
 
+def _amd_shared(kind: Any) -> Callable[[Bench], Any]:
+    """A loader of AMD chips for a tile that two workgroups are to share."""
+
+    def bind(m: Bench) -> Any:
+        m = Bench("gfx950")
+        return kind(m.w, m.a, role=LOAD).bind(m.w, m.tiles()["a"], Multicast(2, m.k, m.k))
+
+    return bind
+
+
 @pytest.mark.parametrize(
     ("make", "code", "parts"),
     [
@@ -228,6 +285,18 @@ def _shared_by_two(m: Bench) -> None:
         (lambda m: tk.StagedEpilogue(m.w, **{**_store(m), "out": tk.S8}), "TK-PART-001", ("out=", "s8")),
         (lambda m: tk.StagedEpilogue(m.w, **{**_store(m), "role": ONE}), "TK-PART-001", ("'one'", "whole warpgroups")),
         (lambda m: tk.TmaLoader(m.w, tile(rows=48), participants=5), "TK-PART-001", ("participants=5", "nearest: 4")),
+        (lambda m: tk.Tcgen05(tile(rows=96), m.b, group=1), "TK-PART-001", ("a.rows=96", "nearest: ")),
+        (lambda m: tk.Tcgen05(m.a, tile("b", rows=264), group=1), "TK-PART-001", ("b.rows=264", "nearest: 256")),
+        (lambda m: tk.Tcgen05(m.a, tile("b", rows=40), group=1), "TK-PART-001", ("b.rows=40", "steps of 16")),
+        (lambda m: tk.Tcgen05(m.a, m.b, group=3), "TK-PART-001", ("group=3", "nearest: 2")),
+        (
+            lambda m: tk.MbarrierSync(m.w, "r", **m.ring, released_by="commit"),
+            "TK-PART-001",
+            ("released_by='commit'", "sm_90a", "nearest: 'threads'"),
+        ),
+        (lambda m: tk.Wgmma(m.a, m.b, warpgroups=1).bind(m.w, m.tiles(), None), "TK-TRACE-013", ("Warpgroup",)),
+        (_amd_shared(tk.BufferLoader), "TK-TRACE-013", ("BufferLoader", "2 CTAs", "nearest")),
+        (_amd_shared(tk.BufferToLdsLoader), "TK-TRACE-013", ("BufferToLdsLoader", "2 CTAs", "nearest")),
     ],
 )
 def test_known_mistakes(make: Callable[[Bench], Any], code: str, parts: tuple[str, ...]) -> None:
@@ -265,3 +334,67 @@ def test_more_stages_than_fit_are_named_with_how_many_do() -> None:
     m.w.shared.allocate("one", size=300_000)
     with pytest.raises(TilekitError, match=r"one, 1 x 300000 bytes.*Nearest: 232448 bytes each"):
         m.w.text()
+
+
+@pytest.mark.parametrize("name", sorted({*tk.__all__} - PARTS.keys()))
+def test_every_component_is_tried(name: str) -> None:
+    """What is left out here is a protocol, a type, a function, or made by components rather than by hand."""
+    value = getattr(tk, name)
+    made = {"Call", "ComposedKernel", "HeldStage", "Matrix", "RegisterTile", "Schedule", "Stage", "Tile", "Value"}
+    made |= {"AccumulatorLayout", "Cluster", "Cooperative", "DType", "Target", "WarpSpecialized", "Warpgroup"}
+    protocol = getattr(value, "_is_protocol", False)
+    assert name in made or protocol or not inspect.isclass(value)
+
+
+LOADERS: dict[str, Callable[[Bench, tk.Role], Any]] = {
+    "TMA": lambda m, load: tk.TmaLoader(m.w, m.b),
+    "cp.async": lambda m, load: tk.CpAsyncLoader(m.w, tk.CopyPlan(m.b, 8), stages=2),
+    "transform": lambda m, load: tk.TransformLoader(
+        m.w, m.b, source=tk.S8, transform=lambda w, words: [word for word in words for _ in "ab"], stages=2, role=load
+    ),
+}
+SYNCS: dict[str, Callable[[Bench, dict[str, Any]], Any]] = {
+    "bytes": lambda m, sides: tk.MbarrierSync(m.w, "r", stage_bytes=0, cluster=m.cluster, **sides),
+    "arrivals": lambda m, sides: tk.MbarrierSync(
+        m.w, "r", stage_bytes=m.a.bytes, cluster=m.cluster, filled_by="threads", **sides
+    ),
+    "named": lambda m, sides: tk.NamedBarrierSync(m.w, first_barrier=1, **sides),
+    "counter": lambda m, sides: tk.CounterSync(m.w, "r", **sides),
+    "single": lambda m, sides: tk.SingleCounterSync(m.w, "r", **sides),
+}
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("loading", LOADERS)
+def test_a_sync_that_the_loader_cannot_use(loading: str, sync: str) -> None:
+    """A ring takes the loaders that it can count; every other pair is refused by name, with what would do."""
+    m = Bench()
+    load = ONE if loading == "TMA" else tk.Role("load", range(4), LOAD.may | {"store"})
+    sides = {"stages": 2, "producers": (load,), "consumers": (MMA,)}
+    tiles = m.tiles()
+    fits = (loading, sync) in {
+        ("TMA", "bytes"),
+        ("TMA", "arrivals"),
+        ("cp.async", "arrivals"),
+        ("transform", "arrivals"),
+    }
+
+    def trace() -> None:
+        loader = tk.StandardLoader(m.w, tk.TmaLoader(m.w, m.a), LOADERS[loading](m, load), tiles, m.cluster)
+        ring = tk.TilePipeline(m.payload, tiles, stages=2, sync=SYNCS[sync](m, sides))
+        order = m.raster
+        with m.w.role(load, m.w.warp()), tk.working_threads(m.w, m.w.warp(), load, m.cluster):
+            bound = loader.bind(m.w)
+            producer = ring.producer(m.w, bound.writer)
+            for tile in tk.StaticScheduler(order).tiles(m.w, load):
+                copies = bound.at(m.w, tile)
+                with producer.acquire() as stage:
+                    copies.load(m.w, stage, m.k)
+
+    if fits:
+        trace()
+        return
+    with pytest.raises(TilekitError) as caught:
+        trace()
+    assert caught.value.code in ("TK-TRACE-013", "TK-TRACE-014"), caught.value.message
+    assert "take " in caught.value.message or "make it with" in caught.value.message

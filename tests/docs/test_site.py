@@ -1,4 +1,4 @@
-"""The site: its pictures are current, its notebook runs, its reference has every public name, and it builds strictly."""
+"""The site: pictures are current, the notebook runs, the reference has every public name, it builds strictly."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def shown(value: Any) -> str | None:
 
 
 def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its cells run from top to bottom in one namespace, without a GPU, and kernels, layouts and reports are pictures."""
+    """Its cells run from top to bottom without a GPU, and kernels, layouts and reports are pictures."""
     monkeypatch.chdir(DOCS)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     pictures = 0

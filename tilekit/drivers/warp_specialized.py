@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tilekit.assembly.fit import check_components
+from tilekit.assembly.fit import check_components, illegal
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule, Cooperative
@@ -292,7 +292,9 @@ class WarpSpecialized:
         return self.profiler.clock(w, activity, group=group.index, thread=group.thread)
 
     def _load_for_epilogue(self, w: Writer, warp: Value, role: Role) -> None:
-        assert self.source is not None, "a role that loads for the epilogue, and nothing to load"
+        if self.source is None:
+            legal = f"what role {role.name!r} of the plan loads, such as a SourceRing; or a plan without epilogue_loads"
+            raise illegal("WarpSpecialized", "source", None, legal)
         with working_threads(w, warp, role, self.cluster):
             source = self.source.producer(w)
             if self.order is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from tilekit.assembly.fit import OWN_RULE, component
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
@@ -19,6 +20,7 @@ COLUMNS_AT_ONCE = 64
 """Columns read from the accumulators together, where they are not in registers already."""
 
 
+@component
 class DirectEpilogue:
     """Every thread stores its own elements, predicated by the output's bounds.
 
@@ -51,7 +53,7 @@ class DirectEpilogue:
         self,
         w: Writer,
         layout: AccumulatorLayout,
-        functions: Fusion,
+        functions: Annotated[Fusion, OWN_RULE],
         *,
         out: DType,
         rows: Value,

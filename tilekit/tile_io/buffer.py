@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.tiles.call import Call, fits
-from tilekit.tiles.cluster import Multicast
+from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -194,6 +195,7 @@ class TileBuffer:
         return w.select(self._column + k < self._operand.inner, self.inside(step, k), OUTSIDE)
 
 
+@component
 class BufferLoader(BufferOperand):
     """Loads one operand's tiles from global memory through registers to LDS, zeros where the operand ends.
 
@@ -219,7 +221,7 @@ class BufferLoader(BufferOperand):
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundBufferLoader:
         """Prepare this thread's places in a stage; once a role."""
-        assert multicast is None, "threads write to their own CTA's shared memory"
+        require_alone(self, self.tile.name, multicast)
         return BoundBufferLoader(w, self, stages)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import Operand, Value
@@ -16,7 +17,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.buffer import BufferOperand, TileBuffer
 from tilekit.tiles.call import Call
-from tilekit.tiles.cluster import Multicast
+from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import AsyncWriter, Stage
 
@@ -24,6 +25,7 @@ WORD: Final = 4
 """Bytes that rows of the operand begin at multiples of."""
 
 
+@component
 class BufferToLdsLoader(BufferOperand):
     """Loads one operand's tiles from global memory to LDS, zeros where the operand ends.
 
@@ -76,7 +78,7 @@ class BufferToLdsLoader(BufferOperand):
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundBufferToLdsLoader:
         """Prepare a lane's places in a stage; once a role."""
-        assert multicast is None, "loads write their own CTA's LDS"
+        require_alone(self, self.tile.name, multicast)
         return BoundBufferToLdsLoader(w, self, stages)
 
 

@@ -23,7 +23,7 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
 from tilekit.tiles.call import Matrix, fits
-from tilekit.tiles.cluster import Multicast
+from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -192,13 +192,7 @@ class CpAsyncLoader:
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundCpAsyncLoader:
         """Prepare this thread's places in a stage; once a role."""
-        if multicast is not None:
-            raise TraceError(
-                f"the CpAsyncLoader of tile {self.tile.name!r} writes to its own CTA's shared memory, but "
-                f"{multicast.participants} CTAs of the cluster are to share the tile; nearest: a cluster in which no "
-                "CTA shares it, or TmaLoader",
-                code="TK-TRACE-013",
-            )
+        require_alone(self, self.tile.name, multicast, other="TmaLoader")
         return BoundCpAsyncLoader(w, self, stages)
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -15,6 +16,23 @@ from tilekit.tiles.tile import Tile
 
 WARPGROUP_OF_EPILOGUE = "each warpgroup of the epilogue"
 """The meeting for which components on the way of the accumulators out share named barriers."""
+
+
+def require_group(op: str, group: Warpgroup | None) -> Warpgroup:
+    """Check that an instruction of whole warpgroups knows which of them it is in.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-013`` where a role without the epilogue is to multiply into registers.
+    """
+    if group is None:
+        raise TraceError(
+            f"{op} leaves its sums in the registers of the warps that multiply, and is bound without their Warpgroup: "
+            "they store the tile too; nearest: Warpgroup.of(w, warp, role), in a plan without an epilogue role",
+            code="TK-TRACE-013",
+        )
+    return group
 
 
 @dataclass(frozen=True)

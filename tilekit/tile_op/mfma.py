@@ -13,12 +13,13 @@ from itertools import islice
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulator_fragments import AccumulatorFragment
-from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group
 from tilekit.tile_op.images import check_images
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile
@@ -64,6 +65,7 @@ def wave_layout(rows: int, columns: int) -> AccumulatorLayout:
     return AccumulatorLayout(rows // block, block, columns, parts, waves=1, lanes=LANES, fragment=MFMA_FRAGMENT)
 
 
+@component
 class Mfma:
     """Multiplies the tiles of a stage into accumulators: wave g has rows ``g * rows … (g + 1) * rows - 1``.
 
@@ -85,7 +87,7 @@ class Mfma:
         Rows of M that a wave computes.
     """
 
-    def __init__(self, a: OperandTile, b: OperandTile, *, waves: int) -> None:
+    def __init__(self, a: OperandTile, b: OperandTile, *, waves: Count) -> None:
         check_images("mfma", a, b, KINDS)
         for tile in (a, b):
             if tile.major != "k":
@@ -121,7 +123,7 @@ class Mfma:
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundMfma:
         """Prepare a lane's places in the tiles; once a role."""
-        assert group is not None, "mfma is a wave's"
+        group = require_group("Mfma", group)
         return BoundMfma(w, self, tiles, group.part)
 
 

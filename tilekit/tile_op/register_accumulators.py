@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -22,6 +23,7 @@ class RegisterOp(Protocol):
         """How a warpgroup holds its accumulators: a block has one fragment a warp."""
 
 
+@component
 class RegisterAccumulators:
     """Accumulators in registers, a tile of them for each block: the warps that multiply run the epilogue too.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
+from tilekit.assembly.fit import Whole, component, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
@@ -18,6 +19,8 @@ from tilekit.tiles.stage import Stage
 
 LANES = 128
 """Lanes of tensor memory."""
+MAX_COLUMNS = 256
+"""The largest N of an instruction (PTX ISA, tcgen05.mma, Shape table)."""
 
 _KINDS = {"f16": "f16", "bf16": "f16", "f32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4"}
 _FORMATS = {"f16": 0, "bf16": 1, "f32": 2, "e4m3": 0, "e5m2": 1}
@@ -38,6 +41,7 @@ def instruction_descriptor(a: OperandTile, b: OperandTile, *, m: int, n: int) ->
     )
 
 
+@component
 class Tcgen05:
     """Multiplies the tiles of a stage into accumulators.
 
@@ -51,7 +55,8 @@ class Tcgen05:
     Raises
     ------
     TraceError
-        ``TK-TRACE-017`` for tiles whose images the instruction cannot read.
+        ``TK-TRACE-017`` for tiles whose images the instruction cannot read, ``TK-PART-001`` for rows that it has no
+        shape for.
     """
 
     kinds: tuple[tuple[str, ...], ...] = KINDS
@@ -66,8 +71,11 @@ class Tcgen05:
     claimed: Callable[[Writer], Value]
     """The address of these columns, once they are claimed."""
 
-    def __init__(self, a: OperandTile, b: OperandTile, *, group: int) -> None:
+    def __init__(self, a: OperandTile, b: OperandTile, *, group: Annotated[int, Whole(1, 2)]) -> None:
         check_images("tcgen05.mma", a, b, self.kinds)
+        require_whole("Tcgen05", "a.rows", a.rows, Whole(LANES // 2, LANES, LANES // 2))
+        step = 16 if group == 1 and a.rows == LANES else 8
+        require_whole("Tcgen05", "b.rows", b.rows, Whole(step, MAX_COLUMNS // group, step))
         self.kind = self.kind or _KINDS[a.dtype.name]
         self.a = a
         self.b = b

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM, F32, TMEM
 from tilekit.assembly.values import RegisterTile, Value
@@ -23,6 +24,7 @@ LANE = 1 << 16
 """What one lane adds to an address in tensor memory."""
 
 
+@component
 class TensorAccumulators:
     """`stages` accumulators in a region of tensor memory.
 
@@ -46,7 +48,9 @@ class TensorAccumulators:
 
     allocated = True
 
-    def __init__(self, w: Writer, memory: TensorMemory, op: Tcgen05, *, stages: int, mma: Role, epilogue: Role) -> None:
+    def __init__(
+        self, w: Writer, memory: TensorMemory, op: Tcgen05, *, stages: Count, mma: Role, epilogue: Role
+    ) -> None:
         self.layout: AccumulatorLayout = op.layout
         self.stages = stages
         self.memory = memory

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Barrier, Whole, component
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
@@ -45,6 +47,7 @@ class TensorRegion:
         return base + self.first
 
 
+@component
 class TensorMemory:
     """The tensor memory of a CTA, as its components have claimed it.
 
@@ -74,7 +77,14 @@ class TensorMemory:
     """
 
     def __init__(
-        self, w: Writer, *, capacity: int, allocates: Role, others: tuple[Role, ...], cluster: Cluster, barrier: int
+        self,
+        w: Writer,
+        *,
+        capacity: Annotated[int, Whole(MIN_COLUMNS)],
+        allocates: Role,
+        others: tuple[Role, ...],
+        cluster: Cluster,
+        barrier: Barrier,
     ) -> None:
         if len(allocates.warps) != 1:
             raise TraceError(

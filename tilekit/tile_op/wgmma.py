@@ -10,7 +10,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup
+from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group
 from tilekit.tile_op.descriptors import ADDRESS_MASK, K_BYTES, WGMMA_MODES, MatrixDescriptor
 from tilekit.tile_op.images import check_images
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
@@ -96,7 +96,7 @@ class Wgmma:
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
         """Prepare the descriptors of a warpgroup; once a role."""
-        assert group is not None, "wgmma is a warpgroup's"
+        group = require_group("Wgmma", group)
         return BoundWgmma(w, self, tiles, group.part)
 
 

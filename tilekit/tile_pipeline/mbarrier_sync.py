@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Annotated, Literal
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, Whole, component, require_sides
+from tilekit.assembly.fit import Count, Whole, component, illegal, require_sides
 from tilekit.assembly.shared import SharedDeclaration, mbarriers
 from tilekit.assembly.types import DSMEM
 from tilekit.assembly.values import Value
@@ -72,6 +72,8 @@ class MbarrierSync:
         released_by: ReleasedBy = "threads",
     ) -> None:
         require_sides("MbarrierSync", producers, consumers)
+        if released_by == "commit" and not w.target.has("tensor_memory"):
+            raise illegal("MbarrierSync", "released_by", released_by, f"'threads' on {w.target.name}", "threads")
         if filled_by == "threads" and cluster.is_leader is not None:
             raise TraceError(
                 f"the stages of {name!r} are filled by the threads of {', '.join(role.name for role in producers)}, "

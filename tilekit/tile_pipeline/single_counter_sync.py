@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilekit.assembly.fit import Count, component, require_sides
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import Value
@@ -10,6 +11,7 @@ from tilekit.tile_pipeline.counter_sync import alone
 from tilekit.tile_pipeline.position import RingPosition
 
 
+@component
 class SingleCounterSync:
     """One counter a stage, half the memory of a `CounterSync`: a lap is the producers' arrivals, then the consumers'.
 
@@ -35,8 +37,9 @@ class SingleCounterSync:
     """
 
     def __init__(
-        self, w: Writer, name: str, *, stages: int, producers: tuple[Role, ...], consumers: tuple[Role, ...]
+        self, w: Writer, name: str, *, stages: Count, producers: tuple[Role, ...], consumers: tuple[Role, ...]
     ) -> None:
+        require_sides("SingleCounterSync", producers, consumers)
         self.stages = stages
         (declared,) = self.declared(name, stages)
         self.counters = w.shared.place(declared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_whole, require_word
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U32
@@ -28,6 +29,33 @@ class Multicast:
     participants: int
     slice: Value
     mask: Value
+
+
+def require_alone(loader: object, tile: str, multicast: Multicast | None, *, other: str = "") -> None:
+    """Check that CTAs do not share a tile whose loader writes to its own CTA's shared memory alone.
+
+    Parameters
+    ----------
+    loader, tile
+        The loader, and the name of its tile.
+    multicast
+        How the CTAs share the tile, if they do.
+    other
+        What could load for all of them, to be named.
+
+    Raises
+    ------
+    TraceError
+        ``TK-TRACE-013``.
+    """
+    if multicast is None:
+        return
+    raise TraceError(
+        f"the {type(loader).__name__} of tile {tile!r} writes to its own CTA's shared memory, but "
+        f"{multicast.participants} CTAs of the cluster are to share the tile; nearest: a cluster in which no CTA "
+        f"shares it{f', or {other}' if other else ''}",
+        code="TK-TRACE-013",
+    )
 
 
 @dataclass(frozen=True)

@@ -107,12 +107,12 @@ class LaunchReport:
             for role, count in sorted(self.instructions.items(), key=lambda item: -item[1])
         )
         table = f"<table><tr><th>role</th><th>warp instructions</th><th></th></tr>{rows}</table>" if rows else ""
-        lines = "<br>".join(escape(line.strip()) for line in facts if line.strip() != "nothing found")
+        lines = "<br/>".join(escape(line.strip()) for line in facts if line.strip() != "nothing found")
         found = "".join(finding._repr_html_() for finding in self.findings)
         verdict = found or '<p style="color: #1a7f37"><b>nothing found</b></p>'
         remarks = "".join(f"<p>{escape(str(remark))}</p>" for remark in self.remarks)
         statistics = f"<pre>{escape(str(self.statistics))}</pre>" if self.statistics is not None else ""
-        return f"<div><b>{escape(head)}</b><br>{lines}{table}{verdict}{remarks}{statistics}</div>"
+        return f"<div><b>{escape(head)}</b><br/>{lines}{table}{verdict}{remarks}{statistics}</div>"
 
 
 def _rate(steps: int, seconds: float) -> str:
