@@ -26,8 +26,14 @@ OUT = zeros(2, 7, 5, 24)
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "three dimensions": (lambda: tilekit.conv2d(X[0], W), r"x has shape \(9, 7, 16\).*\(N, H, W, C\).*TK-CONV-001"),
     "a matrix of filters": (lambda: tilekit.conv2d(X, W[:, 0, 0]), r"w has shape \(24, 16\).*\(K, R, S, C\)"),
-    "two types": (lambda: tilekit.conv2d(X, W.astype(np.float16)), "x is bf16 and w is f16.*nearest: both bf16"),
-    "f32": (lambda: tilekit.conv2d(*(a.astype(np.float32) for a in (X, W))), "x is f32 and w is f32.*nearest: both"),
+    "two types": (
+        lambda: tilekit.conv2d(X, W.astype(np.float16)),
+        "x is bf16 and w is f16.*for example w to bf16.*TK-MM-001",
+    ),
+    "f32": (
+        lambda: tilekit.conv2d(*(a.astype(np.float32) for a in (X, W))),
+        "x is f32 and w is f32.*for example both to bf16",
+    ),
     "no channels": (lambda: tilekit.conv2d(X[..., :0], W[..., :0]), "only N and K may be 0"),
     "no lines": (lambda: tilekit.conv2d(X, W[:, :0]), "only N and K may be 0"),
     "groups that do not divide": (lambda: tilekit.conv2d(X, W, groups=3), "groups=3 with 16 channels.*nearest: [24]"),

@@ -22,10 +22,10 @@ from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
-    "conv2d: im2col loader, spec, entry": 131,
-    "conv2d: reading a call": 345,
-    "conv2d: binding": 40,
-    "conv2d: the threads' loader": 90,
+    "conv2d: im2col loader, spec, entry": 130,
+    "conv2d: reading a call": 279,
+    "conv2d: binding": 35,
+    "conv2d: the threads' loader": 83,
     "conv2d: lines that name a residual": 60,
 }
 

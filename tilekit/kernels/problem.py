@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, ClassVar
 
-from tilekit.arrays import ArrayView, view_of
+from tilekit.arrays import ArrayView, c_strides, view_of
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
@@ -162,8 +162,7 @@ def matrix_view(array: Any, name: str) -> ArrayView:
     view = view_of(array, name)
     if 0 not in view.shape:
         return view
-    steps = (prod(max(extent, 1) for extent in view.shape[axis + 1 :]) for axis in range(len(view.shape)))
-    return replace(view, strides=tuple(steps))
+    return replace(view, strides=c_strides(view.shape))
 
 
 def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
@@ -201,7 +200,11 @@ def _load_kind(address: int, pitch: int, batch_pitch: int) -> Load:
     """How an operand can be loaded. Rows that are all the same one have no pitch that TMA takes."""
     if address % TMA_ALIGNMENT == 0 and pitch % TMA_ALIGNMENT == 0 and batch_pitch % TMA_ALIGNMENT == 0 and pitch:
         return "tma"
-    numbers = (address, pitch, batch_pitch)
+    return load_width((address, pitch, batch_pitch))
+
+
+def load_width(numbers: Sequence[int]) -> int:
+    """Bytes that threads can load at once of what lies at an address, and so far apart."""
     return next(width for width in WIDTHS if all(number % width == 0 for number in numbers))
 
 

@@ -16,7 +16,7 @@ from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.im2col import Places
-from tilekit.kernels.conv2d.images import declare
+from tilekit.kernels.conv2d.images import corner, declare
 from tilekit.tile_io.cp_async import PIECE, WARPS, WORD, CopyPlan
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.stage import Stage
@@ -94,9 +94,7 @@ class GatheredRows:
 
     def _pixel(self, w: Writer, line: Value, row: Value, batch: Operand) -> tuple[Value, Value, Value]:
         n, rows = self._loader.n, self._loader.tile.rows
-        lines = row // n["out_x"]
-        image = lines // n["out_y"]
-        y, x = (lines - image * n["out_y"]) * n["step_y"], (row - lines * n["out_x"]) * n["step_x"]
+        image, y, x = corner(n, row)
         start = w.widen_multiply(image, n["image_pitch"])
         if isinstance(batch, Value):
             start = start + w.widen_multiply(batch, n["group_pitch"])
