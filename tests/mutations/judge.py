@@ -14,6 +14,7 @@ from tilekit.emulator import (
     UnsupportedInstruction,
 )
 
+from .conv2d import ConvCase
 from .launches import Arguments, Case
 from .mutation import Mutation
 from .third_party import ThirdParty
@@ -53,7 +54,7 @@ class Verdict:
 
 
 def judge(
-    case: Case | ThirdParty, mutation: Mutation, change: Callable[[Arguments], Arguments] | None = None
+    case: Case | ConvCase | ThirdParty, mutation: Mutation, change: Callable[[Arguments], Arguments] | None = None
 ) -> Verdict:
     """Run a mutation of `case` until something is reported.
 

@@ -343,7 +343,7 @@ def config_of(
     if stream_k is not None:
         overrides["split_k"] = 1
     shape = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    config = closest(spec, chip, overrides, **shape)
+    config = closest(spec, chip, overrides, **shape, read=workload.read)
     config.check(chip, spec)
     return config
 

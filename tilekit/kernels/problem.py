@@ -32,6 +32,11 @@ class MatmulProblem:
         return 2 * self.m * self.n * self.k * self.batches
 
     @property
+    def read(self) -> float:
+        """The part of A that lies in memory once."""
+        return 1.0
+
+    @property
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the result."""
         return (self.batches, self.m, self.n) if self.batched else (self.m, self.n)

@@ -24,6 +24,9 @@ from tilekit.tiles.stage import Stage
 NO_LINE = 1 << 30
 """A line that no image has."""
 
+COUNTING, LOADING = 19, 11
+"""Instructions at a place of the filter, and for each row there; a count of the text, not timed."""
+
 
 @dataclass(frozen=True)
 class GatherPlan(CopyPlan):
@@ -31,6 +34,12 @@ class GatherPlan(CopyPlan):
 
     shifts = False
     unit = 1
+
+    @property
+    def clocks(self) -> int:
+        """Instructions of a warp for a stage: at each place some that count, and some for each of a thread's rows."""
+        lines = -(-self.tile.rows // (WARPS * 32))
+        return self.tile.row_bytes // self.width * (COUNTING + lines * LOADING)
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Nothing beside the image."""

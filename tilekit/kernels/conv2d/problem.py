@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from tilekit.arrays import ArrayView
 from tilekit.kernels.conv2d.images import Axis, Images, Pitches
@@ -39,6 +40,12 @@ class ConvProblem(MatmulProblem):
     swizzle: SwizzleBytes = SWIZZLE_BYTES
     im2col_b: bool = False
     multiplied = "images"
+
+    @property
+    def read(self) -> float:
+        """The part of A that lies in memory once: a pixel is part of several rows."""
+        x: Any = self.a
+        return float(min(1.0, x.count * x.y.extent * x.x.extent * x.channels / max(1, self.m * self.k)))
 
 
 def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: int) -> MatmulProblem:
