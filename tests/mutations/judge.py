@@ -56,7 +56,7 @@ class Verdict:
 def judge(
     case: Case | ConvCase | ThirdParty, mutation: Mutation, change: Callable[[Arguments], Arguments] | None = None
 ) -> Verdict:
-    """Run a mutation of `case` until something is reported.
+    """Run a mutation of `case` until something is reported; of a convolution, until the result is wrong.
 
     Raises
     ------
@@ -80,6 +80,8 @@ def judge(
             return Verdict(mutation, found[0].kind, "\n".join(map(str, found)), label)
         if not right and not wrong:
             wrong = label
+            if isinstance(case, ConvCase):  # a wrong pixel is one under every schedule
+                break
     return Verdict(mutation, WRONG_RESULT if wrong else NOT_CAUGHT, "", wrong)
 
 

@@ -210,4 +210,4 @@ def _rows(view: ArrayView, name: str, groups: int) -> ArrayView:
     if groups == 1:
         return replace(view, shape=(prod(extents), channels), strides=(found, 1))
     each = channels // groups
-    return replace(view, shape=(groups, prod(extents), each), strides=(each, found, 1))
+    return replace(view, shape=(groups, prod(extents), each), strides=(max(1, each), found, 1))

@@ -99,8 +99,8 @@ class Images(Matrix):
 
 def declare(w: Writer, tile: OperandTile, *more: str) -> dict[str, Value]:
     """Declare the numbers of a call's `Images` as kernel parameters: those of both axes, channels, and `more`."""
-    axes = [f"{field}_{axis}" for axis in "yx" for field in ("taps", "end", "apart", "out", "step", "pad")]
-    names = (*axes, "channels", "group_pitch", *more)
+    axes = [f"{field}_{axis}" for axis in "yx" for field in ("end", "apart", "out", "step", "pad")]
+    names = (*axes, "taps_x", "channels", "group_pitch", *more)
     return {name: w.parameter(f"{tile.name}_{name}", U32, partial(_number, tile.name, name)) for name in names}
 
 
