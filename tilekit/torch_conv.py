@@ -126,8 +126,8 @@ def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -
     for name, needed in zip(("x", "w", *_NAMES), ctx.needs_input_grad, strict=False):
         if needed:
             raise ArgumentError(
-                f"{name} requires a gradient: tilekit's convolutions have none; pass {name}.detach(), or call under "
-                "torch.no_grad()",
+                f"{name} requires a gradient: tilekit's convolutions have none. To train, call "
+                f"torch.nn.functional.conv2d; else pass {name}.detach(), or call under torch.no_grad()",
                 code="TK-TORCH-001",
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import ml_dtypes
@@ -10,8 +11,14 @@ import numpy as np
 import pytest
 
 import tilekit
+from tilekit.emulator import TensorMap
+from tilekit.emulator.ptx.memory.tensor_map import PixelBox
 from tilekit.errors import ArgumentError, ConfigError
+from tilekit.kernels.conv2d.arguments import ConvArguments
+from tilekit.kernels.conv2d.images import Images
+from tilekit.kernels.conv2d.problem import ConvProblem
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
+from tilekit.tile_io.tma import MAP_SWIZZLES
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -26,8 +33,14 @@ OUT = zeros(2, 7, 5, 24)
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "three dimensions": (lambda: tilekit.conv2d(X[0], W), r"x has shape \(9, 7, 16\).*\(N, H, W, C\).*TK-CONV-001"),
     "a matrix of filters": (lambda: tilekit.conv2d(X, W[:, 0, 0]), r"w has shape \(24, 16\).*\(K, R, S, C\)"),
-    "two types": (lambda: tilekit.conv2d(X, W.astype(np.float16)), "x is bf16 and w is f16.*nearest: both bf16"),
-    "f32": (lambda: tilekit.conv2d(*(a.astype(np.float32) for a in (X, W))), "x is f32 and w is f32.*nearest: both"),
+    "two types": (
+        lambda: tilekit.conv2d(X, W.astype(np.float16)),
+        "x is bf16 and w is f16.*for example w to bf16.*TK-MM-001",
+    ),
+    "f32": (
+        lambda: tilekit.conv2d(*(a.astype(np.float32) for a in (X, W))),
+        "x is f32 and w is f32.*for example both to bf16",
+    ),
     "no channels": (lambda: tilekit.conv2d(X[..., :0], W[..., :0]), "only N and K may be 0"),
     "no lines": (lambda: tilekit.conv2d(X, W[:, :0]), "only N and K may be 0"),
     "groups that do not divide": (lambda: tilekit.conv2d(X, W, groups=3), "groups=3 with 16 channels.*nearest: [24]"),
@@ -103,3 +116,70 @@ def test_what_threads_load_is_shared_by_no_cluster() -> None:
     """A config for the copy engine, with images that it refuses."""
     with pytest.raises(ConfigError, match="operands that threads copy are shared with no other CTA"):
         tilekit.conv2d(zeros(1, 9, 9, 3), zeros(8, 3, 3, 3), config=MatmulConfig(cluster=(2, 1)))
+
+
+def _drawn(seed: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    """Shapes and ways of a call that may be wrong in several of them."""
+    rng = Random(seed)
+    channels, groups = rng.choice((1, 3, 8, 8, 16, 24, 64, 64, 72, 96)), rng.choice((*[1] * 9, 2, 2, 3, 4, -1, 0))
+    each = rng.choice((*[channels // max(groups, 1) or 1] * 9, channels, 5))
+    x = (rng.choice((0, 1, 2, 3)), rng.choice((*[9, 40, 200] * 3, 0, 1)), rng.choice((2, 7, 30)), channels)
+    w = (rng.choice((0, 1, 6, 8, 24, 24)), rng.choice((1, 2, 3, 7)), rng.choice((1, 3, 5)), each)
+    how: dict[str, Any] = {
+        "stride": rng.choice((*[1, 2, (3, 1), 8, 9, (1, 9)] * 2, 0)),
+        "padding": rng.choice((*[0, 1, (2, 0), 127, 128, 129, 300] * 2, -1)),
+        "dilation": rng.choice((*[1, 1, 2, (1, 3), 42, 127] * 2, 43, 128, 255, 256, 0)),
+        "groups": groups,
+    }
+    return x, w, how
+
+
+def _wrong(x: tuple[int, ...], w: tuple[int, ...], how: dict[str, Any]) -> set[str]:
+    """The codes of all that is wrong with such a call, from the definition of a convolution."""
+    pairs = {name: how[name] if isinstance(how[name], tuple) else (how[name],) * 2 for name in list(how)[:3]}
+    found = set()
+    if 0 in x[1:] or 0 in w[1:]:
+        found.add("TK-CONV-001")
+    if how["groups"] < 1 or x[3] % how["groups"] or w[0] % how["groups"] or w[3] * how["groups"] != x[3]:
+        found.add("TK-CONV-002")
+    reach = [(w[1 + i] - 1) * pairs["dilation"][i] + 1 for i in range(2)]
+    small = any(x[1 + i] + 2 * pairs["padding"][i] < reach[i] for i in range(2))
+    if small or min(pairs["stride"]) < 1 or min(pairs["padding"]) < 0 or min(pairs["dilation"]) < 1:
+        found.add("TK-CONV-003")
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 4000, 500))
+def test_drawn_calls_are_read_or_refused(first: int) -> None:
+    """Whatever is wrong has its error, and nothing else has; what the engine is given it takes, and else threads load.
+
+    The limits are those of the emulator's tensor maps, which know nothing of convolutions.
+    """
+    engine, threads = 0, 0
+    for seed in range(first, first + 500):
+        x, w, how = _drawn(seed)
+        wrong, given = _wrong(x, w, how), (zeros(*x), zeros(*w))
+        if wrong:
+            with pytest.raises(ArgumentError, match="|".join(wrong)):
+                ConvArguments.parse(*given, memory=False, target="sm_90a", **how)
+            continue
+        call = ConvArguments.parse(*given, memory=False, target="sm_90a", **how)
+        images, problem = call.problem.a, call.problem
+        if not isinstance(problem, ConvProblem):
+            continue
+        assert isinstance(images, Images)
+        row = (problem.swizzle or 16) // 2
+        size = (
+            images.channels * problem.batches,
+            *(max(1, n) for n in (images.x.extent, images.y.extent, images.count)),
+        )
+        corners = [corner for axis in (images.x, images.y) for corner in axis.corners]
+        box = PixelBox((corners[0], corners[2]), (corners[1], corners[3]), row, 64)
+        pitches = tuple(2 * pitch for pitch in reversed(images.pitches[:3]))
+        steps = (1, images.x.step, images.y.step, 1)
+        swizzle = MAP_SWIZZLES[problem.swizzle]
+        legal = not TensorMap(1 << 20, "bf16", size, pitches, (), box, steps, swizzle=swizzle).problems()
+        if images.load == "tma":
+            assert legal, seed
+        engine, threads = engine + (images.load == "tma"), threads + (images.load != "tma")
+    assert min(engine, threads) > 10

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,21 +14,23 @@ import pytest
 
 import tilekit
 from benchmarks.family_lines import code_lines, counted
+from tilekit.bench.conv2d import ConvWorkload
 from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.kernels.conv2d.gather import GatherPlan
 from tilekit.kernels.conv2d.problem import slice_for
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.matmul.kernel import trace
-from tilekit.kernels.matmul.picker import candidates
+from tilekit.kernels.matmul.picker import candidates, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
-    "conv2d: im2col loader, spec, entry": 131,
-    "conv2d: reading a call": 345,
-    "conv2d: binding": 40,
-    "conv2d: the threads' loader": 90,
+    "conv2d: im2col loader, spec, entry": 130,
+    "conv2d: reading a call": 315,
+    "conv2d: binding": 35,
+    "conv2d: the threads' loader": 88,
     "blockwise: payload and factors, spec, entry": 200,
     "blockwise: accumulators with factors, reads ahead": 165,
     "blockwise: reading a call": 130,
@@ -123,6 +128,53 @@ def test_slices_are_as_wide_as_channels_allow() -> None:
     """The swizzle by bytes of channels: whole slices, or some zeros where narrower slices would cost more."""
     assert [slice_for(size, 1) for size in (128, 256, 64, 192, 32, 16, 144, 224)] == [128, 128, 64, 64, 32, 0, 64, 128]
     assert [slice_for(size, 4) for size in (128, 64, 48, 144)] == [128, 64, 0, 0]
+
+
+def test_the_picture_is_current() -> None:
+    """`python docs/conv2d_diff.py` would change nothing, and the role that multiplies is the matmul's throughout."""
+    drawn = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "conv2d_diff.py"))
+    assert drawn["picture"]() == drawn["PICTURE"].read_text("utf-8")
+    rows = drawn["rows"]()
+    assert {len(set(counts)) for role, _, counts in rows if role == "mma"} == {1}
+    new = {name for _, name, (matmul, im2col, _) in rows if matmul != im2col}
+    assert new == {"declare", "Pixels", "Places", "corner"}
+
+
+def _layer(shape: str) -> tuple[ConvSpec, dict[str, Any]]:
+    problem = ConvWorkload.parse(shape).arguments().problem
+    extents = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches, "read": problem.read}
+    return ConvWorkload.parse(shape).arguments().spec, extents
+
+
+def test_the_model_counts_pixels_once() -> None:
+    """DRAM delivers the images, not the matrix that they stand for: nine times as large here, and four times smaller
+    where a stride leaves pixels out."""
+    for shape, part in (("2x64x64x64 64x3x3 p1", 1 / 9), ("2x64x64x64 64x1x1 s2", 1.0), ("2x64x64x64 64x2x2 s2", 1.0)):
+        spec, extents = _layer(shape)
+        assert extents["read"] == pytest.approx(part)
+        once = ranked(spec, SM_90A, **extents)
+        config = once[0].config
+        many = next(e for e in ranked(spec, SM_90A, **extents | {"read": 1.0}) if e.config == config)
+        assert (once[0].dram < many.dram / 3) == (part < 1)
+        assert once[0].total <= many.total
+
+
+@pytest.mark.parametrize("shape", ["1x512x512x128 3x3x3 p1", "2x64x64x320 4x3x3 p1"])
+def test_few_filters_have_narrow_tiles(shape: str) -> None:
+    """Three filters are not multiplied as if they were 64: where that does not hide behind DRAM, it takes the time."""
+    spec, extents = _layer(shape)
+    config = ranked(spec, SM_90A, **extents)[0].config
+    assert config.tile[config.tile[0] < config.tile[1] or not config.swap_ab] <= 32
+
+
+def test_threads_load_whole_tiles_of_rows() -> None:
+    """A thread without a row takes the time of one with a row, so tiles have a row for each of the 128 at least."""
+    spec, extents = _layer("32x224x224x3 64x7x7 s2 p3")
+    config = ranked(spec, SM_90A, **extents)[0].config
+    assert config.tile[0] % 128 == 0
+    plans = [GatherPlan(tile, 2) for tile in config.operands(spec)]
+    half = GatherPlan(replace(plans[0].tile, rows=64), 2)
+    assert half.clocks == GatherPlan(replace(plans[0].tile, rows=128), 2).clocks < plans[0].clocks
 
 
 def test_a_batched_matmul_has_a_bias_a_matrix() -> None:

@@ -42,9 +42,10 @@ def tensor_copies(program: Program, s: Statement) -> Changes:
 def multicasts(program: Program, s: Statement) -> Changes:
     if ".multicast::cluster" not in s.opcode:
         return
+    at = 4 if s.operands[3].startswith("{") else 3  # behind im2col's offsets
     for mask in (1, 2, 7):
-        yield f"mask {mask:#b}", scoped(s, "b16", f"mov.b16 {SCRATCH}, {mask};", s.with_operand(3, SCRATCH))
-    operands = (*s.operands[:3], *s.operands[4:])
+        yield f"mask {mask:#b}", scoped(s, "b16", f"mov.b16 {SCRATCH}, {mask};", s.with_operand(at, SCRATCH))
+    operands = (*s.operands[:at], *s.operands[at + 1 :])
     yield "no multicast", instead(s, s.written(s.opcode.replace(".multicast::cluster", ""), operands))
 
 

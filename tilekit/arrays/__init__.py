@@ -8,7 +8,8 @@ whatever made the inputs and before whatever reads the result. An explicit ``str
 inputs are ready there. Arrays that come through plain DLPack are made ready on the legacy default stream.
 """
 
-from tilekit.arrays.checks import overlap, require_dtype, require_output, require_same_place
+from tilekit.arrays.checks import overlap, require_dtype, require_output, require_result, require_same_place
+from tilekit.arrays.dlpack import c_strides
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.arrays.library import (
     NewArrays,
@@ -25,6 +26,7 @@ __all__ = [
     "ArrayView",
     "Device",
     "NewArrays",
+    "c_strides",
     "current_stream",
     "empty_like_library",
     "fingerprint",
@@ -35,6 +37,7 @@ __all__ = [
     "overlap",
     "require_dtype",
     "require_output",
+    "require_result",
     "require_same_place",
     "resolve_stream",
     "stream_getter",

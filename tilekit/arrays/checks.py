@@ -78,6 +78,15 @@ def require_dtype(out: ArrayView, out_dtype: DType) -> None:
         )
 
 
+def require_result(view: ArrayView, shape: tuple[int, ...], dtype: DType, name: str) -> None:
+    """Raise `ArgumentError` (``TK-ARRAY-008``) for an array that has not the result's shape and element type."""
+    if view.shape != shape or view.dtype is not dtype:
+        raise ArgumentError(
+            f"{name} is {view.dtype} of shape {tuple(view.shape)}; the result is {dtype} of shape {shape}",
+            code="TK-ARRAY-008",
+        )
+
+
 def require_output(
     out: ArrayView, shape: tuple[int, ...], dtype: DType, inputs: Iterable[tuple[str, ArrayView]], name: str = "out"
 ) -> None:
@@ -89,11 +98,7 @@ def require_output(
         ``TK-ARRAY-008`` if its shape or element type is not the result's or it is read-only; ``TK-ARRAY-009`` if it
         overlaps an input, or itself.
     """
-    if out.shape != shape or out.dtype is not dtype:
-        raise ArgumentError(
-            f"{name} is {out.dtype} of shape {tuple(out.shape)}; the result is {dtype} of shape {shape}",
-            code="TK-ARRAY-008",
-        )
+    require_result(out, shape, dtype, name)
     if not out.writeable:
         raise ArgumentError(f"{name} is read-only; pass a writeable array", code="TK-ARRAY-008")
     if 0 in out.strides and any(stride == 0 and extent > 1 for extent, stride in zip(shape, out.strides, strict=True)):

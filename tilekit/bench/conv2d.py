@@ -125,6 +125,12 @@ class ConvWorkload:
         return k
 
     @property
+    def read(self) -> float:
+        """The part of the product's A that lies in memory once."""
+        read: float = self.arguments().problem.read
+        return read
+
+    @property
     def batch(self) -> int | None:
         """Groups, where there is more than one."""
         return self.groups if self.groups > 1 else None

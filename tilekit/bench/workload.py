@@ -183,6 +183,7 @@ class MatmulWorkload:
     accumulation: Accumulation = "fast"
     padded: bool = True
     residual: ClassVar[bool] = False
+    read: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k", "batch"):

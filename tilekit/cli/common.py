@@ -404,8 +404,9 @@ def config_of(
         _require_field(field, value, chip)
     if stream_k is not None:
         overrides["split_k"] = 1
-    shape = {"m": workload.m, "n": workload.n, "k": workload.k // spec.a_dtype.packed, "batches": workload.batch or 1}
-    config = closest(spec, chip, overrides, **shape)
+    k = workload.k // spec.a_dtype.packed
+    shape = {"m": workload.m, "n": workload.n, "k": k, "batches": workload.batch or 1}
+    config = closest(spec, chip, overrides, **shape, read=workload.read)
     config.check(chip, spec)
     return config
 

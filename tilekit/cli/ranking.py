@@ -64,6 +64,7 @@ def ranking_of(kernel: CompiledKernel, workload: MatmulWorkload | ConvWorkload, 
         common = gemv.ranked(kernel.spec, kernel.target, n=workload.n, k=workload.k)
         return Ranking(common[:top], (), gemv.RANKING_UNITS, gemv.ranking)
     k = workload.k // kernel.spec.a_dtype.packed
-    shape = {"m": workload.m, "n": workload.n, "k": k, "batches": workload.batch or 1}
+    extents = {"m": workload.m, "n": workload.n, "k": k, "batches": workload.batch or 1}
+    shape: dict[str, Any] = {**extents, "read": workload.read}
     first, others = (ranked(kernel.spec, kernel.target, **shape, tuning=which)[:top] for which in (False, True))
     return Ranking(first, others, estimates.RANKING_UNITS, estimates.ranking)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from typing import Any, Self
 
-from tilekit.arrays import ArrayView, NewArrays, new_arrays, require_dtype, require_output, require_same_place
+from tilekit.arrays import (
+    ArrayView,
+    NewArrays,
+    c_strides,
+    new_arrays,
+    require_dtype,
+    require_output,
+    require_same_place,
+)
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written import WrittenSpec
@@ -98,7 +105,7 @@ class Arguments:
         if out is not None:
             require_output(out, shape, dtype, operands if memory else ())
             placed.append(("out", out))
-        view = _c_order(a, shape, dtype) if out is None else out
+        view = in_c_order(a, shape, dtype) if out is None else out
         read = EpilogueArguments.read(problem, view, epilogue, results=results, views=views, groups=groups)
         if out is not None and memory:
             read.check_overlap(out)
@@ -212,7 +219,12 @@ def result_type(a: ArrayView, out: ArrayView | None, out_dtype: Any) -> DType:
     return out.dtype
 
 
-def _c_order(like: ArrayView, shape: tuple[int, ...], dtype: DType) -> ArrayView:
+def settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a call's keywords those that are fields of its arguments as they are."""
+    names = ("activation", "config", "precision", "accumulation")
+    return {"result": given.get("out")} | {name: given[name] for name in names if name in given}
+
+
+def in_c_order(like: ArrayView, shape: tuple[int, ...], dtype: DType) -> ArrayView:
     """A layout in C order that has no memory yet."""
-    strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return replace(like, address=0, shape=shape, strides=strides, dtype=dtype, writeable=True)
+    return replace(like, address=0, shape=shape, strides=c_strides(shape), dtype=dtype, writeable=True)

@@ -22,16 +22,21 @@ from tilekit.tiles.call import Matrix
 FP8 = (E4M3, E5M2)
 
 
-class EpilogueKeywords(TypedDict, total=False):
-    """The epilogue's operands as the caller passes them; `tilekit.matmul` says what each may be."""
+class SharedEpilogueKeywords(TypedDict, total=False):
+    """What is fused behind every product; `tilekit.matmul` says what each may be."""
 
     bias: Any
     scale: Any
-    scale_a: Any
-    scale_b: Any
     residual: Any
     beta: float
     epilogue: Any
+
+
+class EpilogueKeywords(SharedEpilogueKeywords, total=False):
+    """The epilogue's operands as the caller of a product of matrices passes them."""
+
+    scale_a: Any
+    scale_b: Any
 
 
 @dataclass(frozen=True)

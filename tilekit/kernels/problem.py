@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any, ClassVar
 
-from tilekit.arrays import ArrayView, view_of
+from tilekit.arrays import ArrayView, c_strides, view_of
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.cp_async import WIDTHS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
@@ -31,6 +30,11 @@ class MatmulProblem:
     def flops(self) -> int:
         """Floating-point operations."""
         return 2 * self.m * self.n * self.k * self.batches
+
+    @property
+    def read(self) -> float:
+        """The part of A that lies in memory once."""
+        return 1.0
 
     @property
     def out_shape(self) -> tuple[int, ...]:
@@ -167,8 +171,7 @@ def matrix_view(array: Any, name: str) -> ArrayView:
     view = view_of(array, name)
     if 0 not in view.shape:
         return view
-    steps = (prod(max(extent, 1) for extent in view.shape[axis + 1 :]) for axis in range(len(view.shape)))
-    return replace(view, strides=tuple(steps))
+    return replace(view, strides=c_strides(view.shape))
 
 
 def _operand(name: str, view: ArrayView, *, k_axis: int) -> Matrix:
@@ -206,7 +209,11 @@ def _load_kind(address: int, pitch: int, batch_pitch: int) -> Load:
     """How an operand can be loaded. Rows that are all the same one have no pitch that TMA takes."""
     if address % TMA_ALIGNMENT == 0 and pitch % TMA_ALIGNMENT == 0 and batch_pitch % TMA_ALIGNMENT == 0 and pitch:
         return "tma"
-    numbers = (address, pitch, batch_pitch)
+    return load_width((address, pitch, batch_pitch))
+
+
+def load_width(numbers: Sequence[int]) -> int:
+    """Bytes that threads can load at once of what lies at an address, and so far apart."""
     return next(width for width in WIDTHS if all(number % width == 0 for number in numbers))
 
 

@@ -80,6 +80,11 @@ class CopyPlan:
         return self.width < WORD
 
     @property
+    def clocks(self) -> int:
+        """Instructions of a warp of the load role for a stage, where they are what takes the time: here copies are."""
+        return 0
+
+    @property
     def copied(self) -> int:
         """Bytes of one copy."""
         return PIECE if self.shifts else self.width

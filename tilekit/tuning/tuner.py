@@ -165,6 +165,7 @@ def tune_workload(
     device = driver.devices()[0]
     chip = target_of(device, None)
     shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
+    shape["read"] = workload.read
     known = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)[:candidates]]
     fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, tuning=True)[: -(-candidates // 2)]]
     measured = measure(workload, chip, [*known, *fresh], progress=progress)

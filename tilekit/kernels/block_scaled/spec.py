@@ -41,8 +41,11 @@ class BlockScaledSpec(MatmulSpec):
         """The format's numbers."""
         return FORMATS[self.scaled]
 
-    def _multiplied(self) -> bool:
-        return {self.a_dtype.name, self.b_dtype.name} <= set(self.format.types)
+    def _check_types(self) -> None:
+        for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
+            if dtype.name not in self.format.types:
+                legal = ", ".join(self.format.types)
+                raise ArgumentError.of(name, dtype, legal=f"{legal} in {self.scaled}", code="TK-SCALE-001")
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for a chip without such an instruction, and what the matmul raises."""

@@ -32,16 +32,12 @@ class ConvKernel(MatmulKernel):
 
     def _arguments(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Arguments:
         spec = self.spec
-        return ConvArguments.parse(
-            a,
-            b,
-            out=out,
-            out_dtype=spec.out_dtype,
-            activation=spec.functions.activation,
-            accumulation=spec.accumulation,
-            target=self.target.name,
-            **given,
-        )
+        built: dict[str, Any] = {
+            "out_dtype": spec.out_dtype,
+            "activation": spec.functions.activation,
+            "target": self.target.name,
+        }
+        return ConvArguments.parse(a, b, out=out, accumulation=spec.accumulation, **built, **given)
 
     def _check_fit(self, arguments: Any) -> None:
         given, what = arguments.spec, "how images and filters are loaded"

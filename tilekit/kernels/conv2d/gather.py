@@ -16,13 +16,16 @@ from tilekit.assembly.types import GMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.im2col import Places
-from tilekit.kernels.conv2d.images import declare
+from tilekit.kernels.conv2d.images import corner, declare
 from tilekit.tile_io.cp_async import PIECE, WARPS, WORD, CopyPlan
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.stage import Stage
 
 NO_LINE = 1 << 30
 """A line that no image has."""
+
+COUNTING, LOADING = 19, 11
+"""Instructions at a place of the filter, and for each row there; a count of the text, not timed."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,12 @@ class GatherPlan(CopyPlan):
 
     shifts = False
     unit = 1
+
+    @property
+    def clocks(self) -> int:
+        """Instructions of a warp for a stage: at each place some that count, and some for each of a thread's rows."""
+        lines = -(-self.tile.rows // (WARPS * 32))
+        return self.tile.row_bytes // self.width * (COUNTING + lines * LOADING)
 
     def declared(self, name: str, stages: int) -> tuple[SharedDeclaration, ...]:
         """Nothing beside the image."""
@@ -94,9 +103,7 @@ class GatheredRows:
 
     def _pixel(self, w: Writer, line: Value, row: Value, batch: Operand) -> tuple[Value, Value, Value]:
         n, rows = self._loader.n, self._loader.tile.rows
-        lines = row // n["out_x"]
-        image = lines // n["out_y"]
-        y, x = (lines - image * n["out_y"]) * n["step_y"], (row - lines * n["out_x"]) * n["step_x"]
+        image, y, x = corner(n, row)
         start = w.widen_multiply(image, n["image_pitch"])
         if isinstance(batch, Value):
             start = start + w.widen_multiply(batch, n["group_pitch"])

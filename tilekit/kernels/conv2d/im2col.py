@@ -14,7 +14,7 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.emulator.ptx.memory.tensor_map import TensorMap
-from tilekit.kernels.conv2d.images import declare, images_of
+from tilekit.kernels.conv2d.images import corner, declare, images_of
 from tilekit.tile_io.tma import MAP_SWIZZLES, BoundTmaLoader, Box, TmaLoader, describing
 from tilekit.tiles.call import Call
 from tilekit.tiles.operand import OperandTile
@@ -75,7 +75,7 @@ class Im2colLoader(TmaLoader):
                 call.address(tile.name),
                 images.dtype.tensor_map,
                 (images.channels * call.batches, images.x.extent, images.y.extent, images.count),
-                [pitch * images.dtype.bytes for pitch in reversed(images.pitches)],
+                [pitch * images.dtype.bytes for pitch in reversed(images.pitches[:3])],
                 lower=(images.x.corners[0], images.y.corners[0]),
                 upper=(images.x.corners[1], images.y.corners[1]),
                 channels_per_pixel=tile.slice_k,
@@ -95,10 +95,8 @@ class Pixels:
 
     def __init__(self, w: Writer, bound: Any, row: Value, batch: Operand, k: Operand) -> None:
         self._bound, self._tile, n = bound, bound.loader.tile, bound.loader.n
-        lines = row // n["out_x"]
-        image = lines // n["out_y"]
-        x, y = row - lines * n["out_x"], lines - image * n["out_y"]
-        self._corner = {"x": x * n["step_x"] - n["pad_x"], "y": y * n["step_y"] - n["pad_y"], "image": image}
+        image, y, x = corner(n, row)
+        self._corner = {"x": x - n["pad_x"], "y": y - n["pad_y"], "image": image}
         self._group = batch * n["group_pitch"] if isinstance(batch, Value) else 0
         self._at = Places(w, n, k, self._tile.slice_k)
 

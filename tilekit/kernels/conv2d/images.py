@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple, cast
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
@@ -59,6 +59,15 @@ class Axis:
         return self.step > MAX_STEP or self.end - self.apart > MAX_REACH or not inside
 
 
+class Pitches(NamedTuple):
+    """Elements from one image, line and pixel to the next; and from one group's channels, or filters."""
+
+    image: int
+    line: int
+    pixel: int
+    group: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Images(Matrix):
     """Images as filters go over them: a matrix of pixels by places and channels that is nowhere in memory.
@@ -72,35 +81,26 @@ class Images(Matrix):
     count, channels
         Images, and their channels, of a group.
     pitches
-        Elements from one image, line and pixel to the next.
-    group_pitch
-        Elements from one group's channels, or filters, to the next one's.
+        How far apart they lie.
     """
 
     y: Axis
     x: Axis
     count: int
     channels: int
-    pitches: tuple[int, int, int]
-    group_pitch: int = 0
+    pitches: Pitches
 
     def number(self, name: str) -> int:
-        """A number as a kernel counts it: a field, a pitch, or ``step_y``, ``step_x`` and so on of an axis."""
+        """A number as a kernel counts it: ``count``, ``channels``, ``step_y`` of an axis, ``line_pitch`` and so on."""
         field, _, of = name.rpartition("_")
-        match of:
-            case "y" | "x":
-                found: int = getattr(getattr(self, of), field)
-            case "pitch" if field in ("image", "line", "pixel"):
-                found = self.pitches[("image", "line", "pixel").index(field)]
-            case _:
-                found = getattr(self, name)
-        return fits(f"{self.name}: {name}", found, code="TK-CONV-004")
+        owner = {"y": self.y, "x": self.x, "pitch": self.pitches}[of] if field else self
+        return fits(f"{self.name}: {name}", getattr(owner, field or name), code="TK-CONV-004")
 
 
 def declare(w: Writer, tile: OperandTile, *more: str) -> dict[str, Value]:
     """Declare the numbers of a call's `Images` as kernel parameters: those of both axes, channels, and `more`."""
-    axes = [f"{field}_{axis}" for axis in "yx" for field in ("taps", "end", "apart", "out", "step", "pad")]
-    names = (*axes, "channels", "group_pitch", *more)
+    axes = [f"{field}_{axis}" for axis in "yx" for field in ("end", "apart", "out", "step", "pad")]
+    names = (*axes, "taps_x", "channels", "group_pitch", *more)
     return {name: w.parameter(f"{tile.name}_{name}", U32, partial(_number, tile.name, name)) for name in names}
 
 
@@ -110,5 +110,11 @@ def _number(matrix: str, name: str, call: Call) -> int:
 
 def images_of(call: Call, name: str) -> Images:
     """The call's operand `name`."""
-    images: Any = call.matrix(name)
-    return images  # type: ignore[no-any-return]
+    return cast(Images, call.matrix(name))
+
+
+def corner(n: dict[str, Value], row: Value) -> tuple[Value, Value, Value]:
+    """The image of an output pixel, and from where its filter reads, but for the padding: down and along."""
+    lines = row // n["out_x"]
+    image = lines // n["out_y"]
+    return image, (lines - image * n["out_y"]) * n["step_y"], (row - lines * n["out_x"]) * n["step_x"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
 from tilekit.arrays import ArrayView
-from tilekit.kernels.conv2d.images import Axis, Images
-from tilekit.kernels.problem import MatmulProblem, read_problem
-from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.kernels.conv2d.images import Axis, Images, Pitches
+from tilekit.kernels.problem import MatmulProblem, load_width, read_problem
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Load
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, SwizzleBytes
@@ -40,43 +41,44 @@ class ConvProblem(MatmulProblem):
     im2col_b: bool = False
     multiplied = "images"
 
+    @property
+    def read(self) -> float:
+        """The part of A that lies in memory once: a pixel is part of several rows."""
+        x: Any = self.a
+        return float(min(1.0, x.count * x.y.extent * x.x.extent * x.channels / max(1, self.m * self.k)))
+
 
 def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: int) -> MatmulProblem:
     """Describe operands with channels last; a plain product where each output pixel is made of one pixel."""
     (count, *taps, channels), size = w.shape, w.dtype.bytes
-    pitches = _pitches(x), _pitches(w)
-    numbers = [_numbers(view, of) for view, of in zip((x, w), pitches, strict=True)]
-    flat = pitches[1][1:] == (taps[1] * channels, channels)
-    filters = Axis("", taps[0], taps[0]), Axis("", taps[1], taps[1])
-    channel_bytes = channels * size
-    tma = not (y.beyond_engine or along.beyond_engine or 0 in pitches[0] or 0 in pitches[1])
+    pitches, pitch = (_pitches(x), _pitches(w)), one_pitch(x)
+    numbers = [[v.address, *(pitch * size for pitch in of)] for v, of in zip((x, w), pitches, strict=True)]
+    filters, channel_bytes = (Axis("", taps[0], taps[0]), Axis("", taps[1], taps[1])), channels * size
+    flat, filter_bytes = pitches[1][1:3] == (taps[1] * channels, channels), pitches[1].image * size
+    tma = not (y.beyond_engine or along.beyond_engine or 0 in pitches[0][:3] or 0 in pitches[1][:3])
     tma = tma and not any(number % TMA_ALIGNMENT for of in numbers for number in of)
-    pitch, matrix = one_pitch(x), pitches[1][0] * size
     if tma and groups == 1 and taps == [1, 1] and (y.step, along.step, y.pad, along.pad) == (1, 1, 0, 0) and pitch:
-        rows = x.shape[0] * x.shape[1] * x.shape[2]
-        a = replace(x, shape=(rows, channels), strides=(pitch, 1))
-        return read_problem(a, replace(w, shape=(channels, count), strides=(1, pitches[1][0])))
-    swizzle: SwizzleBytes = 128
-    im2col_b = False
-    if tma and groups > 1:
-        tma = flat and channel_bytes % TMA_ALIGNMENT == 0
-    if tma:
-        swizzle = slice_for(channel_bytes, groups)
-        im2col_b = not flat or bool(channel_bytes % (swizzle or PLAIN_BYTES) > 0)  # of a symbol it is one
-        tma = not (im2col_b and any(axis.beyond_engine for axis in filters))
+        a = replace(x, shape=(prod(x.shape[:3]), channels), strides=(pitch, 1))
+        return read_problem(a, replace(w, shape=(channels, count), strides=(1, pitches[1].image)))
+    tma = tma and (groups == 1 or (flat and channel_bytes % TMA_ALIGNMENT == 0))
+    swizzle = slice_for(channel_bytes, groups) if tma else SWIZZLE_BYTES
+    im2col_b = tma and (not flat or bool(channel_bytes % (swizzle or PLAIN_BYTES) > 0))  # of a symbol it is one
+    if im2col_b and any(axis.beyond_engine for axis in filters):
+        tma, im2col_b, swizzle = False, False, SWIZZLE_BYTES
     row = (swizzle or PLAIN_BYTES) // size
     k = taps[0] * taps[1] * (-(-channels // row) * row if tma else channels)
-    loads: list[Load] = ["tma" if tma else _width([*of, channel_bytes]) for of in numbers]
+    loads: list[Load] = ["tma" if tma else load_width([*of, channel_bytes]) for of in numbers]
     m, n = x.shape[0] * y.out * along.out, count // groups
     a_images = Images(
-        name="x", dtype=x.dtype, extents=(k, m), pitch=pitches[0][2] * size, batches=groups, load=loads[0],
-        y=y, x=along, count=x.shape[0], channels=channels, pitches=pitches[0], group_pitch=channels,
+        name="x", dtype=x.dtype, extents=(k, m), pitch=pitches[0].pixel * size, batches=groups, load=loads[0],
+        y=y, x=along, count=x.shape[0], channels=channels, pitches=pitches[0]._replace(group=channels),
     )  # fmt: skip
     b_images = Images(
-        name="w", dtype=w.dtype, extents=(k, n), pitch=matrix, batch_pitch=n * matrix, batches=groups, load=loads[1],
-        y=filters[0], x=filters[1], count=n, channels=channels, pitches=pitches[1], group_pitch=n * pitches[1][0],
+        name="w", dtype=w.dtype, extents=(k, n), pitch=filter_bytes, batch_pitch=n * filter_bytes, batches=groups,
+        load=loads[1], y=filters[0], x=filters[1], count=n, channels=channels,
+        pitches=pitches[1]._replace(group=n * pitches[1].image),
     )  # fmt: skip
-    return ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b and tma)
+    return ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b)
 
 
 def one_pitch(view: ArrayView) -> int | None:
@@ -91,18 +93,9 @@ def one_pitch(view: ArrayView) -> int | None:
     return view.shape[3] if pitch is None else pitch
 
 
-def _pitches(view: ArrayView) -> tuple[int, int, int]:
+def _pitches(view: ArrayView) -> Pitches:
     """Elements from image, line and pixel to the next; where there is but one, as if packed, in whole 16 bytes."""
     (count, height, width, channels), unit = view.shape, TMA_ALIGNMENT // view.dtype.bytes
     pixel = view.strides[2] if width > 1 else -(-channels // unit) * unit
     line = view.strides[1] if height > 1 else width * pixel
-    return view.strides[0] if count > 1 else height * line, line, pixel
-
-
-def _numbers(view: ArrayView, pitches: tuple[int, int, int]) -> list[int]:
-    """What decides how threads or the copy engine may read: address and pitches, in bytes."""
-    return [view.address, *(pitch * view.dtype.bytes for pitch in pitches)]
-
-
-def _width(numbers: list[int]) -> int:
-    return next(width for width in WIDTHS if not any(number % width for number in numbers))
+    return Pitches(view.strides[0] if count > 1 else height * line, line, pixel)

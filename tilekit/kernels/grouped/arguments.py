@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from tilekit.annotations import checked_values
 from tilekit.arrays import ArrayView, host_array, is_array, require_same_place, view_of
 from tilekit.dtypes import S32
-from tilekit.epilogue.functions import Activation
 from tilekit.errors import ArgumentError
-from tilekit.kernels.arguments import Arguments, result_type
-from tilekit.kernels.matmul.any_config import AnyConfig
+from tilekit.kernels.arguments import Arguments, result_type, settings
+from tilekit.kernels.matmul.arguments import CallKeywords
 from tilekit.kernels.matmul.spec import Groups, MatmulSpec
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
-from tilekit.targets import PlaceName
 
 
-class GroupedKeywords(TypedDict, total=False):
-    """What `tilekit.grouped_matmul` takes by keyword, but for ``stream``; it says what each is."""
+class GroupedKeywords(CallKeywords, total=False):
+    """What `tilekit.grouped_matmul` takes; it says what each is."""
 
     counts: Any
-    out: Any
-    activation: Activation | None
     epilogue: Any
-    out_dtype: Any
-    config: AnyConfig | None
-    target: PlaceName | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +72,7 @@ class GroupedArguments(Arguments):
             shape=(*va.shape[:-1], vb.shape[-1]),
             target=target,
             device=device,
-            result=out,
-            activation=given.get("activation"),
-            config=given.get("config"),
+            **settings(given),
             kind=kind,
             bounds=bounds,
             group_rows=va.shape[1] if kind == "counts" else 0,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, TypedDict, Unpack, cast
 
 from tilekit.annotations import checked_values
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written import WrittenSpec
-from tilekit.kernels.arguments import Arguments, result_type
+from tilekit.kernels.arguments import Arguments, result_type, settings
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
@@ -21,16 +21,21 @@ from tilekit.kernels.written_arguments import split_results
 from tilekit.targets import PlaceName
 
 
-class MatmulKeywords(EpilogueKeywords, total=False):
-    """What `tilekit.matmul` takes by keyword, but for ``stream``, which is not the kernel's; it says what each is."""
+class CallKeywords(TypedDict, total=False):
+    """What every call of a product takes by keyword, but for ``stream``, which is not the kernel's."""
 
     out: Any
     activation: Activation | None
     out_dtype: Any
-    precision: Precision | None
-    accumulation: Accumulation
     config: AnyConfig | None
     target: PlaceName | None
+
+
+class MatmulKeywords(EpilogueKeywords, CallKeywords, total=False):
+    """What `tilekit.matmul` takes; it says what each is."""
+
+    precision: Precision | None
+    accumulation: Accumulation
 
 
 @dataclass(frozen=True)
@@ -80,11 +85,7 @@ class MatmulArguments(Arguments):
             results=results,
             target=target,
             device=device,
-            result=out,
-            activation=given.get("activation"),
-            config=given.get("config"),
-            precision=given.get("precision"),
-            accumulation=given.get("accumulation", "fast"),
+            **settings(given) | {"result": out},
         )
 
     @cached_property

@@ -94,6 +94,8 @@ class Grids:
         Shares of a streamed tile that are added to its head, at most.
     bytes
         Of both operands, with a part of what clusters fetch that are not the first to do so.
+    read
+        The part of the instruction's A, and of its B, that comes from DRAM.
     off_line
         Of the instruction's A, and of its B, where rows begin elsewhere than at lines of L2, since nothing pads them:
         lines that a tile's row touches more, over those that its bytes would fill.
@@ -121,6 +123,7 @@ class Grids:
     rounds: Array
     kept: Array
     bytes: Array
+    read: tuple[Array, Array]
     off_line: tuple[Array, Array]
     off_chunk: tuple[Array, Array]
     off_sector: tuple[Array, Array]
@@ -140,10 +143,12 @@ class Grids:
         batches: int,
         resident: Array,
         groups: int = 0,
+        read: float = 1.0,
     ) -> Grids:
         """Lay the tiles of each config over a problem; the chip holds `resident` CTAs of each at once.
 
         Of `groups` of rows, which are only known on the device, what is expected: that few are large and many small.
+        `read` is the part of A that comes from DRAM: elements that several rows have come from L2.
         """
         c = configs
         along_m, along_n = np.where(c.swapped, n, m), np.where(c.swapped, m, n)
@@ -194,7 +199,9 @@ class Grids:
             off_chunk.append(mn_major & (tile % line > 0) & (extent > tile))
             aligned = pitch % SECTOR_BYTES == 0  # else rows begin anywhere, whatever the tile
             off_sector.append(mn_major & aligned & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
-        fetched = along_m * _fetches(columns) + along_n * _fetches(rows / max(groups, 1)) * max(groups, 1)
+        parts = np.where(c.swapped, 1, read), np.where(c.swapped, read, 1)
+        fetched = along_m * parts[0] * _fetches(columns)
+        fetched = fetched + along_n * parts[1] * _fetches(rows / max(groups, 1)) * max(groups, 1)
         return cls(
             along_m=along_m,
             along_n=along_n,
@@ -205,6 +212,7 @@ class Grids:
             k_blocks=share,
             rounds=rounds,
             kept=kept,
+            read=parts,
             bytes=fetched * k * batches * spec.a_dtype.bytes,
             off_line=(off_line[0], off_line[1]),
             off_chunk=(off_chunk[0], off_chunk[1]),

@@ -29,7 +29,7 @@ def select(
     if config is None and tuned is not None and arguments.a.device != "cpu":
         config = tuned(spec, target, driver.devices()[arguments.a.device[1]].name, **shape)
     if config is None:
-        config = picked(spec, target, **shape)
+        config = picked(spec, target, **shape, read=problem.read)
     return Selection(compiled(spec, config, target, kind), arguments)
 
 

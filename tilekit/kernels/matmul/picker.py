@@ -30,6 +30,8 @@ class Extents:
         Multiprocessors; None: the target's.
     groups
         Groups of rows, with `m` rows in all; 0 where there are none.
+    read
+        The part of A that lies in memory once: of images, whose pixels are part of several rows, less than 1.
     """
 
     m: int
@@ -38,6 +40,7 @@ class Extents:
     batches: int = 1
     sms: int | None = None
     groups: int = 0
+    read: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ class _Model(engine.Model):
         sms = problem.sms or target.multiprocessors
         shape = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches, "groups": problem.groups}
         resident = np.maximum(self.chip.resident(collected, sms), 1)
-        grids = Grids.of(collected, spec, **shape, resident=resident)
+        grids = Grids.of(collected, spec, **shape, resident=resident, read=problem.read)
         usable = np.flatnonzero((collected.size <= sms) & ((grids.kept > 0) | (collected.stream_k == 0)))
         return replace(self.chip.estimates(collected, spec, grids), usable=usable)
 
@@ -107,6 +110,7 @@ def ranked(
     k: int,
     batches: int = 1,
     sms: int | None = None,
+    read: float = 1.0,
     tuning: bool = False,
 ) -> list[Estimate]:
     """All candidates whose clusters fit on `sms` multiprocessors (by default the target's), best first.
@@ -119,18 +123,26 @@ def ranked(
         ``TK-MM-004`` for operands that no matrix instruction of the target reads.
     """
     spec.check(target)
-    return engine.ranked(_model(target), spec, target, Extents(m, n, k, batches, sms), tuning=tuning)
+    return engine.ranked(_model(target), spec, target, Extents(m, n, k, batches, sms, read=read), tuning=tuning)
 
 
 def closest(
-    spec: MatmulSpec, target: Target, overrides: Mapping[str, Any], *, m: int, n: int, k: int, batches: int = 1
+    spec: MatmulSpec,
+    target: Target,
+    overrides: Mapping[str, Any],
+    *,
+    m: int,
+    n: int,
+    k: int,
+    batches: int = 1,
+    read: float = 1.0,
 ) -> KernelConfig:
     """The best candidate that has the fields in `overrides`, or can have them in place, or a plain config with them.
 
     The last may break rules. For fields of which only tuning tries all values, it is also looked at what tuning tries.
     """
     spec.check(target)
-    chip, problem = platform(target).model, Extents(m, n, k, batches)
+    chip, problem = platform(target).model, Extents(m, n, k, batches, read=read)
     best = engine.ranked(_model(target), spec, target, problem)
     if overrides.keys() & chip.TUNED:
         best += engine.ranked(_model(target), spec, target, problem, tuning=True)
@@ -155,11 +167,12 @@ def pick(
     batches: int = 1,
     sms: int | None = None,
     groups: int = 0,
+    read: float = 1.0,
 ) -> KernelConfig:
     """The best candidate by the model; for `groups` of `m` rows in all, the one that is expected to be."""
     spec.check(target)
     fixed = platform(target).model.FOR_GROUPS
     if groups and fixed is not None:
         return fixed if fixed.legal(target, spec) else platform(target).model.default(spec)
-    found: KernelConfig = engine.pick(_model(target), spec, target, Extents(m, n, k, batches, sms, groups))
+    found: KernelConfig = engine.pick(_model(target), spec, target, Extents(m, n, k, batches, sms, groups, read))
     return found

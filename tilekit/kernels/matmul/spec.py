@@ -30,6 +30,18 @@ Precision = Literal["tf32"]
 Accumulation = Literal["fast", "promoted"]
 
 
+def check_types(a: DType, b: DType, names: tuple[str, str] = ("a", "b")) -> None:
+    """Raise `ArgumentError` (``TK-MM-001``) for a pair of types that no tensor core multiplies as they are."""
+    if (a == b and a in (BF16, F16)) or (a in FP8 and b in FP8):
+        return
+    nearest = f"{names[1]} to {a}" if a in (BF16, F16, *FP8) else "both to bf16"
+    raise ArgumentError(
+        f"{names[0]} is {a} and {names[1]} is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by "
+        f"e4m3/e5m2. Convert one operand, for example {nearest}.",
+        code="TK-MM-001",
+    )
+
+
 @dataclass(frozen=True)
 class MatmulSpec:
     """``D = activation(scale * scale_a * (A @ B) * scale_b + bias)`` with f32 accumulation.
@@ -107,18 +119,13 @@ class MatmulSpec:
                     "precision='tf32' to tilekit.matmul, or convert both to bf16.",
                     code="TK-MM-001",
                 )
-        elif not self._multiplied():
-            raise ArgumentError(
-                f"a is {a} and b is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by e4m3/e5m2. "
-                "Convert one operand"
-                + (f", for example b to {a}." if a in (BF16, F16, *FP8) else ", for example both to bf16."),
-                code="TK-MM-001",
-            )
-        elif self.precision is not None:
-            raise ArgumentError(
-                f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
-                code="TK-MM-023",
-            )
+        else:
+            self._check_types()
+            if self.precision is not None:
+                raise ArgumentError(
+                    f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
+                    code="TK-MM-023",
+                )
         if self.out_dtype not in DTYPES:
             legal = ", ".join(dtype.name for dtype in DTYPES)
             raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
@@ -151,6 +158,9 @@ class MatmulSpec:
             if load != "tma" and (load not in WIDTHS or load % dtype.bytes):
                 widths = ", ".join(str(width) for width in WIDTHS if width % dtype.bytes == 0)
                 raise ArgumentError(f"{name}_load={load!r}: of {dtype}, 'tma' or {widths} bytes", code="TK-MM-024")
+        if self.groups not in (None, "ends", "counts"):
+            legal = "None, 'ends' or 'counts'"
+            raise ArgumentError.of("groups", self.groups, legal=legal, nearest="ends", code="TK-MM-022")
         f = self.functions
         extra = self.batched or (f.residual and isinstance(f, ElementwiseSpec)) or f.scale_a or f.scale_b
         if self.groups is not None and isinstance(f, WrittenSpec) and f.scale_a:
@@ -177,10 +187,9 @@ class MatmulSpec:
         if self.store not in ("tma", "direct"):
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
 
-    def _multiplied(self) -> bool:
-        """Whether tensor cores multiply A's type by B's."""
-        a, b = self.a_dtype, self.b_dtype
-        return (a == b and a in (BF16, F16)) or (a in FP8 and b in FP8)
+    def _check_types(self) -> None:
+        """Raise `ArgumentError` (``TK-MM-001``) where tensor cores do not multiply A's type by B's."""
+        check_types(self.a_dtype, self.b_dtype)
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""

@@ -334,8 +334,9 @@ class HopperConfigs(Configs):
         The fields of these names.
     loaded_n, mn_major_n
         Rows of B's image, and whether N is its contiguous dimension.
-    copies, copied
-        Whether threads copy operands, and how many bytes of a k-block's copies shared memory moves.
+    copies, copied, gathered
+        Whether threads copy operands, how many bytes of a k-block's copies shared memory moves, and how many
+        instructions a warp needs for them where those take the time.
     stages
         Of the ring.
     drained
@@ -350,6 +351,7 @@ class HopperConfigs(Configs):
     mn_major_n: Array
     copies: Array
     copied: Array
+    gathered: Array
     stages: Array
     drained: Array
 
@@ -366,6 +368,7 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "mn_major_n": [config.operands(spec)[1].major == "mn" for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
+        "gathered": [sum(plan.clocks for plan in each) for each in plans],
         "drained": [config.in_flight == 0 for config in configs],
         "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
     }
@@ -429,13 +432,14 @@ class BlockClocks:
             for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
         )
         short = np.where(c.mn_major_n, SHORT_CHUNK_COST * (SWIZZLE_BYTES / (c.chunk_n * spec.a_dtype.bytes) - 1), 0)
-        asked = fetched_m * off_m * (1 + COLD_COST * larger)
-        asked += fetched_n * (off_n + short) * (1 + COLD_COST * (1 - larger))
+        cold_m, cold_n = (COLD_COST * part for part in (larger * grids.read[0], (1 - larger) * grids.read[1]))
+        asked = fetched_m * off_m * (1 + cold_m) + fetched_n * (off_n + short) * (1 + cold_n)
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
         limit = np.where(c.drained, DRAINED_COST, 1) * limit
         least = np.maximum(SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
+        least = np.maximum(least, c.gathered)
         limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
