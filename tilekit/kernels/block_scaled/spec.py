@@ -42,10 +42,9 @@ class BlockScaledSpec(MatmulSpec):
         return FORMATS[self.scaled]
 
     def _check_types(self) -> None:
-        for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
-            if dtype.name not in self.format.types:
-                legal = ", ".join(self.format.types)
-                raise ArgumentError.of(name, dtype, legal=f"{legal} in {self.scaled}", code="TK-SCALE-001")
+        for name in "ab":
+            if (dtype := getattr(self, f"{name}_dtype")).name not in self.format.types:
+                raise ArgumentError.of(name, dtype, legal=", ".join(self.format.types), code="TK-SCALE-001")
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for a chip without such an instruction, and what the matmul raises."""

@@ -52,9 +52,8 @@ class BlockwiseSpec(MatmulSpec):
 
     def further_tiles(self, config: Any) -> tuple[StageTile, ...]:
         """A's scales, where they come into the stages."""
-        rows = config.tile[1] if config.swap_ab else config.tile[0]
         shifted = self.groups == "ends"  # tiles of such groups begin at any row
-        rows = -(-(rows + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
+        rows = -(-(config.tile[config.swap_ab] + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
         return (ScaleTile(rows, 4 * rows, shifted),) if self.scale_load == "tma" else ()
 
     def further_loaders(self, w: Writer, op: Any, payload: Payload, *, swapped: bool) -> tuple[TileLoader, ...]:
