@@ -12,9 +12,9 @@ import pytest
 import tilekit
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
+from tilekit.emulator import EmulatorError
 from tilekit.epilogue.split_k_reduction import PAIRED_ACCUMULATORS
 from tilekit.epilogue.workspace import BoundWorkspace, Slot
-from tilekit.emulator import EmulatorError
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
