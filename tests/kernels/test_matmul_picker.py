@@ -238,6 +238,50 @@ def test_clusters_of_four_and_eight_leave_multiprocessors_out() -> None:
     assert held.tolist() == [132, 132, 120, 120, 120]
 
 
+def test_what_lies_within_sectors_counts_where_rows_begin_at_them() -> None:
+    """Tiles of 104 columns begin within sectors of rows of 2048 bytes; rows of 1616 do so themselves, in any tile."""
+    spec = MatmulSpec(a_major="mn")
+
+    def ratio(m: int) -> float:
+        times = [
+            estimate(MatmulConfig(tile=(128, n), swap_ab=True), spec, SM_90A, m=m, n=8192, k=8192, batches=1, sms=132)
+            for n in (104, 112)
+        ]
+        return times[0].total / times[1].total
+
+    assert ratio(1024) > 1.15
+    assert ratio(808) < 1.15
+
+
+def test_rows_of_half_a_line_take_longer() -> None:
+    """A tile of 160 MN-major columns comes in chunks of 64 bytes, each asked for by itself; K-major it does not."""
+    config, shape = MatmulConfig(tile=(128, 160), cluster=(1, 1)), {"m": 4096, "n": 4096, "k": 4096}
+    times = {
+        major: estimate(config, MatmulSpec(b_major=major), SM_90A, **shape, batches=1, sms=132).l2
+        for major in ("k", "mn")
+    }
+    assert times["mn"] > 1.2 * times["k"]
+
+
+def test_wide_tiles_of_groups_are_dear() -> None:
+    """Of 4096 rows in six groups 128x256 is not the choice: 288 tiles of it took 260 us, 576 of 128x128 200 (H200)."""
+    spec = MatmulSpec(groups="ends")
+    assert pick(spec, SM_90A, m=4096, n=2048, k=7168, groups=6).tile[1] <= 192
+
+
+def test_few_tiles_and_a_long_k_have_many_shares() -> None:
+    """Five or eight of small tiles, of no large ones; a turn costs less than a turn a share."""
+    configs = [c for c in candidates(MatmulSpec(), SM_90A) if c.split_k > 4]
+    assert {c.split_k for c in configs} == {5, 8}
+    assert max(c.tile[0] * c.tile[1] for c in configs) <= 64 * 128
+    shape = {"m": 104, "n": 584, "k": 13536, "batches": 1, "sms": 132}
+    times = [
+        estimate(MatmulConfig(tile=(64, 56), consumers=1, cluster=(1, 4), split_k=n), MatmulSpec(), SM_90A, **shape)
+        for n in (2, 5)
+    ]
+    assert times[1].total < times[0].total
+
+
 def test_any_config_has_an_estimate() -> None:
     """Also one that the ranking leaves out: streamed tiles where none is shared, clusters that do not fit."""
     whole = {"m": 128 * 132, "n": 256, "k": 1024, "batches": 1}

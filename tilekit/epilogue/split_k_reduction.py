@@ -1,7 +1,7 @@
 """Sums shared by several CTAs: each keeps its share in a workspace, and the last adds them all and stores the tile.
 
-Only the last waits for others, a thread for each, and reads them by twos where registers allow it: their latency is
-what it waits for. The order of adding is fixed, so the result is the same every time.
+Only the last waits for others, a thread for each, and reads them by twos where registers allow it, since their latency
+is what it waits for. The order of adding is fixed, so the result is the same every time.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Slot:
 
 
 def add_kept(w: Writer, slots: Sequence[Slot], fragments: list[RegisterTile], block: int, left: int) -> None:
-    """Add what slots keep to registers of columns of a block, one after the other; all are on their way at once."""
+    """Add what is kept in slots to registers of columns of a block, in order; all are on their way at once."""
     loaded = [slot.load(w, fragments, block, left) for slot in slots]
     for kept in loaded:
         for register, value in zip(chain.from_iterable(fragments), kept, strict=True):

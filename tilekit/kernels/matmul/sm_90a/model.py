@@ -22,41 +22,38 @@ from tilekit.tiles.operand import SWIZZLE_BYTES
 # The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
-L2_BYTES_PER_CLOCK = 9840
+L2_BYTES_PER_CLOCK = 9553
 """What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
 
-OFF_LINE_COST = 1.611
+OFF_LINE_COST = 1.726
 """How many times as long 128 bytes of a tile's row take to come from L2 that do not begin at a line of it."""
 
-OFF_CHUNK_COST = 1.75
+OFF_CHUNK_COST = 1.342
 """The same of an MN-major tile that does not begin at one."""
 
-SHORT_CHUNK_COST = 1.823
+SHORT_CHUNK_COST = 1.1
 """How much longer 128 bytes take, as a part, that come as two rows of 64; four of 32 three times as much."""
 
-OFF_SECTOR_COST = 1.379
+OFF_SECTOR_COST = 1.3
 """How many times as long a k-block takes where it does not begin at a 32-byte sector of a line either."""
 
-COUPLED_COST = 0.9855
+COUPLED_COST = 1.005
 """How many times as long k-blocks take for each doubling of the CTAs that share the smaller operand.
 
 They wait for each other's stages, each of which waits for its own part of the larger operand, which comes from DRAM.
 """
 
-COLD_COST = 0.5301
+COLD_COST = 0.4664
 """How much longer bytes take that come from DRAM the while, as those of the larger operand do."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves."""
 
-LAUNCH_CLOCKS = 1063
+LAUNCH_CLOCKS = 2336
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
-CLUSTER_CLOCKS = 2756
+CLUSTER_CLOCKS = 2248
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
-
-WIDE_CLUSTER_CLOCKS = 51.09
-"""What each doubling of a cluster beyond two CTAs adds to that."""
 
 SHIFTED = 7
 """Times that shared memory moves each byte that is shifted, beside its copy."""
@@ -64,46 +61,46 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 8.252
+STORE_BYTES_PER_CLOCK = 5.391
 """How fast an SM's accumulators leave where another tile follows."""
 
-LAST_STORE_BYTES_PER_CLOCK = 111.9
+LAST_STORE_BYTES_PER_CLOCK = 19.5
 """How fast they leave where none follows."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
 
-DRAM_BYTES_PER_CLOCK = 2551
+DRAM_BYTES_PER_CLOCK = 2477
 """What DRAM delivers to the whole chip: 4.85 TB/s, to launches without a beginning and an end."""
 
-LAST_WAVE = 0.3216
+LAST_WAVE = 0.3349
 """Of the last of several waves, the part in which DRAM has little to do."""
 
-MIXTURE = 2.598
+MIXTURE = 2.547
 """The same for the tensor core's time and L2's, k-block by k-block."""
 
-SHARED_PART = 1.111
+SHARED_PART = 1.122
 """Of shared memory's time, what instructions that read it wait for."""
 
-OVERLAP = 5.008
+OVERLAP = 5.348
 """How well DRAM's time and the SMs' hide each other: the exponent of a mean of the two, infinite if perfectly."""
 
 HELD = 0.9967
 """Stages of a ring that are read, on average, and not filled."""
 
-IDLE_COST = 0.4605
+IDLE_COST = 0.4664
 """How DRAM's rate falls with the SMs that ask for nothing: the power of their share."""
 
-SLICE_CLOCKS = 134.9
+SLICE_CLOCKS = 125.9
 """The same for each 128 bytes of K: the latency of their instructions."""
 
-OUTSIDE_CLOCKS = 7.894
+OUTSIDE_CLOCKS = 7.515
 """What 128 bytes of a row outside of an operand take the copy engine longer than those inside."""
 
-RAGGED_CLOCKS = 5.463
+RAGGED_CLOCKS = 6.375
 """The same of a row that begins inside and ends outside."""
 
-ASKED_CLOCKS = 1.647
+ASKED_CLOCKS = 1.093
 """Between two answers of L2 about the same line."""
 
 WIDE_GROUP_COST = 0.15
@@ -112,7 +109,7 @@ WIDE_GROUP_COST = 0.15
 SHORT_ROWS_COST = 0.2
 """Time lost by several rows of tiles with fewer rows than an instruction (an assumption, never timed)."""
 
-DRAINED_COST = 1.107
+DRAINED_COST = 1.065
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
 
 ADDING_CLOCKS = 100
@@ -121,10 +118,10 @@ ADDING_CLOCKS = 100
 LATENCY_CLOCKS = 3023
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
 
-SHARE_CLOCKS = 4642
+SHARE_CLOCKS = 3287
 """What the last share of a sum waits for the others, which have told that they are kept."""
 
-SHARE_BYTES_PER_CLOCK = 14.81
+SHARE_BYTES_PER_CLOCK = 16.08
 """How fast a CTA keeps its share in the workspace, and adds those of others."""
 
 FIXUP_CLOCKS = 3500
@@ -133,25 +130,25 @@ FIXUP_CLOCKS = 3500
 FIXUP_BYTES_PER_CLOCK = 20
 """How fast a CTA keeps its share of a streamed tile, and adds those of others."""
 
-EXCHANGE_CLOCKS = 178.4
+EXCHANGE_CLOCKS = 332.8
 """What the CTAs of a cluster wait for each other's shares of a sum."""
 
-EXCHANGE_BYTES_PER_CLOCK = 9.888
+EXCHANGE_BYTES_PER_CLOCK = 31.09
 """How fast the CTAs of a cluster send each other their shares of a sum, and add them."""
 
-POWER_SHARE = 0.0729
+POWER_SHARE = 0.09823
 """At the power limit, time goes with energy to this power, and with clocks at the highest frequency to the rest."""
 
-POWER_CLOCKS = 0.2177
+POWER_CLOCKS = 0.2308
 """Tensor-core clocks' worth of energy, a clock and SM, that the power limit allows at the highest frequency."""
 
-FETCH_ENERGY = 0.03166
+FETCH_ENERGY = 8.625e-05
 """Energy of a byte that is read from L2, for one CTA or for a cluster at once, likewise."""
 
-DRAM_ENERGY = 4.813e-06
+DRAM_ENERGY = 0.0002826
 """Energy of a byte from DRAM, in clocks of every SM's tensor core."""
 
-EIGHT_BIT_ENERGY = 3.863
+EIGHT_BIT_ENERGY = 1.453
 """A tensor-core clock's energy with 8-bit operands."""
 
 _WIDTHS = (*range(16, 192, 8), *range(192, 272, 16))
@@ -476,9 +473,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
-    wide = np.maximum(np.log2(c.size) - 1, 0)
-    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + WIDE_CLUSTER_CLOCKS * wide
-    clocks += output / LAST_STORE_BYTES_PER_CLOCK
+    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
     if spec.groups is not None:
         clocks *= 1 + WIDE_GROUP_COST * np.maximum(c.tile_n - 192, 0) / 64
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
