@@ -123,8 +123,8 @@ UNNOTICED = (
         "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
     ),
     Unnoticed(
-        r"line 357: cp\.async\.bulk\.tensor\.2d\.global: doubled",
-        (GROUPED,),
+        r"line (357|386): cp\.async\.bulk\.tensor\.2d\.global: doubled",
+        (GROUPED, TCGEN05_ROLES),
         True,
         "the same bytes are stored twice: stores that change nothing race with no other store",
     ),
