@@ -60,6 +60,16 @@ def test_doctor_fits(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(line) <= 80 or len(line.split()[-1]) > 40, line
 
 
+@pytest.mark.parametrize("what", ["ranking", "explain", "resources"])
+def test_what_is_dumped_fits(invoke: Any, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Rankings and descriptions have 80 columns too, and lose nothing."""
+    wide = invoke("dump", "matmul", "--what", what, *(("--top", 4) if what == "ranking" else ())).output
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = invoke("dump", "matmul", "--what", what, *(("--top", 4) if what == "ranking" else ())).output
+    assert all(len(line) <= 80 for line in narrow.splitlines())
+    assert narrow.split() == wide.split()
+
+
 def test_no_gpu_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a driver there is one short reason, with the bindings installed or not."""
     driver.bindings.cache_clear()

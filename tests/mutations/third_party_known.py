@@ -123,6 +123,12 @@ UNNOTICED = (
         "shared memory must outlive the reads of a bulk store; its writes are complete when the grid is",
     ),
     Unnoticed(
+        r"line (357|386): cp\.async\.bulk\.tensor\.2d\.global: doubled",
+        (GROUPED, TCGEN05_ROLES),
+        True,
+        "the same bytes are stored twice: stores that change nothing race with no other store",
+    ),
+    Unnoticed(
         r".*: (wgmma\.mma_async|tcgen05\.mma.*): [AB]: leading byte offset 16 more",
         (PERSISTENT, TMA, GROUPED, RING, ROLES, TCGEN05, TCGEN05_ROLES, PAIRS),
         True,

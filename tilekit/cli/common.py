@@ -551,12 +551,31 @@ def print_facts(title: str, facts: Mapping[str, Any]) -> None:
     typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
+def columns() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    import shutil
+
+    return max(40, shutil.get_terminal_size((80, 24)).columns)
+
+
+def fitted(text: str, indent: int) -> str:
+    """Return the text with lines that are wider than the terminal broken between words, their rests indented."""
+    import textwrap
+
+    rest, most = " " * indent, columns()
+    lines = (
+        textwrap.wrap(line, most, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+        if len(line) > most
+        else [line]
+        for line in text.splitlines()
+    )
+    return "\n".join(one for parts in lines for one in parts)
+
+
 def wrapped(name: str, value: object, width: int) -> str:
     """Return a row of a name, padded to a width, and a value that is broken between words where the terminal ends."""
-    import shutil
     import textwrap
 
     indent = "  " + " " * width + "  "
-    columns = max(40, shutil.get_terminal_size((80, 24)).columns)
-    lines = textwrap.wrap(str(value), columns - len(indent), break_long_words=False, break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(str(value), columns() - len(indent), break_long_words=False, break_on_hyphens=False) or [""]
     return f"  {name:<{width}}  " + f"\n{indent}".join(lines)

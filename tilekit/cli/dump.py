@@ -141,7 +141,8 @@ def dump(
         for part, content in parts.items():
             if len(parts) > 1:
                 typer.secho(f"---- {part} ----", bold=True)
-            typer.echo(content if isinstance(content, str) else json.dumps(content, indent=1))
+            shown = common.fitted(content, 13) if part == "explain" else content
+            typer.echo(shown if isinstance(shown, str) else json.dumps(shown, indent=1))
 
 
 def _ranking(ranking: Ranking, as_json: bool) -> Any:

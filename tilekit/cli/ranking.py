@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilekit.cli.common import columns, fitted
+
 if TYPE_CHECKING:
     from tilekit.bench.conv2d import ConvWorkload
     from tilekit.bench.workload import MatmulWorkload
@@ -33,11 +35,20 @@ class Ranking:
 
     def text(self) -> str:
         """The tables, and a legend behind them."""
-        lines = [self.table(self.estimates)]
+        lines = [self._fitted(self.estimates)]
         if self.others:
-            lines += ["", "Only `tilekit tune` tries these:", self.table(self.others)]
+            lines += ["", "Only `tilekit tune` tries these:", self._fitted(self.others)]
         width = max(map(len, self.units))
         return "\n".join([*lines, "", *(f"{name:<{width}}  {unit}" for name, unit in self.units.items())])
+
+    def _fitted(self, estimates: Sequence[Any]) -> str:
+        """A table; where it is wider than the terminal, each config on a line of its own."""
+        head, *rows = self.table(estimates).splitlines()
+        if all(len(row) <= columns() for row in rows):
+            return "\n".join([head, *rows])
+        configs = [str(estimate.config) for estimate in estimates]
+        figures = (row.removesuffix(config).rstrip() for row, config in zip(rows, configs, strict=True))
+        return fitted("\n".join([head, *(f"{a}\n    {b}" for a, b in zip(figures, configs, strict=True))]), 6)
 
     def facts(self) -> dict[str, Any]:
         """The same as JSON takes it."""
