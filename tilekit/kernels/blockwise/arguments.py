@@ -145,8 +145,8 @@ def _operands(a: Any, b: Any) -> tuple[ArrayView, ArrayView]:
     va, vb = matrix_view(a, "a"), matrix_view(b, "b")
     if va.dtype not in FP8 or vb.dtype not in FP8:
         raise ArgumentError(
-            f"a is {va.dtype} and b is {vb.dtype}: scales of blocks are those of 8-bit operands, e4m3 or e5m2; "
-            "nearest: e4m3, or tilekit.matmul without such scales",
+            f"scale_a and scale_b are scales of blocks of 8-bit operands, e4m3 or e5m2, but a is {va.dtype} and b is "
+            f"{vb.dtype}; nearest: e4m3, or a call without such scales",
             code="TK-BLOCK-001",
         )
     return va, vb

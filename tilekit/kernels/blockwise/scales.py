@@ -21,7 +21,7 @@ from tilekit.kernels.matmul.spec import Groups
 from tilekit.tile_io.ahead import Ahead
 from tilekit.tile_io.tma import MAX_BOX, TmaBox
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
-from tilekit.tile_op.scaled_accumulators import Factors, Four
+from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS, Factors, Four
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.stage import Stage
 from tilekit.tiles.tile import Tile
@@ -142,7 +142,7 @@ class BlockScales(Factors):
         self._coarse = Ahead(w, "scale_b", block=BLOCK, grouped=groups is not None)
         pairs = [8 * i + odd for i in range(layout.columns // 8) for odd in (0, 1)]
         self._offsets = pairs if swapped else layout.rows_of_a_thread
-        self.registers = len(pairs) * (1 if staged is not None else 2) if swapped else 0
+        self.registers = OVERLAPPED_REGISTERS if groups else len(pairs) * (1 if staged is not None else 2) * swapped
         extent = layout.tile_rows if swapped else layout.columns
         self._most = (BLOCK - gcd(extent, BLOCK)) % BLOCK  # how far into a block a tile may begin
         self._blocks = -(-(self._most + extent) // BLOCK)
@@ -161,9 +161,8 @@ class BlockScales(Factors):
         self._shift = tile.row % UNIT if self._shifted else 0
         self._coarse.turn(w, tile, coarse // BLOCK, range(self._blocks))
         if self._fine is not None:
-            fine = tile.column + self._across if self.swapped else tile.row + self._row
-            fine = fine if self._rows is None else fine - tile.batch * self._rows
-            self._fine.turn(w, tile, fine, self._offsets)
+            rows = tile.row - (0 if self._rows is None else tile.batch * self._rows) + self._row
+            self._fine.turn(w, tile, tile.column + self._across if self.swapped else rows, self._offsets)
 
     def take(self, w: Writer, stage: Stage | None = None) -> None:
         """Turn to the next k-block, whose scales of A may lie in `stage`."""

@@ -68,7 +68,8 @@ class BlockwiseSpec(MatmulSpec):
     def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
         """Registers of sums: of k-blocks, 64 rows at once, and swapped a scale for each of a thread's columns."""
         scales = columns // 4 * (1 if self.scale_load == "tma" else 2) if swapped else 0
-        return accumulators + columns // 2 * scaled.partial_tiles(accumulators, columns // 2, scales) + scales
+        taken = scaled.OVERLAPPED_REGISTERS if self.groups else scales  # rows that are stored one by one take theirs
+        return accumulators + columns // 2 * scaled.partial_tiles(accumulators, columns // 2, taken) + scales
 
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
