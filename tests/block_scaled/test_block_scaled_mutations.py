@@ -60,7 +60,7 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("config", [SINGLE, PAIR], ids=["single", "pair"])
 @pytest.mark.parametrize("kind", ["mxfp8", "mxfp4", "nvfp4"])
 def test_no_defect_stays_unnoticed(kind: str, config: Any) -> None:
-    """Every mutant of a sample is noticed, on a problem of several k-blocks, tiles, and blocks of 128 rows and columns."""
+    """Every mutant of a sample is noticed, on several k-blocks, tiles, and blocks of 128 rows and columns."""
     p = draw(kind, 260, 260, 416, seed=11)
     kernel = tilekit.scaled_kernel_for(*p.call, out_dtype="f32", config=config)
     scales = laid_out(p.scale_a), laid_out(p.scale_b)
