@@ -165,9 +165,9 @@ def tune_workload(
     device = driver.devices()[0]
     chip = target_of(device, None)
     shape: dict[str, Any] = {"m": workload.m, "n": workload.n, "k": workload.k, "batches": workload.batch or 1}
-    shape["read"] = workload.read
-    known = [e.config for e in ranked(spec, chip, sms=device.sms, **shape)[:candidates]]
-    fresh = [e.config for e in ranked(spec, chip, sms=device.sms, **shape, tuning=True)[: -(-candidates // 2)]]
+    extents: dict[str, Any] = {**shape, "sms": device.sms, "read": workload.read}
+    known = [e.config for e in ranked(spec, chip, **extents)[:candidates]]
+    fresh = [e.config for e in ranked(spec, chip, **extents, tuning=True)[: -(-candidates // 2)]]
     measured = measure(workload, chip, [*known, *fresh], progress=progress)
     best = _quickest_first(measured)[0]
     if best.seconds is not None:
