@@ -79,8 +79,8 @@ def matmul(
     residual : torch.Tensor, optional
         Like the result, of its type; times `beta`, a number. It may be `out`.
     epilogue : optional
-        A Python function that `tilekit.epilogue` marks, called with its operands, in place of all of these. Compilers do
-        not look into such a call, and it has no gradients.
+        A Python function that `tilekit.epilogue` marks, called with its operands, in place of all of these. Compilers
+        do not look into such a call, and it has no gradients.
     out_dtype : torch.dtype or whatever `tilekit.dtypes.as_dtype` takes, optional
         bf16, f16, f32, e4m3 or e5m2: by default that of `out`, else that of `a`, else bf16 for fp8.
     accumulation : str, optional
@@ -102,8 +102,8 @@ def matmul(
         out_dtype = _torch_type(out_dtype)
     if epilogue is not None:
         given = {"bias": bias, "activation": activation, "scale": scale, "scale_a": scale_a, "scale_b": scale_b}
-        more = {"out_dtype": out_dtype, "accumulation": accumulation, "residual": residual}
-        return _with_epilogue(a, b, out=out, epilogue=epilogue, **given, **more)
+        given |= {"out_dtype": out_dtype, "accumulation": accumulation, "residual": residual}
+        return _with_epilogue(a, b, out=out, epilogue=epilogue, **given)
     if scale is not None and not isinstance(scale, float | torch.Tensor):
         scale = read_scale(scale)
     # A default in a signature is a number that a compiler would make a variable; one in the code is a constant.
