@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, Unpack, cast
 
@@ -13,6 +13,7 @@ from tilekit.epilogue.written import WrittenSpec
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig
+from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
@@ -28,6 +29,7 @@ class MatmulKeywords(EpilogueKeywords, total=False):
     out_dtype: Any
     precision: Precision | None
     accumulation: Accumulation
+    components: OwnComponents
     config: AnyConfig | None
     target: PlaceName | None
 
@@ -40,10 +42,13 @@ class MatmulArguments(Arguments):
     ----------
     precision, accumulation
         How products of f32, and sums of 8-bit products, are made.
+    components
+        Components of the caller's.
     """
 
     precision: Precision | None = None
     accumulation: Accumulation = "fast"
+    components: OwnComponents = field(default_factory=OwnComponents)
 
     @classmethod
     def parse(cls, a: Any, b: Any, *, memory: bool = True, **keywords: Unpack[MatmulKeywords]) -> Self:
@@ -84,6 +89,7 @@ class MatmulArguments(Arguments):
             config=given.get("config"),
             precision=given.get("precision"),
             accumulation=given.get("accumulation", "fast"),
+            components=given.get("components") or OwnComponents(),
         )
 
     @cached_property
@@ -100,6 +106,7 @@ class MatmulArguments(Arguments):
             store=store,
             precision=self.precision,
             accumulation=self.accumulation,
+            components=self.components,
         )
 
 
@@ -111,6 +118,7 @@ def spec_of(
     store: str = "tma",
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
+    components: OwnComponents | None = None,
 ) -> MatmulSpec:
     """The matmul that computes a problem into outputs of `out_dtype`."""
     return MatmulSpec(
@@ -126,4 +134,5 @@ def spec_of(
         a_load=problem.a.load,
         b_load=problem.b.load,
         accumulation=accumulation,
+        components=components or OwnComponents(),
     )

@@ -20,6 +20,7 @@ from tilekit.kernels.matmul.rules import (
     common_values,
     copies_rule,
     grouped_rule,
+    own_rule,
     profile_rule,
     raster_rule,
     shared_memory_rule,
@@ -209,6 +210,8 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
     """Registers that a thread's epilogue takes."""
     needs = [STAGED_HEADROOM]
     functions = spec.functions
+    if spec.components.functions is not None:
+        needs.append(WRITTEN_ROWS_HEADROOM)
     if isinstance(functions, WrittenSpec):
         needs.append(WRITTEN_ROWS_HEADROOM if functions.visits_rows else WRITTEN_HEADROOM)
     if functions.loads:
@@ -296,7 +299,7 @@ RULES = RuleBook(
             *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
             *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
         ),
-        (slice_rule, copies_rule, _prefetch, written_rule),
+        (slice_rule, copies_rule, _prefetch, written_rule, own_rule),
         (_registers, shared_memory_rule),
     ),
     values=_values,
