@@ -1,6 +1,6 @@
 """A matmul that writes two types: the activation in bf16 for the next layer, and what went into it in f32.
 
-    python examples/split_epilogue.py
+python examples/split_epilogue.py
 """
 
 from __future__ import annotations
