@@ -6,6 +6,7 @@ column's operands once for each pair of them, and the rest for each element.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
@@ -32,6 +33,9 @@ Where = Literal["number", "scalar", "row", "column", "matrix", "source"]
 the epilogue brings itself is its source."""
 
 Level = Literal["shared", "row", "column", "element"]
+
+LONG = 12
+"""Steps of an element, with that of the product, beyond which an epilogue takes more registers."""
 
 LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
 
@@ -92,10 +96,15 @@ class WrittenSpec:
         return self.visits_rows or any(place.where == "row" for place in self.places)
 
     @property
+    def loads_matrices(self) -> bool:
+        """Whether threads load elements of matrices."""
+        return any(place.where == "matrix" for place in self.places)
+
+    @property
     def visits_rows(self) -> bool:
         """Whether threads reach the rows of matrices by themselves, or make totals."""
-        loads = any(place.where == "matrix" for place in self.places)
-        return loads or bool(self.outputs or self.graph.totals) or self.graph.uses("row") or self.graph.uses("batch")
+        coordinates = self.graph.uses("row") or self.graph.uses("batch")
+        return self.loads_matrices or coordinates or bool(self.outputs or self.graph.totals)
 
     @property
     def reduces(self) -> bool:
@@ -116,7 +125,13 @@ class WrittenSpec:
             + ("b" if place.batched else "")
             for place in self.places
         )
-        return [self.graph.name, self.graph.digest, kinds, *(dtype.name for dtype in self.outputs)]
+        name = re.sub(r"[^A-Za-z0-9_]+", "_", self.graph.name).strip("_")
+        return [name, self.graph.digest, kinds, *(dtype.name for dtype in self.outputs)]
+
+    @property
+    def long(self) -> bool:
+        """Whether an element has many steps, of which a compiler keeps several elements' in flight."""
+        return self.graph.uses("erf") or self.levels().count("element") > LONG
 
     def levels(self) -> tuple[Level, ...]:
         """How often each step is computed."""
