@@ -163,7 +163,7 @@ def matmul(
         out_dtype=out_dtype,
         precision=precision,
         accumulation=accumulation,
-        components=components or OwnComponents(),
+        components=components,
         config=config,
         target=target,
     )

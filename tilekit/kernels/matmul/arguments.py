@@ -29,7 +29,7 @@ class MatmulKeywords(EpilogueKeywords, total=False):
     out_dtype: Any
     precision: Precision | None
     accumulation: Accumulation
-    components: OwnComponents
+    components: OwnComponents | None
     config: AnyConfig | None
     target: PlaceName | None
 

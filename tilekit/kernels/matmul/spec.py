@@ -115,6 +115,10 @@ class MatmulSpec:
         if self.out_dtype not in DTYPES:
             legal = ", ".join(dtype.name for dtype in DTYPES)
             raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
+        if self.groups not in (None, "ends", "counts"):
+            raise ArgumentError.of(
+                "groups", self.groups, legal="None, 'ends' or 'counts'", nearest="ends", code="TK-MM-022"
+            )
         if self.accumulation not in ("fast", "promoted"):
             raise ArgumentError.of(
                 "accumulation", self.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
