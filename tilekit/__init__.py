@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
+    from tilekit.kernels.matmul.own import OwnComponents
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
@@ -43,6 +44,7 @@ __all__ = [
     "ElementwiseSpec",
     "MatmulConfig",
     "MatmulSpec",
+    "OwnComponents",
     "TilekitError",
     "compile",
     "conv2d",
@@ -65,6 +67,7 @@ _HOMES = {
     "ElementwiseSpec": "tilekit.epilogue.functions",
     "MatmulConfig": "tilekit.kernels.matmul.sm_90a.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",
+    "OwnComponents": "tilekit.kernels.matmul.own",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",

@@ -21,6 +21,7 @@ from tilekit.kernels.grouped.arguments import GroupedArguments
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.arguments import MatmulArguments, MatmulKeywords
+from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.spec import Accumulation, Precision
 from tilekit.kernels.problem import output_matrix
 from tilekit.kernels.scaled.keywords import ScaledKeywords
@@ -73,6 +74,7 @@ def matmul(
     out_dtype: Any = None,
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
+    components: OwnComponents | None = None,
     stream: Any = None,
     config: AnyConfig | None = None,
     target: PlaceName | None = None,
@@ -113,6 +115,8 @@ def matmul(
         Of 8-bit operands on sm_90a. ``"fast"``: the tensor core adds everything, and keeps 13 bits of the sum from one
         instruction to the next (``use_fast_accum=True`` of `torch._scaled_mm`). ``"promoted"``: it adds 128 products,
         and the sums of those are added in f32 (torch's default): the longer K, the more that matters.
+    components
+        Components of yours in the place of the kernel's: `OwnComponents`.
     stream
         A stream object or handle; by default the current stream of the arrays' library. The call does not wait for
         the device.
@@ -159,6 +163,7 @@ def matmul(
             config,
             target,
             None if epilogue is None else epilogue_key(epilogue),
+            components,
         )
         if out is None:
             new = _matmuls.outputs.get(key)
@@ -189,6 +194,7 @@ def matmul(
         out_dtype=out_dtype,
         precision=precision,
         accumulation=accumulation,
+        components=components,
         config=config,
         target=target,
     )

@@ -25,6 +25,8 @@ def matmul(
     in_flight: int = 0,
     functions: tk.ElementwiseSpec | None = None,
     batched: bool = False,
+    fusion: Callable[..., tk.Fusion] | None = None,
+    inputs: tuple[tk.Input, ...] = (),
 ) -> tk.ComposedKernel:
     """D = A B^T with `functions` applied, by `waves` that load and that multiply; `sync` and `load` swap components."""
     plan = tk.WarpPlan.waves(tk.chip(target), load=waves[0], mma=waves[1])
@@ -33,6 +35,7 @@ def matmul(
     operands = [tk.Input("a", dtype, f"{shape}mk"), tk.Input("b", dtype, f"{shape}nk")]
     if chosen.bias is not None:
         operands.append(tk.Input("bias", chosen.bias, "n"))
+    operands += inputs
     operands.append(tk.Output("d", out, f"{shape}mn"))
 
     @tk.kernel(*operands, target=target, threads=plan.threads)
@@ -51,7 +54,11 @@ def matmul(
             w, tile_m=tile[0], tile_n=tile[1], cluster=cluster, k=k, k_block=payload.k, batched=batched
         )
         scheduler = tk.StaticScheduler(raster)
-        elementwise = tk.Elementwise(w, chosen, columns=n, precise=out is tk.F32)
+        elementwise: tk.Fusion = (
+            tk.Elementwise(w, chosen, columns=n, precise=out is tk.F32)
+            if fusion is None
+            else fusion(w, columns=n, rows=m, precise=out is tk.F32)
+        )
         tk.WarpSpecialized(
             warps=plan,
             cluster=cluster,

@@ -58,7 +58,13 @@ def test_composed_matmul_on_a_gpu():
     np.testing.assert_array_equal(kernel.bind(a, b, device="cuda")(), expected)
 
 
-STRANGERS = ("gated_row_sums.py", "int8_weights.py")
+STRANGERS = {
+    "gated_epilogue.py": (25, "tilekit"),
+    "split_epilogue.py": (25, "tilekit"),
+    "gated_row_sums.py": (60, "tilekit.compose"),
+    "int8_weights.py": (60, "tilekit.compose"),
+}
+"""Kernels as a stranger writes them: lines of their own at most, and the one import of tilekit's."""
 
 
 @pytest.mark.parametrize("name", STRANGERS)
@@ -70,15 +76,17 @@ def test_a_strangers_kernel(name: str, capsys: pytest.CaptureFixture[str]):
 
 @pytest.mark.parametrize("name", STRANGERS)
 def test_a_strangers_kernel_is_short(name: str):
-    """It has fewer than 60 lines without blanks, comments and docstrings, and imports the public surface alone."""
+    """It has few lines without blanks, comments and docstrings, and imports the public surface alone, in one line."""
+    most, surface = STRANGERS[name]
     text = (EXAMPLES / name).read_text("utf-8")
     tree = ast.parse(text)
     imports = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imports |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     foreign = {name for name in imports if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert foreign == {"ml_dtypes", "numpy", "tilekit.compose"}
+    assert foreign == {"ml_dtypes", "numpy", surface}
+    assert text.count("import tilekit") == 1
     assert not re.search(r"\b(tk|w|\w+)\._", text), "a private name"
-    assert len(code_lines(text, tree)) < 60
+    assert len(code_lines(text, tree)) <= most
 
 
 def code_lines(text: str, tree: ast.Module) -> set[int]:

@@ -232,3 +232,29 @@ def test_8_bits_and_outputs_in_place(target: str) -> None:
     small = tilekit.matmul(a, b.T, epilogue=call, out_dtype="e4m3", target=target)
     wanted = np.clip(call.reference(product(a, b.T)), -448, 448)
     np.testing.assert_allclose(small.astype("f4"), wanted, rtol=0.08, atol=0.02)
+
+
+def test_odd_functions(target: str) -> None:
+    """Names that are no symbols, numbers that are infinite, results that are constants, and empty sums."""
+    rng = np.random.default_rng(23)
+    a, b = whole(rng, 40, 64), whole(rng, 64, 48)
+    expected = product(a, b)
+    result = tilekit.matmul(a, b, epilogue=tilekit.epilogue(lambda x: where(x > 0, x, -np.inf)), target=target)
+    assert (result.astype("f8") == np.where(expected > 0, expected, -np.inf)).all()
+
+    @tilekit.epilogue
+    def größer(x):  # type: ignore[no-untyped-def]
+        return where(True, 2.5, x), row_sum(where(x != x, 0.0, 1.0)), row_max(-x)
+
+    constant, counts, most = tilekit.matmul(a, b, epilogue=größer(), out_dtype="f32", target=target)
+    assert (constant == 2.5).all()
+    assert (counts == 48).all()
+    assert (most == (-expected).max(1)).all()
+
+    @tilekit.epilogue
+    def shifted(x, by):  # type: ignore[no-untyped-def]
+        return x + by, column_sum(x + by)
+
+    empty, sums = tilekit.matmul(a[:, :0], b[:0], epilogue=shifted(3.0), target=target)
+    assert (empty == 3).all()
+    assert (sums == 120).all()

@@ -181,6 +181,26 @@ def _elementwise(chip: str) -> None:
     assert (found[np.isinf(FLOATS)] == np.sign(FLOATS[np.isinf(FLOATS)])).all()
 
 
+@check("elementwise.maximum", "elementwise.minimum", "elementwise.absolute", "elementwise.exp2", "elementwise.log2",
+       "elementwise.sqrt", "elementwise.rsqrt", "elementwise.divide", "convert.float_u32")  # fmt: skip
+def _functions(chip: str) -> None:
+    a, b = FLOATS, np.roll(FLOATS, 7)
+    for name, expected in (("maximum", np.maximum(a, b)), ("minimum", np.minimum(a, b))):
+        found = run(chip, "elementwise", name, a=a, b=b).only.view(np.float32)
+        assert ((found == expected) | (np.isnan(found) & np.isnan(expected))).all(), name
+    found = run(chip, "elementwise", "absolute", x=a).only.view(np.float32)
+    assert ((found == abs(a)) | (np.isnan(found) & np.isnan(a))).all()
+    x = np.linspace(0.01, 9, len(FLOATS), dtype=np.float32)
+    wide = x.astype(np.float64)
+    roots = {"exp2": np.exp2(wide), "log2": np.log2(wide), "sqrt": np.sqrt(wide), "rsqrt": 1 / np.sqrt(wide)}
+    for name, exact in roots.items():
+        found = run(chip, "elementwise", name, x=x).only.view(np.float32)
+        assert (abs(found - exact) <= 2.0**-21 * np.maximum(abs(exact), 2.0**-1)).all(), name
+    found = run(chip, "elementwise", "divide", a=x, b=x[::-1].copy()).only.view(np.float32)
+    assert (abs(found - wide / wide[::-1]) <= 2.0**-22 * wide / wide[::-1]).all()
+    same(run(chip, "convert", "float_u32", whole=WORDS).only.view(np.float32), WORDS.astype(np.float32))
+
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 MEMORY = np.arange(1, 2049, dtype=np.uint32)

@@ -121,7 +121,7 @@ def elementwise(name: str, *operands: Array) -> Array:
     """Run one elementwise fragment over `operands`."""
     out = np.full(LANES, np.float32(123))
     k = SmallKernel(pointers=len(operands) + 1)
-    names = ("x",) if len(operands) == 1 else ("a", "b", "c")
+    names = ("x",) if len(operands) == 1 else ("a", "b", "c")[: len(operands)]
     values = {n: k.load(i, k.thread) for i, n in enumerate(names)}
     k.store(len(operands), k.thread, getattr(k.w.ptx.elementwise, name)(**values))
     k.run(*operands, out)
@@ -162,6 +162,31 @@ def test_sigmoid_is_accurate() -> None:
     assert out[x == np.inf] == 1
     assert out[x == -np.inf] == 0
     assert np.isnan(out[np.isnan(x)]).all()
+
+
+def test_functions_of_python_epilogues() -> None:
+    """What a Python epilogue calls is as exact as its fragment says; the larger and the smaller keep NaN."""
+    a, b = numbers(), np.roll(numbers(), 5)
+    for name, exact in (("maximum", np.maximum(a, b)), ("minimum", np.minimum(a, b))):
+        np.testing.assert_array_equal(elementwise(name, a, b), exact)
+    np.testing.assert_array_equal(elementwise("absolute", a), abs(a))
+    x = np.linspace(0.01, 9, LANES).astype(np.float32)
+    wide = x.astype(np.float64)
+    roots = {"exp2": np.exp2(wide), "log2": np.log2(wide), "sqrt": np.sqrt(wide), "rsqrt": 1 / np.sqrt(wide)}
+    for name, exact in roots.items():
+        assert (abs(elementwise(name, x) - exact) <= 2.0**-21 * np.maximum(abs(exact), 0.5)).all(), name
+    quotient = wide / wide[::-1]
+    assert (abs(elementwise("divide", x, x[::-1].copy()) - quotient) <= 2.0**-22 * quotient).all()
+
+
+def test_float_u32_rounds_to_nearest() -> None:
+    """`float_u32` is a whole number's nearest f32."""
+    whole = np.linspace(0, 2**32 - 1, LANES).astype(np.uint32)
+    out = np.zeros(LANES, np.float32)
+    k = SmallKernel(pointers=2)
+    k.store(1, k.thread, k.w.isa.convert.float_u32(whole=k.load(0, k.thread, U32)))
+    k.run(whole, out)
+    np.testing.assert_array_equal(out, whole.astype(np.float32))
 
 
 def test_loads_are_predicated() -> None:

@@ -223,6 +223,19 @@ def _name(hint: Any) -> str:
     return getattr(hint, "__name__", str(hint))
 
 
+def require_protocol(owner: str, name: str, component: object, protocol: type) -> None:
+    """Check that a component offers what a protocol asks for.
+
+    Raises
+    ------
+    TraceError
+        ``TK-FIT-001`` naming both, and the member that does not fit.
+    """
+    reason = _misfit(component, protocol)
+    if reason is not None:
+        raise TraceError(f"{owner}({name}=) makes {_named(component)}: {reason}", code="TK-FIT-001")
+
+
 def check_components(driver: Any) -> None:
     """Check every field of a driver, a dataclass, against its annotation: a protocol by its members, else the class.
 

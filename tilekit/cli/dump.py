@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, own_kernel
 from tilekit.cli.progress import waiting
 from tilekit.cli.ranking import Ranking, ranking_of
 
@@ -82,7 +82,7 @@ def dump(
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
 
-        family = common.product_family(kernel)
+        own = own_kernel.load(kernel) if own_kernel.names_file(kernel) else None
         if what not in (*_FILES, "all"):
             import difflib
 
@@ -91,6 +91,11 @@ def dump(
             raise ArgumentError.of(
                 "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
             )
+        if own is not None:
+            parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,)) if part != "ranking"}
+            _show(own.name, {"target": own.target.name}, parts, out, as_json)
+            return
+        family = common.product_family(kernel)
         workload = common.described(
             family,
             (4096, 4096, 4096),
@@ -132,11 +137,16 @@ def dump(
 
         with waiting("assembling", as_json):
             parts = {part: show(part) for part in (_ALL if what == "all" else (what,))}
-        files = [] if out is None else _write(out, built.name, parts)
+        _show(built.name, {"config": str(config), "target": target}, parts, out, as_json)
+
+
+def _show(name: str, facts: dict[str, str], parts: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Print parts of a kernel, or write them into files."""
+    files = [] if out is None else _write(out, name, parts)
     if files:
         typer.echo(json.dumps({"files": files}) if as_json else "\n".join(files))
     elif as_json:
-        typer.echo(json.dumps({"name": built.name, "config": str(config), "target": target, **parts}))
+        typer.echo(json.dumps({"name": name, **facts, **parts}))
     else:
         for part, content in parts.items():
             if len(parts) > 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, own_kernel
 from tilekit.cli.progress import progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -74,8 +74,12 @@ def run(
     Examples: `tilekit run matmul`; `tilekit run matmul --dtype e4m3 --m 1000`;
     `tilekit run matmul --tile 128x128 --cluster 1x2 --activation gelu --bias`;
     `tilekit run conv2d --h 14 --c 128 --k 256 --padding 1 --residual`;
-    `tilekit run block_scaled --dtype nvfp4 --target sm_100a`.
+    `tilekit run block_scaled --dtype nvfp4 --target sm_100a`; `tilekit run mine.py:kernel --m 200`, a composed kernel
+    of yours, on the emulator under three interleavings.
     """
+    if own_kernel.names_file(kernel):
+        extents = {letter: extent for letter, extent in (("m", m), ("n", n), ("k", k)) if extent is not None}
+        return own_kernel.run(kernel, extents, seed=seed, as_json=as_json)
     with common.presented(as_json):
         from tilekit.runtime.emulated import watched
 

@@ -16,6 +16,7 @@ from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, DType
+from tilekit.epilogue.column_totals import ColumnTotals
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
@@ -25,6 +26,7 @@ from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
+from tilekit.epilogue.written import Place, Written
 from tilekit.targets import Target, chip, target
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
@@ -82,6 +84,7 @@ __all__ = [
     "Call",
     "ClcScheduler",
     "Cluster",
+    "ColumnTotals",
     "ComposedKernel",
     "ConsumerSync",
     "Cooperative",
@@ -109,6 +112,7 @@ __all__ = [
     "Payload",
     "PayloadLoader",
     "PingPong",
+    "Place",
     "ProducerSync",
     "PromotedAccumulators",
     "RasterOrder",
@@ -149,6 +153,7 @@ __all__ = [
     "Warpgroup",
     "Wgmma",
     "Writer",
+    "Written",
     "chip",
     "kernel",
     "one_thread",

@@ -8,12 +8,14 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import MAX_CLUSTER, Parameter, Role, Writer
 from tilekit.compose.explain import explain
-from tilekit.compose.operands import Arrays, Operand, Output, check_operands, read_arrays
+from tilekit.compose.operands import Arrays, Input, Operand, Output, check_operands, read_arrays
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.launch import Launch, require_value
@@ -252,6 +254,63 @@ class ComposedKernel(AssembledKernel):
         for option in chosen.keys() - known.keys():
             raise ArgumentError.of("emulator", option, legal=", ".join(known), code="TK-COMP-002")
         return EmulatedPlan(self, bound, chosen)
+
+    def example(self, seed: int = 0, **extents: int) -> dict[str, Any]:
+        """Inputs of small whole numbers, as NumPy arrays by name; a letter without an extent has 64.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-COMP-003`` for a letter that no operand has, and for an extent below 1.
+        """
+        letters = "".join(dict.fromkeys("".join(one.shape for one in self.operands)))
+        for letter, extent in extents.items():
+            if letter not in letters or extent < 1:
+                legal = f"an extent from 1 on, of {', '.join(letters)}"
+                raise ArgumentError.of(letter, extent, legal=legal, nearest=64, code="TK-COMP-003")
+        random = np.random.default_rng(seed)
+        return {
+            one.name: random.integers(-2, 3, [extents.get(letter, 64) for letter in one.shape]).astype(one.dtype.numpy)
+            for one in self.operands
+            if isinstance(one, Input)
+        }
+
+    def check(self, *, seeds: Sequence[int] = (0, 1, 2), **extents: int) -> tuple[Any, ...]:
+        """Run the kernel on the emulator, under several interleavings, on small whole numbers.
+
+        Parameters
+        ----------
+        seeds
+            Of the interleavings.
+        extents
+            By letter, 64 where none is given: ``kernel.check(m=200, n=72)``.
+
+        Returns
+        -------
+        tuple
+            What the emulator reported of each run.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-COMP-006`` where the results of two interleavings differ.
+        """
+        inputs = self.example(**extents)
+        reports, first = [], ""
+        for seed in seeds:
+            plan = self.bind(**inputs, seed=seed)
+            made = plan()
+            outputs = made if isinstance(made, tuple) else (made,)
+            digest = sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in outputs)).hexdigest()
+            if first and digest != first:
+                raise ArgumentError(
+                    f"{self.name}: what it computes depends on the interleaving: seed {seed} gives other results than "
+                    f"seed {seeds[0]}; nearest: an order of sums that does not depend on who comes first",
+                    code="TK-COMP-006",
+                )
+            first = digest
+            reports.append(getattr(plan, "report", None))
+        return tuple(reports)
 
     # -- what a launch asks -------------------------------------------------------------------------------------------
 

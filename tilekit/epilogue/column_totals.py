@@ -8,9 +8,8 @@ warp waits for another, and none reads more than a few dozen values a column.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from tilekit.assembly.fit import OWN_RULE, component
+from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
@@ -59,7 +58,7 @@ class ColumnTotals:
         name: str,
         *,
         layout: AccumulatorLayout,
-        raster: Annotated[Tiles, OWN_RULE],
+        raster: Tiles,
         combine: Combine = "sum",
     ) -> None:
         require_whole_rows(f"column totals {name!r}", layout, raster)

@@ -8,10 +8,10 @@ No warp waits for another, and it does not matter which CTA comes first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import OWN_RULE, component
+from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
@@ -94,7 +94,7 @@ class RowSums:
         name: str,
         *,
         layout: AccumulatorLayout,
-        raster: Annotated[Tiles, OWN_RULE],
+        raster: Tiles,
         combine: Combine = "sum",
     ) -> None:
         require_whole_rows(f"row sums {name!r}", layout, raster)

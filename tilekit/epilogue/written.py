@@ -6,10 +6,13 @@ column's operands once for each pair of them, and the rest for each element.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from tilekit.annotations import check_fields
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, PRED, U32
@@ -20,6 +23,7 @@ from tilekit.epilogue.column_totals import ColumnTotal, ColumnTotals
 from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.expression import Graph, Step
 from tilekit.epilogue.functions import ACTIVATIONS, ColumnPair, Elementwise, ElementwiseSpec
+from tilekit.epilogue.python import EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals, Tiles
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.tile import Tile
@@ -29,6 +33,9 @@ Where = Literal["number", "scalar", "row", "column", "matrix", "source"]
 the epilogue brings itself is its source."""
 
 Level = Literal["shared", "row", "column", "element"]
+
+LONG = 12
+"""Steps of an element, with that of the product, beyond which an epilogue takes more registers."""
 
 LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
 
@@ -89,10 +96,15 @@ class WrittenSpec:
         return self.visits_rows or any(place.where == "row" for place in self.places)
 
     @property
+    def loads_matrices(self) -> bool:
+        """Whether threads load elements of matrices."""
+        return any(place.where == "matrix" for place in self.places)
+
+    @property
     def visits_rows(self) -> bool:
         """Whether threads reach the rows of matrices by themselves, or make totals."""
-        loads = any(place.where == "matrix" for place in self.places)
-        return loads or bool(self.outputs or self.graph.totals) or self.graph.uses("row") or self.graph.uses("batch")
+        coordinates = self.graph.uses("row") or self.graph.uses("batch")
+        return self.loads_matrices or coordinates or bool(self.outputs or self.graph.totals)
 
     @property
     def reduces(self) -> bool:
@@ -113,7 +125,13 @@ class WrittenSpec:
             + ("b" if place.batched else "")
             for place in self.places
         )
-        return [self.graph.name, self.graph.digest, kinds, *(dtype.name for dtype in self.outputs)]
+        name = re.sub(r"[^A-Za-z0-9_]+", "_", self.graph.name).strip("_")
+        return [name, self.graph.digest, kinds, *(dtype.name for dtype in self.outputs)]
+
+    @property
+    def long(self) -> bool:
+        """Whether an element has many steps, of which a compiler keeps several elements' in flight."""
+        return self.graph.uses("erf") or self.levels().count("element") > LONG
 
     def levels(self) -> tuple[Level, ...]:
         """How often each step is computed."""
@@ -245,6 +263,8 @@ class Written:
         Whether tiles have a batch index.
     layout, tiles
         For totals: how a warpgroup holds the accumulators, and the tiles.
+    names
+        What the call names the operands; ``operand0`` and so on if there are none.
     """
 
     def __init__(
@@ -258,8 +278,10 @@ class Written:
         batched: bool = False,
         layout: AccumulatorLayout | None = None,
         tiles: object = None,
+        names: Sequence[str] = (),
     ) -> None:
         self._spec = spec
+        self._names = tuple(names) or tuple(f"operand{index}" for index in range(len(spec.places)))
         self._graph = spec.graph
         self._levels = spec.levels()
         self._rows, self._columns = rows, columns
@@ -295,9 +317,65 @@ class Written:
         if self._column_totals:
             self._batches = w.parameter("batches", U32, lambda call: call.batches)
 
+    @classmethod
+    def of(
+        cls,
+        w: Writer,
+        function: EpilogueFunction,
+        places: Mapping[str, Place],
+        *,
+        outputs: Sequence[DType] = (),
+        columns: Value,
+        rows: Value | None = None,
+        precise: bool = False,
+        batched: bool = False,
+        layout: AccumulatorLayout | None = None,
+        tiles: object = None,
+    ) -> Written:
+        """Trace a function that `tilekit.epilogue` marks in a kernel of your own.
+
+        Parameters
+        ----------
+        w, columns, rows, precise, batched, layout, tiles
+            As for the class; a raster is `tiles`.
+        function
+            The function.
+        places
+            Where the elements of each operand are, by their names, which the call has too.
+        outputs
+            Element types of further matrices, ``output1`` and so on.
+
+        Raises
+        ------
+        TraceError
+            ``TK-EPI-001`` for operands without a place, and for rows without M.
+        """
+        missing = [name for name in function.operands if name not in places]
+        if missing:
+            raise TraceError(
+                f"Written.of({function.name}) lacks the places of {', '.join(missing)}; give a Place of each operand",
+                code="TK-EPI-001",
+            )
+        spec = WrittenSpec(function.graph({}), tuple(places[name] for name in function.operands), tuple(outputs))
+        if spec.scale_a and rows is None:
+            raise TraceError(
+                f"Written.of({function.name}) has operands or results of rows: pass rows", code="TK-EPI-001"
+            )
+        return cls(
+            w,
+            spec,
+            columns=columns,
+            precise=precise,
+            rows=rows,
+            batched=batched,
+            layout=layout,
+            tiles=tiles,
+            names=function.operands,
+        )
+
     def _declare(self, w: Writer, index: int, step: Step) -> None:
         """Declare an operand's kernel parameters."""
-        place, name = self._spec.places[index], f"operand{index}"
+        place, name = self._spec.places[index], self._names[index]
         if place.where == "source" or place.dtype is None:
             if place.where == "number":
                 type_ = U32 if step.kind == "u32" else F32_REGISTER

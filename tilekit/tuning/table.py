@@ -17,6 +17,7 @@ from tilekit.annotations import check_fields
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.config import KernelConfig
+from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.settings import settings
@@ -47,7 +48,7 @@ class Problem:
     @classmethod
     def of(cls, spec: MatmulSpec, *, m: int, n: int, k: int, batches: int) -> Problem:
         """Name a problem; fused functions do not count, since they cost no tile its place."""
-        plain = replace(spec, functions=ElementwiseSpec())
+        plain = replace(spec, functions=ElementwiseSpec(), components=OwnComponents())
         return cls(f"{plain.name}.{plain.store}", m, n, k, batches)
 
 

@@ -27,6 +27,8 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection 
     a, b = arguments.a, arguments.b
     if arguments.epilogue.written is not None:
         return Declined("a Python epilogue is the matmul's")
+    if arguments.components:
+        return Declined("components are a matmul's")
     if arguments.config is not None:
         return Declined("a matmul's config is given")
     if len(a.shape) != 2 or not 1 <= a.shape[0] <= MOST_TOKENS or 0 in b.shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, TypedDict, Unpack, cast
 
@@ -14,6 +14,7 @@ from tilekit.epilogue.written import WrittenSpec
 from tilekit.kernels.arguments import Arguments, result_type, settings
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig
+from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
 from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
@@ -36,6 +37,7 @@ class MatmulKeywords(EpilogueKeywords, CallKeywords, total=False):
 
     precision: Precision | None
     accumulation: Accumulation
+    components: OwnComponents | None
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,13 @@ class MatmulArguments(Arguments):
     ----------
     precision, accumulation
         How products of f32, and sums of 8-bit products, are made.
+    components
+        Components of the caller's.
     """
 
     precision: Precision | None = None
     accumulation: Accumulation = "fast"
+    components: OwnComponents = field(default_factory=OwnComponents)
 
     @classmethod
     def parse(cls, a: Any, b: Any, *, memory: bool = True, **keywords: Unpack[MatmulKeywords]) -> Self:
@@ -85,6 +90,7 @@ class MatmulArguments(Arguments):
             results=results,
             target=target,
             device=device,
+            components=given.get("components") or OwnComponents(),
             **settings(given) | {"result": out},
         )
 
@@ -102,6 +108,7 @@ class MatmulArguments(Arguments):
             store=store,
             precision=self.precision,
             accumulation=self.accumulation,
+            components=self.components,
         )
 
 
@@ -114,6 +121,7 @@ def spec_of(
     precision: Precision | None = None,
     accumulation: Accumulation = "fast",
     kind: Callable[..., MatmulSpec] = MatmulSpec,
+    components: OwnComponents | None = None,
 ) -> MatmulSpec:
     """The matmul, or what `kind` makes, that computes a problem into outputs of `out_dtype`."""
     return kind(
@@ -129,4 +137,5 @@ def spec_of(
         a_load=problem.a.load,
         b_load=problem.b.load,
         accumulation=accumulation,
+        components=components or OwnComponents(),
     )

@@ -121,7 +121,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         starts=starts,
         profiler=profiler,
         prefetch=prefetch,
-        consumers=turns or Cooperative(),
+        consumers=spec.components.turns(w) or turns or Cooperative(),
     )
 
 
@@ -172,4 +172,6 @@ def _scheduler(
             load=plan["load"],
             readers=plan.roles,
         )
-    return StreamKScheduler(w, raster, most=config.stream_k) if config.stream_k else StaticScheduler(raster, starts)
+    if config.stream_k:
+        return StreamKScheduler(w, raster, most=config.stream_k)
+    return spec.components.schedule(w, raster) or StaticScheduler(raster, starts)

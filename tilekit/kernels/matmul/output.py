@@ -13,6 +13,7 @@ from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
+from tilekit.epilogue.fusion import Fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
@@ -145,10 +146,16 @@ class OutputPlan:
         spec, layout = self.spec, self.stored
         # M is declared by the component that needs it; groups of rows have declared it for their schedule.
         direct = spec.store == "direct"
-        rows = declare_rows(w) if direct or spec.functions.scale_a else None
+        own = spec.components.functions is not None
+        rows = declare_rows(w) if direct or own or spec.functions.scale_a else None
         precise = spec.out_dtype == F32
-        functions: Elementwise | Written
-        if isinstance(spec.functions, WrittenSpec):
+        functions: Fusion
+        made = None
+        if rows is not None:
+            made = spec.components.fusion(w, columns=columns, rows=rows, precise=precise, batched=spec.batched)
+        if made is not None:
+            functions = made
+        elif isinstance(spec.functions, WrittenSpec):
             functions = Written(
                 w,
                 spec.functions,

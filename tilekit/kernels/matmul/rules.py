@@ -76,6 +76,33 @@ def written_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
         yield Violation("short rows of threads", "tile", text)
 
 
+def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Components of the caller's stand where the family's would."""
+    own = spec.components
+    if own.scheduler is None and own.functions is None and own.consumers is None:
+        return
+    if own.scheduler is not None and config.claims_tiles:
+        text = f"clc_stages={config.clc_stages}: tiles are the caller's scheduler's, and none are claimed"
+        yield Violation("claims of another's tiles", "clc_stages", text)
+    if own.scheduler is not None and config.stream_k:
+        text = f"stream_k={config.stream_k}: tiles are the caller's scheduler's, and none are streamed"
+        yield Violation("streams of another's tiles", "stream_k", text)
+    if own.scheduler is not None and config.numbers_starts:
+        text = f"split_k={config.split_k}: shares wait for clusters that are numbered, which is the family's schedule"
+        yield Violation("shares of another's tiles", "split_k", text)
+    if own.functions is not None and config.swap_ab:
+        yield Violation("functions of the transpose", "swap_ab", "swap_ab=True: the caller's functions are upright")
+    if own.functions is not None and config.cluster_k > 1:
+        text = f"cluster_k={config.cluster_k}: the caller's functions may have rows, of which each CTA stores a part"
+        yield Violation("functions of parts", "cluster_k", text)
+    if own.functions is not None and config.m_below_atom:
+        text = f"tile M={config.tile[0]}: the caller's functions may have rows, and so whole instructions"
+        yield Violation("short rows of functions", "tile", text)
+    if own.consumers is not None and config.pingpong:
+        text = "schedule='pingpong': the caller's consumers divide tiles, of which the plan has one at a time"
+        yield Violation("turns of another's", "schedule", text)
+
+
 def raster_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """At least one cluster row is walked at a time."""
     if config.raster_group is not None and config.raster_group < 1:

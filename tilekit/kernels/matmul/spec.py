@@ -13,6 +13,7 @@ from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written import WrittenSpec
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
@@ -75,6 +76,9 @@ class MatmulSpec:
         How sums of 8-bit products are made on sm_90a. ``"fast"``: by the tensor core alone, which keeps 13 bits of a
         sum between its instructions. ``"promoted"``: it adds 128 products, and the sums of those are added in f32.
 
+    components
+        Components of the caller's in the place of the family's.
+
     Raises
     ------
     ArgumentError
@@ -94,6 +98,7 @@ class MatmulSpec:
     a_load: Load = "tma"
     b_load: Load = "tma"
     accumulation: Accumulation = "fast"
+    components: OwnComponents = field(default_factory=OwnComponents)
     own_loaders: ClassVar[bool] = False
     """Whether loaders are the family's own: they count in registers, and copy what TMA refuses on every chip."""
     tile_step: ClassVar[int] = 1
@@ -129,6 +134,10 @@ class MatmulSpec:
         if self.out_dtype not in DTYPES:
             legal = ", ".join(dtype.name for dtype in DTYPES)
             raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
+        if self.groups not in (None, "ends", "counts"):
+            raise ArgumentError.of(
+                "groups", self.groups, legal="None, 'ends' or 'counts'", nearest="ends", code="TK-MM-022"
+            )
         if self.accumulation not in ("fast", "promoted"):
             raise ArgumentError.of(
                 "accumulation", self.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
@@ -184,6 +193,26 @@ class MatmulSpec:
                 "the residual copies operands; nearest: store='direct'",
                 code="TK-MM-025",
             )
+        own, functions = self.components, ElementwiseSpec()
+        if own.functions is not None and self.functions != functions:
+            raise ArgumentError(
+                "components has functions, which stand in the place of bias, scales, residual, activation and "
+                "epilogue; leave these out",
+                code="TK-MM-028",
+            )
+        if own.scheduler is not None and self.groups is not None:
+            raise ArgumentError(
+                "components has a scheduler of a raster's tiles, and groups of rows are scheduled by their bounds; "
+                "leave one of them out",
+                code="TK-MM-028",
+            )
+        for name, load in zip("ab", self.loads, strict=True):
+            if load != "tma" and f"loader_{name}" in own.names:
+                raise ArgumentError(
+                    f"components has a loader of {name}, of which address or pitches are multiples of {load} bytes "
+                    f"only: the ring is filled by TMA, which needs 16; pass {name} with padded rows",
+                    code="TK-MM-028",
+                )
         if self.store not in ("tma", "direct"):
             raise ArgumentError(f"store={self.store!r}: write 'tma' or 'direct'", code="TK-MM-007")
 
@@ -236,7 +265,8 @@ class MatmulSpec:
             How TMA loads it, as `TmaLoader` takes that.
         """
         if copies is None:
-            return TmaLoader(w, tile, batched=self.indexed, **tma)
+            own = self.components.loader(operand, w, tile, batched=self.indexed, **tma)
+            return TmaLoader(w, tile, batched=self.indexed, **tma) if own is None else own
         return CpAsyncLoader(w, copies, stages=stages, batched=self.indexed)
 
     def further_tiles(self, config: Any) -> Sequence[StageTile]:
@@ -276,7 +306,8 @@ class MatmulSpec:
     @property
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component, for `explain`: a line each."""
-        return ("GroupedScheduler, from the groups' bounds, for the schedule of a raster",) if self.groups else ()
+        groups = ("GroupedScheduler, from the groups' bounds, for the schedule of a raster",) if self.groups else ()
+        return *groups, *(f"{name}, of the caller's" for name in self.components.names)
 
     @property
     def indexed(self) -> bool:
@@ -313,6 +344,7 @@ class MatmulSpec:
             f"grouped_{self.groups}" if self.groups else "",
             *f.words,
             "direct" if self.store == "direct" else "",
+            *(f"own_{name}" for name in self.components.names),
             *(f"{name}{load}" for name, load in zip("ab", self.loads, strict=True) if load != "tma"),
         ]
         majors = f"{'k' if self.a_major == 'k' else 'm'}{'k' if self.b_major == 'k' else 'n'}"

@@ -20,6 +20,7 @@ from tilekit.kernels.matmul.rules import (
     common_values,
     copies_rule,
     grouped_rule,
+    own_rule,
     profile_rule,
     raster_rule,
     shared_memory_rule,
@@ -65,8 +66,13 @@ TRANSPOSED_RESIDUAL_HEADROOM = 128
 TRANSPOSED_TURN_HEADROOM = 128
 """The same with scales of rows, where consumers take turns: 96 of 232 fits; 104 with gelu, and 112, spill."""
 
-WRITTEN_HEADROOM, WRITTEN_ROWS_HEADROOM = 96, 128
-"""The same of a Python epilogue, and of one whose threads reach rows of matrices or make totals."""
+LONG_HEADROOM, LONG_SHARE_HEADROOM = 64, 128
+"""The same of a Python epilogue of many steps, or of erf: 192 of 232 and of 255 spill; and where shares of a sum are
+added: 128 of 232 spill."""
+
+MATRIX_HEADROOM, MATRIX_TOTALS_HEADROOM = 128, 160
+"""The same of a Python epilogue whose threads load matrices, and of one that makes totals too: 128 of 232 and 96 of 232
+spill. One that loads less needs what a bias needs, and one that loads nothing no more than an activation."""
 
 SHARE_HEADROOM = 16
 """Registers more where shares of a sum are added: 160 of 232 with direct stores spill, and 128 with a bias.
@@ -217,8 +223,12 @@ def _headroom(config: MatmulConfig, spec: MatmulSpec) -> int:
     """Registers that a thread's epilogue takes."""
     needs = [STAGED_HEADROOM]
     functions = spec.functions
-    if isinstance(functions, WrittenSpec):
-        needs.append(WRITTEN_ROWS_HEADROOM if functions.visits_rows else WRITTEN_HEADROOM)
+    if spec.components.functions is not None:
+        needs.append(MATRIX_HEADROOM)
+    if isinstance(functions, WrittenSpec) and functions.long:
+        needs.append(LONG_SHARE_HEADROOM if config.split_k > 1 or config.stream_k else LONG_HEADROOM)
+    if isinstance(functions, WrittenSpec) and functions.loads_matrices:
+        needs.append(MATRIX_TOTALS_HEADROOM if functions.reduces else MATRIX_HEADROOM)
     if functions.loads:
         needs.append(SCALED_BIAS_HEADROOM if functions.scale_b and functions.bias is not None else BIAS_HEADROOM)
     if spec.store == "direct":
@@ -304,7 +314,7 @@ RULES = RuleBook(
             *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
             *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
         ),
-        (slice_rule, copies_rule, _prefetch, _rows_behind_a, written_rule),
+        (slice_rule, copies_rule, _prefetch, _rows_behind_a, written_rule, own_rule),
         (_registers, shared_memory_rule),
     ),
     values=_values,

@@ -1,0 +1,113 @@
+"""Kernels of a file on the command line, and their check from Python."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tilekit.compose as tk
+from tilekit.cli.app import app
+from tilekit.errors import TilekitError
+
+ROOT = Path(__file__).resolve().parents[2]
+MINE = f"{ROOT / 'examples' / 'gated_row_sums.py'}:gated_matmul"
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    """Run the command line; return its exit code and what it said."""
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.output + (result.stderr if result.stderr_bytes else "")
+
+
+def test_run_is_a_check_under_three_interleavings() -> None:
+    """`tilekit run mine.py:kernel` says what it ran and found."""
+    code, text = invoke("run", MINE, "--m", "136", "--n", "72", "--json")
+    facts = json.loads(text)
+    assert code == 0
+    assert facts["clean"]
+    assert facts["extents"] == "k=64, m=136, n=72"
+
+
+@pytest.mark.parametrize("what", ["explain", "ptx"])
+def test_dump_shows_it(what: str) -> None:
+    """`tilekit dump mine.py:kernel` shows what it shows of shipped kernels."""
+    code, text = invoke("dump", MINE, "--what", what)
+    assert code == 0
+    assert "gated_matmul" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ("x = 1\n", "kernel", "it has no kernel"),
+        ("kernel = 3\n", "kernel", "there is 3, no kernel"),
+        ("x = 1\ny = x +\n", "kernel", "mine.py:2: SyntaxError"),
+        ("x = 1\n\n1 / 0\n", "kernel", "mine.py:3: ZeroDivisionError"),
+    ],
+)
+def test_files_without_the_kernel(tmp_path: Path, text: str, name: str, words: str) -> None:
+    """A file that has it not, or that fails: a code, and the line."""
+    from tilekit.cli.own_kernel import load
+
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    with pytest.raises(TilekitError) as caught:
+        load(f"{file}:{name}")
+    assert caught.value.code == "TK-CLI-013"
+    assert words in str(caught.value)
+    assert invoke("run", f"{file}:{name}")[0] != 0
+
+
+def test_names_are_near() -> None:
+    """The nearest kernel of the file is named; a file alone and a file that is not there are errors too."""
+    from tilekit.cli.own_kernel import load
+
+    for kernel in (MINE[:-1], MINE.rpartition(":")[0], "nowhere.py:kernel"):
+        with pytest.raises(TilekitError) as caught:
+            load(kernel)
+        assert caught.value.code == "TK-CLI-013"
+    with pytest.raises(TilekitError, match="gated_matmul"):
+        load(MINE[:-1])
+
+
+def test_check_from_python() -> None:
+    """`check` reports each run; a letter that no operand has is refused; results that depend on the order are."""
+    kernel: tk.ComposedKernel = runpy.run_path(MINE.rpartition(":")[0])["gated_matmul"]
+    reports = kernel.check(m=72, n=136)
+    assert len(reports) == 3
+    assert all(report.clean for report in reports)
+    with pytest.raises(TilekitError) as caught:
+        kernel.check(q=3)
+    assert caught.value.code == "TK-COMP-003"
+    assert kernel.example(m=3, k=5)["a"].shape == (3, 5)
+
+
+class _TwoClusters:
+    def schedule(self, call: tk.Call) -> tk.Schedule:
+        """Two CTAs, whichever is first."""
+        return tk.Schedule(clusters=8, tiles=8)
+
+
+def test_check_finds_what_depends_on_the_order() -> None:
+    """CTAs number themselves as they come: another interleaving gives other numbers."""
+
+    @tk.kernel(tk.Input("x", tk.F32, "n"), tk.Output("y", tk.F32, "n"), target="sm_90a", threads=32)
+    def numbered(w: tk.Writer) -> _TwoClusters:
+        y = w.parameter("y", tk.registers.GMEM, lambda call: call.address("y"))
+        counter = w.parameter("counter", tk.registers.GMEM, lambda call: call.allocate("counter", 4))
+        before = w.variable(tk.registers.U32, 0, "before")
+        with w.when(w.thread() == 0):
+            before.assign(w.isa.memory.fetch_add_gpu(address=counter, value=1))
+            number = w.isa.convert.float_u32(whole=before)
+            place = w.cta()
+            address = (y + w.widen_multiply(place, 4)).retyped(tk.registers.GMEM)
+            w.isa.memory.store_global_f32(address=address, value=number, valid=place < 8)
+        return _TwoClusters()
+
+    with pytest.raises(TilekitError) as caught:
+        numbered.check(seeds=range(20), n=8)
+    assert caught.value.code == "TK-COMP-006"
