@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tilekit.api import compile, conv2d, conv2d_kernel_for, grouped_matmul, kernel_for, matmul
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
+    from tilekit.kernels.matmul.gfx942.config import Cdna3Config
+    from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
@@ -27,6 +29,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlackwellConfig",
+    "Cdna3Config",
+    "Cdna4Config",
     "ElementwiseSpec",
     "MatmulConfig",
     "MatmulSpec",
@@ -43,6 +47,8 @@ __all__ = [
 
 _HOMES = {
     "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
+    "Cdna3Config": "tilekit.kernels.matmul.gfx942.config",
+    "Cdna4Config": "tilekit.kernels.matmul.gfx950.config",
     "ElementwiseSpec": "tilekit.epilogue.functions",
     "MatmulConfig": "tilekit.kernels.matmul.sm_90a.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",

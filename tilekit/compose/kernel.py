@@ -148,23 +148,6 @@ class ComposedKernel(AssembledKernel):
         """The module's text in the chip's instruction set, each line with its role and origin."""
         return self.traced.text
 
-    @property
-    def ptx(self) -> str:
-        """The same, where the instruction set is PTX.
-
-        Raises
-        ------
-        ArgumentError
-            ``TK-TARGET-003`` where it is another.
-        """
-        if self.target.isa != "ptx":
-            raise ArgumentError(
-                f"{self!r} has no PTX: the instruction set of {self.target.name} is {self.target.isa}; nearest: "
-                ".assembly",
-                code="TK-TARGET-003",
-            )
-        return self.assembly
-
     def explain(self) -> str:
         """Operands, roles and warps, the shared-memory map, barriers and who arrives, parameters."""
         return explain(self)
@@ -295,7 +278,7 @@ class ComposedKernel(AssembledKernel):
 
     @cached_property
     def _digest(self) -> str:
-        return sha256(self.ptx.encode()).hexdigest()
+        return sha256(self.assembly.encode()).hexdigest()
 
     def shared_scratch(self, name: str) -> str | None:
         """A kernel's launches in a stream follow each other, and leave counters as they found them."""

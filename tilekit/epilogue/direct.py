@@ -168,6 +168,8 @@ class _Matrix:
         self._e = e = epilogue
         self._batch = tile.batch
         self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
+        # Rows of a group end where the group does.
+        self._rows = e._rows if tile.row_end is None else tile.row_end
         self._source = None
         if e._source is not None:
             self._source = _start(w, e._source_address, tile, e._source_batch_pitch, e._source)
@@ -180,7 +182,7 @@ class _Matrix:
         if self._source is not None and e._source is not None:
             size = e._source.bytes
             sources = [self._source + w.widen_multiply(row, e._source_pitch) * size for row in rows]
-        inside = [row < e._rows for row in rows]
+        inside = [row < self._rows for row in rows]
         return [_Line(*line) for line in zip(starts, sources, inside, strict=True)]
 
     def row_pair(self, w: Writer, row: Value, *, apart: int) -> Any:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from tilekit.assembly.writer import Parameter
 from tilekit.drivers.profiler import TileProfiler
+from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch, bind_parameters
 from tilekit.kernels.resolve import target_of
 from tilekit.runtime import driver
@@ -41,13 +42,25 @@ class AssembledKernel(ABC):
 
     @property
     @abstractmethod
-    def ptx(self) -> str:
-        """The module's text, each line with its role and origin."""
+    def assembly(self) -> str:
+        """The module's text in the chip's instruction set, each line with its role and origin."""
 
     @property
-    def assembly(self) -> str:
-        """The module's text in the chip's instruction set."""
-        return self.ptx
+    def ptx(self) -> str:
+        """The same, where the instruction set is PTX.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-TARGET-003`` where it is another.
+        """
+        if self.target.isa != "ptx":
+            raise ArgumentError(
+                f"{self!r} has no PTX: the instruction set of {self.target.name} is {self.target.isa}; nearest: "
+                ".assembly",
+                code="TK-TARGET-003",
+            )
+        return self.assembly
 
     @cached_property
     def assembled(self) -> Assembled:

@@ -41,7 +41,7 @@ class CompiledKernel(AssembledKernel):
     spec, config, target
         What it computes, how, and for which chip.
     text
-        What was traced: the PTX, the launch's shape, the parameters.
+        What was traced: the module's text, the launch's shape, the parameters.
     """
 
     MISFIT: ClassVar[str]
@@ -67,9 +67,9 @@ class CompiledKernel(AssembledKernel):
         return str(self.text.name)
 
     @property
-    def ptx(self) -> str:
-        """The module's text, each line with its role and origin."""
-        return str(self.text.ptx)
+    def assembly(self) -> str:
+        """The module's text in the chip's instruction set, each line with its role and origin."""
+        return str(self.text.assembly)
 
     @abstractmethod
     def explain(self) -> str:

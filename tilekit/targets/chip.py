@@ -69,7 +69,8 @@ class Target:
         Barriers of a CTA (PTX ISA, bar.sync), the one of all its threads among them.
     transposed_bits
         Widths of the elements that the matrix instruction reads where M or N is contiguous: for wgmma 16 (PTX ISA,
-        wgmma.mma_async, imm-trans), for tcgen05 8, 16 and 32 (tcgen05.mma, Instruction descriptor).
+        wgmma.mma_async, imm-trans), for tcgen05 8, 16 and 32 (tcgen05.mma, Instruction descriptor). Without a copy
+        engine it is what the threads that load turn round.
 
     Raises
     ------

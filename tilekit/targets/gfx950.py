@@ -1,4 +1,4 @@
-"""MI350X, MI355X: text is written and emulated for it; no kernel is built for it yet."""
+"""MI350X, MI355X."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ GFX950: Final = Target(
     max_cluster=1,
     compute_capability=(9, 5),
     named_barriers=1,
-    transposed_bits=(),
+    transposed_bits=(16,),
 )

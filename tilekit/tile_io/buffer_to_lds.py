@@ -14,6 +14,7 @@ from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
+from tilekit.targets import Target
 from tilekit.tile_io.buffer import BufferOperand, TileBuffer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
@@ -22,6 +23,9 @@ from tilekit.tiles.stage import AsyncWriter, Stage
 
 WORD: Final = 4
 """Bytes that rows of the operand begin at multiples of."""
+
+WIDE: Final = 16
+"""Bytes of a lane's load on chips with wide ones."""
 
 
 class BufferToLdsLoader(BufferOperand):
@@ -50,7 +54,7 @@ class BufferToLdsLoader(BufferOperand):
     """
 
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
-        self.lane_bytes = 16 if w.target.has("wide_loads_to_lds") else WORD
+        self.lane_bytes = self.lane_bytes_of(w.target)
         self.wave_bytes = w.lanes * self.lane_bytes
         super().__init__(w, tile, role=role, lines=self.wave_bytes // SWIZZLE_BYTES * len(role.warps), batched=batched)
         if self.lines_apart % ATOM_ROWS:
@@ -61,6 +65,11 @@ class BufferToLdsLoader(BufferOperand):
                 "warps",
                 code="TK-TRACE-017",
             )
+
+    @staticmethod
+    def lane_bytes_of(target: Target) -> int:
+        """Bytes of a lane's load on a chip."""
+        return WIDE if target.has("wide_loads_to_lds") else WORD
 
     def _inner(self, call: Call) -> int:
         matrix, address = call.matrix(self.tile.name), call.address(self.tile.name)

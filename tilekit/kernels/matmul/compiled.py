@@ -13,8 +13,9 @@ from tilekit.kernels.launch import Launch
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
+from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.kernels.problem import MatmulProblem, read_problem, store_kind
+from tilekit.kernels.problem import MatmulProblem, store_kind
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
@@ -60,7 +61,7 @@ class MatmulKernel(CompiledKernel):
         multiprocessors could each hold columns that the other waits for.
         """
         alone = self.target.shared_bytes // 2 if self.text.exclusive else 0
-        return max(super().launch_bytes, alone)
+        return max(self.text.launch_bytes, alone)
 
     @property
     def swapped(self) -> bool:  # type: ignore[override]
@@ -73,7 +74,7 @@ class MatmulKernel(CompiledKernel):
         return Work(flops=problem.flops, tiles=ctas * -(-problem.k // self.k_block))
 
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
-        return read_problem(a, b)
+        return read_for(self.target, a, b)
 
     def _check_fit(self, arguments: Arguments) -> None:
         spec, problem, out = self.spec, arguments.problem, arguments.out

@@ -19,7 +19,6 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.prefetch import L2Prefetch
-from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.grouped import GroupedScheduler
@@ -43,28 +42,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     payload = config.payload(spec)
     op = config.instruction(spec)
     tiles = payload.allocate(w.shared, RING, stages)
-    counts = cluster.share_a_count, cluster.share_b_count
-    load_a, load_b = (
-        spec.loader(
-            operand,
-            w,
-            tile,
-            copies,
-            stages,
-            participants=count,
-            paired=config.cta_group > 1,
-            policy=policy,
-            l2_promotion=config.l2_promotion,
-        )
-        for operand, tile, copies, count, policy in zip(
-            "ba" if config.swap_ab else "ab",
-            config.operands(spec),
-            config.copy_plans(spec),
-            counts,
-            config.l2_policies,
-            strict=True,
-        )
-    )
+    load_a, load_b = chip.loaders(w, spec, config, plan, cluster, stages)
     k = declare_k(w)
     scheduler = None
     if chip.SCHEDULES_FIRST:
@@ -78,17 +56,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         shares=Fixup if config.stream_k else SplitKReduction if config.split_k > 1 else None,
         cluster=cluster,
     )
-    sync = MbarrierSync(
-        w,
-        RING,
-        stages=stages,
-        stage_bytes=config.engine_bytes(spec),
-        producers=(plan["load"],),
-        consumers=(plan["mma"],),
-        cluster=cluster,
-        filled_by="threads" if spec.copies else "engine",
-        released_by=chip.RELEASED_BY,
-    )
+    sync = chip.sync(w, spec, config, plan, cluster, stages)
     accumulators = chip.accumulators(w, op, spec, config, plan, cluster)
     order = None
     if config.load_order:

@@ -40,10 +40,10 @@ def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
         warps = f"{first}-{last}" if last > first else f"{first}"
         registers = f"{launch} -> {role.registers}" if role.registers else f"{launch}"
         lines.append(
-            f"{role.name:<{max(width, 8)}}{warps:<8}{32 * len(role.warps):<9}{registers:<11}"
+            f"{role.name:<{max(width, 8)}}{warps:<8}{chip.lanes * len(role.warps):<9}{registers:<11}"
             f"{', '.join(sorted(role.may))}"
         )
-    used = sum(32 * len(r.warps) * (r.registers or launch) for r in text.roles)
+    used = sum(chip.lanes * len(r.warps) * (r.registers or launch) for r in text.roles)
     accumulators = platform(chip).notes.accumulators(spec, config)
     return [*lines, "", f"registers {used} of {chip.registers}{accumulators}"]
 

@@ -41,6 +41,8 @@ class OutputPlan:
         Whether the accumulators hold the transpose of the output.
     cluster_k
         CTAs of a cluster that share a tile's sum.
+    staged
+        Whether tiles may leave through shared memory and the copy engine, where the spec's store is ``"tma"``.
     """
 
     spec: MatmulSpec
@@ -49,6 +51,12 @@ class OutputPlan:
     buffers: int
     transposed: bool
     cluster_k: int = 1
+    staged: bool = True
+
+    @property
+    def direct(self) -> bool:
+        """Whether threads store the output from registers."""
+        return not self.staged or self.spec.store == "direct"
 
     @property
     def stored(self) -> AccumulatorLayout:
@@ -58,7 +66,7 @@ class OutputPlan:
     @property
     def subtiles(self) -> SubtilePlan | None:
         """How that is cut into subtiles; None where threads store it from registers."""
-        return None if self.spec.store == "direct" else SubtilePlan(self.stored, self.spec.out_dtype, self.transposed)
+        return None if self.direct else SubtilePlan(self.stored, self.spec.out_dtype, self.transposed)
 
     def declared(self) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the components, in the order in which `build` makes them."""
@@ -99,14 +107,13 @@ class OutputPlan:
         """
         spec, layout = self.spec, self.stored
         # M is declared by the component that needs it; groups of rows have declared it for their schedule.
-        direct = spec.store == "direct"
-        rows = declare_rows(w) if direct or spec.functions.scale_a else None
+        rows = declare_rows(w) if self.direct or spec.functions.scale_a else None
         functions = Elementwise(
             w, spec.functions, columns=columns, precise=spec.out_dtype == F32, rows=rows, batched=spec.batched
         )
         epilogue: StagedEpilogue | DirectEpilogue
         residual = None
-        if rows is not None and direct:
+        if rows is not None and self.direct:
             epilogue = DirectEpilogue(
                 w,
                 layout,
