@@ -31,11 +31,10 @@ def resolve_target(a: ArrayView, target: str | None, *, memory: bool = True) -> 
 
 def target_of(device: driver.DeviceInfo, target: str | None) -> Target:
     """Return the chip of a device; `target` is what the caller asked for, to be checked against it."""
-    chip = next(
-        (t for t in TARGETS.values() if t.isa == "ptx" and t.compute_capability == device.compute_capability), None
-    )
+    chips = [t for t in TARGETS.values() if t.isa == "ptx"]
+    chip = next((t for t in chips if t.compute_capability == device.compute_capability), None)
     if chip is None:
-        built = ", ".join(f"{t.name} ({t.product})" for t in TARGETS.values() if t.isa == "ptx")
+        built = ", ".join(f"{t.name} ({t.product})" for t in chips)
         raise DriverError(
             f"{device.name} has compute capability {'.'.join(map(str, device.compute_capability))}; tilekit builds "
             f"kernels for {built}. Arrays in host memory can be computed on the emulator instead",

@@ -23,6 +23,7 @@ GFX942: Final = Target(
     max_threads=1024,
     max_cluster=1,
     compute_capability=(9, 4),
+    dies=8,
     named_barriers=1,
     transposed_bits=(16,),
 )

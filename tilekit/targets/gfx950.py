@@ -25,6 +25,7 @@ GFX950: Final = Target(
     max_threads=1024,
     max_cluster=1,
     compute_capability=(9, 5),
+    dies=8,
     named_barriers=1,
     transposed_bits=(16,),
 )

@@ -21,6 +21,7 @@ from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.prefetch import L2Prefetch
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.clc import ClcScheduler
+from tilekit.tile_schedule.dies import DieOrder
 from tilekit.tile_schedule.grouped import GroupedScheduler
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
@@ -46,7 +47,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     k = declare_k(w)
     scheduler = None
     if chip.SCHEDULES_FIRST:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=None)
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=None, starts=None)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster)
     output = config.output(spec).build(
         w,
@@ -63,7 +64,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
     starts = StartOrder(w, cluster) if config.numbers_starts else None
     if scheduler is None:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=starts)
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=output.rows, starts=starts)
     profiler = None
     if config.profile_tiles:
         profiler = TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
@@ -100,11 +101,12 @@ def _scheduler(
     *,
     cluster: Cluster,
     k: Value,
+    rows: Value | None,
     starts: StartOrder | None,
 ) -> TileScheduler:
     """Declare the schedule: groups of rows, or a raster: its tiles are claimed, streamed, or given from the start.
 
-    `starts` may number the clusters of the last.
+    `rows` is M where it is declared, and `starts` may number the clusters of the last.
     """
     tile_m, tile_n = config.tile
     if spec.groups is not None:
@@ -114,7 +116,7 @@ def _scheduler(
             tile_n=tile_n,
             cluster=cluster,
             k=k,
-            rows=declare_rows(w),
+            rows=declare_rows(w) if rows is None else rows,
             counted=spec.groups == "counts",
         )
     raster = RasterOrder(
@@ -128,6 +130,7 @@ def _scheduler(
         shares=config.split_k,
         order=config.raster_order,
         group=config.raster_group,
+        dies=DieOrder(w.target.dies) if config.xcds and w.target.dies > 1 else None,
     )
     if plan.get("scheduler") is not None:
         return ClcScheduler(

@@ -54,7 +54,7 @@ class KernelConfig(ABC):
         128-byte slices of K in a stage.
     output_buffers, swap_ab, l2_promotion, consumers, cluster_k, cta_group, stream_k, prefetch, in_flight, clc_stages
         See the chips' configs.
-    load_order
+    load_order, xcds, driver
         See the chips' configs.
     """
 
@@ -85,6 +85,8 @@ class KernelConfig(ABC):
     in_flight: int = 0
     clc_stages: int = 0
     load_order: bool = False
+    xcds: bool = True
+    driver: str = "warp_specialized"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -123,6 +123,7 @@ class OutputPlan:
                 columns=columns,
                 batched=spec.batched,
                 transposed=self.transposed,
+                wide=spec.store != "direct",
             )
         else:
             if spec.functions.residual is not None and loads is not None:
@@ -157,7 +158,7 @@ class OutputPlan:
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif self.cluster_k > 1:
             reduction = DsmemReduction(w, self.layout, role=stores, cluster=cluster)
-        return Output(epilogue, residual, reduction)
+        return Output(epilogue, residual, reduction, rows)
 
 
 @dataclass(frozen=True)
@@ -168,11 +169,14 @@ class Output:
     ----------
     epilogue, residual, reduction
         The components; None where the spec or the config asks for none.
+    rows
+        M, where it is declared.
     """
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: SourceRing | None
     reduction: SplitKReduction | Fixup | DsmemReduction | None
+    rows: Value | None
 
 
 def declare_k(w: Writer) -> Value:

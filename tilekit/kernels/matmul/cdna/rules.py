@@ -12,6 +12,7 @@ from tilekit.kernels.matmul.rules import (
     SPLIT_K,
     SWAP_AB,
     common_values,
+    grouped_rule,
     profile_rule,
     raster_rule,
     shared_memory_rule,
@@ -91,7 +92,7 @@ RULES = RuleBook(
     phases=(
         (
             *(DRIVER, LOAD_WAVES, MMA_WAVES, K_GROUP, IN_FLIGHT, COUNTERS, SWAP_AB, SPLIT_K, RASTER_ORDER),
-            *(XCDS, raster_rule, profile_rule),
+            *(XCDS, raster_rule, profile_rule, grouped_rule),
         ),
         (_tile,),
         (_registers,),
