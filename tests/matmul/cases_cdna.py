@@ -22,7 +22,7 @@ TILES = (
 )  # fmt: skip
 """Tile, waves that load and waves that multiply."""
 
-KERNELS = 16
+KERNELS = 12
 EXTENTS = (1, 7, 8, 63, 64, 65, 127, 129, 191, 200)
 
 

@@ -13,6 +13,7 @@ from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
+from tilekit.targets import Target
 from tilekit.tile_io.buffer import ELEMENT, OFFSETS, OUTSIDE, PIECE, PIECES, BufferOperand
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
@@ -79,6 +80,13 @@ class BufferAcrossLoader(BufferOperand):
             for row in range(0, self.tile.rows, rows_at_once)
             for piece in range(0, PIECES, self.pieces_at_once)
         ]
+
+    @staticmethod
+    def lane_writes(tile: OperandTile, target: Target) -> tuple[int, bool, list[list[int]]]:
+        """Bytes a lane, that it writes, and where the lanes of a wave write the first pieces of their rows."""
+        run = min(target.lanes, tile.rows & -tile.rows)
+        lanes = [(lane % run, lane // run * PIECE) for lane in range(target.lanes)]
+        return PIECE, True, [[row * SWIZZLE_BYTES + tile.swizzled_byte(byte, row) for row, byte in lanes]]
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundBufferAcross:
         """Prepare this thread's places in a stage; once a role."""

@@ -71,6 +71,12 @@ class BufferToLdsLoader(BufferOperand):
         """Bytes of a lane's load on a chip."""
         return WIDE if target.has("wide_loads_to_lds") else WORD
 
+    @staticmethod
+    def lane_writes(tile: OperandTile, target: Target) -> tuple[int, bool, list[list[int]]]:
+        """Bytes a lane, that it writes, and where: a wave fills so many bytes in a row."""
+        width = BufferToLdsLoader.lane_bytes_of(target)
+        return width, True, [[lane * width for lane in range(target.lanes)]]
+
     def _inner(self, call: Call) -> int:
         matrix, address = call.matrix(self.tile.name), call.address(self.tile.name)
         length = matrix.extents[0] * matrix.dtype.bytes

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.estimates import Configs, Grids
+    from tilekit.kernels.matmul.kernel import KernelText
     from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.tile_io.payload_loader import OperandLoader
     from tilekit.tile_op.accumulators import Accumulators
@@ -70,6 +71,9 @@ class Notes(Protocol):
 
     def rows(self, spec: MatmulSpec, config: Any) -> list[str]:
         """What is odd about a k-block's rows."""
+
+    def sections(self, spec: MatmulSpec, config: Any, text: KernelText) -> list[str]:
+        """What else there is to see of a traced kernel, behind everything."""
 
 
 class Model(Protocol):

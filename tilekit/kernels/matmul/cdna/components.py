@@ -77,6 +77,15 @@ def past_registers(spec: MatmulSpec, config: CdnaConfig, name: str, target: Targ
     return major == "k" and (width == "tma" or width >= lane) and lines % ATOM_ROWS == 0
 
 
+def loader_kind(
+    spec: MatmulSpec, config: CdnaConfig, name: str, target: Target
+) -> type[BufferToLdsLoader | BufferLoader | BufferAcrossLoader]:
+    """What loads operand `name`, as the caller has them."""
+    if (spec.a_major if name == "a" else spec.b_major) != "k":
+        return BufferAcrossLoader
+    return BufferToLdsLoader if past_registers(spec, config, name, target) else BufferLoader
+
+
 def loaders(
     w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, cluster: Cluster, stages: int
 ) -> tuple[OperandLoader, OperandLoader]:
@@ -89,12 +98,7 @@ def loaders(
 def _loader(
     w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, tile: OperandTile, name: str
 ) -> OperandLoader:
-    major = spec.a_major if name == "a" else spec.b_major
-    kind: type[BufferToLdsLoader | BufferLoader | BufferAcrossLoader] = BufferLoader
-    if major != "k":
-        kind = BufferAcrossLoader
-    elif past_registers(spec, config, name, w.target):
-        kind = BufferToLdsLoader
+    kind = loader_kind(spec, config, name, w.target)
     return kind(w, tile, role=plan["load"], batched=spec.indexed)
 
 

@@ -25,17 +25,17 @@ from tilekit.targets import target as target_named
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
 LAUNCH_CLOCKS = 12_000
-"""From launch to launch in a stream, without any k-block: 5 to 6 us (rocm_bandwidth_test's empty kernels)."""
+"""From launch to launch in a stream, without any k-block: assumed, 5 to 6 us."""
 
 STORE_BYTES_PER_CLOCK = 32
-"""How fast a compute unit's accumulators leave."""
+"""How fast a compute unit's accumulators leave: assumed."""
 
 STAGE_CLOCKS = 120
-"""A stage's turn through a counter: an atomic of LDS on either side, and a poll of it."""
+"""A stage's turn through a counter, an atomic of LDS on either side and a poll of it: assumed."""
 
 ROWS = (256, 128, 64, 32)
 COLUMNS = (256, 192, 128, 96, 64, 32, 16)
-WAVES = ((4, 8), (4, 4), (2, 4), (2, 2), (1, 1))
+WAVES = ((4, 4), (4, 8), (2, 4), (2, 2), (1, 1))
 """Waves that load, and that multiply."""
 
 L1_BYTES_PER_CLOCK = 64
@@ -55,12 +55,15 @@ class BlockClocks:
         Matrix cores; reads and writes of LDS; the vector L1's loads.
     latency
         What is left of a load's way from memory where too few stages are on theirs.
+    alone
+        Whether the ring has one stage, which is either filled or multiplied.
     """
 
     matrix: float
     lds: float
     l1: float
     latency: float
+    alone: bool
 
     @classmethod
     def of(cls, config: CdnaConfig, spec: MatmulSpec, target: Target) -> BlockClocks:
@@ -83,12 +86,15 @@ class BlockClocks:
             lds=read / m.lds_bytes + written / m.lds_write_bytes,
             l1=l1,
             latency=m.load_latency / ahead,
+            alone=stages == 1,
         )
 
     @property
     def taken(self) -> float:
-        """What the k-block takes: the slowest of them."""
-        return max(self.matrix, self.lds, self.l1, self.latency, STAGE_CLOCKS)
+        """What the k-block takes: the slowest of them; with one stage, what fills it and what multiplies it."""
+        loads = max(self.l1, self.latency)
+        multiplies = max(self.matrix, self.lds, STAGE_CLOCKS)
+        return loads + multiplies if self.alone else max(loads, multiplies)
 
 
 @lru_cache(maxsize=8)
