@@ -129,8 +129,8 @@ class CompiledKernel(AssembledKernel):
             Arrays and numbers, as for `tilekit.matmul`; a new `out` is made where it is None. The plan keeps using the
             arrays' memory.
         device
-            ``"cuda"`` to run arrays in host memory on the GPU (they are copied there and back at each call); by
-            default they are emulated.
+            ``"cuda"``, of kernels for AMD chips ``"hip"``, to run arrays in host memory on the GPU (they are copied
+            there and back at each call); by default they are emulated.
         seed, schedule, check, exact, multiprocessors, starts
             Of the emulator, as `tilekit.emulator.Device` takes them.
 
@@ -145,9 +145,10 @@ class CompiledKernel(AssembledKernel):
     def _bound(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Plan:
         """What `bind` does, whichever keywords it takes."""
         device = given.get("device")
-        if device not in (None, "cuda"):
+        own = self.device
+        if device not in (None, own):
             raise ArgumentError.of(
-                "device", device, legal="None, or 'cuda' for arrays in host memory", nearest="cuda", code=self.MISFIT
+                "device", device, legal=f"None, or {own!r} for arrays in host memory", nearest=own, code=self.MISFIT
             )
         emulator = {name: value for name, value in given.items() if name in EmulatorKeywords.__annotations__}
         others = {name: value for name, value in given.items() if name not in emulator and name != "device"}
@@ -181,7 +182,7 @@ class CompiledKernel(AssembledKernel):
             return Plan(bound)
         if arguments.out.device != "cpu":
             return DevicePlan(self, bound)
-        if arguments.device == "cuda":
+        if arguments.device is not None:
             self.require_chip(0)
             return StagedPlan(self, bound)
         return EmulatedPlan(self, bound, emulator)

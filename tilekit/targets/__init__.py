@@ -46,7 +46,7 @@ _CODE: Final = "TK-TARGET-001"
 ChipName = Annotated[str, Accepts(_CHIPS, _CODE)]
 """The name of a chip, as an argument."""
 
-PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' for arrays in host memory", _CODE)]
+PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' or 'hip' for arrays in host memory", _CODE)]
 """Where a product of arrays is computed, as an argument."""
 
 

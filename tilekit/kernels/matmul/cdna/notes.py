@@ -49,7 +49,8 @@ def _registers(config: CdnaConfig, text: KernelText) -> Iterator[str]:
     own, columns = config.tile[0] // config.mma_waves, config.tile[1]
     kind = "AGPRs" if counts["agpr"] else "VGPRs"
     apart, across = MFMA_FRAGMENT.apart, MFMA_FRAGMENT.columns
-    yield f"  {config.accumulators:>4} {kind}  sums of {own} rows and {columns} columns of the tile; lane l has, of wave g,"
+    own_sums = f"{config.accumulators:>4} {kind}"
+    yield f"  {own_sums}  sums of {own} rows and {columns} columns of the tile; lane l of wave g has"
     lane = f"{across} j + {ATOM_REGISTERS} (l / {apart}) + 0 to 3"
     yield f"              rows {own} g + {apart} i + l % {apart}, columns {lane}"
 
