@@ -66,7 +66,7 @@ def test_dump_writes_every_part_to_a_folder(invoke: Any, kernels: Any, tmp_path:
 def test_dump_in_json_holds_every_part(invoke: Any, kernels: Any) -> None:
     """One object with the name, the config and what was asked for."""
     whole = json.loads(invoke("dump", "matmul", "--what", "all", "--json").stdout)
-    assert (whole["ptx"], whole["isa"], whole["explain"]) == ("ptx of it", "sass of it", "roles of it")
+    assert (whole["assembly"], whole["isa"], whole["explain"]) == ("ptx of it", "sass of it", "roles of it")
     assert whole["target"] == "sm_90a"
 
 

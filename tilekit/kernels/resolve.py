@@ -58,8 +58,8 @@ def _first_amd_gpu() -> Target:
     reason = hip.why_unavailable()
     if reason is not None:
         raise HipError(
-            f"target='hip', but there is no AMD GPU to use: {reason}; name a chip, such as target='gfx950', to run on "
-            "the emulator",
+            f"target='hip', but there is no AMD GPU to use: {reason}; name a chip ("
+            f"{', '.join(t.name for t in TARGETS.values() if t.isa == 'gcn')}) to run on the emulator",
             code="TK-API-002",
         )
     return _amd_target_of(0, "hip")

@@ -82,8 +82,8 @@ class MatmulKernel(CompiledKernel):
         if spec.store == "tma" and not arguments.empty and store_kind(out.address, matrix) == "direct":
             raise ArgumentError(
                 f"out at address {out.address:#x}, with rows of {out.shape[-1] * out.dtype.bytes} bytes that are "
-                f"{matrix.pitch} bytes apart, cannot be written by the copy engine, which needs multiples of 16; build "
-                "the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole number of 16 "
+                f"{matrix.pitch} bytes apart, cannot be written {self._wide_stores}, which needs multiples of 16; "
+                "build the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole number of 16 "
                 "bytes",
                 code=self.MISFIT,
             )
@@ -102,6 +102,11 @@ class MatmulKernel(CompiledKernel):
             *arguments.epilogue.facts(spec.functions),
         )
         self._require(facts, "build a kernel for these arrays, or call tilekit.matmul, which does")
+
+    @property
+    def _wide_stores(self) -> str:
+        """How an output is stored that need not be stored element by element."""
+        return "by the copy engine" if self.target.has("copy_engine") else "several elements at once"
 
     @staticmethod
     def _check_loadable(operand: Matrix, load: Load) -> None:

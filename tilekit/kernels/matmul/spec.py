@@ -138,6 +138,10 @@ class MatmulSpec:
             if load != "tma" and (load not in WIDTHS or load % dtype.bytes):
                 widths = ", ".join(str(width) for width in WIDTHS if width % dtype.bytes == 0)
                 raise ArgumentError(f"{name}_load={load!r}: of {dtype}, 'tma' or {widths} bytes", code="TK-MM-024")
+        if self.groups not in (None, "ends", "counts"):
+            raise ArgumentError.of(
+                "groups", self.groups, legal="None, 'ends' or 'counts'", nearest="ends", code="TK-MM-022"
+            )
         f = self.functions
         extra = self.batched or f.residual or f.scale_a or f.scale_b
         if self.groups is not None and (extra or self.store != "tma" or self.copies):

@@ -41,9 +41,6 @@ WAVES = ((4, 4), (4, 8), (2, 4), (2, 2), (1, 1))
 L1_BYTES_PER_CLOCK = 64
 """What a compute unit's vector L1 brings: 64 lanes of 16 bytes in 16 clocks."""
 
-MEMORY_TBPS = {"gfx942": 5.3, "gfx950": 8.0}
-"""Of device memory (data sheets of MI300X and MI355X)."""
-
 
 @dataclass(frozen=True)
 class BlockClocks:
@@ -104,9 +101,18 @@ def _machine(chip: str) -> Machine:
 
 @dataclass(frozen=True)
 class CdnaModel:
-    """The model of the chip whose configs are of a `kind`."""
+    """The model of one chip.
+
+    Attributes
+    ----------
+    kind
+        Its kind of config.
+    memory_tbps
+        What its memory delivers, TB/s.
+    """
 
     kind: type[CdnaConfig]
+    memory_tbps: float
 
     DECISIVE: ClassVar[tuple[str, ...]] = ("tile", "load_waves", "mma_waves")
     TUNED: ClassVar[frozenset[str]] = frozenset({"k_group", "in_flight", "counters"})
@@ -153,7 +159,7 @@ class CdnaModel:
     def estimates(self, configs: Configs, spec: MatmulSpec, grids: Grids) -> Estimates:
         """Model the time of one launch of each."""
         chip = self.target
-        memory = MEMORY_TBPS[chip.name] * 1e6 / chip.boost_mhz
+        memory = self.memory_tbps * 1e6 / chip.boost_mhz
         found = []
         for config, grid, fetched in zip(configs.each, grids.each, grids.bytes.tolist(), strict=True):
             assert isinstance(config, CdnaConfig)

@@ -5,4 +5,7 @@ from tilekit.kernels.matmul.cdna.model import CdnaModel
 from tilekit.kernels.matmul.gfx942.config import Cdna3Config
 from tilekit.kernels.matmul.platforms import Platform
 
-PLATFORM = Platform(config=Cdna3Config, components=components, model=CdnaModel(Cdna3Config), notes=notes)
+MEMORY_TBPS = 5.3
+"""Of device memory (data sheet of MI300X)."""
+
+PLATFORM = Platform(config=Cdna3Config, components=components, model=CdnaModel(Cdna3Config, MEMORY_TBPS), notes=notes)
