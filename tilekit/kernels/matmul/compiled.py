@@ -83,8 +83,8 @@ class MatmulKernel(CompiledKernel):
             raise ArgumentError(
                 f"out at address {out.address:#x}, with rows of {out.shape[-1] * out.dtype.bytes} bytes that are "
                 f"{matrix.pitch} bytes apart, cannot be written {self._wide_stores}, which needs multiples of 16; "
-                "build the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole number of 16 "
-                "bytes",
+                "build the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole "
+                "number of 16 bytes",
                 code=self.MISFIT,
             )
         for operand, load in zip((problem.a, problem.b), spec.loads, strict=True):
