@@ -29,6 +29,9 @@ from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.cluster import Cluster
 
+DRIVERS: dict[str, type[WarpSpecialized]] = {"warp_specialized": WarpSpecialized}
+"""The role loops that a config may name."""
+
 
 def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -> WarpSpecialized:
     """Declare the kernel's parameters and shared memory, and return its components.
@@ -72,7 +75,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     if config.prefetch and isinstance(scheduler, StaticScheduler):
         prefetch = L2Prefetch(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
     turns = PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
-    return WarpSpecialized(
+    return DRIVERS[config.driver](
         warps=plan,
         cluster=cluster,
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
