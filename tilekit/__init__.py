@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     )
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
+    from tilekit.kernels.matmul.gfx942.config import Cdna3Config
+    from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.own import OwnComponents
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
@@ -41,6 +43,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlackwellConfig",
+    "Cdna3Config",
+    "Cdna4Config",
     "ElementwiseSpec",
     "MatmulConfig",
     "MatmulSpec",
@@ -64,6 +68,8 @@ __all__ = [
 
 _HOMES = {
     "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
+    "Cdna3Config": "tilekit.kernels.matmul.gfx942.config",
+    "Cdna4Config": "tilekit.kernels.matmul.gfx950.config",
     "ElementwiseSpec": "tilekit.epilogue.functions",
     "MatmulConfig": "tilekit.kernels.matmul.sm_90a.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",

@@ -121,10 +121,11 @@ def matmul(
         A stream object or handle; by default the current stream of the arrays' library. The call does not wait for
         the device.
     config
-        How to compute: a `MatmulConfig` for sm_90a, a `BlackwellConfig` for sm_100a; by default chosen for the shape.
+        How to compute: a `MatmulConfig` for sm_90a, a `BlackwellConfig` for sm_100a, a `Cdna3Config` for gfx942, a
+        `Cdna4Config` for gfx950; by default chosen for the shape.
     target
-        For arrays in host memory: None or a chip such as ``"sm_90a"`` emulates that chip, ``"cuda"`` computes on the
-        GPU.
+        For arrays in host memory: None or a chip such as ``"sm_90a"`` or ``"gfx950"`` emulates that chip, ``"cuda"``
+        and ``"hip"`` compute on the GPU.
 
     Raises
     ------
@@ -507,13 +508,13 @@ def compile(  # noqa: A001  the field's name for it
     target
         Chip. Neither a GPU nor an assembler is needed until ``.isa``, ``.resources`` or a launch on a GPU asks for one.
     config
-        How to compute it; by default the family's: of a matmul ``MatmulConfig()`` for sm_90a and ``BlackwellConfig()``
-        for sm_100a, which suit large outputs.
+        How to compute it; by default the family's: of a matmul ``MatmulConfig()`` for sm_90a, ``BlackwellConfig()``
+        for sm_100a, ``Cdna3Config()`` for gfx942 and ``Cdna4Config()`` for gfx950, which suit large outputs.
 
     Returns
     -------
     CompiledKernel
-        With ``.ptx``, ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
+        With ``.ptx`` (of any chip ``.assembly``), ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
 
     Raises
     ------
@@ -535,7 +536,7 @@ def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKe
     Returns
     -------
     CompiledKernel
-        With ``.ptx``, ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
+        With ``.ptx`` (of any chip ``.assembly``), ``.isa``, ``.resources``, ``.explain()`` and ``.bind(a, b, out)``.
 
     Raises
     ------

@@ -246,6 +246,32 @@ global_load_dwordx4 ${values}, ${address}, off
 //! see       CDNA4 ISA, GLOBAL_STORE_DWORDX4
 global_store_dwordx4 ${address}, ${values}, off
 
+//! fragment  store_global_b32x2
+//! about     Store two neighbouring 32-bit values (8-byte aligned) if `valid`.
+//! in        address  gmem
+//! in        values   b32[2]
+//! in        valid    pred
+//! temp      lanes    pred
+//! kind      store
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_STORE_DWORDX2
+s_and_saveexec_b64 ${lanes}, ${valid}
+global_store_dwordx2 ${address}, ${values}, off
+s_mov_b64 exec, ${lanes}
+
+//! fragment  store_global_b32x4
+//! about     Store four neighbouring 32-bit values (16-byte aligned) if `valid`.
+//! in        address  gmem
+//! in        values   b32[4]
+//! in        valid    pred
+//! temp      lanes    pred
+//! kind      store
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_STORE_DWORDX4
+s_and_saveexec_b64 ${lanes}, ${valid}
+global_store_dwordx4 ${address}, ${values}, off
+s_mov_b64 exec, ${lanes}
+
 //! fragment  load_count
 //! about     Load a count that a kernel before this one has written; 0 where it is negative, and unless `valid`.
 //! in        address  gmem

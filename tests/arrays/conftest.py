@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilekit.arrays import library
+from tilekit.arrays import library, view
 
 
 class FakeTorchType:
@@ -92,6 +92,12 @@ class Context:
         pass
 
 
+def forget_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a type is viewed is decided once, and depends on its library: another test's is another one."""
+    known = {kind: adapter for kind, adapter in view._ADAPTERS.items() if not kind.__name__.startswith("Fake")}
+    monkeypatch.setattr(view, "_ADAPTERS", known)
+
+
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module named torch whose current stream on device i is 0x100 + i."""
@@ -107,6 +113,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
         stream=lambda stream: Context(module.entered, stream),
     )
     monkeypatch.setitem(sys.modules, "torch", module)
+    forget_types(monkeypatch)
     library._torch_raw_stream.cache_clear()
     library._torch_types.cache_clear()
     yield module
@@ -132,4 +139,5 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         get_current_stream=lambda ordinal=0: SimpleNamespace(ptr=0x200 + ordinal),
     )
     monkeypatch.setitem(sys.modules, "cupy", module)
+    forget_types(monkeypatch)
     return module

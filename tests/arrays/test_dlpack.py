@@ -119,7 +119,7 @@ def test_eight_bit_floats_of_version_1_1() -> None:
     [
         (Handmade(code=0, bits=32), r"a has DLPack type \(code, bits\) \(0, 32\)"),
         (Handmade(code=2, bits=32, lanes=4), r"4 lane\(s\)"),
-        (Handmade(code=2, bits=32, device=(10, 0)), "a lies in ROCm"),
+        (Handmade(code=2, bits=32, device=(8, 0)), "a lies in Metal"),
         (Handmade(code=2, bits=32, device=(99, 0)), "DLPack device type 99"),
         (Handmade(code=2, bits=32, major=2), "DLPack 2.0"),
         (Handmade(code=2, bits=32, name=b"used_dltensor"), "not a fresh DLPack capsule"),

@@ -11,6 +11,8 @@ import pytest
 from tests.arrays.conftest import FakeCupyArray, FakeTensor
 from tests.arrays.test_dlpack import Handmade
 from tilekit.arrays.hip import hip_view
+from tilekit.arrays.library import current_stream
+from tilekit.arrays.view import view_of
 from tilekit.dtypes import BF16, F32
 from tilekit.errors import ArgumentError
 
@@ -55,3 +57,17 @@ def test_memory_of_others_is_refused(torch: Any, cupy: Any) -> None:
         assert caught.value.code == "TK-ARRAY-003"
     with pytest.raises(ArgumentError, match=r"a is a builtins\.list; pass a torch.Tensor or cupy.ndarray of a build"):
         hip_view([1], "a")
+
+
+def test_a_call_takes_them(torch: Any, cupy: Any) -> None:
+    """`view_of`, through which all calls go, says whose memory it is, and which stream is the library's."""
+    torch.version, cupy.cuda.runtime = SimpleNamespace(hip="7.2"), SimpleNamespace(is_hip=True)
+    given = (
+        (FakeTensor(0x1000, (4, 8), (8, 1), torch.bfloat16, ordinal=1), ("hip", 1), 0x101),
+        (FakeCupyArray(0x2000, np.zeros((4, 8), np.float32), ordinal=3), ("hip", 3), 0x203),
+        (Handmade(code=4, bits=16, device=(10, 2)), ("hip", 2), 0),
+        (FakeTensor(0x1000, (4, 8), (8, 1), torch.bfloat16, ordinal=-1, device="cpu"), "cpu", 0),
+    )
+    for array, device, stream in given:
+        view = view_of(array, "a")
+        assert (view.device, current_stream(view)) == (device, stream)

@@ -148,11 +148,18 @@ def test_shared_memory_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block belongs to its name, size, device and stream: two launches share it only where all agree."""
     made: list[tuple[int, int]] = []
     monkeypatch.setattr(scratch, "_blocks", {})
-    monkeypatch.setattr(
-        scratch, "DeviceScratch", lambda *size: SimpleNamespace(address=made.append(size) or 0x1000 * len(made))
-    )
-    base: Arguments = {"name": "turns", "size": 1024, "index": 3, "ordinal": 0, "stream": 7}
-    others: Arguments = {"name": "workspace", "size": 4096, "ordinal": 1, "stream": 8}
+
+    def memory(*size: int) -> Any:
+        return SimpleNamespace(address=made.append(size) or 0x1000 * len(made))
+
+    base: Arguments = {"name": "turns", "size": 1024, "index": 3, "kind": memory, "ordinal": 0, "stream": 7}
+    others: Arguments = {
+        "name": "workspace",
+        "size": 4096,
+        "kind": lambda *size: memory(*size),
+        "ordinal": 1,
+        "stream": 8,
+    }
     asked = [*inspect.signature(StreamScratch.address).parameters][1:]
     names = {field.name for field in fields(StreamScratch)} | set(asked)
     assert set(others) == names - {"index"}  # where a launch is told of it

@@ -45,7 +45,7 @@ def functions(file: str) -> list[tuple[str, int, int]]:
 @pytest.fixture(scope="module", params=["tma", "direct"])
 def kernel(request: pytest.FixtureRequest) -> list[str]:
     """The lines of an entry's body."""
-    text = trace(MatmulSpec(batched=True, store=request.param), MatmulConfig(), SM_90A).ptx
+    text = trace(MatmulSpec(batched=True, store=request.param), MatmulConfig(), SM_90A).assembly
     return text[text.index("\n{") :].splitlines()[2:]
 
 

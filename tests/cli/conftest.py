@@ -66,6 +66,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Calls:
             target=target_named(target),
             name=spec.name,
             ptx="ptx of it",
+            assembly="ptx of it",
             isa="sass of it",
             explain=lambda: "roles of it",
             resources=PtxResources(168),

@@ -76,3 +76,26 @@ def test_run_of_the_real_matmul(invoke: Any, options: Any) -> None:
     facts = json.loads(result.stdout)
     assert facts["right"]
     assert 0 < facts["relative_error"] < 0.01
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_an_amd_matmul(target: str, invoke: Any, tmp_path: Any) -> None:
+    """run, dump and trace take an AMD chip: a right result, AMDGCN text and its registers, and times of tiles."""
+    shape = ("--m", 64, "--n", 48, "--k", 72, "--target", target)
+    result = invoke("run", "matmul", *shape, "--b-major", "mn", "--bias")
+    assert result.exit_code == 0, result.output
+    assert f"emulator of {target}" in result.stdout
+    assert "correct" in result.stdout
+    result = invoke("dump", "matmul", *shape, "--what", "all", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    text, code = (next(tmp_path.glob(f"matmul_*kk.{suffix}")).read_text() for suffix in ("s", "isa.s"))
+    assert "v_mfma_f32_16x16x" in text
+    assert f'.amdgcn_target "amdgcn-amd-amdhsa--{target}"' in code
+    resources = json.loads(next(tmp_path.glob("*.resources.json")).read_text())
+    assert (resources["stack_bytes"], resources["vgprs"] > 0) == (0, True)
+    assert "LDS access" in next(tmp_path.glob("*.txt")).read_text()
+    result = invoke("trace", "matmul", *shape, "--out", tmp_path / "times.json")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "times.json").stat().st_size > 100
+    result = invoke("run", "matmul", *shape, "--device", "cuda")
+    assert (result.exit_code, "TK-CLI-003" in result.stderr) == (2, True)

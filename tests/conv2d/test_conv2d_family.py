@@ -86,7 +86,7 @@ def test_assembles_without_a_loss(spec: ConvSpec, chip: Target) -> None:
     assert configs
     for config in Random(spec.name).sample(configs, min(3, len(configs))):
         text = trace(spec, config, chip)
-        used = assemble(text.ptx, chip.name, kernel_name=text.name).resources
+        used = assemble(text.assembly, chip.name, kernel_name=text.name).resources
         assert used.registers <= min(255, chip.registers // text.threads // 8 * 8), config
         assert (used.stack_bytes, used.spill_store_bytes) == (0, 0), config
 
@@ -115,7 +115,7 @@ def test_explain_marks_what_is_swapped(x: Any, w: Any, words: list[str]) -> None
 def test_no_division_in_the_k_loop() -> None:
     """The digits of a place are found by division before the loop over k-blocks, and counted in it."""
     spec, config = ConvSpec(im2col_b=True), MatmulConfig(split_k=2)
-    lines = trace(spec, config, SM_90A).ptx.splitlines()
+    lines = trace(spec, config, SM_90A).assembly.splitlines()
     copy = next(at for at, line in enumerate(lines) if ".im2col." in line and "prefetch" not in line)
     start = max(at for at, line in enumerate(lines[:copy]) if "k_loop" in line and ":" in line)
     end = next(at for at, line in enumerate(lines) if at > copy and "bra k_loop" in line)

@@ -18,15 +18,18 @@ from tilekit.targets import DEFAULT, SM_90A, TARGETS
 
 ROOT = Path(tilekit.__file__).parent
 
-CHIP = re.compile(r"sm_?(90|100)a?|hopper|blackwell|[hb]200|tensor_columns", re.IGNORECASE)
+CHIP = re.compile(r"sm_?(90|100)a?|gfx9|cdna[34]|mi3\d\d|hopper|blackwell|[hb]200|tensor_columns", re.IGNORECASE)
 
-TABLES = ("targets/", "emulator/", *(f"kernels/matmul/{name}/" for name in TARGETS))
-"""Where chips are described: their limits, the emulator's table of them, and what each brings to the matmul."""
+TABLES = ("targets/", "emulator/", "assembly/gcn/", "cycles/", *(f"kernels/matmul/{name}/" for name in TARGETS))
+"""Where chips are described: their limits, the emulator's, the dialect's and the cycle model's tables of them, and what
+each brings to the matmul."""
 
 REMAINING = {
     "__init__.py": "the public names of the chips' configs",
     "cli/app.py": "examples of commands",
     "cli/common.py": "help of options that one chip has, and the default of --target, which imports no targets",
+    "cli/sources.py": "the chip of AMDGCN text that names none",
+    "runtime/assembler.py": "what names of AMD targets look like, and an example in an error",
     "kernels/gemv/family.py": "the chip that the gemv was measured on, and is built for",
 }
 """What names a chip elsewhere, and why; a file that no longer does so leaves the list."""

@@ -76,7 +76,7 @@ EACH = pytest.mark.parametrize("name", KERNELS)
 @cache
 def traced(name: str) -> str:
     """The kernel's text as the writer gives it."""
-    return trace(*KERNELS[name]).ptx
+    return trace(*KERNELS[name]).assembly
 
 
 @pytest.mark.golden
@@ -101,7 +101,7 @@ def test_no_file_is_left_over() -> None:
 def test_the_kernel_assembles(name: str) -> None:
     """What is reviewed is legal: the trace assembles without a spill, and so does its text with other names."""
     kernel = trace(*KERNELS[name])
-    for text in (kernel.ptx, renamed(kernel.ptx)):
+    for text in (kernel.assembly, renamed(kernel.assembly)):
         assembled = assemble(text, KERNELS[name][2].name, kernel_name=kernel.name)
         assert assembled.resources.spill_store_bytes == 0
 
@@ -188,7 +188,7 @@ def test_two_more_instructions_are_a_small_difference(monkeypatch: pytest.Monkey
 
     before = {name: golden(traced(name)) for name in KERNELS}
     monkeypatch.setattr(WarpSpecialized, "_set_up", longer)
-    after = {name: golden(trace(*kernel).ptx) for name, kernel in KERNELS.items()}
+    after = {name: golden(trace(*kernel).assembly) for name, kernel in KERNELS.items()}
     changed = {name: _changed(before[name], after[name]) for name in KERNELS}
     assert all(changed.values())
     assert sum(changed.values()) < 20

@@ -30,7 +30,7 @@ def test_assembles_without_a_loss(chip: Target, spec: MatmulSpec) -> None:
     """No spill, no lost setmaxnreg, no serialised wgmma (`assemble` raises for each), and it fits the launch."""
     for config in sampled_configs(chip)[spec]:
         text = trace(spec, config, chip)
-        used = assemble(text.ptx, chip.name, kernel_name=text.name).resources
+        used = assemble(text.assembly, chip.name, kernel_name=text.name).resources
         assert used.registers <= min(255, chip.registers // text.threads // 8 * 8), config
         assert (used.stack_bytes, used.spill_store_bytes, used.static_shared_bytes) == (0, 0, 0), config
 

@@ -240,8 +240,8 @@ def test_legal_configs_stay_within_the_chip(config: MatmulConfig, spec: MatmulSp
 def test_what_passes_through_l2(swapped: bool, stream: str) -> None:
     """The operand that passes through L2 is loaded to leave first, the other one last; else no load says anything."""
     config = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1, swap_ab=swapped)
-    plain = trace(MatmulSpec(), config, SM_90A).ptx
-    text = trace(MatmulSpec(), dataclasses.replace(config, l2_stream=stream), SM_90A).ptx  # type: ignore[arg-type]
+    plain = trace(MatmulSpec(), config, SM_90A).assembly
+    text = trace(MatmulSpec(), dataclasses.replace(config, l2_stream=stream), SM_90A).assembly  # type: ignore[arg-type]
     loads = re.compile(r"complete_tx::bytes(\.L2::cache_hint)? \[\w+\], \[(\w)_map, .*\], \[\w+\](?:, (\w+))?;")
     assert [hint for hint, _, _ in loads.findall(plain)] == ["", ""]
     policies = {

@@ -97,7 +97,7 @@ def test_it_happens_before_the_kernel_ahead_is_complete() -> None:
 
 def test_without_it_there_is_no_trace_of_it() -> None:
     """A kernel that brings nothing is the kernel that knows nothing of it."""
-    assert "prefetch.tensor." not in trace(MatmulSpec(), MatmulConfig(), SM_90A).ptx
+    assert "prefetch.tensor." not in trace(MatmulSpec(), MatmulConfig(), SM_90A).assembly
 
 
 def _no_scratch(name: str, size: int) -> int:

@@ -47,11 +47,11 @@ def texts() -> Iterator[tuple[str, str]]:
             configs = legal_configs(spec, chip)
             for step in range(min(CONFIGS_EACH, len(configs))):
                 config = configs[(turn * 7 + step * (len(configs) // CONFIGS_EACH + 1)) % len(configs)]
-                yield f"{chip.name} {turn}.{step} {spec.name}: {config}", trace(spec, config, chip).ptx
+                yield f"{chip.name} {turn}.{step} {spec.name}: {config}", trace(spec, config, chip).assembly
         for spec in (*convolutions(), *with_scales(chip)):
             configs = legal_configs(spec, chip)
             for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
-                yield f"{chip.name} {spec.name}: {config}", trace(spec, config, chip).ptx
+                yield f"{chip.name} {spec.name}: {config}", trace(spec, config, chip).assembly
     yield from block_scaled()
     functions = (ElementwiseSpec(), ElementwiseSpec(scale="value", bias=F32, activation="gelu", scale_a=True))
     weights: tuple[tuple[DType, Literal["k", "mn"]], ...] = ((BF16, "k"), (BF16, "mn"), (E4M3, "k"))
@@ -60,7 +60,7 @@ def texts() -> Iterator[tuple[str, str]]:
         for cluster in (1, 2):
             shape = GemvConfig(cluster=cluster)
             if not shape.problems(SM_90A, gemv):
-                yield f"{gemv.name}: {shape}", trace_gemv(gemv, shape, SM_90A).ptx
+                yield f"{gemv.name}: {shape}", trace_gemv(gemv, shape, SM_90A).assembly
 
 
 def with_scales(chip: Target) -> list[MatmulSpec]:

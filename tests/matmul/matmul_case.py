@@ -245,7 +245,7 @@ def _short(config: KernelConfig) -> str:
     """A config in an id: only what differs from the default behind tile, cluster and warpgroups or pairs."""
     default = type(config)()
     shapes = {"tile": "t", "cluster": "c"}
-    always = {"consumers": "w", "cta_group": "p"}
+    always = {"consumers": "w", "cta_group": "p", "load_waves": "l", "mma_waves": "m"}
     others = {
         "stages": "s", "output_buffers": "o", "in_flight": "f", "raster_group": "g", "l2_promotion": "L",
         "prefetch": "h", "raster_order": "r", "k_group": "k", "swap_ab": "x", "accumulator_stages": "a",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.matmul import matmul_streamed as streamed
+from tests.matmul.cases_cdna import cdna_cases, more_cdna_cases
 from tests.matmul.cases_sm_100a import blackwell_cases
 from tests.matmul.matmul_case import Case
 from tests.matmul.matmul_check import check, over
@@ -30,6 +31,19 @@ from tilekit.emulator.ptx.chips import CHIPS
 @over(emulator=(*emulated(), *blackwell_cases()), cuda=generated())
 def test_generated(machine: Machine, case: Case) -> None:
     """A case drawn for either chip is right to the last bit, or within its bound, on poisoned and guarded memory."""
+    check(machine, case)
+
+
+@over(emulator=cdna_cases())
+def test_on_amd_chips(machine: Machine, case: Case) -> None:
+    """A case drawn for an AMD chip is as right, whatever the tile, the waves, the ring, the layouts and the shares."""
+    check(machine, case)
+
+
+@pytest.mark.slow
+@over(emulator=more_cdna_cases())
+def test_more_on_amd_chips(machine: Machine, case: Case) -> None:
+    """So are many more of them."""
     check(machine, case)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.runtime.hip_double.double import build
 from tests.runtime.hip_double.emulated_scenarios import SCENARIOS as EMULATED
+from tests.runtime.hip_double.matmul_scenarios import SCENARIOS as MATMULS
 from tests.runtime.hip_double.scenarios import SCENARIOS
 
 pytest.importorskip("hip")
@@ -46,6 +47,19 @@ def test_with_a_runtime(name: str, rocm: Path) -> None:
 def test_with_an_emulated_gpu(name: str, rocm: Path) -> None:
     """What the scenario of that name says of itself: launches are executed."""
     answer = child("-m", "tests.runtime.hip_double.emulated_scenarios", name, ROCM_PATH=str(rocm))
+    assert answer.returncode == 0, answer.stderr[-3000:]
+
+
+@pytest.mark.parametrize("name", MATMULS)
+def test_matmuls_on_an_emulated_gpu(name: str, rocm: Path, tmp_path: Path) -> None:
+    """What the scenario of that name says of itself: `tilekit.matmul` launches through HIP."""
+    answer = child(
+        "-m",
+        "tests.runtime.hip_double.matmul_scenarios",
+        name,
+        ROCM_PATH=str(rocm),
+        TILEKIT_CACHE_DIR=str(tmp_path),
+    )
     assert answer.returncode == 0, answer.stderr[-3000:]
 
 

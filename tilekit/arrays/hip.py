@@ -5,12 +5,11 @@ CuPy's and torch's builds for ROCm call their devices by CUDA's names, so only t
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 from tilekit.arrays import dlpack
-from tilekit.arrays.view import ArrayView, view_of, view_of_exchanged, view_of_interface
+from tilekit.arrays.view import ArrayView, built_for_rocm, view_of, view_of_exchanged, view_of_interface
 from tilekit.errors import ArgumentError
 from tilekit.runtime import hip
 
@@ -39,7 +38,7 @@ def hip_view(array: Any, name: str = "array") -> ArrayView:
     library = type(array).__module__.partition(".")[0]
     if library in ("torch", "cupy"):
         view = view_of(array, name)
-        if view.device == "cpu" or not _built_for_rocm(library):
+        if view.device == "cpu" or not built_for_rocm(library):
             raise _elsewhere(name, view.place)
         return replace(view, device=("hip", view.device[1]))
     if hasattr(array, "__dlpack_device__"):
@@ -55,13 +54,6 @@ def hip_view(array: Any, name: str = "array") -> ArrayView:
         "build for ROCm, or an object with __dlpack__ or __cuda_array_interface__",
         code="TK-ARRAY-001",
     )
-
-
-def _built_for_rocm(library: str) -> bool:
-    module = sys.modules[library]
-    if library == "torch":
-        return getattr(module.version, "hip", None) is not None
-    return bool(module.cuda.runtime.is_hip)
 
 
 def _elsewhere(name: str, place: str) -> ArgumentError:

@@ -37,7 +37,7 @@ def current_stream(view: ArrayView) -> int:
     if view.library == "cupy":
         return int(sys.modules["cupy"].cuda.get_current_stream(view.device[1]).ptr)
     interface = getattr(view.owner, "__cuda_array_interface__", None) or {}
-    return int(interface.get("stream") or dlpack.LEGACY_DEFAULT_STREAM)
+    return int(interface.get("stream") or (0 if view.device[0] == "hip" else dlpack.LEGACY_DEFAULT_STREAM))
 
 
 def stream_getter(view: ArrayView) -> Callable[[], int]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from tilekit.arrays.view import ArrayView, host_array
-from tilekit.runtime import driver
-from tilekit.runtime.scratch import DeviceScratch
+from tilekit.runtime import driver, hip
+from tilekit.runtime.scratch import DeviceScratch, HipScratch
 
 if TYPE_CHECKING:
     from tilekit.emulator import Buffer, Device
@@ -135,3 +135,51 @@ class CudaStaging:
         span, first = _span(view)
         gap = (view.address - first) % _KEPT
         driver.call("cuMemcpyDtoH", span.ctypes.data, int(self._allocations[view.address]) + gap, span.size)
+
+
+class HipStaging:
+    """Memory of the current AMD GPU, freed when the block ends."""
+
+    def __init__(self) -> None:
+        self._activation = hip.activated(None)
+        self._held: list[hip.HipBuffer] = []
+        self._buffers: dict[int, hip.HipBuffer] = {}
+        self._scratch: dict[str, HipScratch] = {}
+
+    def __enter__(self) -> Self:
+        self.ordinal = self._activation.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for buffer in self._held:
+            buffer.free()
+        self._activation.__exit__(kind, error, trace)
+
+    def upload(self, view: ArrayView) -> int:
+        """Copy the array's span into an allocation of its own, which the same array's other uses share."""
+        span, first = _span(view)
+        gap = (view.address - first) % _KEPT
+        known = self._buffers.get(view.address)
+        if known is None or known.size != gap + span.size:
+            self._held.append(known := hip.HipBuffer(max(gap + span.size, 1)))
+            known.write(bytes(gap) + span.tobytes() if gap + span.size else bytes(1))
+            self._buffers[view.address] = known
+        return known.address + gap + first
+
+    def scratch(self, name: str, size: int) -> int:
+        """Return the address of `size` zero bytes, to be known as `name`."""
+        self._scratch[name] = HipScratch(size, self.ordinal)
+        return self._scratch[name].address
+
+    def read_scratch(self, name: str) -> bytes:
+        """Wait for the launch and return what is there now."""
+        return self._scratch[name].read()
+
+    def download(self, view: ArrayView) -> None:
+        """Wait for the launch and copy the span back."""
+        span, first = _span(view)
+        gap = (view.address - first) % _KEPT
+        hip.synchronize()
+        span[:] = np.frombuffer(self._buffers[view.address].read(), np.uint8)[gap : gap + span.size]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = [
     "AddressInterface",
     "ArrayView",
     "Device",
+    "built_for_rocm",
     "host_array",
     "is_array",
     "view_of",
@@ -29,6 +30,8 @@ __all__ = [
 Device: TypeAlias = Literal["cpu"] | tuple[Literal["cuda", "hip"], int]
 
 _CUDA: Final[tuple[Device, ...]] = tuple(("cuda", ordinal) for ordinal in range(64))
+_HIP: Final[tuple[Device, ...]] = tuple(("hip", ordinal) for ordinal in range(64))
+_HIP_DEFAULT_STREAM: Final = 0  # of the ROCm exchange: 1 and 2 are CUDA's alone
 
 
 @dataclass(slots=True, eq=False)
@@ -108,9 +111,9 @@ def is_array(value: Any) -> bool:
 def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
     bases = {(_root(base), base.__name__) for base in type(array).__mro__}
     if ("torch", "Tensor") in bases:
-        return _view_torch
+        return _on_hip(_view_torch) if built_for_rocm("torch") else _view_torch
     if ("cupy", "ndarray") in bases:
-        return _view_cupy
+        return _on_hip(_view_cupy) if built_for_rocm("cupy") else _view_cupy
     if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
         return _view_numpy
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__") and not isinstance(array, np.ndarray):
@@ -122,6 +125,24 @@ def _adapter_for(array: Any, name: str) -> Callable[[Any, str], ArrayView]:
         "cupy.ndarray, or an object with __dlpack__ or __cuda_array_interface__",
         code="TK-ARRAY-001",
     )
+
+
+def built_for_rocm(library: str) -> bool:
+    """Whether torch or CuPy, which call the devices of either vendor by CUDA's names, is a build for AMD GPUs."""
+    module: Any = sys.modules[library]
+    if library == "torch":
+        return getattr(getattr(module, "version", None), "hip", None) is not None
+    return bool(getattr(getattr(module.cuda, "runtime", None), "is_hip", False))
+
+
+def _on_hip(adapter: Callable[[Any, str], ArrayView]) -> Callable[[Any, str], ArrayView]:
+    """The same views, with an AMD GPU where the library says CUDA."""
+
+    def view(array: Any, name: str) -> ArrayView:
+        found = adapter(array, name)
+        return found if found.device == "cpu" else replace(found, device=_HIP[found.device[1]])
+
+    return view
 
 
 def _called(array: Any) -> str:
@@ -254,6 +275,9 @@ def _view_cupy(array: Any, name: str) -> ArrayView:
 
 
 def _view_dlpack(array: Any, name: str) -> ArrayView:
+    if array.__dlpack_device__()[0] == dlpack.ROCM:
+        found = dlpack.exchange(array, name, _HIP_DEFAULT_STREAM, devices=(dlpack.ROCM,))
+        return view_of_exchanged(found, array, _HIP[found.device[1]])
     found = dlpack.exchange(array, name)
     device_type, ordinal = found.device
     return view_of_exchanged(found, array, "cpu" if device_type == dlpack.CPU else _CUDA[ordinal])
@@ -296,8 +320,10 @@ def view_of_interface(array: Any, name: str, device_of: Callable[[int], Device])
 
 
 def _device_of(address: int) -> Device:
-    from tilekit.runtime import driver
+    from tilekit.runtime import driver, hip
 
+    if driver.why_unavailable() is not None and hip.why_unavailable() is None:
+        return _HIP[hip.device_of(address)]
     return _CUDA[driver.device_of(address)]
 
 

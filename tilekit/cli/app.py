@@ -25,6 +25,8 @@ Structured GPU kernels from hand-written assembly, run on your GPU or on the bui
 
 - `tilekit run matmul --target sm_100a`: the same on Blackwell: tensor memory, CTA pairs, claimed tiles
 
+- `tilekit run matmul --target gfx950`: the same on an AMD chip: waves that load, matrix cores, counters in LDS
+
 - `tilekit dump matmul --what ptx`: the kernel's text, each line tagged with its role and Python line
 
 - `tilekit bench matmul`: against cuBLAS on this GPU

@@ -89,7 +89,7 @@ def _gpus() -> tuple[Section, str | None, bool]:
         found = driver.devices()
     except DriverError as error:
         return {"none": error.message}, error.message, _has_nvidia_driver()
-    supported = {target.compute_capability: name for name, target in TARGETS.items()}
+    supported = {target.compute_capability: name for name, target in TARGETS.items() if target.isa == "ptx"}
     section: Section = {}
     for gpu in found:
         major, minor = gpu.compute_capability
@@ -138,7 +138,7 @@ def _assembles() -> str:
     from tilekit.targets import TARGETS
 
     words = []
-    for name in TARGETS:
+    for name in (chip.name for chip in TARGETS.values() if chip.isa == "ptx"):
         try:
             assemble(Writer("probe", target=name, threads=32).text(), name, kernel_name="probe")
             words.append(name)

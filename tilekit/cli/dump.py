@@ -15,12 +15,16 @@ from tilekit.cli.ranking import Ranking, ranking_of
 
 _FILES = {
     "ptx": "{name}.ptx",
-    "isa": "{name}.sass",
+    "assembly": "{name}.{text}",
+    "isa": "{name}.{code}",
     "resources": "{name}.resources.json",
     "explain": "{name}.txt",
     "ranking": "{name}.ranking.txt",
 }
-_ALL = ("ptx", "isa", "resources", "explain")
+_ENDINGS = {"ptx": {"text": "ptx", "code": "sass"}, "gcn": {"text": "s", "code": "isa.s"}}
+"""Of files, by instruction set."""
+
+_ALL = ("assembly", "isa", "resources", "explain")
 
 
 def dump(
@@ -28,8 +32,9 @@ def dump(
     what: Annotated[
         str,
         typer.Option(
-            help="explain (roles, memory map, barriers), ptx, isa (SASS), resources (from ptxas), or all of these; or "
-            "ranking (every config tried for the shape, and what the model says of it)."
+            help="explain (roles, memory map, barriers), assembly (PTX or AMDGCN), ptx (the same, of PTX alone), isa "
+            "(SASS, or AMDGCN as it was assembled), resources (from the assembler), or all of these; or ranking (every "
+            "config tried for the shape, and what the model says of it)."
         ),
     ] = "explain",
     top: Annotated[int | None, typer.Option(min=1, help="Of a ranking: so many configs of each table.")] = None,
@@ -70,14 +75,14 @@ def dump(
     stream_k: common.StreamK = None,
     as_json: common.Json = False,
 ) -> None:
-    """Build KERNEL for a target and show it: no GPU is needed, isa and resources need ptxas.
+    """Build KERNEL for a target and show it: no GPU is needed, isa and resources need an assembler.
 
     The config is the one picked for the shape unless --tile, --cluster, --cta-group, --stages, --schedule or
     --stream-k say otherwise.
 
     Examples: `tilekit dump matmul`; `tilekit dump matmul --target sm_100a --what ptx | less`;
-    `tilekit dump matmul --what all --out kernels`; `tilekit dump conv2d --c 128 --stride 2`;
-    `tilekit dump block_scaled --dtype nvfp4 --target sm_100a`.
+    `tilekit dump matmul --what all --out kernels`; `tilekit dump matmul --target gfx950`;
+    `tilekit dump conv2d --c 128 --stride 2`; `tilekit dump block_scaled --dtype nvfp4 --target sm_100a`.
     """
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
@@ -165,14 +170,14 @@ def _part(built: Any, part: str) -> Any:
     return asdict(built.resources) if part == "resources" else getattr(built, part)
 
 
-def _write(folder: Path, name: str, parts: dict[str, Any]) -> list[str]:
+def _write(folder: Path, built: Any, parts: dict[str, Any]) -> list[str]:
     from tilekit.errors import ArgumentError
 
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for part, content in parts.items():
-            path = folder / _FILES[part].format(name=name)
+            path = folder / _FILES[part].format(name=built.name, **_ENDINGS[built.target.isa])
             path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1) + "\n")
             written.append(str(path))
     except OSError as error:

@@ -56,7 +56,8 @@ def run(
     residual: common.Residual = False,
     target: common.TargetName = common.DEFAULT_TARGET,
     device: Annotated[
-        str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
+        str,
+        typer.Option(help="cuda, hip, emulator, or auto: the GPU if it is one of the target's, else the emulator."),
     ] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Of the generated operands.")] = 0,
     tile: common.Tile = None,
@@ -109,7 +110,7 @@ def run(
         config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
         common.require_taken(family, workload, target, config)
         place = choose_place(device, target)
-        common.require_means(workload, emulated=place.machine is None and place.target != "cuda")
+        common.require_means(workload, emulated=place.emulated)
         with waiting("making operands", as_json):
             operands = workload.operands(seed)
         with progress_bar("clusters", as_json) as progress, watched(progress):
@@ -173,24 +174,38 @@ class Place:
     target: str = ""
     note: str = ""
 
+    @property
+    def device(self) -> str | None:
+        """What `bind` is told where arrays in host memory are copied to a GPU and back."""
+        return self.target if self.target in ("cuda", "hip") else None
+
+    @property
+    def emulated(self) -> bool:
+        """Whether no GPU computes."""
+        return self.machine is None and self.device is None
+
 
 def choose_place(device: str, target: str) -> Place:
-    """Choose where a kernel for `target` runs: ``cuda``, ``emulator``, or ``auto``."""
+    """Choose where a kernel for `target` runs: ``cuda``, ``hip``, ``emulator``, or ``auto``."""
     from tilekit.bench.machine import find_machine
     from tilekit.errors import ArgumentError, DriverError
-    from tilekit.runtime import driver
+    from tilekit.runtime import driver, hip
     from tilekit.targets import target as chip_named
 
-    if device not in ("auto", "cuda", "emulator"):
-        raise ArgumentError.of("--device", device, legal="auto, cuda or emulator", nearest="auto", code="TK-CLI-003")
     chip = chip_named(target)
+    runtime = "cuda" if chip.isa == "ptx" else "hip"
+    if device not in ("auto", runtime, "emulator"):
+        legal = f"auto, {runtime} or emulator of a kernel for {chip.name}"
+        raise ArgumentError.of("--device", device, legal=legal, nearest="auto", code="TK-CLI-003")
     emulator = Place(f"emulator of {target}", "in all", target=target)
     if device == "emulator":
         return emulator
     machine = find_machine()
     if machine is not None and machine.capability == chip.compute_capability:
         return Place(f"{machine.device} through {machine.library}", "a launch, operands in L2", machine)
-    why = driver.why_unavailable()
+    why = driver.why_unavailable() if runtime == "cuda" else _why_not_on_amd(chip.name)
+    if why is None and runtime == "hip":
+        return Place(hip.devices()[0].name, "with the copies to and from the GPU", target="hip")
     if why is None:
         first = driver.devices()[0]
         if first.compute_capability == chip.compute_capability:
@@ -198,9 +213,19 @@ def choose_place(device: str, target: str) -> Place:
             return Place(first.name, "with the copies to and from the GPU", target="cuda")
         major, minor = first.compute_capability
         why = f"{first.name} has compute capability {major}.{minor}, not {'.'.join(map(str, chip.compute_capability))}"
-    if device == "cuda":
-        raise DriverError(f"--device cuda: {why}", code="TK-CLI-004")
+    if device == runtime:
+        raise DriverError(f"--device {runtime}: {why}", code="TK-CLI-004")
     return replace(emulator, note=why)
+
+
+def _why_not_on_amd(chip: str) -> str | None:
+    """Why the first AMD GPU does not run kernels for a chip, if it does not."""
+    from tilekit.runtime import hip
+
+    why = hip.why_unavailable()
+    if why is not None or hip.devices()[0].chip == chip:
+        return why
+    return f"{hip.devices()[0].name} is {hip.devices()[0].chip}, not {chip}"
 
 
 def _with_numpy(

@@ -49,7 +49,8 @@ def trace(
     residual: common.Residual = False,
     target: common.TargetName = common.DEFAULT_TARGET,
     device: Annotated[
-        str, typer.Option(help="cuda, emulator, or auto: the GPU if it is one of the target's, else the emulator.")
+        str,
+        typer.Option(help="cuda, hip, emulator, or auto: the GPU if it is one of the target's, else the emulator."),
     ] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Of the generated operands.")] = 0,
     tiles: Annotated[
@@ -70,7 +71,8 @@ def trace(
     steps of the schedule on the emulator, where they show an order and not a speed.
 
     Examples: `tilekit trace matmul`; `tilekit trace matmul --m 4096 --n 4096 --k 4096 --out matmul.json`;
-    `tilekit trace matmul --target sm_100a`; `tilekit trace conv2d --h 56 --padding 1`.
+    `tilekit trace matmul --target sm_100a`; `tilekit trace matmul --target gfx950`;
+    `tilekit trace conv2d --h 56 --padding 1`.
     """
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
@@ -109,7 +111,7 @@ def trace(
             )
         config = chosen.changed(profile_tiles=tiles)
         place = choose_place(device, target)
-        common.require_means(workload, emulated=place.machine is None and place.target != "cuda")
+        common.require_means(workload, emulated=place.emulated)
         with progress_bar("clusters", as_json) as progress, watched(progress):
             found = _run(workload, config, target, place, seed)
         _write(found, out)
@@ -126,7 +128,7 @@ def _run(workload: Any, config: Any, target: str, place: Any, seed: int) -> Tile
     kernel = common.kernel_of(workload, target, config)
     machine = place.machine
     operands = workload.operands(seed) if machine is None else workload.operands(seed, machine.upload)
-    device = "cuda" if machine is None and place.target == "cuda" else None
+    device = place.device
     a, b, keywords = workload.call(operands)
     bound = {name: value for name, value in keywords.items() if name not in _BUILT_IN}
     plan = kernel.bind(a, b, device=device, **bound)

@@ -151,23 +151,6 @@ class ComposedKernel(AssembledKernel):
         """The module's text in the chip's instruction set, each line with its role and origin."""
         return self.traced.text
 
-    @property
-    def ptx(self) -> str:
-        """The same, where the instruction set is PTX.
-
-        Raises
-        ------
-        ArgumentError
-            ``TK-TARGET-003`` where it is another.
-        """
-        if self.target.isa != "ptx":
-            raise ArgumentError(
-                f"{self!r} has no PTX: the instruction set of {self.target.name} is {self.target.isa}; nearest: "
-                ".assembly",
-                code="TK-TARGET-003",
-            )
-        return self.assembly
-
     def described(self) -> str:
         """Operands, roles and warps, the shared-memory map, barriers and who arrives, parameters."""
         return explain(self)
@@ -216,7 +199,8 @@ class ComposedKernel(AssembledKernel):
         arrays, named
             As for a call.
         device
-            ``"cuda"`` runs arrays in host memory on the GPU: they are copied there and back at each call.
+            ``"cuda"``, or ``"hip"`` of a kernel for an AMD chip, runs arrays in host memory on the GPU: they are copied
+            there and back at each call.
         seed
             Of the emulator's schedule.
         emulator
@@ -228,9 +212,9 @@ class ComposedKernel(AssembledKernel):
             For arrays that are not as the kernel's operands say (``TK-COMP-002``, ``TK-COMP-003``) or that a component
             cannot take; ``TK-API-001`` where the GPU is another chip than the kernel's.
         """
-        if device not in (None, "cuda"):
-            legal = "None, or 'cuda' for arrays in host memory"
-            raise ArgumentError.of("device", device, legal=legal, nearest="cuda", code="TK-COMP-002")
+        if device not in (None, self.device):
+            legal = f"None, or {self.device!r} for arrays in host memory"
+            raise ArgumentError.of("device", device, legal=legal, nearest=self.device, code="TK-COMP-002")
         found = read_arrays(self.name, self.operands, arrays, named)
         outputs = [operand.name for operand in self.operands if isinstance(operand, Output)]
         made = tuple(found.given[name] for name in outputs)
@@ -245,8 +229,8 @@ class ComposedKernel(AssembledKernel):
             return DevicePlan(self, bound)
         # Copies are aligned as the arrays are: what a component cannot take, it says now.
         bound.launch({name: view.address for name, view in found.views.items()}, 1, lambda name, size: 0)
-        if device == "cuda":
-            resolve_target(bound.out, "cuda")
+        if device is not None:
+            resolve_target(bound.out, device)
             self.require_chip(0)
             return StagedPlan(self, bound)
         chosen: dict[str, Any] = {"seed": seed, **(emulator or {})}
@@ -369,7 +353,7 @@ class ComposedKernel(AssembledKernel):
 
     @cached_property
     def _digest(self) -> str:
-        return sha256(self.ptx.encode()).hexdigest()
+        return sha256(self.assembly.encode()).hexdigest()
 
     def shared_scratch(self, name: str) -> str | None:
         """A kernel's launches in a stream follow each other, and leave counters as they found them."""

@@ -10,7 +10,7 @@ from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import DType
-from tilekit.epilogue.elements import load_element, store_element
+from tilekit.epilogue.elements import load_element, store_element, store_elements
 from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.tile_op.accumulator_fragments import FOUR
 from tilekit.tile_op.accumulators import AccumulatorLayout, AccumulatorTile, Warpgroup
@@ -18,6 +18,9 @@ from tilekit.tiles.tile import Tile
 
 COLUMNS_AT_ONCE = 64
 """Columns read from the accumulators together, where they are not in registers already."""
+
+WIDE = 4
+"""Neighbours of a row that are stored at once."""
 
 
 @component
@@ -42,6 +45,9 @@ class DirectEpilogue:
         What the call names the matrix that the functions combine elements with, where they do.
     transposed
         Whether the accumulators hold the transpose of the output.
+    wide
+        Whether address, pitches and rows of the output are multiples of 16 bytes: then a thread that has four
+        neighbours of a row stores them at once.
 
     Raises
     ------
@@ -61,11 +67,14 @@ class DirectEpilogue:
         batched: bool = False,
         source: str = "c",
         transposed: bool = False,
+        wide: bool = False,
     ) -> None:
         readable = getattr(functions, "source", None)  # threads read any second matrix themselves
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         self._layout = layout
-        self._transposed = transposed
+        neighbours = layout.fragment.neighbours
+        rows_kind = _AsWideRows if wide and out.bits >= 16 and neighbours % WIDE == 0 else _AsRows
+        self._kind: type[_AsRows | _AsColumns] = _AsColumns if transposed else rows_kind
         self._functions = functions
         self._out = out
         self._rows = rows
@@ -114,23 +123,22 @@ class BoundDirectEpilogue:
         e, layout = self._e, self._e._layout
         fragment = layout.fragment
         matrix = _Matrix(w, e, tile)
-        kind = _AsColumns if e._transposed else _AsRows
         lefts = range(0, layout.columns, COLUMNS_AT_ONCE)
         for block in range(layout.blocks):
             held: list[_AsColumns | _AsRows] = []
             for part in range(layout.fragments):
                 first = block * layout.rows + part * fragment.rows
                 rows = [tile.row + self._row + (first + fragment.apart * half) for half in range(2)]
-                held.append(kind(w, matrix, rows, fragment.apart))
+                held.append(e._kind(w, matrix, rows, fragment.apart))
             for left in lefts:
                 columns = min(COLUMNS_AT_ONCE, layout.columns - left)
                 fragments = accumulators.read(w, block, left, columns)
                 if block == layout.blocks - 1 and left == lefts[-1]:
                     accumulators.done(w)
                 for pair, registers in zip(held, fragments, strict=True):
-                    for four in range(len(registers) // FOUR):
+                    for four in range(0, len(registers) // FOUR, pair.FOURS):
                         column = tile.column + (left + fragment.left(four)) + self._column
-                        pair.store(w, registers[FOUR * four : FOUR * (four + 1)], column)
+                        pair.store(w, registers[FOUR * four : FOUR * (four + pair.FOURS)], column)
             for pair in held:
                 pair.finish(w, tile)
 
@@ -170,6 +178,8 @@ class _Matrix:
         self._e = e = epilogue
         self._batch = tile.batch
         self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
+        # Rows of a group end where the group does.
+        self._rows = e._rows if tile.row_end is None else tile.row_end
         self._source = None
         if e._source is not None:
             self._source = _start(w, e._source_address, tile, e._source_batch_pitch, e._source)
@@ -182,7 +192,7 @@ class _Matrix:
         if self._source is not None and e._source is not None:
             size = e._source.bytes
             sources = [self._source + w.widen_multiply(row, e._source_pitch) * size for row in rows]
-        inside = [row < e._rows for row in rows]
+        inside = [row < self._rows for row in rows]
         return [_Line(*line) for line in zip(starts, sources, inside, strict=True)]
 
     def row_pair(self, w: Writer, row: Value, *, apart: int) -> Any:
@@ -202,17 +212,44 @@ class _Matrix:
         e = self._e
         address = line.start + w.widen_multiply(column, e._out.bytes)
         valid = line.inside & (column < e._columns)
+        value = self.apply(w, value, known, which, line, column, valid)
+        store_element(w, e._out, address=address.retyped(GMEM), value=value, valid=valid)
+
+    def inside(self, line: _Line, column: Value) -> Value:
+        """Whether the output has an element."""
+        return line.inside & (column < self._e._columns)
+
+    def store_wide(self, w: Writer, values: list[Value], line: _Line, column: Value, valid: Value) -> None:
+        """Store neighbours of a row, from `column` on, all of which the output has, or none."""
+        e = self._e
+        address = line.start + w.widen_multiply(column, e._out.bytes)
+        store_elements(w, e._out, address=address.retyped(GMEM), values=values, valid=valid)
+
+    def apply(
+        self,
+        w: Writer,
+        value: Value,
+        known: _Known,
+        which: tuple[int, int],
+        line: _Line,
+        column: Value,
+        valid: Value,
+    ) -> Value:
+        """What the functions make of the accumulator in row and column `which` of the known ones, if it is `valid`."""
+        e = self._e
         old = None
         if line.source is not None and e._source is not None:
             beside = (line.source + w.widen_multiply(column, e._source.bytes)).retyped(GMEM)
             old = load_element(w, e._source, address=beside, valid=valid)
         row, place = which
-        value = e._functions.apply(w, value, known.columns, place, known.rows, row, old)
-        store_element(w, e._out, address=address.retyped(GMEM), value=value, valid=valid)
+        return e._functions.apply(w, value, known.columns, place, known.rows, row, old)
 
 
 class _AsRows:
     """A thread's two accumulator rows of a fragment: rows of the output."""
+
+    FOURS = 1
+    """Fours of accumulators that are stored together."""
 
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix
@@ -231,8 +268,29 @@ class _AsRows:
         self._matrix.finish_rows(w, self._pair, tile)
 
 
+class _AsWideRows(_AsRows):
+    """The same where a thread has four neighbours of a row, which are stored at once."""
+
+    FOURS = 2
+
+    def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
+        """Store the accumulators of `column` and of those after it, two fours of them."""
+        rows: tuple[list[Value], list[Value]] = [], []
+        valid = [self._matrix.inside(line, column) for line in self._lines]
+        for first in range(0, WIDE, 2):
+            known = _Known(self._pair, self._matrix.column_pair(w, column + first, apart=1))
+            for index, value in enumerate(four[2 * first : 2 * first + FOUR]):
+                half, odd = divmod(index, 2)
+                where = self._lines[half], column + (first + odd), valid[half]
+                rows[half].append(self._matrix.apply(w, value, known, (half, odd), *where))
+        for line, values, inside in zip(self._lines, rows, valid, strict=True):
+            self._matrix.store_wide(w, values, line, column, inside)
+
+
 class _AsColumns:
     """The same as columns of the output, of which the accumulators hold the transpose."""
+
+    FOURS = 1
 
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix

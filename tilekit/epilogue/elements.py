@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.values import Value
+from collections.abc import Sequence
+
+from tilekit.assembly.types import B32
+from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, F32, DType
 
@@ -18,6 +21,18 @@ def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, vali
     else:
         pack = w.isa.convert.pack_e4m3 if dtype == E4M3 else w.isa.convert.pack_e5m2
         w.isa.memory.store_global_b8(address=address, value=pack(low=value, high=0.0), valid=valid)
+
+
+def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
+    """Round four f32 to `dtype`, of 16 or 32 bits, and store them together if `valid`: aligned as all four."""
+    if dtype == F32:
+        words = RegisterTile([value.retyped(B32) for value in values])
+        w.isa.memory.store_global_b32x4(address=address, values=words, valid=valid)
+        return
+    pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
+    pairs = zip(values[::2], values[1::2], strict=True)
+    words = RegisterTile([pack(low=low, high=high) for low, high in pairs])
+    w.isa.memory.store_global_b32x2(address=address, values=words, valid=valid)
 
 
 def load_element(w: Writer, dtype: DType, *, address: Value, valid: Value) -> Value:

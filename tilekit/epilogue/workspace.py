@@ -45,14 +45,15 @@ class Workspace:
     warpgroups
         Warpgroups that share a tile.
     first_barrier
-        Named barrier of the first warpgroup that runs the epilogue; each has its own.
+        Named barrier of the first warpgroup that runs the epilogue; each has its own. One of a single warp needs none.
     """
 
     def __init__(self, w: Writer, layout: AccumulatorLayout, *, warpgroups: int, first_barrier: int) -> None:
         self.layout = layout
         self.warpgroups = warpgroups
         self.first_barrier = first_barrier
-        w.barriers.claim(first_barrier, warpgroups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
+        if layout.waves > 1:
+            w.barriers.claim(first_barrier, warpgroups, meeting=WARPGROUP_OF_EPILOGUE, threads=layout.threads)
         self.address = w.parameter(
             "workspace", GMEM, lambda call: call.allocate("workspace", 4 * call.schedule.slots * self.floats)
         )
@@ -91,7 +92,11 @@ class BoundWorkspace:
 
     def meet(self, w: Writer) -> None:
         """Wait for the warpgroup."""
-        w.barrier(id=self._barrier, threads=self._workspace.layout.threads)
+        layout = self._workspace.layout
+        if layout.waves == 1:
+            w.warp_sync()
+        else:
+            w.barrier(id=self._barrier, threads=layout.threads)
 
     def pieces(self) -> list[tuple[int, int, int]]:
         """Block, first column and number of columns of all that a thread holds, a piece at a time."""

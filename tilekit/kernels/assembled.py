@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tilekit.assembly.writer import Parameter
 from tilekit.drivers.profiler import TileProfiler
+from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch, bind_parameters
 from tilekit.kernels.picture import Shown, page, svg
-from tilekit.kernels.resolve import target_of
-from tilekit.runtime import driver
+from tilekit.kernels.resolve import hip_target_of, target_of
+from tilekit.runtime import driver, hip
 from tilekit.runtime.assembler import Assembled, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
 from tilekit.runtime.prepared import LaunchConfig
@@ -20,6 +21,9 @@ from tilekit.runtime.resources import Resources
 from tilekit.targets import Target
 from tilekit.tensor.draw import embedded
 from tilekit.tiles.call import Call, Schedule
+
+if TYPE_CHECKING:
+    from tilekit.runtime.hip_launch import HipKernel
 
 
 class AssembledKernel(ABC):
@@ -43,13 +47,25 @@ class AssembledKernel(ABC):
 
     @property
     @abstractmethod
-    def ptx(self) -> str:
-        """The module's text, each line with its role and origin."""
+    def assembly(self) -> str:
+        """The module's text in the chip's instruction set, each line with its role and origin."""
 
     @property
-    def assembly(self) -> str:
-        """The module's text in the chip's instruction set."""
-        return self.ptx
+    def ptx(self) -> str:
+        """The same, where the instruction set is PTX.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-TARGET-003`` where it is another.
+        """
+        if self.target.isa != "ptx":
+            raise ArgumentError(
+                f"{self!r} has no PTX: the instruction set of {self.target.name} is {self.target.isa}; nearest: "
+                ".assembly",
+                code="TK-TARGET-003",
+            )
+        return self.assembly
 
     @cached_property
     def assembled(self) -> Assembled:
@@ -70,6 +86,29 @@ class AssembledKernel(ABC):
     def cuda(self) -> CudaKernel:
         """The kernel in the CUDA driver."""
         return CudaModule.from_ptx(self.ptx, self.target.name, kernel_name=self.name).kernel(self.name)
+
+    @property
+    def device(self) -> str:
+        """What the GPUs that it runs on are called: ``"cuda"`` or ``"hip"``."""
+        return "cuda" if self.target.isa == "ptx" else "hip"
+
+    def loaded(self, ordinal: int) -> CudaKernel | HipKernel:
+        """The kernel in the runtime of the chip's vendor, for a device."""
+        return self.cuda if self.target.isa == "ptx" else self._hip(ordinal)
+
+    def _hip(self, ordinal: int) -> HipKernel:
+        from tilekit.runtime.hip_launch import HipModule  # when a GPU is there: it reads code objects
+
+        if ordinal not in self._hip_kernels:
+            with hip.activated(ordinal):  # a module belongs to a device
+                module = HipModule.from_text(self.assembly, self.target.name, kernel_name=self.name)
+                self._hip_kernels[ordinal] = module.kernel(self.name)
+        return self._hip_kernels[ordinal]
+
+    @cached_property
+    def _hip_kernels(self) -> dict[int, HipKernel]:
+        """By device."""
+        return {}
 
     # -- to look at --------------------------------------------------------------------------------------------------
 
@@ -175,13 +214,19 @@ class AssembledKernel(ABC):
         """
         if ordinal not in self._residents:
             self.require_chip(ordinal)
-            held = self.cuda.max_active_clusters(self.launch_config(self.cluster), ordinal=ordinal)
+            if self.target.isa == "ptx":
+                held = self.cuda.max_active_clusters(self.launch_config(self.cluster), ordinal=ordinal)
+            else:
+                held = hip.devices()[ordinal].compute_units  # each has room for a workgroup
             self._residents[ordinal] = self._wanted(held, ordinal)
         return self._residents[ordinal]
 
     def require_chip(self, ordinal: int) -> None:
         """Check that a device is of the chip that the kernel was built for."""
-        target_of(driver.devices()[ordinal], self.target.name)
+        if self.target.isa == "ptx":
+            target_of(driver.devices()[ordinal], self.target.name)
+        else:
+            hip_target_of(hip.devices()[ordinal], self.target.name)
 
     def _wanted(self, held: int, ordinal: int) -> int:
         """How many clusters a full grid has, of those that the device holds at once."""

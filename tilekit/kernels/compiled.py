@@ -43,7 +43,7 @@ class CompiledKernel(AssembledKernel):
     spec, config, target
         What it computes, how, and for which chip.
     text
-        What was traced: the PTX, the launch's shape, the parameters.
+        What was traced: the module's text, the launch's shape, the parameters.
     """
 
     MISFIT: ClassVar[str]
@@ -69,9 +69,9 @@ class CompiledKernel(AssembledKernel):
         return str(self.text.name)
 
     @property
-    def ptx(self) -> str:
-        """The module's text, each line with its role and origin."""
-        return str(self.text.ptx)
+    def assembly(self) -> str:
+        """The module's text in the chip's instruction set, each line with its role and origin."""
+        return str(self.text.assembly)
 
     def shown(self) -> Shown:
         """What of the kernel is drawn."""
@@ -146,8 +146,8 @@ class CompiledKernel(AssembledKernel):
             Arrays and numbers, as for `tilekit.matmul`; a new `out` is made where it is None. The plan keeps using the
             arrays' memory.
         device
-            ``"cuda"`` to run arrays in host memory on the GPU (they are copied there and back at each call); by
-            default they are emulated.
+            ``"cuda"``, of kernels for AMD chips ``"hip"``, to run arrays in host memory on the GPU (they are copied
+            there and back at each call); by default they are emulated.
         seed, schedule, check, exact, multiprocessors, starts
             Of the emulator, as `tilekit.emulator.Device` takes them.
 
@@ -162,9 +162,10 @@ class CompiledKernel(AssembledKernel):
     def _bound(self, a: Any, b: Any, out: Any, given: Mapping[str, Any]) -> Plan:
         """What `bind` does, whichever keywords it takes."""
         device = given.get("device")
-        if device not in (None, "cuda"):
+        own = self.device
+        if device not in (None, own):
             raise ArgumentError.of(
-                "device", device, legal="None, or 'cuda' for arrays in host memory", nearest="cuda", code=self.MISFIT
+                "device", device, legal=f"None, or {own!r} for arrays in host memory", nearest=own, code=self.MISFIT
             )
         emulator = {name: value for name, value in given.items() if name in EmulatorKeywords.__annotations__}
         others = {name: value for name, value in given.items() if name not in emulator and name != "device"}
@@ -199,7 +200,7 @@ class CompiledKernel(AssembledKernel):
             return Plan(bound)
         if arguments.out.device != "cpu":
             return DevicePlan(self, bound)
-        if arguments.device == "cuda":
+        if arguments.device is not None:
             self.require_chip(0)
             return StagedPlan(self, bound)
         return EmulatedPlan(self, bound, emulator)

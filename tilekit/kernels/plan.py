@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
-from tilekit.arrays.staging import CudaStaging, EmulatedStaging, Staging
+from tilekit.arrays.staging import CudaStaging, EmulatedStaging, HipStaging, Staging
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
 from tilekit.runtime.emulated import EmulatedModule, Work
-from tilekit.runtime.scratch import DeviceScratch, StreamScratch
+from tilekit.runtime.prepared import PreparedLaunch
+from tilekit.runtime.scratch import DeviceScratch, HipScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 from tilekit.tiles.call import Scratch
 
@@ -108,14 +109,15 @@ class DevicePlan(Plan):
         self._arrays = bound.views  # keeps the arrays' memory as long as the plan, which knows addresses only
         ordinal = int(bound.out.device[1])
         addresses = {name: view.address for name, view in bound.views.items()}
-        owned: dict[str, DeviceScratch] = {}
+        own_memory = DeviceScratch if kernel.target.isa == "ptx" else HipScratch
+        owned: dict[str, DeviceScratch | HipScratch] = {}
         index_of = {parameter.name: index for index, parameter in enumerate(kernel.parameters)}
         shares: list[StreamScratch] = []
 
         def scratch(name: str, size: int) -> int:
             shared = kernel.shared_scratch(name)
             if shared is None:
-                owned[name] = DeviceScratch(size, ordinal)
+                owned[name] = own_memory(size, ordinal)
                 return owned[name].address
             if name not in index_of:
                 raise ArgumentError(
@@ -123,11 +125,11 @@ class DevicePlan(Plan):
                     f"parameters: {', '.join(index_of)}",
                     code="TK-PAR-003",
                 )
-            shares.append(StreamScratch(shared, size, index_of[name]))
+            shares.append(StreamScratch(shared, size, index_of[name], own_memory))
             return 0  # filled in when the stream is known
 
         launch = bound.launch(addresses, kernel.resident_clusters(ordinal), scratch)
-        self.launch = kernel.cuda.prepare(
+        self.launch: PreparedLaunch = kernel.loaded(ordinal).prepare(
             kernel.launch_config(launch.grid),
             launch.parameters,
             description=kernel.description,
@@ -199,10 +201,11 @@ class StagedPlan(HostPlan):
 
     def _run(self) -> None:
         kernel = self._kernel
-        with CudaStaging() as staging:
+        with CudaStaging() if kernel.target.isa == "ptx" else HipStaging() as staging:
             launch = self._launch(staging, kernel.resident_clusters(staging.ordinal))
             config = kernel.launch_config(launch.grid)
-            kernel.cuda.prepare(config, launch.parameters, description=kernel.description, ordinal=staging.ordinal)()
+            loaded = kernel.loaded(staging.ordinal)
+            loaded.prepare(config, launch.parameters, description=kernel.description, ordinal=staging.ordinal)()
             self._finish(staging)
 
 

@@ -16,6 +16,7 @@ from tilekit.runtime.assembler import assemble
 from tilekit.runtime.kernarg import KernargLayout, no_tensor_map, shape_problems
 from tilekit.runtime.parameters import Parameter
 from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
+from tilekit.runtime.scratch import StreamScratch
 
 __all__ = ["HipKernel", "HipLaunch", "HipModule"]
 
@@ -102,7 +103,16 @@ class HipKernel:
         self._handle = handle
         self._dynamic_lds = 0
 
-    def prepare(self, config: LaunchConfig, parameters: Sequence[Parameter], *, description: str = "") -> HipLaunch:
+    def prepare(
+        self,
+        config: LaunchConfig,
+        parameters: Sequence[Parameter],
+        *,
+        description: str = "",
+        ordinal: int | None = None,
+        owns: object = None,
+        shares: Sequence[StreamScratch] = (),
+    ) -> HipLaunch:
         """Do everything that a launch needs and that does not change from one to the next.
 
         Parameters
@@ -113,6 +123,12 @@ class HipKernel:
             In the order of the kernel's arguments.
         description : str, optional
             The kernel's configuration, for errors.
+        ordinal : int, optional
+            The device, that of the module; by default launches go to the one that is current, which it must be.
+        owns : object, optional
+            What must live as long as the launch.
+        shares : sequence of StreamScratch, optional
+            Memory shared with the stream's other launches.
 
         Raises
         ------
@@ -128,7 +144,7 @@ class HipKernel:
         if problems:
             raise ConfigError(problems, what=f"launch of {label}", code="TK-LAUNCH-003")
         self._allow_lds(config.shared_bytes, label)
-        return HipLaunch(self, self._handle, label, config, parameters)
+        return HipLaunch(self, self._handle, label, config, parameters, ordinal, owns, shares)
 
     def _problems(self, config: LaunchConfig) -> Sequence[str]:
         found = shape_problems(config, self.module.code_object.chip.name)
@@ -163,10 +179,22 @@ class HipLaunch(PreparedLaunch):
     """
 
     def __init__(
-        self, kernel: HipKernel, handle: Any, label: str, config: LaunchConfig, parameters: Sequence[Parameter]
+        self,
+        kernel: HipKernel,
+        handle: Any,
+        label: str,
+        config: LaunchConfig,
+        parameters: Sequence[Parameter],
+        ordinal: int | None,
+        owns: object,
+        shares: Sequence[StreamScratch],
     ) -> None:
         super().__init__(label, config, parameters, no_tensor_map, layout=kernel.layout.of_launch(config))
         self.kernel = kernel
+        self._ordinal = ordinal
+        self._owns = owns
+        self._shares = shares
+        self._stream: int | None = None
         self._handle = handle
         self._size = ctypes.c_size_t(len(bytes(self._block)))
         self._extra = (ctypes.c_void_p * 5)(
@@ -184,6 +212,14 @@ class HipLaunch(PreparedLaunch):
         HipError
             When the runtime refuses the launch; names kernel and configuration.
         """
+        with hip.activated(self._ordinal) as ordinal:
+            if stream != self._stream:
+                for block in self._shares:
+                    self.set_pointer(block.index, block.address(ordinal, stream))
+                self._stream = stream
+            self._launch(stream)
+
+    def _launch(self, stream: int) -> None:
         (result,) = self._launch_kernel(
             self._handle,
             *self.config.grid,

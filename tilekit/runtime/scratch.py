@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilekit.runtime import driver
+from tilekit.runtime import driver, hip
 
 
 class DeviceScratch:
@@ -47,6 +47,34 @@ class DeviceScratch:
         return data.tobytes()
 
 
+class HipScratch:
+    """The same of an AMD GPU.
+
+    Parameters
+    ----------
+    size
+        Bytes.
+    ordinal
+        The device.
+    """
+
+    def __init__(self, size: int, ordinal: int) -> None:
+        with hip.activated(ordinal):
+            self._memory = hip.HipBuffer(max(size, 1))
+            self._memory.write(bytes(max(size, 1)))
+        self.address = self._memory.address
+        self.size = size
+        self._ordinal = ordinal
+        # Freeing waits for work that may still use it.
+        weakref.finalize(self, self._memory.free).atexit = False
+
+    def read(self) -> bytes:
+        """Wait for the device and return what is there now."""
+        with hip.activated(self._ordinal):
+            hip.synchronize()
+            return self._memory.read()[: self.size]
+
+
 @dataclass(frozen=True)
 class StreamScratch:
     """What a launch shares with the others of its stream, which follow each other.
@@ -59,24 +87,27 @@ class StreamScratch:
         Bytes.
     index
         The launch's parameter that points to the block.
+    kind
+        Whose memory it is.
     """
 
     name: str
     size: int
     index: int
+    kind: type[DeviceScratch] | type[HipScratch] = DeviceScratch
 
     def address(self, ordinal: int, stream: int) -> int:
         """Return the address of the stream's block, all zeros when it is new.
 
         It is never freed, since graphs may have recorded its address; but blocks are few, as sizes are powers of two.
         """
-        key = self.name, ordinal, stream, 1 << max(self.size - 1, 0).bit_length()
+        key = self.kind, self.name, ordinal, stream, 1 << max(self.size - 1, 0).bit_length()
         if key not in _blocks:
-            _blocks[key] = DeviceScratch(key[3], ordinal)
+            _blocks[key] = self.kind(key[4], ordinal)
         return _blocks[key].address
 
 
-_blocks: dict[tuple[str, int, int, int], DeviceScratch] = {}
+_blocks: dict[tuple[type, str, int, int, int], DeviceScratch | HipScratch] = {}
 
 
 @contextmanager

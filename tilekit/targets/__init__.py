@@ -34,7 +34,7 @@ __all__ = [
 CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A, GFX942, GFX950)}
 """Every chip that text can be written for."""
 
-TARGETS: Final = {t.name: t for t in (SM_90A, SM_100A)}
+TARGETS: Final = {t.name: t for t in (SM_90A, SM_100A, GFX942, GFX950)}
 """The chips that kernels are built for."""
 
 DEFAULT: Final = SM_90A
@@ -46,7 +46,7 @@ _CODE: Final = "TK-TARGET-001"
 ChipName = Annotated[str, Accepts(_CHIPS, _CODE)]
 """The name of a chip, as an argument."""
 
-PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' for arrays in host memory", _CODE)]
+PlaceName = Annotated[str, Accepts(f"{_CHIPS}, or 'cuda' or 'hip' for arrays in host memory", _CODE)]
 """Where a product of arrays is computed, as an argument."""
 
 

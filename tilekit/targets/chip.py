@@ -61,6 +61,8 @@ class Target:
         As the driver numbers the chip; of AMD chips the first two digits of the name.
     max_cluster
         CTAs of a cluster that every device of the target accepts.
+    dies
+        Dies with an L2 of their own, to which the CTAs of a grid go in turn.
     tensor_columns
         Columns of tensor memory, 128 lanes of 32 bits each; 0 where there is none.
     isa_version
@@ -69,7 +71,8 @@ class Target:
         Barriers of a CTA (PTX ISA, bar.sync), the one of all its threads among them.
     transposed_bits
         Widths of the elements that the matrix instruction reads where M or N is contiguous: for wgmma 16 (PTX ISA,
-        wgmma.mma_async, imm-trans), for tcgen05 8, 16 and 32 (tcgen05.mma, Instruction descriptor).
+        wgmma.mma_async, imm-trans), for tcgen05 8, 16 and 32 (tcgen05.mma, Instruction descriptor). Without a copy
+        engine it is what the threads that load turn round.
 
     Raises
     ------
@@ -92,6 +95,7 @@ class Target:
     max_cluster: int
     compute_capability: tuple[int, int]
     thread_registers: int = 255
+    dies: int = 1
     tensor_columns: int = 0
     isa_version: tuple[int, int] = (8, 0)
     named_barriers: int = 16

@@ -1,4 +1,4 @@
-"""MI300X, MI325X: text is written and emulated for it; no kernel is built for it yet."""
+"""MI300X, MI325X."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ GFX942: Final = Target(
     max_threads=1024,
     max_cluster=1,
     compute_capability=(9, 4),
+    dies=8,
     named_barriers=1,
-    transposed_bits=(),
+    transposed_bits=(16,),
 )

@@ -1,4 +1,4 @@
-"""MI350X, MI355X: text is written and emulated for it; no kernel is built for it yet."""
+"""MI350X, MI355X."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ GFX950: Final = Target(
     max_threads=1024,
     max_cluster=1,
     compute_capability=(9, 5),
+    dies=8,
     named_barriers=1,
-    transposed_bits=(),
+    transposed_bits=(16,),
 )

@@ -17,6 +17,7 @@ from tilekit.assembly.types import B32, GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
+from tilekit.targets import Target
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
@@ -218,6 +219,21 @@ class BufferLoader(BufferOperand):
 
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
         super().__init__(w, tile, role=role, lines=w.lanes * len(role.warps) // PIECES, batched=batched)
+
+    @staticmethod
+    def lane_writes(tile: OperandTile, target: Target) -> tuple[int, bool, list[list[int]]]:
+        """Bytes a lane, that it writes, and where the lanes of a wave write the first lines of the image."""
+        lanes = range(target.lanes)
+        return (
+            PIECE,
+            True,
+            [
+                [
+                    lane // PIECES * SWIZZLE_BYTES + tile.swizzled_byte(lane % PIECES * PIECE, lane // PIECES)
+                    for lane in lanes
+                ]
+            ],
+        )
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundBufferLoader:
         """Prepare this thread's places in a stage; once a role."""

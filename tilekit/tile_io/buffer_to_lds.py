@@ -15,6 +15,7 @@ from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
+from tilekit.targets import Target
 from tilekit.tile_io.buffer import BufferOperand, TileBuffer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast, require_alone
@@ -23,6 +24,9 @@ from tilekit.tiles.stage import AsyncWriter, Stage
 
 WORD: Final = 4
 """Bytes that rows of the operand begin at multiples of."""
+
+WIDE: Final = 16
+"""Bytes of a lane's load on chips with wide ones."""
 
 
 @component
@@ -52,7 +56,7 @@ class BufferToLdsLoader(BufferOperand):
     """
 
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
-        self.lane_bytes = 16 if w.target.has("wide_loads_to_lds") else WORD
+        self.lane_bytes = self.lane_bytes_of(w.target)
         self.wave_bytes = w.lanes * self.lane_bytes
         super().__init__(w, tile, role=role, lines=self.wave_bytes // SWIZZLE_BYTES * len(role.warps), batched=batched)
         if self.lines_apart % ATOM_ROWS:
@@ -63,6 +67,17 @@ class BufferToLdsLoader(BufferOperand):
                 "warps",
                 code="TK-TRACE-017",
             )
+
+    @staticmethod
+    def lane_bytes_of(target: Target) -> int:
+        """Bytes of a lane's load on a chip."""
+        return WIDE if target.has("wide_loads_to_lds") else WORD
+
+    @staticmethod
+    def lane_writes(tile: OperandTile, target: Target) -> tuple[int, bool, list[list[int]]]:
+        """Bytes a lane, that it writes, and where: a wave fills so many bytes in a row."""
+        width = BufferToLdsLoader.lane_bytes_of(target)
+        return width, True, [[lane * width for lane in range(target.lanes)]]
 
     def _inner(self, call: Call) -> int:
         matrix, address = call.matrix(self.tile.name), call.address(self.tile.name)

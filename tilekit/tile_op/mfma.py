@@ -121,6 +121,17 @@ class Mfma:
         """How a wave holds its accumulators."""
         return wave_layout(self.rows, self.b.rows)
 
+    READ_BYTES = READ_BYTES
+
+    @staticmethod
+    def read_addresses(tile: OperandTile) -> list[list[int]]:
+        """Where the lanes of a wave read the first rows of a tile's image, an access for each slice along K."""
+        lanes = [(lane % ATOM, lane // ATOM * READ_BYTES) for lane in range(LANES)]
+        return [
+            [row * tile.row_bytes + tile.swizzled_byte(byte + along, row) for row, byte in lanes]
+            for along in range(0, tile.row_bytes, SLICE_BYTES)
+        ]
+
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundMfma:
         """Prepare a lane's places in the tiles; once a role."""
         group = require_group("Mfma", group)

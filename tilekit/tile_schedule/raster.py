@@ -10,6 +10,7 @@ from tilekit.assembly.fit import Count, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
+from tilekit.tile_schedule.dies import DieOrder
 from tilekit.tiles.call import Call, Schedule, fits
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.tile import SplitShare, Tile
@@ -122,6 +123,8 @@ class RasterOrder:
         The dimension walked along first.
     group
         Cluster rows (with ``"n"`` columns) walked together; None chooses by footprint.
+    dies
+        How tiles fall to the chip's dies; None where it has one.
     """
 
     def __init__(
@@ -137,8 +140,10 @@ class RasterOrder:
         shares: Count = 1,
         order: Walk = "m",
         group: Count | None = None,
+        dies: DieOrder | None = None,
     ) -> None:
         self.order = order
+        self.dies = dies
         self.rows, self.columns, self.group, self.count = (
             w.parameter(f"tile_{name}", U32, partial(self._number, name))
             for name in ("rows", "columns", "group", "count")
@@ -166,7 +171,10 @@ class RasterOrder:
         raster = self.plan(call)
         kept = max(1, raster.shares - 1) if self._split > 1 else 0
         slots = raster.whole_tiles * self.cluster.size * kept
-        return Schedule(raster.clusters(call.resident), raster.whole_tiles, slots)
+        clusters = raster.clusters(call.resident)
+        if self.dies is not None:
+            clusters = self.dies.clusters(clusters, raster.tiles, call.resident)
+        return Schedule(clusters, raster.whole_tiles, slots)
 
     def k_blocks(self, call: Call) -> int:
         """K-blocks of a tile."""
@@ -228,6 +236,8 @@ class BoundRasterOrder:
         if o.cluster_share is not None:
             k_first = o.cluster.k_rank * o.cluster_share
             k_end = w.minimum(k_first + o.cluster_share, k_end)
+        if o.dies is not None:
+            index = o.dies.place(w, index, o.count if o.shares is None else o.shares[0])
         batch: Operand = 0
         within = index
         if self._matrix_tiles is not None:

@@ -174,6 +174,10 @@ class OperandTile:
             return ATOM_32B
         return Swizzle.tma(self.swizzle_bytes or None)
 
+    def swizzled_byte(self, byte: int, row: int) -> int:
+        """The same as `swizzled`, of numbers."""
+        return self.swizzle(row * self.row_bytes + byte) - row * self.row_bytes
+
     def swizzled(self, byte: Value, row: Value) -> Value:
         """Where a byte of the image's row lies in that row: what ``ldmatrix`` reads and threads write.
 

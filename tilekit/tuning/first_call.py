@@ -50,7 +50,7 @@ def tuned_or_timed(
 
 
 def _time(workload: MatmulWorkload, problem: Problem, target: Target, device: str) -> None:
-    shape = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
+    shape: dict[str, Any] = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
     configs = [estimate.config for estimate in ranked(workload.spec, target, **shape)[:CANDIDATES]]
     try:
         measured = measure(workload, target, configs)
@@ -74,7 +74,11 @@ def _workload_of(spec: MatmulSpec, problem: Problem) -> MatmulWorkload | None:
         try:
             workload = MatmulWorkload(
                 *(problem.m, problem.n, problem.k, problem.batches if spec.batched else None),
-                *(spec.a_dtype, spec.b_dtype, spec.out_dtype, spec.a_major, spec.b_major),
+                a_dtype=spec.a_dtype,
+                b_dtype=spec.b_dtype,
+                out_dtype=spec.out_dtype,
+                a_major=spec.a_major,
+                b_major=spec.b_major,
                 precision=spec.precision,
                 accumulation=spec.accumulation,
                 padded=padded,

@@ -15,7 +15,6 @@ from tilekit.kernels.blockwise.scales import BLOCK
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.grouped.arguments import GroupedArguments, GroupedKeywords
 from tilekit.kernels.matmul.arguments import MatmulArguments
-from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
 from tilekit.kernels.problem import MatmulCall, matrix_view
 from tilekit.kernels.scaled.keywords import ScaledKeywords
@@ -73,7 +72,7 @@ class Scaled(Arguments):
         matrix = self.scale_matrix
         aligned = not (self.scale_a.address | matrix.pitch | matrix.batch_pitch) % TMA_ALIGNMENT and matrix.pitch > 0
         # Where the tensor core gives stages back, threads that add would read them too late.
-        read = platform(self.target).components.RELEASED_BY == "threads" and 0 not in self.scale_a.shape
+        read = not self.target.has("tensor_memory") and 0 not in self.scale_a.shape
         tma = read and aligned and self.scale_a.strides[-2] == 1
         return BlockwiseSpec(**given | {"accumulation": "promoted"}, scale_load="tma" if tma else "direct")
 

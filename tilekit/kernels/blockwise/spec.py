@@ -12,7 +12,6 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.blockwise.scales import UNIT, BlockScales, ScaleLoader, ScaleTile
-from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
@@ -43,7 +42,7 @@ class BlockwiseSpec(MatmulSpec):
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute."""
         super().check(target)
-        ways = ("tma", "direct") if platform(target).components.RELEASED_BY == "threads" else ("direct",)
+        ways = ("direct",) if target.has("tensor_memory") else ("tma", "direct")
         facts: dict[str, tuple[Any, ...]] = {"scale_load": ways, "batched": (False,), "accumulation": ("promoted",)}
         for name, legal in facts.items():
             if getattr(self, name) not in legal:

@@ -26,7 +26,7 @@ class GemvText:
 
     Attributes
     ----------
-    name, target, ptx
+    name, target, assembly
         Entry symbol, assembler target, module text.
     parameters
         In launch order.
@@ -42,7 +42,7 @@ class GemvText:
 
     name: str
     target: Target
-    ptx: str
+    assembly: str
     parameters: tuple[Parameter, ...]
     threads: int
     cluster: int
@@ -133,7 +133,7 @@ def trace(spec: GemvSpec, config: GemvConfig, target: Target) -> GemvText:
     return GemvText(
         name=spec.name,
         target=target,
-        ptx=w.text(),
+        assembly=w.text(),
         parameters=tuple(w.parameters),
         threads=config.threads,
         cluster=config.cluster,

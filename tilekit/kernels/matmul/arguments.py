@@ -15,8 +15,9 @@ from tilekit.kernels.arguments import Arguments, result_type, settings
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig
 from tilekit.kernels.matmul.own import OwnComponents
+from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
-from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
+from tilekit.kernels.problem import MatmulProblem, matrix_view
 from tilekit.kernels.resolve import resolve_target
 from tilekit.kernels.written_arguments import split_results
 from tilekit.targets import PlaceName
@@ -77,8 +78,8 @@ class MatmulArguments(Arguments):
         out, results = split_results(given.get("out"), given.get("epilogue"))
         vo = None if out is None else matrix_view(out, "out")
         dtype = result_type(va, vo, given.get("out_dtype"))
-        problem = read_problem(va, vb)
         target, device = resolve_target(va, given.get("target"), memory=memory)
+        problem = read_for(target, va, vb)
         return cls.of(
             problem,
             va,

@@ -13,8 +13,9 @@ from tilekit.kernels.launch import Launch
 from tilekit.kernels.matmul.config import KernelConfig
 from tilekit.kernels.matmul.explain import explain
 from tilekit.kernels.matmul.kernel import KernelText, trace
+from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.kernels.problem import MatmulProblem, read_problem, store_kind
+from tilekit.kernels.problem import MatmulProblem, store_kind
 from tilekit.runtime.emulated import Work
 from tilekit.targets import Target
 from tilekit.tile_io.tma import TMA_ALIGNMENT
@@ -65,7 +66,7 @@ class MatmulKernel(CompiledKernel):
         multiprocessors could each hold columns that the other waits for.
         """
         alone = self.target.shared_bytes // 2 if self.text.exclusive else 0
-        return max(super().launch_bytes, alone)
+        return max(self.text.launch_bytes, alone)
 
     @property
     def swapped(self) -> bool:  # type: ignore[override]
@@ -78,7 +79,7 @@ class MatmulKernel(CompiledKernel):
         return Work(flops=problem.flops, tiles=ctas * -(-problem.k // self.k_block))
 
     def _read(self, a: ArrayView, b: ArrayView) -> MatmulProblem:
-        return read_problem(a, b)
+        return read_for(self.target, a, b)
 
     def _check_fit(self, arguments: Arguments) -> None:
         spec, problem, out = self.spec, arguments.problem, arguments.out
@@ -86,9 +87,9 @@ class MatmulKernel(CompiledKernel):
         if spec.store == "tma" and not arguments.empty and store_kind(out.address, matrix) == "direct":
             raise ArgumentError(
                 f"out at address {out.address:#x}, with rows of {out.shape[-1] * out.dtype.bytes} bytes that are "
-                f"{matrix.pitch} bytes apart, cannot be written by the copy engine, which needs multiples of 16; build "
-                "the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole number of 16 "
-                "bytes",
+                f"{matrix.pitch} bytes apart, cannot be written {self._wide_stores}, which needs multiples of 16; "
+                "build the kernel with MatmulSpec(store='direct'), or pass an out of padded rows with a whole "
+                "number of 16 bytes",
                 code=self.MISFIT,
             )
         for operand, load in zip((problem.a, problem.b), spec.loads, strict=True):
@@ -106,6 +107,11 @@ class MatmulKernel(CompiledKernel):
             *arguments.epilogue.facts(spec.functions),
         )
         self._require(facts, "build a kernel for these arrays, or call tilekit.matmul, which does")
+
+    @property
+    def _wide_stores(self) -> str:
+        """How an output is stored that need not be stored element by element."""
+        return "by the copy engine" if self.target.has("copy_engine") else "several elements at once"
 
     @staticmethod
     def _check_loadable(operand: Matrix, load: Load) -> None:

@@ -19,15 +19,18 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import StandardLoader
 from tilekit.tile_io.prefetch import L2Prefetch
-from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.clc import ClcScheduler
+from tilekit.tile_schedule.dies import DieOrder
 from tilekit.tile_schedule.grouped import GroupedScheduler
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
 from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.cluster import Cluster
+
+DRIVERS: dict[str, type[WarpSpecialized]] = {"warp_specialized": WarpSpecialized}
+"""The role loops that a config may name."""
 
 
 def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -> WarpSpecialized:
@@ -43,32 +46,11 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     payload = config.payload(spec)
     op = config.instruction(spec)
     tiles = payload.allocate(w.shared, RING, stages)
-    counts = cluster.share_a_count, cluster.share_b_count
-    load_a, load_b = (
-        spec.loader(
-            operand,
-            w,
-            tile,
-            copies,
-            stages,
-            participants=count,
-            paired=config.cta_group > 1,
-            policy=policy,
-            l2_promotion=config.l2_promotion,
-        )
-        for operand, tile, copies, count, policy in zip(
-            "ba" if config.swap_ab else "ab",
-            config.operands(spec),
-            config.copy_plans(spec),
-            counts,
-            config.l2_policies,
-            strict=True,
-        )
-    )
+    load_a, load_b = chip.loaders(w, spec, config, plan, cluster, stages)
     k = declare_k(w)
     scheduler = None
     if chip.SCHEDULES_FIRST:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=None)
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=None, starts=None)
     further = spec.further_loaders(w, op, payload, swapped=config.swap_ab)
     loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
@@ -79,24 +61,14 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         shares=Fixup if config.stream_k else SplitKReduction if config.split_k > 1 else None,
         cluster=cluster,
     )
-    sync = MbarrierSync(
-        w,
-        RING,
-        stages=stages,
-        stage_bytes=config.engine_bytes(spec),
-        producers=(plan["load"],),
-        consumers=(plan["mma"],),
-        cluster=cluster,
-        filled_by="threads" if spec.copies else "engine",
-        released_by=chip.RELEASED_BY,
-    )
+    sync = chip.sync(w, spec, config, plan, cluster, stages)
     accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles)
     order = None
     if config.load_order:
         order = LoadOrder(w, stages=stages, k_block=payload.k, loads=plan["load"], waits=plan["epilogue_load"])
     starts = StartOrder(w, cluster) if config.numbers_starts else None
     if scheduler is None:
-        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, starts=starts)
+        scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=output.rows, starts=starts)
     profiler = None
     if config.profile_tiles:
         profiler = TileProfiler(w, tiles=config.profile_tiles, activities=plan.activities)
@@ -104,7 +76,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     if config.prefetch and isinstance(scheduler, StaticScheduler):
         prefetch = L2Prefetch(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
     turns = PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
-    return WarpSpecialized(
+    return DRIVERS[config.driver](
         warps=plan,
         cluster=cluster,
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
@@ -133,11 +105,12 @@ def _scheduler(
     *,
     cluster: Cluster,
     k: Value,
+    rows: Value | None,
     starts: StartOrder | None,
 ) -> TileScheduler:
     """Declare the schedule: groups of rows, or a raster: its tiles are claimed, streamed, or given from the start.
 
-    `starts` may number the clusters of the last.
+    `rows` is M where it is declared, and `starts` may number the clusters of the last.
     """
     tile_m, tile_n = config.tile
     if spec.groups is not None:
@@ -147,7 +120,7 @@ def _scheduler(
             tile_n=tile_n,
             cluster=cluster,
             k=k,
-            rows=declare_rows(w),
+            rows=declare_rows(w) if rows is None else rows,
             counted=spec.groups == "counts",
         )
     raster = RasterOrder(
@@ -161,6 +134,7 @@ def _scheduler(
         shares=config.split_k,
         order=config.raster_order,
         group=config.raster_group,
+        dies=DieOrder(w.target.dies) if config.xcds and w.target.dies > 1 else None,
     )
     if plan.get("scheduler") is not None:
         return ClcScheduler(

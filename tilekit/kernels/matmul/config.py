@@ -21,6 +21,7 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
 from tilekit.tile_io.cp_async import CopyPlan
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.payload import StandardPayload
 from tilekit.tile_schedule.raster import Walk
 from tilekit.tiles.call import Major
@@ -51,11 +52,13 @@ class KernelConfig(ABC):
         CTAs of a cluster along M and N.
     stages
         Stages of the input ring; ``None`` takes what shared memory allows.
-    output_buffers, swap_ab, split_k, raster_order, raster_group, l2_promotion, profile_tiles
+    split_k, raster_order, raster_group, profile_tiles
         See the chips' configs.
     k_group
         128-byte slices of K in a stage.
-    consumers, cluster_k, cta_group, stream_k, prefetch, in_flight, clc_stages, load_order
+    output_buffers, swap_ab, l2_promotion, consumers, cluster_k, cta_group, stream_k, prefetch, in_flight, clc_stages
+        See the chips' configs.
+    load_order, xcds, driver
         See the chips' configs.
     """
 
@@ -67,17 +70,17 @@ class KernelConfig(ABC):
     """Stages beyond which a ring hides no more latency."""
 
     tile: tuple[int, int]
-    cluster: tuple[int, int]
     stages: int | None
-    output_buffers: int
-    swap_ab: bool
     split_k: int
     raster_order: Walk
     raster_group: int | None
-    l2_promotion: L2Promotion | None
     k_group: int
     profile_tiles: int
 
+    cluster: tuple[int, int] = (1, 1)
+    output_buffers: int = 1
+    swap_ab: bool = False
+    l2_promotion: L2Promotion | None = None
     consumers: int = 1
     cluster_k: int = 1
     cta_group: int = 1
@@ -86,6 +89,8 @@ class KernelConfig(ABC):
     in_flight: int = 0
     clc_stages: int = 0
     load_order: bool = False
+    xcds: bool = True
+    driver: str = "warp_specialized"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -178,6 +183,10 @@ class KernelConfig(ABC):
     @abstractmethod
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
+
+    def ring_barriers(self, name: str) -> tuple[SharedDeclaration, ...]:
+        """Shared memory by which the roles on both sides of the ring called `name` wait for each other, of a stage."""
+        return MbarrierSync.declared(name, 1)
 
     def accumulator_memory(self) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the accumulators."""

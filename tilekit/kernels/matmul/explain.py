@@ -27,7 +27,10 @@ def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
     tensor_memory = platform(text.target).notes.tensor_memory(spec, config, text.target)
     if tensor_memory:
         lines += [*tensor_memory, ""]
-    return "\n".join([*lines, *_barriers(spec, config, text), "", *_costs(spec, config, text)])
+    barriers = _barriers(spec, config, text)
+    lines += [*barriers, ""] if barriers else []
+    own = platform(text.target).notes.sections(spec, config, text)
+    return "\n".join([*lines, *_costs(spec, config, text), *own])
 
 
 def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
@@ -40,10 +43,10 @@ def _roles(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
         warps = f"{first}-{last}" if last > first else f"{first}"
         registers = f"{launch} -> {role.registers}" if role.registers else f"{launch}"
         lines.append(
-            f"{role.name:<{max(width, 8)}}{warps:<8}{32 * len(role.warps):<9}{registers:<11}"
+            f"{role.name:<{max(width, 8)}}{warps:<8}{chip.lanes * len(role.warps):<9}{registers:<11}"
             f"{', '.join(sorted(role.may))}"
         )
-    used = sum(32 * len(r.warps) * (r.registers or launch) for r in text.roles)
+    used = sum(chip.lanes * len(r.warps) * (r.registers or launch) for r in text.roles)
     accumulators = platform(chip).notes.accumulators(spec, config)
     return [*lines, "", f"registers {used} of {chip.registers}{accumulators}"]
 
@@ -58,6 +61,8 @@ def _barriers(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[
     loaded = config.cta_group * config.engine_bytes(spec)
     bytes_of = {"sum.full": sums, "inputs.full": loaded or "-", "clc.full": RESPONSE_BYTES}
     barriers = [array for array in text.shared if array.kind == "mbarrier"]
+    if not barriers:
+        return []
     labels = [f"{array.name}[{array.count}]" for array in barriers]
     arrivers = [_who(array, text) for array in barriers]
     name, who = max(18, *(len(label) + 2 for label in labels)), max(26, *(len(words) + 2 for words in arrivers))
@@ -94,7 +99,7 @@ def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str
         out = f"{tile_m * tile_n * 4} B of sums to {config.cluster_k} CTAs, each with a part of {out}"
     if config.pingpong:
         out = f"one warpgroup's in its turn, {out}"
-    if spec.store == "tma":
+    if not config.output(spec).direct:
         rows = "transposed" if config.swap_ab else f"{min(tile_m, config.output(spec).layout.rows)}-row"
         each = " a warpgroup" if config.warps(text.target, spec).get("epilogue") is None else ""
         where = f"in {rows} subtiles through {config.output_buffers} buffers{each}"

@@ -13,7 +13,7 @@ from tilekit.kernels.matmul.arguments import MatmulArguments
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.picker import default_config, pick
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.runtime import driver
+from tilekit.kernels.resolve import gpu_name
 from tilekit.targets import TARGETS, Target
 
 picked = lru_cache(maxsize=1024)(pick)
@@ -27,7 +27,7 @@ def select(
     spec, target, config, problem = arguments.spec, arguments.target, arguments.config, arguments.problem
     shape: dict[str, Any] = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
     if config is None and tuned is not None and arguments.a.device != "cpu":
-        config = tuned(spec, target, driver.devices()[arguments.a.device[1]].name, **shape)
+        config = tuned(spec, target, gpu_name(arguments.a.device), **shape)
     if config is None:
         config = picked(spec, target, **shape, read=problem.read)
     return Selection(compiled(spec, config, target, kind), arguments)

@@ -21,14 +21,16 @@ class KernelText:
 
     Attributes
     ----------
-    name, target, ptx
+    name, target, assembly
         Entry symbol, assembler target, module text.
     parameters
         In launch order.
     schedule
         How a launch covers the output.
     threads, cluster, shared_bytes
-        Launch shape: threads of a CTA, CTAs of a cluster, dynamic shared memory.
+        Launch shape: threads of a CTA, CTAs of a cluster, shared memory.
+    launch_bytes
+        Shared memory that a launch must ask for; 0 where the text says it.
     roles, shared
         For `explain`: the roles, and the shared-memory map.
     stages
@@ -41,12 +43,13 @@ class KernelText:
 
     name: str
     target: Target
-    ptx: str
+    assembly: str
     parameters: tuple[Parameter, ...]
     schedule: Callable[[Call], Schedule]
     threads: int
     cluster: int
     shared_bytes: int
+    launch_bytes: int
     roles: tuple[Role, ...]
     shared: tuple[SharedArray, ...]
     stages: int
@@ -75,12 +78,13 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
     return KernelText(
         name=spec.name,
         target=target,
-        ptx=w.text(),
+        assembly=w.text(),
         parameters=tuple(w.parameters),
         schedule=kernel.scheduler.schedule,
         threads=kernel.warps.threads,
         cluster=config.cluster_size,
         shared_bytes=w.shared.size,
+        launch_bytes=w.shared.size if w.dialect.shared_at_launch else 0,
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
         stages=kernel.inputs.stages,

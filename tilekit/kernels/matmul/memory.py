@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tilekit.assembly.shared import SharedDeclaration, size_of
 from tilekit.drivers.load_order import LoadOrder
-from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.start_order import StartOrder
 
@@ -46,7 +45,7 @@ class KernelMemory(NamedTuple):
         return cls(
             stage=stage,
             output=config.output(spec).declared(),
-            barriers=MbarrierSync.declared(RING, 1),
+            barriers=config.ring_barriers(RING),
             rest=(
                 *config.accumulator_memory(),
                 *(LoadOrder.declared() if config.load_order else ()),

@@ -80,6 +80,8 @@ class OutputPlan:
         CTAs of a cluster that share a tile's sum.
     tile
         Rows and columns of a CTA's tile.
+    staged
+        Whether tiles may leave through shared memory and the copy engine, where the spec's store is ``"tma"``.
     """
 
     spec: MatmulSpec
@@ -89,6 +91,12 @@ class OutputPlan:
     transposed: bool
     cluster_k: int = 1
     tile: tuple[int, int] = (0, 0)
+    staged: bool = True
+
+    @property
+    def direct(self) -> bool:
+        """Whether threads store the output from registers."""
+        return not self.staged or self.spec.store == "direct"
 
     @property
     def stored(self) -> AccumulatorLayout:
@@ -104,7 +112,7 @@ class OutputPlan:
     @property
     def subtiles(self) -> SubtilePlan | None:
         """How that is cut into subtiles; None where threads store it from registers."""
-        return None if self.spec.store == "direct" else SubtilePlan(self.stored, self.spec.out_dtype, self.transposed)
+        return None if self.direct else SubtilePlan(self.stored, self.spec.out_dtype, self.transposed)
 
     def declared(self) -> tuple[SharedDeclaration, ...]:
         """Shared memory of the components, in the order in which `build` makes them."""
@@ -145,9 +153,8 @@ class OutputPlan:
         """
         spec, layout = self.spec, self.stored
         # M is declared by the component that needs it; groups of rows have declared it for their schedule.
-        direct = spec.store == "direct"
         own = spec.components.functions is not None
-        rows = declare_rows(w) if direct or own or spec.functions.scale_a else None
+        rows = declare_rows(w) if self.direct or own or spec.functions.scale_a else None
         precise = spec.out_dtype == F32
         functions: Fusion
         made = None
@@ -172,7 +179,7 @@ class OutputPlan:
             )
         epilogue: StagedEpilogue | DirectEpilogue
         residual = None
-        if rows is not None and direct:
+        if rows is not None and self.direct:
             epilogue = DirectEpilogue(
                 w,
                 layout,
@@ -182,6 +189,7 @@ class OutputPlan:
                 columns=columns,
                 batched=spec.batched,
                 transposed=self.transposed,
+                wide=spec.store != "direct",
             )
         else:
             if spec.functions.residual is not None and loads is not None:
@@ -217,7 +225,7 @@ class OutputPlan:
             reduction = shares(w, layout, warpgroups=groups, first_barrier=FIRST_NAMED_BARRIER)
         elif self.cluster_k > 1:
             reduction = DsmemReduction(w, self.layout, role=stores, cluster=cluster)
-        return Output(epilogue, residual, reduction)
+        return Output(epilogue, residual, reduction, rows)
 
 
 @dataclass(frozen=True)
@@ -228,11 +236,14 @@ class Output:
     ----------
     epilogue, residual, reduction
         The components; None where the spec or the config asks for none.
+    rows
+        M, where it is declared.
     """
 
     epilogue: StagedEpilogue | DirectEpilogue
     residual: SourceRing | None
     reduction: SplitKReduction | Fixup | DsmemReduction | None
+    rows: Value | None
 
 
 def declare_k(w: Writer) -> Value:

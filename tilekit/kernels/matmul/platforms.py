@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError
 from tilekit.heuristics.picker import Array, Estimates
+from tilekit.kernels.problem import MatmulProblem, read_problem
 from tilekit.targets import TARGETS, Target
 
 if TYPE_CHECKING:
@@ -19,9 +21,12 @@ if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
     from tilekit.kernels.matmul.config import KernelConfig
     from tilekit.kernels.matmul.estimates import Configs, Grids
+    from tilekit.kernels.matmul.kernel import KernelText
     from tilekit.kernels.matmul.spec import MatmulSpec
+    from tilekit.tile_io.payload_loader import OperandLoader
     from tilekit.tile_op.accumulators import Accumulators
-    from tilekit.tile_pipeline.mbarrier_sync import ReleasedBy
+    from tilekit.tile_pipeline.sync import SyncStrategy
+    from tilekit.tiles.call import Load, Matrix
     from tilekit.tiles.cluster import Cluster
 
 
@@ -31,11 +36,21 @@ class Components(Protocol):
     SCHEDULES_FIRST: bool
     """Whether the scheduler is declared before the output, whose parameters then follow its own."""
 
-    RELEASED_BY: ReleasedBy
-    """What gives the stages of the ring of operands back."""
-
     def check(self, spec: MatmulSpec, target: Target) -> None:
         """Raise `ArgumentError` for a spec that no components of this chip compute."""
+
+    def load(self, matrix: Matrix) -> Load:
+        """How an operand can be loaded."""
+
+    def loaders(
+        self, w: Writer, spec: MatmulSpec, config: Any, plan: WarpPlan, cluster: Cluster, stages: int
+    ) -> tuple[OperandLoader, OperandLoader]:
+        """What fills the tiles of a stage: that of the instruction's A, and that of its B."""
+
+    def sync(
+        self, w: Writer, spec: MatmulSpec, config: Any, plan: WarpPlan, cluster: Cluster, stages: int
+    ) -> SyncStrategy:
+        """How the roles on both sides of the ring of operands wait for each other."""
 
     def accumulators(
         self,
@@ -65,15 +80,20 @@ class Notes(Protocol):
     def rows(self, spec: MatmulSpec, config: Any) -> list[str]:
         """What is odd about a k-block's rows."""
 
+    def sections(self, spec: MatmulSpec, config: Any, text: KernelText) -> list[str]:
+        """What else there is to see of a traced kernel, behind everything."""
+
 
 class Model(Protocol):
     """The chip's model of a matmul's time."""
 
-    DECISIVE: tuple[str, ...]
-    """Fields that a candidate must have as they are asked for, where it cannot have all that are."""
+    @property
+    def DECISIVE(self) -> tuple[str, ...]:  # noqa: N802  a constant of the module
+        """Fields that a candidate must have as they are asked for, where it cannot have all that are."""
 
-    TUNED: frozenset[str]
-    """Fields of which candidates do not have all values that pay."""
+    @property
+    def TUNED(self) -> frozenset[str]:  # noqa: N802  a constant of the module
+        """Fields of which candidates do not have all values that pay."""
 
     @property
     def FOR_GROUPS(self) -> KernelConfig | None:  # noqa: N802  a constant of the module
@@ -137,6 +157,13 @@ def platform(target: Target) -> Platform:
         raise ArgumentError.of("target", target.name, legal=f"chips that have a matmul: {have}", code="TK-TARGET-001")
     found: Platform = import_module(f"{folder}.platform").PLATFORM
     return found
+
+
+def read_for(target: Target, a: ArrayView, b: ArrayView) -> MatmulProblem:
+    """Check two operands against each other, as `read_problem` does, and say how `target` can load them."""
+    problem = read_problem(a, b)
+    load = platform(target).components.load
+    return replace(problem, a=replace(problem.a, load=load(problem.a)), b=replace(problem.b, load=load(problem.b)))
 
 
 def platforms() -> dict[Target, Platform]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul import copy_engine
 from tilekit.kernels.matmul.output import FIRST_NAMED_BARRIER
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -14,7 +16,6 @@ from tilekit.tile_op.accumulators import Accumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
-from tilekit.tile_pipeline.mbarrier_sync import ReleasedBy
 
 if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 SCHEDULES_FIRST = False
 
-RELEASED_BY: ReleasedBy = "commit"
-"""The tensor core gives stages back."""
+load = copy_engine.load
+loaders = copy_engine.loaders
+sync = partial(copy_engine.ring_sync, released_by="commit")  # the tensor core gives stages back
 
 
 def check(spec: MatmulSpec, target: Target) -> None:

@@ -11,6 +11,7 @@ from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import allocated_columns
 
 if TYPE_CHECKING:
+    from tilekit.kernels.matmul.kernel import KernelText
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 
 
@@ -56,4 +57,9 @@ def instructions(spec: MatmulSpec, config: BlackwellConfig) -> str:
 
 def rows(spec: MatmulSpec, config: BlackwellConfig) -> list[str]:
     """Nothing: a tile has all rows of its instruction."""
+    return []
+
+
+def sections(spec: MatmulSpec, config: BlackwellConfig, text: KernelText) -> list[str]:
+    """Nothing else."""
     return []

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
+from tilekit.kernels.matmul import copy_engine
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_op.accumulators import Accumulators
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
 from tilekit.tile_op.wgmma import Wgmma
-from tilekit.tile_pipeline.mbarrier_sync import ReleasedBy
 
 if TYPE_CHECKING:
     from tilekit.drivers.warp_plan import WarpPlan
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 SCHEDULES_FIRST = True
 
-RELEASED_BY: ReleasedBy = "threads"
-"""Consumers release what they have read."""
+load = copy_engine.load
+loaders = copy_engine.loaders
+sync = partial(copy_engine.ring_sync, released_by="threads")  # consumers release what they have read
 
 
 def check(spec: MatmulSpec, target: Target) -> None:

@@ -9,6 +9,7 @@ from tilekit.targets import Target
 from tilekit.tile_op.wgmma import ATOM_ROWS
 
 if TYPE_CHECKING:
+    from tilekit.kernels.matmul.kernel import KernelText
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 
 
@@ -35,3 +36,8 @@ def rows(spec: MatmulSpec, config: MatmulConfig) -> list[str]:
         return []
     own = config.tile[0]
     return [f"per k-block  instructions of {ATOM_ROWS} rows: {own} of A, the others of B, whose sums are not stored"]
+
+
+def sections(spec: MatmulSpec, config: MatmulConfig, text: KernelText) -> list[str]:
+    """Nothing else."""
+    return []

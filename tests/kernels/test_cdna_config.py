@@ -1,0 +1,187 @@
+"""The configs of AMD chips: rules, picks, what is assembled of them, and what `explain` shows."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
+from tilekit.epilogue.functions import ElementwiseSpec
+from tilekit.errors import ArgumentError, ConfigError
+from tilekit.kernels.matmul.cdna.config import CdnaConfig
+from tilekit.kernels.matmul.gfx942.config import Cdna3Config
+from tilekit.kernels.matmul.gfx950.config import Cdna4Config
+from tilekit.kernels.matmul.kernel import trace
+from tilekit.kernels.matmul.picker import candidates, default_config, pick
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.runtime.assembler import assemble
+from tilekit.runtime.resources import GcnResources
+from tilekit.targets import GFX942, GFX950, Target
+
+CHIPS = (GFX942, GFX950)
+KINDS = {GFX942: Cdna3Config, GFX950: Cdna4Config}
+ON_EACH = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
+
+EVERYTHING = ElementwiseSpec("value", F32, "gelu", residual=F32, scale_a=True, scale_b=True)
+SPECS = (
+    MatmulSpec(),
+    MatmulSpec(F16, F16, F32, "mn", "mn", batched=True, functions=EVERYTHING, store="direct"),
+    MatmulSpec(out_dtype=F32, b_major="mn", functions=EVERYTHING),
+    MatmulSpec(F16, F16, F16, a_load=2, b_load=4, store="direct", functions=ElementwiseSpec(bias=BF16)),
+    MatmulSpec(groups="ends"),
+)
+"""The plainest, and those with the most to hold beside the sums."""
+
+
+@ON_EACH
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_sample_assembles(chip: Target, spec: MatmulSpec) -> None:
+    """Some of the configs that the picker may choose: no scratch, the registers that the waves have, LDS as planned."""
+    every = candidates(spec, chip)
+    largest = sorted(every, key=lambda config: -config.accumulators)[:1]  # type: ignore[attr-defined]
+    for config in (*largest, *every[len(spec.name) % 29 :: 61]):
+        check_assembled(spec, config, chip)
+
+
+@pytest.mark.slow
+@ON_EACH
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_every_candidate_assembles(chip: Target, spec: MatmulSpec) -> None:
+    """All of them."""
+    for config in candidates(spec, chip):
+        check_assembled(spec, config, chip)
+
+
+def check_assembled(spec: MatmulSpec, config: Any, chip: Target) -> None:
+    """Trace, assemble, and compare what the code object says with the config and with the text's own metadata."""
+    assert isinstance(config, CdnaConfig)
+    text = trace(spec, config, chip)
+    used = assemble(text.assembly, chip.name, kernel_name=text.name).resources
+    assert isinstance(used, GcnResources)
+    assert used.stack_bytes == 0, config
+    assert used.registers <= config.warps(chip, spec).launch_registers, config
+    counts = {kind: int(re.search(rf"\.{kind}_count: (\d+)", text.assembly)[1]) for kind in ("vgpr", "agpr")}  # type: ignore[index]
+    assert config.accumulators <= (counts["agpr"] or counts["vgpr"]), config
+    assert used.static_shared_bytes == text.shared_bytes == config.memory(spec).size(text.stages), config
+    assert text.launch_bytes == 0
+    assert config.waves * 64 == text.threads
+
+
+@ON_EACH
+def test_the_picker_takes_large_tiles_for_large_outputs(chip: Target) -> None:
+    """And small ones where few tiles would leave compute units idle; all picks are candidates, and legal."""
+    for spec in SPECS:
+        for m, n, k in ((8192, 8192, 8192), (16, 8192, 4096), (64, 64, 64), (4096, 16, 512)):
+            config = pick(spec, chip, m=m, n=n, k=k)
+            assert type(config) is KINDS[chip]
+            assert not config.problems(chip, spec)
+    large, small = (pick(MatmulSpec(), chip, m=m, n=m, k=4096).tile for m in (8192, 256))
+    assert large[0] * large[1] >= 8192 > small[0] * small[1]
+    assert default_config(MatmulSpec(), chip).legal(chip, MatmulSpec())
+
+
+BAD: tuple[tuple[Target, dict[str, Any], str], ...] = (
+    (GFX950, {"tile": (100, 64)}, r"tile M=100: a multiple of 128(?s:.*)nearest: tile=\(128, 64\)"),
+    (GFX950, {"tile": (128, 40)}, r"tile N=40: a multiple of 32(?s:.*)nearest: tile=\(128, 32\)|tile=\(128, 64\)"),
+    (
+        GFX950,
+        {"tile": (256, 256)},
+        r"256 accumulators of a lane and 96 others are 96 over the 256(?s:.*)nearest: tile=",
+    ),
+    (
+        GFX942,
+        {"tile": (256, 128), "k_group": 2},
+        r"1 stage of 98304 B(?s:.*)32772 B over the 65536 B(?s:.*)nearest: tile=",
+    ),
+    (
+        GFX942,
+        {"tile": (128, 64), "stages": 3},
+        r"stages=3: 1 to 2 fit \(8204 B over the 65536 B(?s:.*)nearest: stages=2",
+    ),
+    (GFX950, {"in_flight": 1, "stages": 1}, r"stages=1: 2 to \d fit \(in_flight=1 keeps"),
+    (GFX950, {"load_waves": 3}, r"load_waves=3: 1, 2, 4 or 8(?s:.*)nearest: load_waves="),
+    (GFX950, {"driver": "other"}, r"driver='other': 'warp_specialized'"),
+    (GFX950, {"counters": 3}, r"counters=3: 1 or 2 counters a stage; nearest: counters=2"),
+)
+
+
+@pytest.mark.parametrize(("chip", "fields", "words"), BAD, ids=lambda value: str(value)[:30])
+def test_what_does_not_fit(chip: Target, fields: dict[str, Any], words: str) -> None:
+    """Each is refused with what is too large, by how much, and the nearest that fits, which does."""
+    with pytest.raises(ConfigError, match=words):
+        tilekit.compile(MatmulSpec(), chip.name, KINDS[chip](**fields))
+
+
+def test_configs_are_one_chip_s_own() -> None:
+    """A config of another chip is refused with the kind that this one takes."""
+    with pytest.raises(ConfigError, match="Cdna4Config is for gfx950; for gfx942 pass a Cdna3Config"):
+        tilekit.compile(MatmulSpec(), "gfx942", tilekit.Cdna4Config())
+    with pytest.raises(ConfigError, match="MatmulConfig is for sm_90a; for gfx950 pass a Cdna4Config"):
+        tilekit.compile(MatmulSpec(), "gfx950", tilekit.MatmulConfig())
+
+
+@ON_EACH
+def test_types_that_are_not_there(chip: Target) -> None:
+    """8-bit floats, each chip with its reason, tf32, and 8-bit outputs: with what is legal."""
+    words = {GFX942: "another kind .FNUZ., not those of OCP", GFX950: "yet to come"}[chip]
+    with pytest.raises(
+        ArgumentError, match=rf"a is e4m3 and b is e5m2(?s:.*){words}(?s:.*)nearest: both bf16.*TK-MM-001"
+    ):
+        tilekit.compile(MatmulSpec(E4M3, E5M2), chip.name)
+    with pytest.raises(ArgumentError, match=r"bf16 by bf16 or f16 by f16; nearest: both bf16.*TK-MM-001"):
+        tilekit.compile(MatmulSpec(F32, F32, precision="tf32"), chip.name)
+    with pytest.raises(ArgumentError, match=r"out_dtype=e4m3: .* writes bf16, f16 or f32.*TK-MM-002"):
+        tilekit.compile(MatmulSpec(out_dtype=E4M3), chip.name)
+    fnuz = np.zeros((8, 8), ml_dtypes.float8_e4m3fnuz)
+    with pytest.raises(ArgumentError, match="TK-DTYPE-001"):
+        tilekit.matmul(fnuz, fnuz, target=chip.name)
+
+
+@ON_EACH
+def test_what_loads_cannot_take(chip: Target) -> None:
+    """A kernel for rows of 16 bytes refuses others, with the one to build; so do loads rows too far apart."""
+    kernel = tilekit.compile(MatmulSpec(), chip.name)
+    a, b = (np.zeros((8, 12), ml_dtypes.bfloat16) for _ in range(2))
+    with pytest.raises(ArgumentError, match=r"multiples of 8 bytes only(?s:.*)MatmulSpec\(a_load=8\).*TK-MM-016"):
+        kernel.bind(a, b.T)
+    far = np.empty((2, 1 << 25), ml_dtypes.bfloat16)[:, :16]
+    with pytest.raises(ArgumentError, match=r"rows 33554432 elements apart(?s:.*)nearest: \d+ elements.*TK-LOAD-001"):
+        tilekit.matmul(far, np.zeros((16, 8), ml_dtypes.bfloat16), target=chip.name, config=KINDS[chip](tile=(128, 64)))
+
+
+@ON_EACH
+@pytest.mark.parametrize("majors", ["kk", "kn", "mn"])
+def test_explain(chip: Target, majors: str) -> None:
+    """Registers as the code object has them, LDS without a conflict, and a picture of every wave that multiplies."""
+    spec = MatmulSpec(a_major="k" if majors[0] == "k" else "mn", b_major="k" if majors[1] == "k" else "mn")
+    kernel = tilekit.compile(spec, chip.name, KINDS[chip](tile=(128, 64), mma_waves=2))
+    page, used = kernel.explain(), kernel.resources
+    assert isinstance(used, GcnResources)
+    vgprs, agprs = map(int, re.search(r"registers +(\d+) VGPRs, (\d+) AGPRs", page).groups())  # type: ignore[union-attr]
+    assert 64 <= vgprs <= used.vgprs <= vgprs + 8
+    assert agprs == used.agprs
+    found = re.findall(r"^  [ab] (read|write) +(\d+) +(\d+) +(\d+)$", page, re.M)
+    assert len(found) == 4
+    assert all(int(passes) > 0 == int(conflicts) for _, _, passes, conflicts in found)
+    assert re.findall(r"^ +wave (\d+) ", page, re.M) == ["0", "1"]
+    assert re.search(r"loop +\d+ clocks a k-block, matrix cores busy \d+%", page)
+
+
+@ON_EACH
+def test_text_is_the_chip_s(chip: Target) -> None:
+    """The kernel object shows AMDGCN, and says that there is no PTX."""
+    kernel = tilekit.compile(MatmulSpec(), chip.name)
+    assert "v_mfma_f32_16x16x" in kernel.assembly
+    assert "v_mfma_f32_16x16x" in kernel.isa
+    with pytest.raises(ArgumentError, match=r"has no PTX: the instruction set of gfx\d+ is gcn; nearest: .assembly"):
+        _ = kernel.ptx
+    stores = [line for line in kernel.assembly.splitlines() if "global_store" in line]
+    assert stores
+    assert all("dwordx2" in line for line in stores)
+    assert list(islice((line for line in kernel.assembly.splitlines() if "scratch_" in line), 1)) == []

@@ -1,0 +1,123 @@
+"""The components that a CDNA matmul has of its own: software loads, counters in LDS, matrix cores into registers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import BF16, F16, F32
+from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.memory import RING
+from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_io.buffer import BufferLoader
+from tilekit.tile_io.buffer_across import BufferAcrossLoader
+from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
+from tilekit.tile_io.cp_async import WIDTHS
+from tilekit.tile_io.payload_loader import OperandLoader
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tile_op.accumulators import Accumulators
+from tilekit.tile_op.mfma import Mfma
+from tilekit.tile_op.register_accumulators import RegisterAccumulators
+from tilekit.tile_pipeline.sync import SyncStrategy
+from tilekit.tiles.call import Load, Matrix
+from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
+
+if TYPE_CHECKING:
+    from tilekit.assembly.shared import SharedArray
+    from tilekit.drivers.warp_plan import WarpPlan
+    from tilekit.kernels.matmul.cdna.config import CdnaConfig
+    from tilekit.tiles.cluster import Cluster
+
+SCHEDULES_FIRST = False
+
+OPERANDS = (BF16, F16)
+OUTPUTS = (BF16, F16, F32)
+
+
+def check(spec: MatmulSpec, target: Target) -> None:
+    """Raise `ArgumentError` for types that these components do not load, multiply or store, and for groups of rows."""
+    if spec.a_dtype not in OPERANDS:
+        why = ""
+        if spec.a_dtype in FP8:
+            ocp = target.has("scaled_matrix")
+            why = (
+                f": of 8-bit floats {target.name} has those of OCP, and kernels for them are yet to come"
+                if ocp
+                else f": {target.name} multiplies 8-bit floats of another kind (FNUZ), not those of OCP"
+            )
+        raise ArgumentError(
+            f"a is {spec.a_dtype} and b is {spec.b_dtype}: a matmul for {target.name} multiplies bf16 by bf16 or f16 "
+            f"by f16{why}; nearest: both bf16",
+            code="TK-MM-001",
+        )
+    if spec.out_dtype not in OUTPUTS:
+        raise ArgumentError(
+            f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
+            code="TK-MM-002",
+        )
+
+
+def load(matrix: Matrix) -> Load:
+    """As the copy engine's, with the length of its rows beside addresses and pitches: a lane's bytes come whole."""
+    length = matrix.extents[0] * matrix.dtype.bytes
+    if length % TMA_ALIGNMENT == 0:
+        return matrix.load
+    width = next(width for width in WIDTHS if length % width == 0)
+    return width if matrix.load == "tma" else min(width, matrix.load)
+
+
+def past_registers(spec: MatmulSpec, config: CdnaConfig, name: str, target: Target) -> bool:
+    """Whether operand `name` is loaded to LDS past registers.
+
+    Rows lie along K, of whole loads, at multiples of them; and the waves that load fill whole swizzles at once.
+    """
+    major, width = (spec.a_major, spec.a_load) if name == "a" else (spec.b_major, spec.b_load)
+    lane = BufferToLdsLoader.lane_bytes_of(target)
+    lines = config.load_waves * target.lanes * lane // SWIZZLE_BYTES
+    return major == "k" and (width == "tma" or width >= lane) and lines % ATOM_ROWS == 0
+
+
+def loader_kind(
+    spec: MatmulSpec, config: CdnaConfig, name: str, target: Target
+) -> type[BufferToLdsLoader | BufferLoader | BufferAcrossLoader]:
+    """What loads operand `name`, as the caller has them."""
+    if (spec.a_major if name == "a" else spec.b_major) != "k":
+        return BufferAcrossLoader
+    return BufferToLdsLoader if past_registers(spec, config, name, target) else BufferLoader
+
+
+def loaders(
+    w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, cluster: Cluster, stages: int
+) -> tuple[OperandLoader, OperandLoader]:
+    """Loads to LDS where rows allow, else through registers."""
+    names = "ba" if config.swap_ab else "ab"
+    a, b = (_loader(w, spec, config, plan, tile, name) for name, tile in zip(names, config.operands(spec), strict=True))
+    return a, b
+
+
+def _loader(
+    w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, tile: OperandTile, name: str
+) -> OperandLoader:
+    kind = loader_kind(spec, config, name, w.target)
+    return kind(w, tile, role=plan["load"], batched=spec.indexed)
+
+
+def sync(
+    w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, cluster: Cluster, stages: int
+) -> SyncStrategy:
+    """Counters in LDS."""
+    return config.sync(w, RING, stages=stages, producers=(plan["load"],), consumers=(plan["mma"],))
+
+
+def accumulators(
+    w: Writer,
+    op: Mfma,
+    spec: MatmulSpec,
+    config: CdnaConfig,
+    plan: WarpPlan,
+    cluster: Cluster,
+    tiles: dict[str, SharedArray],
+) -> Accumulators:
+    """Registers of the waves that multiply."""
+    return RegisterAccumulators(op)

@@ -1,0 +1,97 @@
+"""What `explain` says of a CDNA matmul alone: registers, banks of LDS, and the loop's schedule by the cycle model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tilekit.kernels.matmul.cdna.components import loader_kind
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_op.mfma import ATOM_REGISTERS, MFMA_FRAGMENT, Mfma
+
+if TYPE_CHECKING:
+    from tilekit.kernels.matmul.cdna.config import CdnaConfig
+    from tilekit.kernels.matmul.kernel import KernelText
+
+
+def accumulators(spec: MatmulSpec, config: CdnaConfig) -> str:
+    """Registers of a lane that multiplies."""
+    return f"; accumulators {config.accumulators} a lane"
+
+
+def tensor_memory(spec: MatmulSpec, config: CdnaConfig, chip: Target) -> list[str]:
+    """There is none."""
+    return []
+
+
+def instructions(spec: MatmulSpec, config: CdnaConfig) -> str:
+    """Those of a wave."""
+    rows, columns = config.tile[0] // config.mma_waves, config.tile[1]
+    return f", {rows}x{columns} a wave"
+
+
+def rows(spec: MatmulSpec, config: CdnaConfig) -> list[str]:
+    """Nothing: a tile has all rows of its instructions."""
+    return []
+
+
+def sections(spec: MatmulSpec, config: CdnaConfig, text: KernelText) -> list[str]:
+    """Registers, banks of LDS, and the loop of the waves that multiply."""
+    return ["", *_registers(config, text), "", *_banks(spec, config, text), "", *_schedule(config, text)]
+
+
+def _registers(config: CdnaConfig, text: KernelText) -> Iterator[str]:
+    """What the descriptor allocates, and which sums a lane holds."""
+    counts = {kind: int(_field(text.assembly, f".{kind}_count")) for kind in ("vgpr", "agpr", "sgpr")}
+    yield "registers    " + ", ".join(f"{count} {kind.upper()}s" for kind, count in counts.items())
+    own, columns = config.tile[0] // config.mma_waves, config.tile[1]
+    kind = "AGPRs" if counts["agpr"] else "VGPRs"
+    apart, across = MFMA_FRAGMENT.apart, MFMA_FRAGMENT.columns
+    own_sums = f"{config.accumulators:>4} {kind}"
+    yield f"  {own_sums}  sums of {own} rows and {columns} columns of the tile; lane l of wave g has"
+    lane = f"{across} j + {ATOM_REGISTERS} (l / {apart}) + 0 to 3"
+    yield f"              rows {own} g + {apart} i + l % {apart}, columns {lane}"
+
+
+def _field(assembly: str, name: str) -> str:
+    """A field of the kernel's metadata."""
+    found = re.search(rf"^\s*{re.escape(name)}:\s*(\S+)", assembly, re.MULTILINE)
+    assert found is not None, name
+    return found[1]
+
+
+def _banks(spec: MatmulSpec, config: CdnaConfig, text: KernelText) -> Iterator[str]:
+    """Passes through the banks of each kind of access, with those that a conflict adds."""
+    from tilekit.emulator.gcn.banks import conflicts
+
+    yield f"{'LDS access':<24}{'bytes a lane':>14}{'passes':>9}{'conflicts':>11}"
+    names = "ba" if config.swap_ab else "ab"
+    for name, tile in zip(names, config.operands(spec), strict=True):
+        kind = loader_kind(spec, config, name, text.target)
+        for what, width, write, addresses in (
+            ("read", Mfma.READ_BYTES, False, Mfma.read_addresses(tile)),
+            ("write", *kind.lane_writes(tile, text.target)),
+        ):
+            counted = [conflicts(one, width, text.target.name, write=write) for one in addresses]
+            needed, extra = sum(one.needed for one in counted), sum(one.extra for one in counted)
+            yield f"  {tile.name} {what:<20}{width:>14}{needed:>9}{extra:>11}"
+
+
+def _schedule(config: CdnaConfig, text: KernelText) -> list[str]:
+    """A turn of the loop over k-blocks of the waves that multiply, stages being there when they ask for them."""
+    from tilekit.cycles import replay_loop
+
+    labels = re.findall(r"^(\.L[\w.]*):", text.assembly, re.MULTILINE)
+    waits = {label: 1 for label in labels if label.startswith(".Lwait")}
+    # Behind the first k-block no sum is cleared; and these waves are not those that load.
+    skipped = {label: True for label in labels if label.startswith(".Lendif") or label == ".Lend_load"}
+    report = replay_loop(
+        text.assembly, waves=config.mma_waves, workgroups=1, chip=text.target.name, turns=waits, taken=skipped
+    )
+    return [
+        f"loop         {report.clocks:.0f} clocks a k-block, matrix cores busy {report.utilisation:.0%}, by the cycle "
+        f"model, of {config.mma_waves} waves whose stages are full",
+        *report.schedule.splitlines(),
+    ]

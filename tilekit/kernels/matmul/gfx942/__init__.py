@@ -1,0 +1,1 @@
+"""The matmul on CDNA3 (gfx942)."""

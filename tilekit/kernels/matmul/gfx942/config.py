@@ -1,0 +1,14 @@
+"""How a matmul kernel computes on CDNA3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.kernels.matmul.cdna.config import CdnaConfig
+
+
+@dataclass(frozen=True)
+class Cdna3Config(CdnaConfig):
+    """One way to run a matmul on CDNA3 (gfx942): the fields of a `CdnaConfig`, with defaults that suit the chip."""
+
+    TARGET = "gfx942"

@@ -1,0 +1,1 @@
+"""The matmul on CDNA4 (gfx950)."""
