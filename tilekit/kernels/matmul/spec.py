@@ -113,6 +113,9 @@ class MatmulSpec:
     def __post_init__(self) -> None:
         check_fields(self)
         a, b = self.a_dtype, self.b_dtype
+        if self.groups not in (None, "ends", "counts"):
+            legal = "None, 'ends' or 'counts'"
+            raise ArgumentError.of("groups", self.groups, legal=legal, nearest="ends", code="TK-GROUP-001")
         if self.precision not in (None, "tf32"):
             raise ArgumentError.of(
                 "precision", self.precision, legal="None, or 'tf32' for f32 operands", nearest="tf32", code="TK-MM-023"
