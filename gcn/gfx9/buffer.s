@@ -83,6 +83,17 @@ buffer_load_dwordx3 ${values}, ${place}, ${buffer}, 0 offen offset:${offset}
 //! see       CDNA4 ISA, BUFFER_LOAD_DWORDX4
 buffer_load_dwordx4 ${values}, ${place}, ${buffer}, 0 offen offset:${offset}
 
+//! fragment  refill_b32x4
+//! about     Load 16 bytes from `place` bytes behind a buffer's begin, and a constant `offset`, into registers that are there.
+//! in        buffer  b32[4]  scalar
+//! in        place   u32
+//! inout     values  b32[4]
+//! imm       offset  0..4095
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, BUFFER_LOAD_DWORDX4
+buffer_load_dwordx4 ${values}, ${place}, ${buffer}, 0 offen offset:${offset}
+
 //! fragment  store_b32
 //! about     Store 4 bytes to `place` bytes behind a buffer's begin, and a constant `offset`.
 //! in        buffer  b32[4]  scalar

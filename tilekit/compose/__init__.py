@@ -12,6 +12,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
+from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
@@ -109,6 +110,7 @@ __all__ = [
     "Payload",
     "PayloadLoader",
     "PingPong",
+    "PingPongWaves",
     "ProducerSync",
     "PromotedAccumulators",
     "RasterOrder",

@@ -7,7 +7,7 @@ bytes, a thread loads pieces of 16 bytes, else element by element: any K and any
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
@@ -131,6 +131,23 @@ class BufferOperand:
     def steps(self) -> list[tuple[int, int]]:
         """What a thread loads of a stage: slice by slice along K, the lines that are `lines_apart`."""
         return [(block, step) for block in range(self.tile.slices) for step in range(self.turns)]
+
+    def steps_of(self, part: int, parts: int) -> list[tuple[int, int]]:
+        """Those of one of so many equal parts of the tile's rows.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-017`` for a tile that has no such parts.
+        """
+        if self.turns % parts:
+            raise TraceError(
+                f"tile {self.tile.name!r} is loaded in {parts} parts, and {self.lines_apart} rows of its "
+                f"{self.tile.rows} are at once; nearest: {parts * self.lines_apart} rows",
+                code="TK-TRACE-017",
+            )
+        own = self.turns // parts
+        return [(block, step) for block, step in self.steps if step // own == part]
 
     @property
     def turns(self) -> int:
@@ -277,6 +294,38 @@ class BufferTile:
             for (block, step), piece in zip(steps, pieces, strict=True):
                 far, offset = divmod(loader.offset(block, step), OFFSETS)
                 w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=piece, offset=offset)
+
+    def fetch(self, w: Writer, k: Value, into: RegisterTile) -> None:
+        """Load this thread's pieces from element `k` on into registers: four for each of the loader's `steps`."""
+        loader, buffer = self._bound.loader, self._buffer
+        whole = (k + loader.tile.k <= loader.inner) & self._aligned
+        with w.when(whole):
+            for values, (block, step) in self._held(into):
+                place = buffer.inside(step, k + block * loader.tile.slice_k)
+                w.gcn.buffer.refill_b32x4(buffer=buffer.words, place=place, values=values, offset=0)
+        with w.when(~whole):
+            for values, (block, step) in self._held(into):
+                found = self._elements(w, step, k + block * loader.tile.slice_k)
+                for register, value in zip(values, found, strict=True):
+                    register.assign(value)
+
+    def put(self, w: Writer, stage: Value, pieces: RegisterTile) -> None:
+        """Write the pieces that were fetched to a stage."""
+        loader = self._bound.loader
+        image = self._bound.image(w, stage)
+        for values, (block, step) in self._held(pieces):
+            far, offset = divmod(loader.offset(block, step), OFFSETS)
+            w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=values, offset=offset)
+
+    def registers(self, w: Writer) -> RegisterTile:
+        """Registers for all of a stage's pieces."""
+        return w.tile(B32, len(self._bound.loader.steps) * PIECE // WORD, self._bound.loader.tile.name)
+
+    def _held(self, registers: RegisterTile) -> Iterator[tuple[RegisterTile, tuple[int, int]]]:
+        """The registers of each step."""
+        words = PIECE // WORD
+        for index, step in enumerate(self._bound.loader.steps):
+            yield registers[words * index : words * (index + 1)], step
 
     def _piece(self, w: Writer, step: int, k: Value) -> RegisterTile:
         """Load a piece that lies in the operand, or in rows that it does not have."""

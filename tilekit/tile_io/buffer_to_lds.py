@@ -6,6 +6,7 @@ Loads complete in groups. A lane's bytes come whole or not at all: rows of the o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from tilekit.assembly.errors import TraceError
@@ -18,7 +19,7 @@ from tilekit.tile_io.buffer import BufferOperand, TileBuffer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
-from tilekit.tiles.stage import AsyncWriter, Stage
+from tilekit.tiles.stage import AsyncWriter, Stage, Step
 
 WORD: Final = 4
 """Bytes that rows of the operand begin at multiples of."""
@@ -134,9 +135,16 @@ class BufferToLdsTile:
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start this wave's loads to `stage` from element `k` on; they are in its open group."""
-        bound, loader, buffer = self._bound, self._bound.loader, self._buffer
-        image = bound.image(w, stage.index)
+        for start in self.steps(w, stage.index, k):
+            start()
+
+    def steps(self, w: Writer, stage: Value, k: Value, *, part: int = 0, parts: int = 1) -> list[Step]:
+        """The same load by load, of one of so many equal parts of the tile's rows."""
+        image = self._bound.image(w, stage)
+        return [partial(self._load, w, image, k, *step) for step in self._bound.loader.steps_of(part, parts)]
+
+    def _load(self, w: Writer, image: Value, k: Value, block: int, step: int) -> None:
+        loader, buffer = self._bound.loader, self._buffer
         load = w.gcn.buffer_lds.load_b32 if loader.lane_bytes == WORD else w.gcn.buffer_lds.load_b32x4
-        for block, step in loader.steps:
-            place = buffer.place(w, step, k + block * loader.tile.slice_k)
-            load(buffer=buffer.words, place=place, lds=(image + loader.offset(block, step)).retyped(SMEM), offset=0)
+        place = buffer.place(w, step, k + block * loader.tile.slice_k)
+        load(buffer=buffer.words, place=place, lds=(image + loader.offset(block, step)).retyped(SMEM), offset=0)
