@@ -21,8 +21,9 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, StageLoader, TileScheduler
+from tilekit.tile_io.buffer import Along
 from tilekit.tile_op.accumulators import Warpgroup
-from tilekit.tile_op.mfma import BoundMfma, Mfma
+from tilekit.tile_op.mfma import BoundMfma, Mfma, StagePlaces
 from tilekit.tile_op.quadrants import HALVES, Half, products
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
 from tilekit.tile_pipeline.payload import Payload
@@ -34,14 +35,20 @@ Favoured = Literal["products", "memory"]
 """The half of a phase in which a wave has the higher priority."""
 
 _IN_FLIGHT = 6
-"""Groups of loads, half a tile each, that are younger than the one that the next phase but one reads."""
+"""Groups of loads, half a tile each, that are younger at a phase's end than what the next phase reads."""
 
 
 class Loads(Protocol):
     """A tile's loads that pass no registers."""
 
-    def steps(self, w: Writer, stage: Value, k: Value, *, part: int, parts: int) -> list[Step]:
-        """Start the loads of a part of the rows."""
+    def image(self, w: Writer, stage: Value) -> Value:
+        """Where a wave writes in a stage."""
+
+    def along(self, w: Writer, k: Value) -> list[Along]:
+        """Where a k-block is."""
+
+    def steps(self, w: Writer, image: Value, along: list[Along], *, part: int, parts: int) -> list[Step]:
+        """The loads of a part of the rows, one by one."""
 
 
 class Copies(Protocol):
@@ -127,13 +134,32 @@ class PingPongWaves:
         op = self.op.bind(w, self.tiles, group)
         accumulators = self.accumulators.producer(w, role)
         epilogue = self.epilogue.bind(w, group)
-        late = warp >= role.warps.start + len(role.warps) // 2
-        phases = _Phases(w, self, op, accumulators, late, loader.writer)
+        phases = _Phases(w, self, op, accumulators, warp, loader.writer)
         for tile in self.scheduler.tiles(w, role):
             copies = loader.at(w, tile)
             phases.multiply(tile, *copies.tiles)  # type: ignore[attr-defined]
             epilogue.store(w, accumulators, tile)
         epilogue.finish(w)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where the loads of a k-block go, and where they come from."""
+
+    image: Value
+    along: list[Along]
+
+    def held(self, w: Writer) -> _Target:
+        """The same in registers that can be assigned to."""
+        along = [Along(*(w.variable(U32, value, "along") for value in each)) for each in self.along]
+        return _Target(w.variable(self.image.type, self.image, "image"), along)
+
+    def assign(self, other: _Target) -> None:
+        """Turn to another k-block."""
+        self.image.assign(other.image)
+        for mine, theirs in zip(self.along, other.along, strict=True):
+            for register, value in zip(mine, theirs, strict=True):
+                register.assign(value)
 
 
 class _Phases:
@@ -145,10 +171,10 @@ class _Phases:
         driver: PingPongWaves,
         op: BoundMfma,
         accumulators: RegisterAccumulators,
-        late: Value,
+        warp: Value,
         writer: AsyncWriter | None,
     ) -> None:
-        self.w, self.driver, self.op, self.accumulators, self.late = w, driver, op, accumulators, late
+        self.w, self.driver, self.op, self.accumulators, self.warp = w, driver, op, accumulators, warp
         self.writer = writer
         wanted = 1 if writer is None else 2
         if driver.stages != wanted:
@@ -171,38 +197,49 @@ class _Phases:
     # -- loads that pass no registers: two stages ---------------------------------------------------------------------
 
     def _past_registers(self, tile: Tile, writer: AsyncWriter, a: Loads, b: Loads) -> None:
-        """Each phase starts the loads of what was last read in the phase before it, two stages ahead."""
+        """A phase starts loads, two stages ahead, of what no wave reads any more when it begins."""
         w, depth = self.w, self.driver.payload.k
-        halves = ((b, 0), (a, 0), (b, 1), (a, 1))
+        order = ((b, 0), (a, 0), (b, 1), (a, 1))
 
-        def load(which: int, stage: Value, k: Value) -> None:
-            loads, half = halves[which]
-            for start in loads.steps(w, stage, k, part=half, parts=HALVES):
+        def targets(stage: Value, k: Value) -> dict[Loads, _Target]:
+            return {loads: _Target(loads.image(w, stage), loads.along(w, k)) for loads in (b, a)}
+
+        def load(which: int, where: dict[Loads, _Target]) -> None:
+            loads, half = order[which]
+            for start in loads.steps(w, where[loads].image, where[loads].along, part=half, parts=HALVES):
                 start()
             writer.commit(w)
 
         for stage in range(2):
-            for which in range(4):
-                load(which, w.constant(U32, stage), tile.k_first + stage * depth)
+            where = targets(w.constant(U32, stage), w.constant(U32, tile.k_first + stage * depth))
+            for which in range(len(order)):
+                load(which, where)
         self.accumulators.clear(w)
         writer.wait(w, _IN_FLIGHT)
         w.gcn.barrier.sync_lds()
         self.stage.assign(0)
-        self._read(self.columns[0], 1, self.stage, 0)
+        self._read(3, self.op.column_places(w, self.stage))
         w.gcn.barrier.sync_lds()
+        ahead = targets(self.stage, w.constant(U32, tile.k_first + 2 * depth))
+        where = {loads: target.held(w) for loads, target in ahead.items()}
         with self._a_phase_late():
             for k in w.range(tile.k_end, start=tile.k_first, step=depth, name="k"):
-                ahead, other = k + 2 * depth, self.stage ^ 1
+                following = self.stage ^ 1
                 for phase in range(4):
-                    stage = other if phase == 3 else self.stage
                     with self._memory():
-                        half, side, which = self._read_in(phase)
-                        self._read(half, side, stage, which)
-                        load(phase, self.stage, ahead)
+                        if phase == 0:
+                            rows = self.op.row_places(w, self.stage)
+                        if phase in (1, 3):
+                            columns = self.op.column_places(w, self.stage if phase == 1 else following)
+                        self._read(phase, rows if phase in (0, 2) else columns)
+                        load(phase, where)
+                        if phase == 3:
+                            for loads, target in targets(following, k + 3 * depth).items():
+                                where[loads].assign(target)
                         writer.wait(w, _IN_FLIGHT)
                         w.gcn.barrier.sync_lds()
                     self._multiply(phase)
-                self.stage.assign(other)
+                self.stage.assign(following)
         # What was loaded beyond the last k-tile is of no use, but its places are the next tile's.
         writer.wait(w, 0)
 
@@ -213,7 +250,7 @@ class _Phases:
         w, depth = self.w, self.driver.payload.k
         held = [(copies, copies.registers(w)) for copies in (a, b)]
         for copies, registers in held:
-            copies.fetch(w, tile.k_first, registers)
+            copies.fetch(w, w.constant(U32, tile.k_first), registers)
         self.accumulators.clear(w)
         for copies, registers in held:
             copies.put(w, self.stage, registers)
@@ -224,10 +261,10 @@ class _Phases:
                 for phase in range(4):
                     with self._memory():
                         if phase == 0:
-                            self._read(self.columns[0], 1, self.stage, 0)
+                            rows, columns = self.op.row_places(w, self.stage), self.op.column_places(w, self.stage)
+                            self._read(3, columns)
                         if phase < 3:
-                            half, side, which = self._read_in(phase)
-                            self._read(half, side, self.stage, which)
+                            self._read(phase, columns if phase == 1 else rows)
                         if phase < 2:
                             copies, registers = held[phase]
                             with w.when(following < tile.k_end):
@@ -240,17 +277,10 @@ class _Phases:
 
     # -- what both have -----------------------------------------------------------------------------------------------
 
-    def _read_in(self, phase: int) -> tuple[Half, int, int]:
-        """What a phase reads: its registers, the side (0 for rows), and which half."""
-        return (
-            (self.rows, 0, 0),
-            (self.columns[1], 1, 1),
-            (self.rows, 0, 1),
-            (self.columns[0], 1, 0),
-        )[phase]
-
-    def _read(self, half: Half, side: int, stage: Value, which: int) -> None:
-        for read in half.steps(self.w, self.op.places(self.w, stage)[side], which):
+    def _read(self, phase: int, places: StagePlaces) -> None:
+        """What a phase reads: a half of the rows, or of the columns."""
+        half, which = ((self.rows, 0), (self.columns[1], 1), (self.rows, 1), (self.columns[0], 0))[phase]
+        for read in half.steps(self.w, places, which):
             read()
 
     def _multiply(self, phase: int) -> None:
@@ -280,9 +310,10 @@ class _Phases:
     @contextmanager
     def _a_phase_late(self) -> Iterator[None]:
         """Have the second group enter a barrier later than the first, and the first leave with it."""
-        w = self.w
-        with w.when(self.late):
+        w, waves = self.w, self.driver.warps["mma"].warps
+        second = waves.start + len(waves) // 2
+        with w.when(self.warp >= second):
             w.gcn.barrier.meet()
         yield
-        with w.when(~self.late):
+        with w.when(self.warp < second):
             w.gcn.barrier.meet()

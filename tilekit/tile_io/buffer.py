@@ -8,7 +8,7 @@ bytes, a thread loads pieces of 16 bytes, else element by element: any K and any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
@@ -159,6 +159,21 @@ class BufferOperand:
         return block * self.tile.slice_bytes + self.tile.offset_of(step * self.lines_apart)
 
 
+class Along(NamedTuple):
+    """Where a k-block is.
+
+    Attributes
+    ----------
+    bytes
+        From where its rows begin; 0 for a k-block that lies behind them.
+    outside
+        Of a thread whose rows end before its bytes: bits that move every place out of the buffer, else 0.
+    """
+
+    bytes: Value
+    outside: Value
+
+
 class TileBuffer:
     """The rows of one tile as a buffer, and a thread's places in it; once a tile.
 
@@ -205,6 +220,16 @@ class TileBuffer:
     def inside(self, step: int, k: Value) -> Value:
         """Place of the thread's bytes of a line from element `k` of the row on, where its row has them."""
         return self._places[step] + k * ELEMENT
+
+    def first(self, step: int) -> Value:
+        """Place of the thread's bytes of a line where the row begins."""
+        return self._places[step]
+
+    def along(self, w: Writer, k: Value) -> Along:
+        """What the places of a k-block from element `k` on have in common."""
+        inner = self._operand.inner
+        outside = w.select(self._column < inner - w.minimum(k, inner), 0, OUTSIDE)
+        return Along(w.select(k < inner, k * ELEMENT, 0), outside)
 
     def place(self, w: Writer, step: int, k: Value) -> Value:
         """The same where the row may end before them: then outside of the buffer."""

@@ -15,7 +15,7 @@ from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
-from tilekit.tile_io.buffer import BufferOperand, TileBuffer
+from tilekit.tile_io.buffer import Along, BufferOperand, TileBuffer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
@@ -135,16 +135,31 @@ class BufferToLdsTile:
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start this wave's loads to `stage` from element `k` on; they are in its open group."""
-        for start in self.steps(w, stage.index, k):
+        for start in self.steps(w, self.image(w, stage.index), self.along(w, k)):
             start()
 
-    def steps(self, w: Writer, stage: Value, k: Value, *, part: int = 0, parts: int = 1) -> list[Step]:
-        """The same load by load, of one of so many equal parts of the tile's rows."""
-        image = self._bound.image(w, stage)
-        return [partial(self._load, w, image, k, *step) for step in self._bound.loader.steps_of(part, parts)]
+    def image(self, w: Writer, stage: Value) -> Value:
+        """Where this wave's first lines lie in a stage."""
+        return self._bound.image(w, stage)
 
-    def _load(self, w: Writer, image: Value, k: Value, block: int, step: int) -> None:
+    def along(self, w: Writer, k: Value) -> list[Along]:
+        """Where the slices of a k-block from element `k` on are."""
+        tile = self._bound.loader.tile
+        return [self._buffer.along(w, k + block * tile.slice_k) for block in range(tile.slices)]
+
+    def steps(self, w: Writer, image: Value, along: list[Along], *, part: int = 0, parts: int = 1) -> list[Step]:
+        """The loads of a k-block one by one, of one of so many equal parts of the tile's rows."""
         loader, buffer = self._bound.loader, self._buffer
-        load = w.gcn.buffer_lds.load_b32 if loader.lane_bytes == WORD else w.gcn.buffer_lds.load_b32x4
-        place = buffer.place(w, step, k + block * loader.tile.slice_k)
-        load(buffer=buffer.words, place=place, lds=(image + loader.offset(block, step)).retyped(SMEM), offset=0)
+        load = w.gcn.buffer_lds.load_b32_along if loader.lane_bytes == WORD else w.gcn.buffer_lds.load_b32x4_along
+        return [
+            partial(
+                load,
+                buffer=buffer.words,
+                place=buffer.first(step),
+                outside=along[block].outside,
+                along=along[block].bytes,
+                lds=image.retyped(SMEM),
+                behind=loader.offset(block, step),
+            )
+            for block, step in loader.steps_of(part, parts)
+        ]

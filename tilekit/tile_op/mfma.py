@@ -233,14 +233,18 @@ class BoundMfma:
         self._a = _Places(w, op.a, tiles[op.a.name], op.down, down)
         self._b = _Places(w, op.b, tiles[op.b.name], op.across, across)
 
-    def places(self, w: Writer, stage: Value) -> tuple[StagePlaces, StagePlaces]:
-        """Where a lane reads both tiles of a stage."""
-        return self._a.at(w, stage), self._b.at(w, stage)
+    def row_places(self, w: Writer, stage: Value) -> StagePlaces:
+        """Where a lane reads the wave's rows in a stage."""
+        return self._a.at(w, stage)
+
+    def column_places(self, w: Writer, stage: Value) -> StagePlaces:
+        """Where a lane reads the wave's columns in a stage."""
+        return self._b.at(w, stage)
 
     def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
         """Multiply a stage, with reads a few steps ahead of the instructions that need them."""
         op = self.op
-        places = self.places(w, stage.index)
+        places = self.row_places(w, stage.index), self.column_places(w, stage.index)
         with w.when(~accumulate):
             accumulators.clear(w)
         slices, rows, columns = op.slices, op.rows // ATOM, op.columns // ATOM
