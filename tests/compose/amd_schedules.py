@@ -8,21 +8,23 @@ import tilekit.compose as tk
 from tests.compose.amd_matmul import Load
 
 
-def ping_pong(
+def matmul(
     target: str,
+    driver: str = "ping_pong",
     *,
     load: Load = tk.BufferToLdsLoader,
     dtype: tk.DType = tk.BF16,
     out: tk.DType = tk.BF16,
     tile: tuple[int, int] = (256, 256),
-    waves: tuple[int, int] = (2, 4),
+    waves: tuple[int, int] | None = None,
     slices: int = 1,
     functions: tk.ElementwiseSpec | None = None,
     batched: bool = False,
     **options: Any,
 ) -> tk.ComposedKernel:
-    """D = A B^T with `functions` applied, by a grid of `waves` in two groups."""
+    """D = A B^T with `functions` applied, by a grid of `waves`: in two groups, or with everything interleaved."""
     chip = tk.chip(target)
+    waves = waves or ((2, 4) if driver == "ping_pong" else (2, 2))
     plan = tk.WarpPlan.together(chip, waves=waves[0] * waves[1])
     chosen = functions or tk.ElementwiseSpec()
     shape = "b" if batched else ""
@@ -31,9 +33,11 @@ def ping_pong(
         operands.append(tk.Input("bias", chosen.bias, "n"))
     operands.append(tk.Output("d", out, f"{shape}mn"))
     stages = 1 if load is tk.BufferLoader else 2
+    if driver == "ping_pong":
+        options["stages"] = stages
 
     @tk.kernel(*operands, target=target, threads=plan.threads)
-    def amd_ping_pong(w: tk.Writer) -> Any:
+    def amd_matmul(w: tk.Writer) -> Any:
         cluster = tk.Cluster.read(w, 1, 1)
         a, b = (tk.OperandTile(name, dtype, rows, "k", slices) for name, rows in zip("ab", tile, strict=True))
         payload = tk.StandardPayload(a, b)
@@ -49,12 +53,12 @@ def ping_pong(
         )
         scheduler = tk.StaticScheduler(raster)
         elementwise = tk.Elementwise(w, chosen, columns=n, precise=out is tk.F32)
-        tk.PingPongWaves(
+        schedule = tk.PingPongWaves if driver == "ping_pong" else tk.Interleaved
+        schedule(
             warps=plan,
             cluster=cluster,
             payload=payload,
             tiles=tiles,
-            stages=stages,
             loader=tk.StandardLoader(w, *loads, tiles, cluster),
             op=op,
             accumulators=tk.RegisterAccumulators(op),
@@ -65,4 +69,4 @@ def ping_pong(
         ).trace(w)
         return scheduler
 
-    return amd_ping_pong
+    return amd_matmul

@@ -12,6 +12,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
+from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
@@ -47,6 +48,7 @@ from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_op.wgmma import Wgmma
+from tilekit.tile_pipeline.barrier_sync import BarrierSync
 from tilekit.tile_pipeline.counter_sync import CounterSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
@@ -78,6 +80,7 @@ __all__ = [
     "Accumulators",
     "AlongColumns",
     "AlongRows",
+    "BarrierSync",
     "BufferLoader",
     "BufferToLdsLoader",
     "Call",
@@ -100,6 +103,7 @@ __all__ = [
     "Fusion",
     "HeldStage",
     "Input",
+    "Interleaved",
     "Matrix",
     "MbarrierSync",
     "Mfma",
