@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from functools import partial
+from typing import Protocol
 
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.buffer import Along
+from tilekit.tile_io.buffer_to_lds import Along, Find
 from tilekit.tile_op.quadrants import HALVES
 from tilekit.tiles.stage import AsyncWriter, Step
 
-SIDES: Final = ("a", "b")
-
 Place = dict[str, list[Along]]
 """Where a k-block is in each operand."""
+
+
+Images = dict[str, Value]
+"""Where a wave writes in a stage, for each operand."""
 
 
 class Loads(Protocol):
@@ -25,6 +28,9 @@ class Loads(Protocol):
 
     def along(self, w: Writer, k: Value) -> list[Along]:
         """Where a k-block is."""
+
+    def finds(self, w: Writer, k: Value) -> list[tuple[Find, Find]]:
+        """The same, found piece by piece."""
 
     def steps(self, w: Writer, image: Value, along: list[Along], *, part: int, parts: int) -> list[Step]:
         """The loads of a part of the rows, one by one."""
@@ -41,17 +47,15 @@ class HalfLoads:
         What groups them: a half's loads are a group.
     a, b
         The operands' loads.
-    stages
-        Stages of the ring.
     """
 
-    def __init__(self, w: Writer, writer: AsyncWriter, a: Loads, b: Loads, stages: int) -> None:
+    def __init__(self, w: Writer, writer: AsyncWriter, a: Loads, b: Loads) -> None:
         self._w, self._writer = w, writer
         self._loads = {"a": a, "b": b}
-        self._images = {
-            side: [loads.image(w, w.constant(U32, stage)) for stage in range(stages)]
-            for side, loads in self._loads.items()
-        }
+
+    def images(self, stage: Value) -> Images:
+        """Where this wave writes in a stage, by operand."""
+        return {side: loads.image(self._w, stage) for side, loads in self._loads.items()}
 
     def along(self, k: Value) -> Place:
         """Where the k-block from element `k` on is."""
@@ -65,21 +69,27 @@ class HalfLoads:
             for side, along in place.items()
         }
 
-    def turn(self, held: Place, k: Value) -> None:
-        """Go on to the k-block from element `k` on."""
-        for side, along in self.along(k).items():
-            for mine, theirs in zip(held[side], along, strict=True):
-                for register, value in zip(mine, theirs, strict=True):
-                    register.assign(value)
+    def turn(self, held: Place, k: Value) -> list[Step]:
+        """Steps that go on to the k-block from element `k` on."""
+        w = self._w
+        return [
+            partial(_assign, register, find)
+            for side, loads in self._loads.items()
+            for mine, finds in zip(held[side], loads.finds(w, k), strict=True)
+            for register, find in zip(mine, finds, strict=True)
+        ]
 
-    def steps(self, half: str, stage: int | Value, place: Place) -> list[Step]:
+    def steps(self, half: str, images: Images, place: Place) -> list[Step]:
         """The loads of a half to a stage, one by one; what calls them closes the group."""
         side, part = half[0], int(half[1])
-        image = self._images[side][stage] if isinstance(stage, int) else self._loads[side].image(self._w, stage)
-        return self._loads[side].steps(self._w, image, place[side], part=part, parts=HALVES)
+        return self._loads[side].steps(self._w, images[side], place[side], part=part, parts=HALVES)
 
-    def start(self, half: str, stage: int | Value, place: Place) -> None:
+    def start(self, half: str, images: Images, place: Place) -> None:
         """Start a half's loads, a group of their own."""
-        for step in self.steps(half, stage, place):
+        for step in self.steps(half, images, place):
             step()
         self._writer.commit(self._w)
+
+
+def _assign(register: Value, find: Find) -> None:
+    register.assign(find())

@@ -17,7 +17,7 @@ from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.drivers.half_loads import HalfLoads, Loads
+from tilekit.drivers.half_loads import HalfLoads, Images, Loads, Place
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, StageLoader, TileScheduler
@@ -120,11 +120,12 @@ class _Regions:
     def multiply(self, tile: Tile, a: Loads, b: Loads) -> None:
         """The whole sum of a tile."""
         w, depth = self.w, self.depth
-        loads = HalfLoads(w, self.writer, a, b, STAGES)
+        loads = HalfLoads(w, self.writer, a, b)
+        images = [loads.images(w.constant(U32, stage)) for stage in range(STAGES)]
         for stage in range(STAGES):
             along = loads.along(w.constant(U32, tile.k_first + stage * depth))
             for which in ("a0", "b0", "b1", "a1"):
-                loads.start(which, stage, along)
+                loads.start(which, images[stage], along)
         self.accumulators.clear(w)
         self.writer.wait(w, _IN_FLIGHT)
         w.gcn.barrier.sync_lds()
@@ -133,19 +134,19 @@ class _Regions:
         w.gcn.barrier.sync_lds()
         ahead = loads.along(w.constant(U32, tile.k_first + STAGES * depth))
         held = loads.held(ahead)
-        loads.start("a0", 0, held)
+        loads.start("a0", images[0], held)
         k = w.variable(U32, tile.k_first, "k")
         pairs = (tile.k_end - k + (depth - 1)) // (STAGES * depth)
         for _ in w.range(pairs, name="pair"):
             for stage in range(STAGES):
-                self._k_tile(loads, held, k, stage)
+                self._k_tile(loads, images, held, k, stage)
         with w.when(k < tile.k_end):
-            self._k_tile(loads, held, k, 0)
+            self._k_tile(loads, images, held, k, 0)
         # What was loaded beyond the last k-tile is of no use, but its places are the next tile's.
         self.writer.wait(w, 0)
         w.gcn.barrier.sync_lds()
 
-    def _k_tile(self, loads: HalfLoads, held: Any, k: Value, stage: int) -> None:
+    def _k_tile(self, loads: HalfLoads, images: list[Images], held: Place, k: Value, stage: int) -> None:
         """Four regions; the columns' halves are in the other registers in every second k-tile."""
         w, other = self.w, stage ^ 1
         first, second = self.columns[stage], self.columns[other]
@@ -160,13 +161,14 @@ class _Regions:
         for region, (rows, columns, into, places, which, load, target) in enumerate(turns):
             self.writer.wait(w, _IN_FLIGHT)
             w.gcn.barrier.sync_lds()
+            ahead: list[Step] = []
             if region == 3:
                 k.assign(k + self.depth)
-                loads.turn(held, k + STAGES * self.depth)
+                ahead = loads.turn(held, k + STAGES * self.depth)
             weave(
                 products(w, self.op, self.accumulators, rows, columns),
-                into.steps(w, places, which),
-                loads.steps(load, target, held),
+                [*into.steps(w, places, which), *ahead],
+                loads.steps(load, images[target], held),
             )
             self.writer.commit(w)
 

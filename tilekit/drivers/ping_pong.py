@@ -15,40 +15,30 @@ from typing import Any, Literal, Protocol
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import check_components, require_word
-from tilekit.assembly.types import U32
+from tilekit.assembly.types import SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.half_loads import HalfLoads, Loads
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, StageLoader, TileScheduler
-from tilekit.tile_io.buffer import Along
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.mfma import BoundMfma, Mfma, StagePlaces
 from tilekit.tile_op.quadrants import HALVES, Half, products
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tiles.cluster import Cluster
-from tilekit.tiles.stage import AsyncWriter, Step
+from tilekit.tiles.stage import AsyncWriter
 from tilekit.tiles.tile import Tile
 
 Favoured = Literal["products", "memory"]
 """The half of a phase in which a wave has the higher priority."""
 
+_LOADED = ("b0", "a0", "b1", "a1")
+"""The half that each phase loads: what was read in the phase before it."""
+
 _IN_FLIGHT = 6
 """Groups of loads, half a tile each, that are younger at a phase's end than what the next phase reads."""
-
-
-class Loads(Protocol):
-    """A tile's loads that pass no registers."""
-
-    def image(self, w: Writer, stage: Value) -> Value:
-        """Where a wave writes in a stage."""
-
-    def along(self, w: Writer, k: Value) -> list[Along]:
-        """Where a k-block is."""
-
-    def steps(self, w: Writer, image: Value, along: list[Along], *, part: int, parts: int) -> list[Step]:
-        """The loads of a part of the rows, one by one."""
 
 
 class Copies(Protocol):
@@ -142,26 +132,6 @@ class PingPongWaves:
         epilogue.finish(w)
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Where the loads of a k-block go, and where they come from."""
-
-    image: Value
-    along: list[Along]
-
-    def held(self, w: Writer) -> _Target:
-        """The same in registers that can be assigned to."""
-        along = [Along(*(w.variable(U32, value, "along") for value in each)) for each in self.along]
-        return _Target(w.variable(self.image.type, self.image, "image"), along)
-
-    def assign(self, other: _Target) -> None:
-        """Turn to another k-block."""
-        self.image.assign(other.image)
-        for mine, theirs in zip(self.along, other.along, strict=True):
-            for register, value in zip(mine, theirs, strict=True):
-                register.assign(value)
-
-
 class _Phases:
     """The phases of a k-tile, in the registers of the role."""
 
@@ -199,29 +169,19 @@ class _Phases:
     def _past_registers(self, tile: Tile, writer: AsyncWriter, a: Loads, b: Loads) -> None:
         """A phase starts loads, two stages ahead, of what no wave reads any more when it begins."""
         w, depth = self.w, self.driver.payload.k
-        order = ((b, 0), (a, 0), (b, 1), (a, 1))
-
-        def targets(stage: Value, k: Value) -> dict[Loads, _Target]:
-            return {loads: _Target(loads.image(w, stage), loads.along(w, k)) for loads in (b, a)}
-
-        def load(which: int, where: dict[Loads, _Target]) -> None:
-            loads, half = order[which]
-            for start in loads.steps(w, where[loads].image, where[loads].along, part=half, parts=HALVES):
-                start()
-            writer.commit(w)
-
+        loads = HalfLoads(w, writer, a, b)
         for stage in range(2):
-            where = targets(w.constant(U32, stage), w.constant(U32, tile.k_first + stage * depth))
-            for which in range(len(order)):
-                load(which, where)
+            place = loads.along(w.constant(U32, tile.k_first + stage * depth))
+            for half in _LOADED:
+                loads.start(half, loads.images(w.constant(U32, stage)), place)
         self.accumulators.clear(w)
         writer.wait(w, _IN_FLIGHT)
         w.gcn.barrier.sync_lds()
         self.stage.assign(0)
         self._read(3, self.op.column_places(w, self.stage))
         w.gcn.barrier.sync_lds()
-        ahead = targets(self.stage, w.constant(U32, tile.k_first + 2 * depth))
-        where = {loads: target.held(w) for loads, target in ahead.items()}
+        held = loads.held(loads.along(w.constant(U32, tile.k_first + 2 * depth)))
+        images = {side: w.variable(SMEM, image, "image") for side, image in loads.images(self.stage).items()}
         with self._a_phase_late():
             for k in w.range(tile.k_end, start=tile.k_first, step=depth, name="k"):
                 following = self.stage ^ 1
@@ -232,10 +192,12 @@ class _Phases:
                         if phase in (1, 3):
                             columns = self.op.column_places(w, self.stage if phase == 1 else following)
                         self._read(phase, rows if phase in (0, 2) else columns)
-                        load(phase, where)
+                        loads.start(_LOADED[phase], images, held)
                         if phase == 3:
-                            for loads, target in targets(following, k + 3 * depth).items():
-                                where[loads].assign(target)
+                            for turn in loads.turn(held, k + 3 * depth):
+                                turn()
+                            for side, image in loads.images(following).items():
+                                images[side].assign(image)
                         writer.wait(w, _IN_FLIGHT)
                         w.gcn.barrier.sync_lds()
                     self._multiply(phase)

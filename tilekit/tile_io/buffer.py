@@ -8,7 +8,7 @@ bytes, a thread loads pieces of 16 bytes, else element by element: any K and any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
@@ -159,21 +159,6 @@ class BufferOperand:
         return block * self.tile.slice_bytes + self.tile.offset_of(step * self.lines_apart)
 
 
-class Along(NamedTuple):
-    """Where a k-block is.
-
-    Attributes
-    ----------
-    bytes
-        From where its rows begin; 0 for a k-block that lies behind them.
-    outside
-        Of a thread whose rows end before its bytes: bits that move every place out of the buffer, else 0.
-    """
-
-    bytes: Value
-    outside: Value
-
-
 class TileBuffer:
     """The rows of one tile as a buffer, and a thread's places in it; once a tile.
 
@@ -225,11 +210,14 @@ class TileBuffer:
         """Place of the thread's bytes of a line where the row begins."""
         return self._places[step]
 
-    def along(self, w: Writer, k: Value) -> Along:
-        """What the places of a k-block from element `k` on have in common."""
+    def bytes_to(self, w: Writer, k: Value) -> Value:
+        """From where rows begin to their element `k`; 0 where they do not have it."""
+        return w.select(k < self._operand.inner, k * ELEMENT, 0)
+
+    def outside(self, w: Writer, k: Value) -> Value:
+        """Bits that move a place out of the buffer where the row ends before the thread's bytes, else 0."""
         inner = self._operand.inner
-        outside = w.select(self._column < inner - w.minimum(k, inner), 0, OUTSIDE)
-        return Along(w.select(k < inner, k * ELEMENT, 0), outside)
+        return w.select(self._column < inner - w.minimum(k, inner), 0, OUTSIDE)
 
     def place(self, w: Writer, step: int, k: Value) -> Value:
         """The same where the row may end before them: then outside of the buffer."""

@@ -6,8 +6,9 @@ Loads complete in groups. A lane's bytes come whole or not at all: rows of the o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
@@ -15,7 +16,7 @@ from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
-from tilekit.tile_io.buffer import Along, BufferOperand, TileBuffer
+from tilekit.tile_io.buffer import BufferOperand, TileBuffer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
@@ -23,6 +24,25 @@ from tilekit.tiles.stage import AsyncWriter, Stage, Step
 
 WORD: Final = 4
 """Bytes that rows of the operand begin at multiples of."""
+
+
+class Along(NamedTuple):
+    """Where a slice of a k-block is.
+
+    Attributes
+    ----------
+    bytes
+        From where its rows begin; 0 for one that lies behind them.
+    outside
+        Of a thread whose rows end before its bytes: bits that move every place out of the buffer, else 0.
+    """
+
+    bytes: Value
+    outside: Value
+
+
+Find = Callable[[], Value]
+"""Emits what finds one of them."""
 
 
 class BufferToLdsLoader(BufferOperand):
@@ -144,8 +164,13 @@ class BufferToLdsTile:
 
     def along(self, w: Writer, k: Value) -> list[Along]:
         """Where the slices of a k-block from element `k` on are."""
-        tile = self._bound.loader.tile
-        return [self._buffer.along(w, k + block * tile.slice_k) for block in range(tile.slices)]
+        return [Along(find_bytes(), find_outside()) for find_bytes, find_outside in self.finds(w, k)]
+
+    def finds(self, w: Writer, k: Value) -> list[tuple[Find, Find]]:
+        """The same as two calls for each slice."""
+        tile, buffer = self._bound.loader.tile, self._buffer
+        starts = [k + block * tile.slice_k if block else k for block in range(tile.slices)]
+        return [(partial(buffer.bytes_to, w, start), partial(buffer.outside, w, start)) for start in starts]
 
     def steps(self, w: Writer, image: Value, along: list[Along], *, part: int = 0, parts: int = 1) -> list[Step]:
         """The loads of a k-block one by one, of one of so many equal parts of the tile's rows."""
