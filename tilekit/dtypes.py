@@ -18,7 +18,7 @@ from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.tensor.dtypes import element_type
 
-__all__ = ["BF16", "DTYPES", "E4M3", "E5M2", "F16", "F32", "S8", "S32", "DType", "as_dtype"]
+__all__ = ["BF16", "DTYPES", "E4M3", "E4M3FNUZ", "E5M2", "E5M2FNUZ", "F16", "F32", "S8", "S32", "DType", "as_dtype"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -83,6 +83,9 @@ F16: Final = _type("f16", np.float16, "f16", 2, 2.0**-10)
 F32: Final = _type("f32", np.float32, "f32", 2, 2.0**-23)
 E4M3: Final = _type("e4m3", ml_dtypes.float8_e4m3fn, "u8", 10, 2.0**-3)
 E5M2: Final = _type("e5m2", ml_dtypes.float8_e5m2, "u8", 12, 2.0**-2)
+E4M3FNUZ: Final = _type("e4m3fnuz", ml_dtypes.float8_e4m3fnuz, "u8", 11, 2.0**-3)
+E5M2FNUZ: Final = _type("e5m2fnuz", ml_dtypes.float8_e5m2fnuz, "u8", 13, 2.0**-2)
+"""The 8-bit floats of gfx942, with neither infinities nor a negative zero."""
 S8: Final = _type("s8", np.int8, "u8", 0, 1.0)
 """Weights that a loader widens on their way."""
 S32: Final = _type("s32", np.int32, "s32", 0, 1.0)
@@ -91,7 +94,7 @@ S32: Final = _type("s32", np.int32, "s32", 0, 1.0)
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
 """Every type that products are computed of, in the order in which messages list them."""
 
-_INTEGERS: Final = (S8, S32)
+_INTEGERS: Final = (S8, S32, E4M3FNUZ, E5M2FNUZ)
 """Types of a kernel's other operands, which no message lists."""
 
 _BY_NAME: Final[dict[str, DType]] = {

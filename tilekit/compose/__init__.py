@@ -17,7 +17,7 @@ from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, DType
+from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
@@ -70,7 +70,9 @@ from tilekit.tiles.tile import Tile
 __all__ = [
     "BF16",
     "E4M3",
+    "E4M3FNUZ",
     "E5M2",
+    "E5M2FNUZ",
     "F16",
     "F32",
     "S8",

@@ -133,8 +133,8 @@ class _Model:
         self._waits()
         for slot, step in zip(self.slots, steps, strict=True):
             model.add(self.end >= slot + (self._slots(m.branch) if step.kind == BRANCH else self._length(step)))
-        for place, slot in enumerate(self.slots):
-            model.add_hint(slot, place)
+        for slot, time in zip(self.slots, self._as_given(), strict=True):
+            model.add_hint(slot, time)
         model.minimize(self.end)
 
     def _slots(self, clocks: int) -> int:
@@ -145,21 +145,46 @@ class _Model:
             return self._slots(step.busy)
         return self._slots(max(step.port, self.m.issue))
 
+    def _uses(self, step: Step) -> dict[str, int]:
+        """The units that a step needs, each for so many slots."""
+        shared = self.m.simds
+        uses = {"issue": self._slots(step.port) if step.kind == NOP else 1}
+        if step.kind == MATRIX:
+            uses |= {"core": self._slots(step.busy), "vector": self._slots(step.port)}
+        elif step.kind == VECTOR:
+            uses["vector"] = self._slots(step.port)
+        elif step.kind == LDS:
+            uses["lds"] = self._slots(max(step.busy * shared, step.extra * shared // 2))
+        elif step.kind == LOAD:
+            uses["load"] = self._slots(step.busy * shared)
+        return uses
+
+    def _as_given(self) -> list[int]:
+        """Slots of the steps in the order in which they are given, each as early as the units and waits let it."""
+        free: dict[str, int] = {}
+        slots: list[int] = []
+        landing: list[int] = []
+        for place, step in enumerate(self.steps):
+            uses = self._uses(step)
+            at = max([0, *(free.get(name, 0) for name in uses)])
+            for back, clocks in step.depends:
+                if back <= place and self.steps[place - back].kind == MATRIX:
+                    at = max(at, slots[place - back] + self._slots(clocks))
+            if step.kind == LDS:
+                landing.append(at + self._slots(self.m.lds_latency + step.extra))
+            elif step.kind == WAIT and step.extra < len(landing):
+                at = max([at, *landing[: len(landing) - step.extra]])
+                landing = landing[len(landing) - step.extra :]
+            slots.append(at)
+            free |= {name: at + length for name, length in uses.items()}
+        return slots
+
     def _units(self) -> None:
         """One instruction a slot; matrix core, vector port, LDS and vector L1 are each for one at a time."""
-        shared = self.m.simds
-        units: dict[str, list[tuple[int, int]]] = {"issue": [], "core": [], "vector": [], "lds": [], "load": []}
+        units: dict[str, list[tuple[int, int]]] = {}
         for place, step in enumerate(self.steps):
-            units["issue"].append((place, self._slots(step.port) if step.kind == NOP else 1))
-            if step.kind == MATRIX:
-                units["core"].append((place, self._slots(step.busy)))
-                units["vector"].append((place, self._slots(step.port)))
-            elif step.kind == VECTOR:
-                units["vector"].append((place, self._slots(step.port)))
-            elif step.kind == LDS:
-                units["lds"].append((place, self._slots(max(step.busy * shared, step.extra * shared // 2))))
-            elif step.kind == LOAD:
-                units["load"].append((place, self._slots(step.busy * shared)))
+            for name, length in self._uses(step).items():
+                units.setdefault(name, []).append((place, length))
         for name, users in units.items():
             self.model.add_no_overlap(
                 self.model.new_fixed_size_interval_var(self.slots[place], length, f"{name} {place}")

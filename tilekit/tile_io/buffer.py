@@ -32,8 +32,8 @@ PIECES: Final = SWIZZLE_BYTES // PIECE
 AT_ONCE: Final = 8
 """Pieces that a thread has in registers."""
 
-ELEMENT: Final = 2
-"""Bytes of an element."""
+ELEMENTS_AT_ONCE: Final = 8
+"""Elements that a thread has in registers."""
 
 OFFSETS: Final = 1 << 16
 """Bytes that an LDS write reaches behind its address."""
@@ -88,9 +88,9 @@ class BufferOperand:
 
     def _check(self, role: Role) -> None:
         tile, kind = self.tile, type(self).__name__
-        if tile.major != "k" or tile.swizzle_bytes != SWIZZLE_BYTES or tile.bits != 8 * ELEMENT:
+        if tile.major != "k" or tile.swizzle_bytes != SWIZZLE_BYTES or tile.bits not in (8, 16):
             raise TraceError(
-                f"{kind} fills images of {8 * ELEMENT}-bit elements, K contiguous, swizzled over {SWIZZLE_BYTES} "
+                f"{kind} fills images of elements of 8 or 16 bits, K contiguous, swizzled over {SWIZZLE_BYTES} "
                 f"bytes; tile {tile.name!r} has elements of {tile.bits} bits, major={tile.major!r} and "
                 f"swizzle_bytes={tile.swizzle_bytes}",
                 code="TK-TRACE-017",
@@ -104,6 +104,11 @@ class BufferOperand:
                 code="TK-TRACE-017",
             )
 
+    @property
+    def element(self) -> int:
+        """Bytes of an element."""
+        return self.tile.bits // 8
+
     def _inner(self, call: Call) -> int:
         matrix = call.matrix(self.tile.name)
         return fits(f"{matrix.name}'s extent along its rows", matrix.extents[0])
@@ -115,7 +120,7 @@ class BufferOperand:
     def _pitch(self, call: Call) -> int:
         """The pitch: the rows of a tile are to be within a buffer, whose size is counted in 32 bits."""
         matrix = call.matrix(self.tile.name)
-        most = OUTSIDE // (self.tile.rows * ELEMENT)
+        most = OUTSIDE // (self.tile.rows * self.element)
         if matrix.row_pitch > most:
             raise ArgumentError(
                 f"{matrix.name} has rows {matrix.row_pitch} elements apart, and {self.tile.rows} of them exceed the "
@@ -183,17 +188,18 @@ class TileBuffer:
         self, w: Writer, operand: BufferOperand, row: Value, batch: Operand, *, line: Value, along: Value
     ) -> None:
         self._operand = operand
+        element = operand.element
         matrix = operand.address
         if operand.batch_pitch is not None and isinstance(batch, Value):
-            matrix = matrix + w.widen_multiply(batch, operand.batch_pitch) * ELEMENT
-        base = (matrix + w.widen_multiply(row, operand.pitch) * ELEMENT).retyped(GMEM)
-        pitch = operand.pitch * ELEMENT
+            matrix = matrix + w.widen_multiply(batch, operand.batch_pitch) * element
+        base = (matrix + w.widen_multiply(row, operand.pitch) * element).retyped(GMEM)
+        pitch = operand.pitch * element
         rows = w.minimum(operand.outer - row, operand.tile.rows)
         # The last row ends where the operand does, not where the next one would begin.
-        size = (rows - 1) * pitch + operand.inner * ELEMENT
+        size = (rows - 1) * pitch + operand.inner * element
         self.words = w.gcn.buffer.descriptor(base=base, bytes=size)
         self._base, self._pitch = base, pitch
-        self._column = along // ELEMENT
+        self._column = along // element
         self._places = [line * pitch + along]
         for _ in range(operand.turns - 1):
             self._places.append(self._places[-1] + pitch * operand.lines_apart)
@@ -204,7 +210,7 @@ class TileBuffer:
 
     def inside(self, step: int, k: Value) -> Value:
         """Place of the thread's bytes of a line from element `k` of the row on, where its row has them."""
-        return self._places[step] + k * ELEMENT
+        return self._places[step] + k * self._operand.element
 
     def first(self, step: int) -> Value:
         """Place of the thread's bytes of a line where the row begins."""
@@ -212,7 +218,7 @@ class TileBuffer:
 
     def bytes_to(self, w: Writer, k: Value) -> Value:
         """From where rows begin to their element `k`; 0 where they do not have it."""
-        return w.select(k < self._operand.inner, k * ELEMENT, 0)
+        return w.select(k < self._operand.inner, k * self._operand.element, 0)
 
     def outside(self, w: Writer, k: Value) -> Value:
         """Bits that move a place out of the buffer where the row ends before the thread's bytes, else 0."""
@@ -348,9 +354,14 @@ class BufferTile:
 
     def _elements(self, w: Writer, step: int, k: Value) -> RegisterTile:
         """Load a piece element by element; those behind the end of their row are 0."""
-        buffer, elements = self._buffer, []
-        for index in range(PIECE // ELEMENT):
-            place = buffer.place(w, step, k + index)
-            elements.append(w.gcn.buffer.load_b16(buffer=buffer.words, place=place, offset=0))
-        words = (low | (high << 16) for low, high in zip(elements[::2], elements[1::2], strict=True))
+        buffer, size = self._buffer, self._bound.loader.element
+        load = w.gcn.buffer.load_b8 if size == 1 else w.gcn.buffer.load_b16
+        words: list[Value] = []
+        for first in range(0, PIECE // size, ELEMENTS_AT_ONCE):
+            places = [buffer.place(w, step, k + first + index) for index in range(ELEMENTS_AT_ONCE)]
+            parts, wide = [load(buffer=buffer.words, place=place, offset=0) for place in places], size
+            while wide < WORD:
+                parts = [low | (high << (8 * wide)) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+                wide *= 2
+            words += parts
         return RegisterTile([word.retyped(B32) for word in words])

@@ -1,8 +1,9 @@
 """TileOp on AMD chips: a wave multiplies what it reads from LDS into registers, accumulators in registers.
 
-Waves share the tile as a grid: a wave has rows and columns of it, or rows to itself and all columns. A lane reads 16 bytes at once, neighbours along K; where
-an instruction is half as deep, they are two instructions' operands: any order of K that A and B share is right. The
-operands change places, so that a lane holds four neighbouring columns of a row.
+Waves share the tile as a grid: a wave has rows and columns of it, or rows to itself and all columns. A lane reads 16
+bytes at once, neighbours along K; where an instruction is half as deep, they are two instructions' operands, and where
+it is twice as deep, half of one's: any order of K that A and B share is right. The operands change places, so that a
+lane holds four neighbouring columns of a row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import SMEM
+from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulator_fragments import AccumulatorFragment
@@ -47,7 +48,13 @@ ROWS, COLUMNS = 0, 1
 AHEAD: Final = 2
 """Reads in flight beyond the rows of the next slice along K."""
 
-KINDS: Final = (("bf16",), ("f16",))
+FORMATS: Final = {"e4m3": 0, "e5m2": 1}
+"""Numbers of the formats of the deep instruction of narrow floats."""
+
+NARROW: Final = {"e4m3": "fp8", "e5m2": "bf8", "e4m3fnuz": "fp8", "e5m2fnuz": "bf8"}
+"""What instructions call 8-bit floats, of the chip's own formats."""
+
+KINDS: Final = (("bf16",), ("f16",), ("e4m3", "e5m2"), ("e4m3fnuz", "e5m2fnuz"))
 """Element types, those that one instruction takes together."""
 
 
@@ -229,6 +236,7 @@ class BoundMfma:
 
     def __init__(self, w: Writer, op: Mfma, tiles: dict[str, SharedArray], part: Value | int) -> None:
         self.op = op
+        self._check_types(w)
         down, across = in_grid(part, op.across.waves)
         self._a = _Places(w, op.a, tiles[op.a.name], op.down, down)
         self._b = _Places(w, op.b, tiles[op.b.name], op.across, across)
@@ -249,31 +257,54 @@ class BoundMfma:
             accumulators.clear(w)
         slices, rows, columns = op.slices, op.rows // ATOM, op.columns // ATOM
         # In the order in which they are needed: the rows of a slice along K, then column by column.
-        order = [(index, *one) for index in range(slices) for one in _side_by_side(rows, columns)]
+        order = [(index, *one) for index in range(0, slices, self.reads) for one in _side_by_side(rows, columns)]
         reads = iter(order)
         read: dict[tuple[int, int, int], RegisterTile] = {}
         for place, (index, side, column) in enumerate(order):
             if side == ROWS:
                 continue
             for one in islice(reads, max(0, place + 1 + rows + AHEAD - len(read))):
-                read[one] = places[one[1]].read(w, one[0], one[2])
+                read[one] = places[one[1]].read(w, one[0], one[2], self.reads)
             for row in range(rows):
                 sums = sums_of(accumulators, row, column)
                 for step in self.steps(w, sums, read[index, side, column], read[index, ROWS, row]):
                     step()
 
-    @property
-    def reads(self) -> int:
-        """Reads of a lane that an instruction takes."""
-        return 1
+    def _check_types(self, w: Writer) -> None:
+        """Refuse 8-bit floats that are another chip's.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-017`` with the chip's own.
+        """
+        fnuz = w.target.has("fnuz_floats")
+        self.reads = 1
+        for tile in (self.op.a, self.op.b):
+            name = tile.dtype.name
+            if name not in NARROW:
+                continue
+            self.reads = 1 if fnuz else 2
+            if name.endswith("fnuz") != fnuz:
+                nearest = f"{name}fnuz" if fnuz else name.removesuffix("fnuz")
+                raise TraceError(
+                    f"mfma of {w.target.name} multiplies no {name}, of which tile {tile.name!r} is; nearest: {nearest}",
+                    code="TK-TRACE-017",
+                )
 
     def steps(self, w: Writer, sums: RegisterTile, a: RegisterTile, b: RegisterTile) -> list[Step]:
         """Steps that add the product of what lanes have read of 16 columns (`a`) and 16 rows (`b`)."""
-        mfma, name = w.gcn.mfma, self.op.a.dtype.name
-        if w.target.has("deep_matrix"):
-            return [partial(mfma.f32_16x16x32, sums=sums, a=a, b=b, type=name)]
+        mfma, names = w.gcn.mfma, (self.op.b.dtype.name, self.op.a.dtype.name)
+        if self.reads == 2:
+            formats = {f"{side}_format": FORMATS[name] for side, name in zip("ab", names, strict=True)}
+            return [partial(mfma.f32_16x16x128, sums=sums, a=a, b=b, **formats)]
+        if names[0] not in NARROW and w.target.has("deep_matrix"):
+            return [partial(mfma.f32_16x16x32, sums=sums, a=a, b=b, type=names[0])]
         halves = slice(0, 2), slice(2, 4)
-        return [partial(mfma.f32_16x16x16, sums=sums, a=a[half], b=b[half], type=name) for half in halves]
+        if names[0] in NARROW:
+            types = {f"{side}_type": NARROW[name] for side, name in zip("ab", names, strict=True)}
+            return [partial(mfma.f32_16x16x32_fp8, sums=sums, a=a[half], b=b[half], **types) for half in halves]
+        return [partial(mfma.f32_16x16x16, sums=sums, a=a[half], b=b[half], type=names[0]) for half in halves]
 
     def commit(self, w: Writer) -> None:
         """Nothing to close: reads return to registers."""
@@ -327,10 +358,16 @@ class StagePlaces:
     share: Share
     bases: list[Value]
 
-    def read(self, w: Writer, index: int, atom: int) -> RegisterTile:
-        """Read a lane's part of an instruction's rows and a slice along K."""
-        address, offset = self._place(index, atom)
-        values: RegisterTile = w.gcn.lds.read_b32x4(address=address, offset=offset)
+    def read(self, w: Writer, index: int, atom: int, reads: int) -> RegisterTile:
+        """Read a lane's part of an instruction's rows and so many slices along K."""
+        if reads == 1:
+            address, offset = self._place(index, atom)
+            values: RegisterTile = w.gcn.lds.read_b32x4(address=address, offset=offset)
+            return values
+        words = READ_BYTES // 4
+        values = w.tile(B32, reads * words, "factor")
+        for number in range(reads):
+            self.refill(w, index + number, atom, values[number * words : (number + 1) * words])
         return values
 
     def refill(self, w: Writer, index: int, atom: int, values: RegisterTile) -> None:
