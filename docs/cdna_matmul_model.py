@@ -87,7 +87,10 @@ class Driver:
 DRIVERS = tuple(
     Driver(name, what, dtype, k_tiles)
     for dtype in (tk.BF16, tk.E4M3)
-    for name, what, k_tiles in (("ping_pong", "eight waves, ping-pong", 1), ("interleaved", "four waves, interleaved", 2))
+    for name, what, k_tiles in (
+        ("ping_pong", "eight waves, ping-pong", 1),
+        ("interleaved", "four waves, interleaved", 2),
+    )
 )
 
 

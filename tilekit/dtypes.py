@@ -18,7 +18,7 @@ from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.tensor.dtypes import element_type
 
-__all__ = ["BF16", "DTYPES", "E4M3", "E4M3FNUZ", "E5M2", "E5M2FNUZ", "F16", "F32", "S8", "S32", "DType", "as_dtype"]
+__all__ = ["BF16", "DTYPES", "E2M1X2", "E4M3", "E4M3FNUZ", "E5M2", "E5M2FNUZ", "F16", "F32", "S8", "S32", "UE8M0", "DType", "as_dtype"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -91,10 +91,15 @@ S8: Final = _type("s8", np.int8, "u8", 0, 1.0)
 S32: Final = _type("s32", np.int32, "s32", 0, 1.0)
 """Row counts and offsets."""
 
+UE8M0: Final = _type("ue8m0", ml_dtypes.float8_e8m0fnu, "u8", 14, 1.0)
+"""Scales that are powers of two."""
+E2M1X2: Final = _type("e2m1x2", np.uint8, "u8", 17, 0.5)
+"""Two e2m1 in a byte, the first in its low half."""
+
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
 """Every type that products are computed of, in the order in which messages list them."""
 
-_INTEGERS: Final = (S8, S32, E4M3FNUZ, E5M2FNUZ)
+_INTEGERS: Final = (S8, S32, E4M3FNUZ, E5M2FNUZ, UE8M0, E2M1X2)
 """Types of a kernel's other operands, which no message lists."""
 
 _BY_NAME: Final[dict[str, DType]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +17,6 @@ from tests.compose.composed import Array, coded, integers, padded, picking, run
 from tilekit.assembly.errors import TraceError
 from tilekit.cycles import replay_loop
 from tilekit.cycles.order import best_order
-from tilekit.emulator import EmulatorError
 from tilekit.emulator.gcn.kernel import Kernel
 from tilekit.kernels.plan import EmulatedPlan
 from tilekit.runtime.resources import GcnResources
@@ -63,20 +62,21 @@ FIRST = (
 FURTHER = (
     Config("ping_pong", "gfx950", LDS, (128, 256), 160),
     Config("ping_pong", "gfx950", LDS, (256, 128), 160),
-    Config("ping_pong", "gfx950", LDS, (128, 128), 104, waves=(4, 2), more={"slices": 2}),
+    Config("ping_pong", "gfx950", LDS, (256, 128), 160, waves=(4, 2), more={"slices": 1}),
+    Config("ping_pong", "gfx950", LDS, (128, 128), 136, more={"slices": 2}),
     Config("ping_pong", "gfx950", LDS, (128, 128), 104, more={"favoured": None, "dtype": tk.F16, "out": tk.F16}),
     Config("ping_pong", "gfx950", LDS, (128, 128), 104, more={"favoured": "memory", "dtype": tk.E5M2}),
     Config("ping_pong", "gfx950", LDS, (256, 256), 224, more={"dtype": tk.E4M3}),
-    Config("ping_pong", "gfx950", LDS, (64, 64), 104, waves=(1, 2)),
+    Config("ping_pong", "gfx950", LDS, (64, 64), 64, 36, waves=(1, 2)),
     Config("ping_pong", "gfx950", REGISTERS, (256, 256), 256),
     Config("ping_pong", "gfx950", REGISTERS, (128, 128), 152, more={"dtype": tk.E4M3}),
-    Config("ping_pong", "gfx942", LDS, (128, 128), 104, waves=(4, 2), more={"dtype": tk.F16}),
+    Config("ping_pong", "gfx942", LDS, (128, 128), 104, waves=(1, 8), more={"dtype": tk.F16}),
     Config("ping_pong", "gfx942", REGISTERS, (128, 256), 208),
     Config("ping_pong", "gfx942", REGISTERS, (256, 256), 256, more={"dtype": tk.E5M2FNUZ}),
     Config("interleaved", "gfx950", LDS, (256, 128), 168, 132),
     Config("interleaved", "gfx950", LDS, (128, 256), 168, 132, waves=(1, 4)),
     Config("interleaved", "gfx950", LDS, (256, 256), 168, 260, more={"dtype": tk.E5M2}),
-    Config("interleaved", "gfx950", LDS, (128, 128), 176, 68, waves=(2, 1), more={"dtype": tk.F16}),
+    Config("interleaved", "gfx950", LDS, (128, 128), 136, 132, waves=(2, 1), more={"dtype": tk.F16}),
     Config("interleaved", "gfx942", LDS, (128, 128), 128, 68),
     Config("interleaved", "gfx942", LDS, (128, 128), 128, 68, more={"dtype": tk.E4M3FNUZ}),
 )
@@ -111,13 +111,13 @@ def test_exact_integers(config: Config) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("config", (*FIRST, *FURTHER), ids=str)
+@pytest.mark.parametrize("config", [*FIRST, *FURTHER], ids=str)
 def test_exact_integers_of_every_config(config: Config, shape: tuple[int, int, int], seed: int) -> None:
     """The same for other tiles, waves, types and shapes, under other seeds."""
     check(config, shape, seed)
 
 
-@pytest.mark.parametrize("config", (*FIRST, *FURTHER), ids=str)
+@pytest.mark.parametrize("config", [*FIRST, *FURTHER], ids=str)
 def test_registers_and_lds(config: Config) -> None:
     """LLVM assembles each without scratch memory, in the registers that are given here, and LDS holds tiles alone."""
     kernel = config.kernel()
@@ -171,14 +171,17 @@ def test_an_empty_sum(config: Config) -> None:
     assert not d.any()
 
 
-def test_several_tiles_of_a_workgroup() -> None:
-    """With fewer workgroups than tiles, a workgroup's next tile finds its stages as the last one's loads left them."""
-    for driver in ("ping_pong", "interleaved"):
-        kernel = matmul("gfx950", driver, tile=(128, 128), out=tk.F32)
-        rng = np.random.default_rng(6)
-        a, b, d = integers(rng, 3, 2100, 72), integers(rng, 3, 2300, 72), np.zeros((2100, 2300), np.float32)
-        run(kernel, {"a": padded(a), "b": padded(b)}, {"d": d}, on="emulator", seed=6)
-        np.testing.assert_array_equal(d, product(a, b))
+@pytest.mark.parametrize("config", [FIRST[0], FIRST[2], FIRST[3]], ids=str)
+def test_several_tiles_of_a_workgroup(config: Config) -> None:
+    """With fewer workgroups than tiles, the next tile finds stages and registers as the last one left them."""
+    kernel = config.kernel(out=tk.F32)
+    rng = np.random.default_rng(6)
+    a, b, d = integers(rng, 3, 520, 136), integers(rng, 3, 270, 136), np.zeros((520, 270), np.float32)
+    plan = kernel.bind(a, b, d=d, seed=6, emulator={"multiprocessors": 2})
+    plan()
+    assert isinstance(plan, EmulatedPlan)
+    assert plan.report.clean, str(plan.report)
+    np.testing.assert_array_equal(d, product(a, b))
 
 
 @pytest.mark.parametrize("config", FIRST, ids=str)
@@ -216,7 +219,7 @@ def test_barriers_in_the_warp_specialised_driver(target: str, load: Load, stages
 def test_barriers_that_cannot_be() -> None:
     """A ring of one stage, and a wave that does not come to the barrier, are refused."""
     with pytest.raises(TraceError, match=r"stages=1 with a BarrierSync.*nearest: 2.*TK-TRACE-019"):
-        specialized("gfx950", sync=tk.BarrierSync, tile=(64, 64), waves=(4, 2), stages=1).assembly
+        assert specialized("gfx950", sync=tk.BarrierSync, tile=(64, 64), waves=(4, 2), stages=1).assembly
     chip = tk.chip("gfx950")
     plan = tk.WarpPlan.waves(chip, load=1, mma=1)
     w = tk.Writer("k", target=chip, threads=256)
@@ -227,15 +230,15 @@ def test_barriers_that_cannot_be() -> None:
 def test_what_the_schedules_refuse() -> None:
     """Another number of stages, an op without halves, types of another chip, loads through registers."""
     with pytest.raises(TraceError, match=r"past registers has 2 stages, given 1.*TK-TRACE-017"):
-        matmul("gfx950", tile=(128, 128), stages=1).assembly
+        assert matmul("gfx950", tile=(128, 128), stages=1).assembly
     with pytest.raises(TraceError, match=r"mfma of gfx942 multiplies no e4m3.*nearest: e4m3fnuz.*TK-TRACE-017"):
-        matmul("gfx942", tile=(128, 128), dtype=tk.E4M3).assembly
+        assert matmul("gfx942", tile=(128, 128), dtype=tk.E4M3).assembly
     with pytest.raises(TraceError, match=r"mfma of gfx950 multiplies no e5m2fnuz.*nearest: e5m2.*TK-TRACE-017"):
-        matmul("gfx950", tile=(128, 128), dtype=tk.E5M2FNUZ).assembly
+        assert matmul("gfx950", tile=(128, 128), dtype=tk.E5M2FNUZ).assembly
     with pytest.raises(TraceError, match=r"loads pass no registers.*BufferToLdsLoader.*TK-TRACE-017"):
-        matmul("gfx950", "interleaved", load=REGISTERS, tile=(128, 128)).assembly
+        assert matmul("gfx950", "interleaved", load=REGISTERS, tile=(128, 128)).assembly
+    a, b = (tk.OperandTile(name, tk.BF16, 128, "k") for name in "ab")
     with pytest.raises(TraceError, match=r"make no grid of columns=3; nearest: columns=2.*TK-TRACE-017"):
-        a, b = (tk.OperandTile(name, tk.BF16, 128, "k") for name in "ab")
         tk.Mfma(a, b, waves=8, columns=3)
 
 
@@ -267,40 +270,8 @@ def test_an_order_that_is_found() -> None:
     assert found.bound <= found.found
     assert found.after <= found.before
     ordered = matmul("gfx950", "interleaved", tile=(128, 128), out=tk.F32)
-    ordered.__dict__["traced"] = replace_text(ordered, found.text)
+    ordered.__dict__["traced"] = replace(ordered.traced, text=found.text)
     rng = np.random.default_rng(8)
     a, b, d = integers(rng, 3, 140, 328), integers(rng, 3, 130, 328), np.zeros((140, 130), np.float32)
     run(ordered, {"a": padded(a), "b": padded(b)}, {"d": d}, on="emulator", seed=8)
     np.testing.assert_array_equal(d, product(a, b))
-
-
-def replace_text(kernel: tk.ComposedKernel, text: str) -> Any:
-    """What a kernel traced, with another text."""
-    from dataclasses import replace
-
-    return replace(kernel.traced, text=text)
-
-
-ORDER = ("s_waitcnt", "s_barrier", "s_nop")
-
-
-def broken(config: Config) -> list[tuple[str, list[str]]]:
-    """Texts of a kernel with one line that orders something left out: all of them, executed ones by construction."""
-    lines = config.kernel().assembly.splitlines()
-    places = [i for i, line in enumerate(lines) if line.strip().startswith(ORDER) and "_Storing" not in line]
-    return [(lines[i].strip(), [*lines[:i], *lines[i + 1 :]]) for i in places]
-
-
-def noticed(config: Config, lines: list[str], seed: int) -> bool:
-    """Whether a text is refused, stopped, reported, or wrong."""
-    kernel = config.kernel()
-    kernel.__dict__["traced"] = replace_text(kernel, "\n".join(lines) + "\n")
-    rng = np.random.default_rng(seed)
-    dtype = config.more.get("dtype", tk.BF16).numpy
-    a, b, d = integers(rng, 2, 130, 272, dtype=dtype), integers(rng, 2, 130, 272, dtype=dtype), np.zeros((130, 130), BF16)
-    try:
-        run(kernel, {"a": padded(a), "b": padded(b)}, {"d": d}, on="emulator", seed=seed)
-        np.testing.assert_array_equal(d, product(a, b).astype(BF16))
-    except (AssertionError, EmulatorError):
-        return True
-    return False

@@ -17,7 +17,7 @@ from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
-from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
+from tilekit.dtypes import BF16, E2M1X2, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, UE8M0, DType
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
@@ -29,6 +29,7 @@ from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.targets import Target, chip, target
 from tilekit.tile_io.buffer import BufferLoader
+from tilekit.tile_io.buffer_scales import BufferScaleLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import (
@@ -44,6 +45,7 @@ from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
+from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
@@ -64,11 +66,13 @@ from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.call import Call, Matrix, Schedule
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.scale_tile import ScaleTile
 from tilekit.tiles.stage import HeldStage, Stage
 from tilekit.tiles.tile import Tile
 
 __all__ = [
     "BF16",
+    "E2M1X2",
     "E4M3",
     "E4M3FNUZ",
     "E5M2",
@@ -77,6 +81,7 @@ __all__ = [
     "F32",
     "S8",
     "S32",
+    "UE8M0",
     "AccumulatorLayout",
     "AccumulatorTile",
     "Accumulators",
@@ -84,6 +89,7 @@ __all__ = [
     "AlongRows",
     "BarrierSync",
     "BufferLoader",
+    "BufferScaleLoader",
     "BufferToLdsLoader",
     "Call",
     "ClcScheduler",
@@ -125,6 +131,8 @@ __all__ = [
     "RegisterTile",
     "Role",
     "RowSums",
+    "ScaleTile",
+    "ScaledMfma",
     "Schedule",
     "SingleCounterSync",
     "SourceRing",

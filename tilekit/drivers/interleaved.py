@@ -129,7 +129,10 @@ class _Regions:
         self.accumulators.clear(w)
         self.writer.wait(w, _IN_FLIGHT)
         w.gcn.barrier.sync_lds()
-        for read in (*self.rows[0].steps(w, self.row_places[0], 0), *self.columns[0].steps(w, self.column_places[0], 0)):
+        for read in (
+            *self.rows[0].steps(w, self.row_places[0], 0),
+            *self.columns[0].steps(w, self.column_places[0], 0),
+        ):
             read()
         w.gcn.barrier.sync_lds()
         ahead = loads.along(w.constant(U32, tile.k_first + STAGES * depth))

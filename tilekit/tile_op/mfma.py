@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
@@ -53,6 +53,8 @@ FORMATS: Final = {"e4m3": 0, "e5m2": 1}
 
 NARROW: Final = {"e4m3": "fp8", "e5m2": "bf8", "e4m3fnuz": "fp8", "e5m2fnuz": "bf8"}
 """What instructions call 8-bit floats, of the chip's own formats."""
+
+Kinds: TypeAlias = tuple[tuple[str, ...], ...]
 
 KINDS: Final = (("bf16",), ("f16",), ("e4m3", "e5m2"), ("e4m3fnuz", "e5m2fnuz"))
 """Element types, those that one instruction takes together."""
@@ -167,8 +169,10 @@ class Mfma:
         What a wave has of the tile's rows, and of its columns.
     """
 
+    kinds: Kinds = KINDS
+
     def __init__(self, a: OperandTile, b: OperandTile, *, waves: int, columns: int = 1, pieces: int = 1) -> None:
-        check_images("mfma", a, b, KINDS)
+        check_images("mfma", a, b, self.kinds)
         for tile in (a, b):
             if tile.major != "k":
                 raise TraceError(
@@ -232,7 +236,13 @@ class Mfma:
 
 
 class BoundMfma:
-    """An `Mfma` in a role: places at hand, ready to multiply stages."""
+    """An `Mfma` in a role: places at hand, ready to multiply stages.
+
+    Attributes
+    ----------
+    reads
+        Reads of a lane that an instruction takes.
+    """
 
     def __init__(self, w: Writer, op: Mfma, tiles: dict[str, SharedArray], part: Value | int) -> None:
         self.op = op
@@ -253,6 +263,7 @@ class BoundMfma:
         """Multiply a stage, with reads a few steps ahead of the instructions that need them."""
         op = self.op
         places = self.row_places(w, stage.index), self.column_places(w, stage.index)
+        self.begin(w, stage.index)
         with w.when(~accumulate):
             accumulators.clear(w)
         slices, rows, columns = op.slices, op.rows // ATOM, op.columns // ATOM
@@ -267,7 +278,8 @@ class BoundMfma:
                 read[one] = places[one[1]].read(w, one[0], one[2], self.reads)
             for row in range(rows):
                 sums = sums_of(accumulators, row, column)
-                for step in self.steps(w, sums, read[index, side, column], read[index, ROWS, row]):
+                at = index, row, column
+                for step in self.steps(w, sums, read[index, side, column], read[index, ROWS, row], at):
                     step()
 
     def _check_types(self, w: Writer) -> None:
@@ -292,8 +304,16 @@ class BoundMfma:
                     code="TK-TRACE-017",
                 )
 
-    def steps(self, w: Writer, sums: RegisterTile, a: RegisterTile, b: RegisterTile) -> list[Step]:
-        """Steps that add the product of what lanes have read of 16 columns (`a`) and 16 rows (`b`)."""
+    def begin(self, w: Writer, stage: Value) -> None:
+        """Read what else the products of a stage need: nothing."""
+
+    def steps(
+        self, w: Writer, sums: RegisterTile, a: RegisterTile, b: RegisterTile, at: tuple[int, int, int]
+    ) -> list[Step]:
+        """Steps that add the product of what lanes have read of 16 columns (`a`) and 16 rows (`b`).
+
+        They are `at` a read along K, and the wave's so many atoms of rows and of columns.
+        """
         mfma, names = w.gcn.mfma, (self.op.b.dtype.name, self.op.a.dtype.name)
         if self.reads == 2:
             formats = {f"{side}_format": FORMATS[name] for side, name in zip("ab", names, strict=True)}
@@ -329,9 +349,7 @@ def _side_by_side(rows: int, columns: int) -> list[tuple[int, int]]:
 class _Places:
     """Where a lane reads a tile: row ``lane % 16`` of each instruction, piece ``lane / 16`` of each slice along K."""
 
-    def __init__(
-        self, w: Writer, tile: OperandTile, stages: SharedArray, share: Share, wave: Value | int
-    ) -> None:
+    def __init__(self, w: Writer, tile: OperandTile, stages: SharedArray, share: Share, wave: Value | int) -> None:
         lane = w.lane()
         row = lane & (ATOM - 1)
         byte = (lane // ATOM) * READ_BYTES

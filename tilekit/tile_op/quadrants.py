@@ -95,5 +95,6 @@ def products(
             sums_of(accumulators, down * a.atoms + row, across * b.atoms + column),
             b.factor(index, column),
             a.factor(index, row),
+            (index, down * a.atoms + row, across * b.atoms + column),
         )
     ]
