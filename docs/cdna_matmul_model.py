@@ -1,4 +1,4 @@
-"""Write ``cdna-matmul-model.md``: ``python docs/cdna_matmul_model.py`` after the drivers for AMD chips, or the model, change.
+"""Write ``cdna-matmul-model.md``: ``python docs/cdna_matmul_model.py`` after AMD's drivers, or the model, change.
 
 The drivers' kernels are traced, and their loops replayed by `tilekit.cycles`; what others have reported stands in
 `FIGURES`. The tests fail when the page is out of date.
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import cdna_model as loops
 
@@ -101,16 +102,17 @@ def table() -> Iterator[str]:
     for driver in DRIVERS:
         used, loop = driver.kernel.resources, driver.loop
         registers = f"{used.vgprs} + {used.agprs}"
+        busy = loop.clocks * loop.utilisation / driver.k_tiles
         yield (
-            f"| {driver.what} | {driver.dtype.name} | {driver.clocks:.0f} of {loop.clocks * loop.utilisation / driver.k_tiles:.0f} "
-            f"| {loop.utilisation:.1%} | {registers} | {loops.causes(loop)} |"
+            f"| {driver.what} | {driver.dtype.name} | {driver.clocks:.0f} of {busy:.0f} | {loop.utilisation:.1%} "
+            f"| {registers} | {loops.causes(loop)} |"
         )
 
 
 def cubes() -> Iterator[str]:
     """Share of peak, and beside what others report."""
     low = loops.ladder_mhz()
-    yield f"| cube | factors | driver | of peak | TFLOP/s at {MHZ} MHz | at {low:.0f} MHz | reported by others, measured |"
+    yield f"| cube | factors | driver | of peak | TFLOP/s at {MHZ} MHz | at {low:.0f} MHz | measured by others |"
     yield "|---|---|---|--:|--:|--:|---|"
     for dtype in ("bf16", "e4m3"):
         for n in CUBES:
@@ -132,33 +134,34 @@ def page() -> str:
     found, bound, seconds = ORDER
     return f"""# How fast AMD's matmul loops are, by the model
 
-**A model, and no measurement**: there was no AMD GPU. `python docs/cdna_matmul_model.py` writes this page: it traces the
-drivers for `gfx950` with tiles of 256x256, replays their loops on [the cycle model](cdna-model.md), which says what it
-assumes, and counts the rest. What others have reported was measured by them on an MI355X.
+**A model, and no measurement**: there was no AMD GPU. `python docs/cdna_matmul_model.py` writes this page: it traces
+the drivers for `gfx950` with tiles of 256x256, replays their loops on [the cycle model](cdna-model.md), which says what
+it assumes, and counts the rest. What others have reported was measured by them on an MI355X.
 
 ## The loops
 
 {chr(10).join(table())}
 
-`drivers/ping_pong.py` and `drivers/interleaved.py` have these orders by hand. The order of a turn of the interleaved loop
-in bf16 (two k-tiles) was given to [CP-SAT](cdna-model.md#orders-found), too: in {seconds} s it finds one of {found}
-clocks by its own view, and proves that none is below {bound}; of those, 4096 are the matrix cores'. Replayed, what it finds
-is no quicker than the order by hand, which stays.
+`drivers/ping_pong.py` and `drivers/interleaved.py` have these orders by hand. The order of a turn of the interleaved
+loop in bf16 (two k-tiles) was given to [CP-SAT](cdna-model.md#orders-found), too: in {seconds} s it finds one of
+{found} clocks by its own view, and proves that none is below {bound}; of those, 4096 are the matrix cores'.
+Replayed, what it finds is no quicker than the order by hand, which stays.
 
 ## Whole products
 
-Of a tile of 256x256 the ends are counted as the issue of every instruction outside of the loop, none of them hidden, and
-one load's latency. Of 8192³ that is {lost:.1%}: each element of the output is stored by itself. Tiles are dealt to
-{CUS} compute units in whole rounds; L2 and HBM keep up with loads of 1000 clocks. The second clock is the one at which the
-tutorials' measured kernel ran by [the same count](cdna-model.md#fraction-of-peak): the chip is limited by power.
+Of a tile of 256x256 the ends are counted as the issue of every instruction outside of the loop, none of them hidden,
+and one load's latency; what stores themselves take is not counted. Of 8192³ that is {lost:.1%}: each element of the
+output is stored by itself. Tiles are dealt to {CUS} compute units in whole rounds; L2 and HBM keep up with loads of
+1000 clocks. The second clock is the one at which the tutorials' measured kernel ran by
+[the same count](cdna-model.md#fraction-of-peak): the chip is limited by power.
 
 {chr(10).join(cubes())}
 
 ## What limits it
 
-{WANTED} TFLOP/s for 8192³ in bf16 (published best: 1610) need {needed:.0f} MHz with the {best.what.replace(",", " in")} loop.
-The loop itself leaves {1 - best.loop.utilisation:.1%} of the matrix cores' clocks idle, so what can still be won in clocks
-are the ends of a tile. Beyond that it is the clock that the power limit leaves, which the model does not know.
+{WANTED} TFLOP/s for 8192³ in bf16 (published best: 1610) need {needed:.0f} MHz with the loop of {best.what}.
+The loop itself leaves {1 - best.loop.utilisation:.1%} of the matrix cores' clocks idle, so what can still be won in
+clocks are the ends of a tile. Beyond that it is the clock that the power limit leaves, which the model does not know.
 """
 
 

@@ -18,7 +18,22 @@ from tilekit.emulator.core.errors import shown
 from tilekit.errors import ArgumentError
 from tilekit.tensor.dtypes import element_type
 
-__all__ = ["BF16", "DTYPES", "E2M1X2", "E4M3", "E4M3FNUZ", "E5M2", "E5M2FNUZ", "F16", "F32", "S8", "S32", "UE8M0", "DType", "as_dtype"]
+__all__ = [
+    "BF16",
+    "DTYPES",
+    "E2M1X2",
+    "E4M3",
+    "E4M3FNUZ",
+    "E5M2",
+    "E5M2FNUZ",
+    "F16",
+    "F32",
+    "S8",
+    "S32",
+    "UE8M0",
+    "DType",
+    "as_dtype",
+]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

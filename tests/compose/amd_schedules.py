@@ -34,7 +34,7 @@ def matmul(
     operands.append(tk.Output("d", out, f"{shape}mn"))
     stages = 1 if load is tk.BufferLoader else 2
     if driver == "ping_pong":
-        options["stages"] = stages
+        stages = options.setdefault("stages", stages)
 
     @tk.kernel(*operands, target=target, threads=plan.threads)
     def amd_matmul(w: tk.Writer) -> Any:

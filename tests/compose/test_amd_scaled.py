@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilekit.compose as tk
-from tests.compose.amd_matmul import Load, Sync
+from tests.compose.amd_matmul import Sync
 from tests.compose.amd_scaled import matmul
 from tests.compose.composed import Array, padded, run
 from tilekit.assembly.errors import TraceError

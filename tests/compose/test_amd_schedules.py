@@ -1,4 +1,4 @@
-"""Schedules of AMD chips whose waves all load and multiply: two groups a barrier apart, and a wave a SIMD interleaved."""
+"""Schedules of AMD chips whose waves all load and multiply: two groups a barrier apart, and one interleaved."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FURTHER = (
     Config("ping_pong", "gfx950", LDS, (64, 64), 64, 36, waves=(1, 2)),
     Config("ping_pong", "gfx950", REGISTERS, (256, 256), 256),
     Config("ping_pong", "gfx950", REGISTERS, (128, 128), 152, more={"dtype": tk.E4M3}),
-    Config("ping_pong", "gfx942", LDS, (128, 128), 104, waves=(1, 8), more={"dtype": tk.F16}),
+    Config("ping_pong", "gfx942", LDS, (128, 128), 128, 68, waves=(1, 4), more={"dtype": tk.F16}),
     Config("ping_pong", "gfx942", REGISTERS, (128, 256), 208),
     Config("ping_pong", "gfx942", REGISTERS, (256, 256), 256, more={"dtype": tk.E5M2FNUZ}),
     Config("interleaved", "gfx950", LDS, (256, 128), 168, 132),

@@ -41,7 +41,7 @@ def noticed(name: str, mutation: Mutation) -> bool:
     made = kernel(name)
     made.__dict__["traced"] = replace(made.traced, text=mutation.apply(made.assembly.splitlines()))
     rng = np.random.default_rng(1)
-    a, b, d = integers(rng, 2, 130, 328), integers(rng, 2, 120, 328), np.zeros((130, 120), np.float32)
+    a, b, d = integers(rng, 2, 130, 264), integers(rng, 2, 120, 264), np.zeros((130, 120), np.float32)
     try:
         run(made, {"a": padded(a), "b": padded(b)}, {"d": d}, on="emulator", seed=1)
     except (AssertionError, EmulatorError, ArithmeticError, ValueError):
