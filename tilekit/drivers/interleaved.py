@@ -8,8 +8,9 @@ since the registers of the first and the second half of the columns change place
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tilekit.assembly.errors import TraceError
@@ -22,7 +23,7 @@ from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, StageLoader, TileScheduler
 from tilekit.tile_op.accumulators import Warpgroup
-from tilekit.tile_op.mfma import BoundMfma, Mfma, StagePlaces
+from tilekit.tile_op.mfma import BoundMfma, Mfma
 from tilekit.tile_op.quadrants import HALVES, Half, products
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
 from tilekit.tile_pipeline.payload import Payload
@@ -34,6 +35,9 @@ STAGES = 2
 
 _IN_FLIGHT = 6
 """Groups of loads, half a tile each, that are younger when a region begins than what it reads."""
+
+
+Steps = Callable[[], list[Step]]
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class _Regions:
             for stage in range(STAGES):
                 self._k_tile(loads, images, held, k, stage)
         with w.when(k < tile.k_end):
-            self._k_tile(loads, images, held, k, 0)
+            self._last_k_tile()
         # What was loaded beyond the last k-tile is of no use, but its places are the next tile's.
         self.writer.wait(w, 0)
         w.gcn.barrier.sync_lds()
@@ -152,28 +156,51 @@ class _Regions:
     def _k_tile(self, loads: HalfLoads, images: list[Images], held: Place, k: Value, stage: int) -> None:
         """Four regions; the columns' halves are in the other registers in every second k-tile."""
         w, other = self.w, stage ^ 1
-        first, second = self.columns[stage], self.columns[other]
-        upper, lower = self.rows
-        here, there = self.row_places, self.column_places
-        turns: tuple[tuple[tuple[int, Half], tuple[int, Half], Half, StagePlaces, int, str, int], ...] = (
-            ((0, upper), (0, first), second, there[stage], 1, "b0", stage),
-            ((0, upper), (1, second), lower, here[stage], 1, "b1", stage),
-            ((1, lower), (1, second), upper, here[other], 0, "a1", stage),
-            ((1, lower), (0, first), second, there[other], 0, "a0", other),
-        )
-        for region, (rows, columns, into, places, which, load, target) in enumerate(turns):
+        multiplied, read = self._regions(stage)
+        loaded = (("b0", stage), ("b1", stage), ("a1", stage), ("a0", other))
+        for region in range(len(loaded)):
+            half, target = loaded[region]
             self.writer.wait(w, _IN_FLIGHT)
             w.gcn.barrier.sync_lds()
             ahead: list[Step] = []
             if region == 3:
                 k.assign(k + self.depth)
                 ahead = loads.turn(held, k + STAGES * self.depth)
-            weave(
-                products(w, self.op, self.accumulators, rows, columns),
-                [*into.steps(w, places, which), *ahead],
-                loads.steps(load, images[target], held),
-            )
+            weave(multiplied[region](), [*read[region](), *ahead], loads.steps(half, images[target], held))
             self.writer.commit(w)
+
+    def _last_k_tile(self) -> None:
+        """One that no pair has: nothing is loaded any more, and only its own halves are read."""
+        multiplied, read = self._regions(0)
+        for region in range(2):
+            self.writer.wait(self.w, _IN_FLIGHT - region)
+            self.w.gcn.barrier.sync_lds()
+            weave(multiplied[region](), read[region](), ())
+        for region in (2, 3):
+            weave(multiplied[region](), (), ())
+
+    def _regions(self, stage: int) -> tuple[list[Steps], list[Steps]]:
+        """What each region of a k-tile multiplies, and what it reads for the next one."""
+        w, other = self.w, stage ^ 1
+        first, second = self.columns[stage], self.columns[other]
+        upper, lower = self.rows
+        across, down = self.column_places, self.row_places
+        quadrants = (
+            ((0, upper), (0, first)),
+            ((0, upper), (1, second)),
+            ((1, lower), (1, second)),
+            ((1, lower), (0, first)),
+        )
+        read = (
+            (second, across[stage], 1),
+            (lower, down[stage], 1),
+            (upper, down[other], 0),
+            (second, across[other], 0),
+        )
+        return (
+            [partial(products, w, self.op, self.accumulators, *quadrant) for quadrant in quadrants],
+            [partial(half.steps, w, places, which) for half, places, which in read],
+        )
 
 
 def weave(multiply: Sequence[Step], reads: Sequence[Step], loads: Sequence[Step]) -> None:
