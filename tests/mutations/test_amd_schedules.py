@@ -40,7 +40,7 @@ def framed(name: str) -> Kernel:
     """The kernel as the frame has kernels: five k-tiles, the last one partial, and an output that ends inside tiles."""
     traced = composed(name).traced
     rng = np.random.default_rng(1)
-    a, b = integers(rng, 2, 130, 264), integers(rng, 2, 120, 264)
+    a, b = integers(rng, 2, 130, 312), integers(rng, 2, 120, 312)
     expected = a.astype(np.float32) @ b.astype(np.float32).T
 
     def run(text: str, schedule: Any, seed: int) -> tuple[LaunchReport, bool]:
