@@ -307,11 +307,11 @@ def _refills(chip: str) -> None:
         k.store(word)
     k.store(w.gcn.buffer.load_b8(buffer=k.buffer, place=k.thread * 13, offset=3))
     *rows, last = k.launch()[0]
-    inside = 16 * 50 > (LANES ^ 1) * 16 + 16
+    inside = (LANES ^ 1) * 16 + 16 < 16 * 50
     wanted = np.where(inside[:, None], MEMORY[(LANES ^ 1)[:, None] * 4 + 4 + np.arange(4)], 0)
     same(np.stack(rows), np.ascontiguousarray(wanted.T))
     single = MEMORY.view(np.uint8)[LANES * 13 + 3]
-    same(last, np.where(16 * 50 > LANES * 13 + 3, single, 0).astype(np.uint32))
+    same(last, np.where(LANES * 13 + 3 < 16 * 50, single, 0).astype(np.uint32))
 
 
 @check("buffer_lds.load_b32_along", "buffer_lds.load_b32x4_along")
