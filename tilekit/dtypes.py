@@ -24,7 +24,9 @@ __all__ = [
     "E2M1",
     "E2M1X2",
     "E4M3",
+    "E4M3FNUZ",
     "E5M2",
+    "E5M2FNUZ",
     "F16",
     "F32",
     "S8",
@@ -103,6 +105,9 @@ F16: Final = _type("f16", np.float16, "f16", 2, 2.0**-10)
 F32: Final = _type("f32", np.float32, "f32", 2, 2.0**-23)
 E4M3: Final = _type("e4m3", ml_dtypes.float8_e4m3fn, "u8", 10, 2.0**-3)
 E5M2: Final = _type("e5m2", ml_dtypes.float8_e5m2, "u8", 12, 2.0**-2)
+E4M3FNUZ: Final = _type("e4m3fnuz", ml_dtypes.float8_e4m3fnuz, "u8", 11, 2.0**-3)
+E5M2FNUZ: Final = _type("e5m2fnuz", ml_dtypes.float8_e5m2fnuz, "u8", 13, 2.0**-2)
+"""The 8-bit floats of gfx942, with neither infinities nor a negative zero."""
 S8: Final = _type("s8", np.int8, "u8", 0, 1.0)
 """Weights that a loader widens on their way."""
 S32: Final = _type("s32", np.int32, "s32", 0, 1.0)
@@ -120,7 +125,7 @@ E2M1X2: Final = _type("e2m1x2", np.uint8, "u8", 17, 0.5)
 DTYPES: Final = (BF16, F16, F32, E4M3, E5M2)
 """Every type that products are computed of, in the order in which messages list them."""
 
-_OTHERS: Final = (S8, S32, U8, UE8M0, E2M1, E2M1X2)
+_OTHERS: Final = (S8, S32, U8, E4M3FNUZ, E5M2FNUZ, UE8M0, E2M1, E2M1X2)
 """Types of some kernels' operands, which no message lists."""
 
 _BY_NAME: Final[dict[str, DType]] = {

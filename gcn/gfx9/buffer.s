@@ -28,6 +28,17 @@ s_addc_u32 ${buffer[1]}, ${buffer[1]}, 0
 s_min_u32 ${taken}, ${bytes}, ${buffer[2]}
 s_sub_u32 ${buffer[2]}, ${buffer[2]}, ${taken}
 
+//! fragment  load_b8
+//! about     Load a byte from `place` bytes behind a buffer's begin, and a constant `offset`; the other bits of `value` are 0.
+//! in        buffer  b32[4]  scalar
+//! in        place   u32
+//! out       value   u32
+//! imm       offset  0..4095
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, BUFFER_LOAD_UBYTE
+buffer_load_ubyte ${value}, ${place}, ${buffer}, 0 offen offset:${offset}
+
 //! fragment  load_b16
 //! about     Load 2 bytes from `place` bytes behind a buffer's begin, and a constant `offset`; the upper half of `value` is 0.
 //! in        buffer  b32[4]  scalar
@@ -77,6 +88,17 @@ buffer_load_dwordx3 ${values}, ${place}, ${buffer}, 0 offen offset:${offset}
 //! in        buffer  b32[4]  scalar
 //! in        place   u32
 //! out       values  b32[4]
+//! imm       offset  0..4095
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, BUFFER_LOAD_DWORDX4
+buffer_load_dwordx4 ${values}, ${place}, ${buffer}, 0 offen offset:${offset}
+
+//! fragment  refill_b32x4
+//! about     Load 16 bytes from `place` bytes behind a buffer's begin, and a constant `offset`, into registers that are there.
+//! in        buffer  b32[4]  scalar
+//! in        place   u32
+//! inout     values  b32[4]
 //! imm       offset  0..4095
 //! kind      memory
 //! target    gfx9

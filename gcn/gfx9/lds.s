@@ -40,6 +40,16 @@ ds_read_b96 ${values}, ${address} offset:${offset}
 //! see       CDNA4 ISA, DS_READ_B128
 ds_read_b128 ${values}, ${address} offset:${offset}
 
+//! fragment  refill_b32x4
+//! about     Read 16 bytes, `offset` bytes behind an address, into registers that are there: what a loop reads ahead of its next turn.
+//! in        address  smem
+//! inout     values   b32[4]
+//! imm       offset   0..65535
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, DS_READ_B128
+ds_read_b128 ${values}, ${address} offset:${offset}
+
 //! fragment  write_b32
 //! about     Write 4 bytes, `offset` bytes behind an address.
 //! in        address  smem

@@ -55,7 +55,7 @@ def test_torch_types_are_found_by_their_printed_name(torch: Any) -> None:
         np.int16,
         None,
         "",
-        ml_dtypes.float8_e4m3fnuz,
+        ml_dtypes.float8_e4m3b11fnuz,
         ml_dtypes.float8_e4m3,
         np.dtype(">f4"),
         [],

@@ -58,6 +58,9 @@ def test_waves_take_their_own_branches():
     [
         ["v_lshrrev_b32_e32 v1, 6, v0", "v_and_b32_e32 v1, 1, v1", "v_cmp_eq_u32_e32 vcc, 1, v1",
          "s_cbranch_vccz turn"],
+        ["v_bfe_u32 v1, v0, 6, 1", "v_readfirstlane_b32 s5, v1", "s_cmp_eq_u32 s5, 1", "s_cbranch_scc0 turn"],
+        ["v_bfe_u32 v1, v0, 6, 1", "v_readfirstlane_b32 s5, v1", "s_cmp_eq_u32 s5, 1",
+         "s_cselect_b64 s[6:7], -1, 0", "s_cmp_lg_u64 s[6:7], 0", "s_cbranch_scc0 turn"],
         ["v_cmp_gt_u32_e64 s[6:7], 64, v0", "s_and_saveexec_b64 s[8:9], s[6:7]", "s_cbranch_execnz turn"],
         ["v_readfirstlane_b32 s5, v0", "s_lshr_b32 s5, s5, 6", "s_bfe_u32 s5, s5, 0x10000", "s_cbranch_scc0 turn"],
         ["v_readfirstlane_b32 s5, v0", "s_add_u32 s5, s5, 0xffffffc0", "s_cbranch_scc0 turn"],

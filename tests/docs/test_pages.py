@@ -161,6 +161,12 @@ def test_the_cycle_models_page_is_current():
         assert written["replayed"](loop, 4).utilisation == pytest.approx(percent / 100, rel=0.1)
 
 
+def test_the_page_of_amds_matmul_loops_is_current():
+    """`python docs/cdna_matmul_model.py` would change nothing: its numbers are those of the drivers' kernels."""
+    written = runpy.run_path(str(ROOT / "docs" / "cdna_matmul_model.py"))
+    assert written["page"]() == (ROOT / "docs" / "cdna-matmul-model.md").read_text("utf-8")
+
+
 def test_the_emulators_rules_name_tests_that_exist():
     """Every test that docs/emulator-blackwell.md names is there, and every rule names one."""
     page = (ROOT / "docs" / "emulator-blackwell.md").read_text("utf-8")

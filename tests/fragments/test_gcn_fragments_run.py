@@ -313,6 +313,47 @@ def _lds(chip: str) -> None:
         same(_at(done.lds, PLACES + 32, count), rows[:, 0] if count == 1 else rows)
 
 
+@check("lds.refill_b32x4", "buffer.refill_b32x4", "buffer.load_b8")
+def _refills(chip: str) -> None:
+    k = BufferKernel(chip, 16 * 50)
+    w = k.w
+    box = w.shared.allocate("box", size=16 * THREADS).at(w, w.constant(U32, 0))
+    row = w.tile(U32, 4, "row")
+    w.gcn.buffer.refill_b32x4(buffer=k.buffer, place=k.thread * 16, values=row, offset=16)
+    w.gcn.lds.write_b32x4(address=(box + k.thread * 16).retyped(SMEM), values=row, offset=0)
+    w.isa.barrier.sync_cta()
+    w.gcn.lds.refill_b32x4(address=(box + (k.thread ^ 1) * 16).retyped(SMEM), values=row, offset=0)
+    for word in row:
+        k.store(word)
+    k.store(w.gcn.buffer.load_b8(buffer=k.buffer, place=k.thread * 13, offset=3))
+    *rows, last = k.launch()[0]
+    inside = (LANES ^ 1) * 16 + 16 < 16 * 50
+    wanted = np.where(inside[:, None], MEMORY[(LANES ^ 1)[:, None] * 4 + 4 + np.arange(4)], 0)
+    same(np.stack(rows), np.ascontiguousarray(wanted.T))
+    single = MEMORY.view(np.uint8)[LANES * 13 + 3]
+    same(last, np.where(LANES * 13 + 3 < 16 * 50, single, 0).astype(np.uint32))
+
+
+@check("buffer_lds.load_b32_along", "buffer_lds.load_b32x4_along")
+def _loads_to_lds_along(chip: str) -> None:
+    for name, words in (("load_b32_along", 1), ("load_b32x4_along", 4)):
+        if chip == "gfx942" and words > 1:
+            continue
+        size = 256 * words - 64
+        k = BufferKernel(chip, size)
+        w = k.w
+        block = w.shared.allocate("block", size=256 * words + 4096, alignment=16).at(w, w.constant(U32, 0))
+        outside = w.select(k.thread == 3, 0xFFFF_FFF0, 0)
+        given = {"place": k.thread * (4 * words), "outside": outside, "along": w.constant(U32, 32), "lds": block}
+        getattr(w.gcn.buffer_lds, name)(buffer=k.buffer, behind=4096, **given)
+        w.gcn.buffer_lds.commit()
+        w.gcn.buffer_lds.wait(pending=0)
+        w.isa.barrier.sync_cta()
+        k.store(w.gcn.lds.read_b32(address=(block + k.thread * (4 * words)).retyped(SMEM), offset=4096))
+        inside = (LANES * 4 * words + 32 < size) & (LANES != 3)
+        same(k.launch()[0][0], np.where(inside, MEMORY[LANES * words + 8], 0))
+
+
 @check("lds.add_u32", "lds.fetch_add_u32", "lds.maximum_u32")
 def _lds_atomics(chip: str) -> None:
     lds, places = MEMORY[:64], LANES % 4 * 4

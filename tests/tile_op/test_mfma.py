@@ -12,7 +12,7 @@ from tilekit.assembly.errors import FragmentError, TraceError
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.dtypes import BF16, E4M3, F16
+from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.epilogue.row_sums import RowSums
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
@@ -61,25 +61,30 @@ def test_fours_of_registers() -> None:
     ("a", "b", "waves", "message"),
     [
         (replace(A, dtype=F16), B, 1, "tile 'a' is of f16 and tile 'b' of bf16"),
-        (replace(A, dtype=E4M3), replace(B, dtype=E4M3), 1, "mfma multiplies bf16; f16"),
+        (replace(A, dtype=E4M3), replace(B, dtype=F16), 1, "mfma multiplies bf16; f16; e4m3 with e5m2; e4m3fnuz with"),
         (A, replace(B, slices=2), 1, "one k-block of both tiles"),
         (replace(A, major="mn"), B, 1, "cannot read tile 'a'.*nearest: major='k'"),
         (A, replace(B, slices=2, swizzle_bytes=64), 1, "tile 'b' has swizzle_bytes=64; nearest: swizzle_bytes=128"),
-        (A, B, 4, r"tile 'a' has 64 rows.*multiple of 128 \(4 waves have 32 rows each\); nearest: 128"),
+        (A, B, 4, r"tile 'a' has 64 rows.*multiple of 128 \(4x1 waves have 32 rows each\); nearest: 128"),
+        (replace(A, rows=128), B, (4, 2, 2), r"'b' has 48 rows.*64 \(2x2 waves have 16 columns each of each half\)"),
+        (A, B, (4, 3, 1), r"4 waves make no grid of columns=3; nearest: columns=2"),
         (A, replace(B, rows=40), 2, "tile 'b' has 40 rows.*multiple of 16.*nearest: (32|48)"),
     ],
 )
-def test_tiles_that_it_does_not_read(a: OperandTile, b: OperandTile, waves: int, message: str) -> None:
-    """Types, majors, swizzles and rows: refused when the op is made, with the nearest that it takes."""
+def test_tiles_that_it_does_not_read(
+    a: OperandTile, b: OperandTile, waves: int | tuple[int, int, int], message: str
+) -> None:
+    """Types, majors, swizzles, rows and grids of waves: refused when the op is made, with the nearest that it takes."""
+    count, columns, pieces = waves if isinstance(waves, tuple) else (waves, 1, 1)
     with pytest.raises(TraceError, match=f"{message}.*TK-TRACE-017"):
-        Mfma(a, b, waves=waves)
+        Mfma(a, b, waves=count, columns=columns, pieces=pieces)
 
 
 @pytest.mark.parametrize(
     ("tile", "role", "message"),
     [
         (replace(A, major="mn"), LOAD, "K contiguous.*major='mn'"),
-        (replace(A, dtype=E4M3), LOAD, "elements of 8 bits"),
+        (replace(A, dtype=F32), LOAD, "elements of 32 bits"),
         (replace(A, swizzle_bytes=64), LOAD, "swizzle_bytes=64"),
         (B, LOAD, r"4 warps of role 'load' load 32 rows of tile 'b' at once, and it has 48; nearest: 64 rows"),
         (A, replace(LOAD, one_thread=True), "one thread of role 'load'.*nearest: one_thread=False"),

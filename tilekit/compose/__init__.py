@@ -12,10 +12,12 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
+from tilekit.drivers.interleaved import Interleaved
+from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S8, S32, DType
+from tilekit.dtypes import BF16, E2M1X2, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, UE8M0, DType
 from tilekit.epilogue.column_totals import ColumnTotals
 from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
@@ -29,6 +31,7 @@ from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.written import Place, Written
 from tilekit.targets import Target, chip, target
 from tilekit.tile_io.buffer import BufferLoader
+from tilekit.tile_io.buffer_scales import BufferScaleLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_io.cp_async import CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import (
@@ -44,10 +47,12 @@ from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
+from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_op.wgmma import Wgmma
+from tilekit.tile_pipeline.barrier_sync import BarrierSync
 from tilekit.tile_pipeline.counter_sync import CounterSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
@@ -63,23 +68,30 @@ from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.call import Call, Matrix, Schedule
 from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.scale_tile import ScaleTile
 from tilekit.tiles.stage import HeldStage, Stage
 from tilekit.tiles.tile import Tile
 
 __all__ = [
     "BF16",
+    "E2M1X2",
     "E4M3",
+    "E4M3FNUZ",
     "E5M2",
+    "E5M2FNUZ",
     "F16",
     "F32",
     "S8",
     "S32",
+    "UE8M0",
     "AccumulatorLayout",
     "AccumulatorTile",
     "Accumulators",
     "AlongColumns",
     "AlongRows",
+    "BarrierSync",
     "BufferLoader",
+    "BufferScaleLoader",
     "BufferToLdsLoader",
     "Call",
     "ClcScheduler",
@@ -102,6 +114,7 @@ __all__ = [
     "Fusion",
     "HeldStage",
     "Input",
+    "Interleaved",
     "Matrix",
     "MbarrierSync",
     "Mfma",
@@ -112,6 +125,7 @@ __all__ = [
     "Payload",
     "PayloadLoader",
     "PingPong",
+    "PingPongWaves",
     "Place",
     "ProducerSync",
     "PromotedAccumulators",
@@ -121,6 +135,8 @@ __all__ = [
     "RegisterTile",
     "Role",
     "RowSums",
+    "ScaleTile",
+    "ScaledMfma",
     "Schedule",
     "SingleCounterSync",
     "SourceRing",

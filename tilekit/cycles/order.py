@@ -15,8 +15,10 @@ from typing import Any, Final
 from tilekit.cycles.loop import read_loop, replay_loop
 from tilekit.cycles.machine import Machine
 from tilekit.cycles.steps import BARRIER, BRANCH, LDS, LOAD, MATRIX, NOP, PRIORITY, SCALAR_LOAD, VECTOR, WAIT, Step
+from tilekit.emulator.gcn.checks.hazards import Sides
 from tilekit.emulator.gcn.compiler.effects import effects
 from tilekit.emulator.gcn.language.syntax import M0
+from tilekit.emulator.gcn.lint import lint
 from tilekit.emulator.gcn.memory.outstanding import SCALARS
 from tilekit.errors import ArgumentError
 
@@ -25,6 +27,8 @@ __all__ = ["Order", "best_order"]
 _FENCES: Final = {WAIT, BARRIER, BRANCH, NOP, PRIORITY}
 _SCC: Final = 1 << (SCALARS + 253)
 _M0: Final = 1 << (SCALARS + M0)
+_MOST_STATES: Final = 20
+"""Wait states that instructions are to be apart at most."""
 _MISSING, _REFUSED = "TK-CYCLES-007", "TK-CYCLES-008"
 
 
@@ -92,7 +96,8 @@ def best_order(
         raise ArgumentError("loop: the turn is no straight run of lines, one instruction each", code=_REFUSED)
     if any(step.kind == BRANCH for step in steps[:-1]):
         raise ArgumentError("loop: the turn goes through a branch before its end; legal: a straight run", code=_REFUSED)
-    model = _Model(cp_model.CpModel(), machine, steps, _before(steps, accumulators))
+    pairs = [*_before(steps, accumulators), *_apart(steps, accumulators, machine.chip)]
+    model = _Model(cp_model.CpModel(), machine, steps, pairs)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds
     solver.parameters.num_workers = 1
@@ -114,7 +119,7 @@ def best_order(
         for one in (text, ordered)
     )
     found, bound = round(solver.objective_value), round(solver.best_objective_bound)
-    if after >= before:
+    if after >= before or _hazards(ordered, chip) > _hazards(text, chip):
         ordered, after = text, before
     return Order(ordered, found * machine.issue, bound * machine.issue, before, after)
 
@@ -133,8 +138,8 @@ class _Model:
         self._waits()
         for slot, step in zip(self.slots, steps, strict=True):
             model.add(self.end >= slot + (self._slots(m.branch) if step.kind == BRANCH else self._length(step)))
-        for place, slot in enumerate(self.slots):
-            model.add_hint(slot, place)
+        for slot, time in zip(self.slots, self._as_given(), strict=True):
+            model.add_hint(slot, time)
         model.minimize(self.end)
 
     def _slots(self, clocks: int) -> int:
@@ -145,21 +150,46 @@ class _Model:
             return self._slots(step.busy)
         return self._slots(max(step.port, self.m.issue))
 
+    def _uses(self, step: Step) -> dict[str, int]:
+        """The units that a step needs, each for so many slots."""
+        shared = self.m.simds
+        uses = {"issue": self._slots(step.port) if step.kind == NOP else 1}
+        if step.kind == MATRIX:
+            uses |= {"core": self._slots(step.busy), "vector": self._slots(step.port)}
+        elif step.kind == VECTOR:
+            uses["vector"] = self._slots(step.port)
+        elif step.kind == LDS:
+            uses["lds"] = self._slots(max(step.busy * shared, step.extra * shared // 2))
+        elif step.kind == LOAD:
+            uses["load"] = self._slots(step.busy * shared)
+        return uses
+
+    def _as_given(self) -> list[int]:
+        """Slots of the steps in the order in which they are given, each as early as the units and waits let it."""
+        free: dict[str, int] = {}
+        slots: list[int] = []
+        landing: list[int] = []
+        for place, step in enumerate(self.steps):
+            uses = self._uses(step)
+            at = max([0, *(free.get(name, 0) for name in uses)])
+            for back, clocks in step.depends:
+                if back <= place and self.steps[place - back].kind == MATRIX:
+                    at = max(at, slots[place - back] + self._slots(clocks))
+            if step.kind == LDS:
+                landing.append(at + self._slots(self.m.lds_latency + step.extra))
+            elif step.kind == WAIT and step.extra < len(landing):
+                at = max([at, *landing[: len(landing) - step.extra]])
+                landing = landing[len(landing) - step.extra :]
+            slots.append(at)
+            free |= {name: at + length for name, length in uses.items()}
+        return slots
+
     def _units(self) -> None:
         """One instruction a slot; matrix core, vector port, LDS and vector L1 are each for one at a time."""
-        shared = self.m.simds
-        units: dict[str, list[tuple[int, int]]] = {"issue": [], "core": [], "vector": [], "lds": [], "load": []}
+        units: dict[str, list[tuple[int, int]]] = {}
         for place, step in enumerate(self.steps):
-            units["issue"].append((place, self._slots(step.port) if step.kind == NOP else 1))
-            if step.kind == MATRIX:
-                units["core"].append((place, self._slots(step.busy)))
-                units["vector"].append((place, self._slots(step.port)))
-            elif step.kind == VECTOR:
-                units["vector"].append((place, self._slots(step.port)))
-            elif step.kind == LDS:
-                units["lds"].append((place, self._slots(max(step.busy * shared, step.extra * shared // 2))))
-            elif step.kind == LOAD:
-                units["load"].append((place, self._slots(step.busy * shared)))
+            for name, length in self._uses(step).items():
+                units.setdefault(name, []).append((place, length))
         for name, users in units.items():
             self.model.add_no_overlap(
                 self.model.new_fixed_size_interval_var(self.slots[place], length, f"{name} {place}")
@@ -212,3 +242,23 @@ def _before(steps: Sequence[Step], accumulators: int) -> list[tuple[int, int]]:
             if ordered or touches:
                 pairs.append((earlier, place))
     return pairs
+
+
+def _apart(steps: Sequence[Step], accumulators: int, chip: str) -> list[tuple[int, int]]:
+    """Pairs that keep between instructions that are to be wait states apart as many as those of what stands there.
+
+    Round the loop nothing is kept: an order that lacks wait states there is not taken.
+    """
+    sides = [Sides(step.instruction, accumulators) for step in steps]
+    pairs = []
+    for place, consumer in enumerate(sides):
+        for earlier in range(max(0, place - _MOST_STATES - 1), place):
+            needed = max((hazard.needed for hazard in consumer.after(sides[earlier], 0, chip)), default=0)
+            between = range(place - 1, max(earlier, place - 1 - needed), -1)
+            pairs += [pair for one in between for pair in ((earlier, one), (one, place))]
+    return pairs
+
+
+def _hazards(text: str, chip: str | None) -> int:
+    """How often wait states are missing in a text that describes a kernel."""
+    return sum(remark.rule == "hazard" for remark in lint(text, chip))

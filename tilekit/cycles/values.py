@@ -34,11 +34,12 @@ _SCALAR: dict[str, Callable[[int, int], int]] = {
     "s_mul": lambda a, b: a * b, "s_andn2": lambda a, b: a & ~b,
     "s_bfe": lambda a, b: a >> (b & 31) & ((1 << (b >> 16 & 127)) - 1),
 }  # fmt: skip
-_VECTOR: dict[str, Callable[[Any, Any], Any]] = {
+_VECTOR: dict[str, Callable[..., Any]] = {
+    "v_mov_b32": lambda a: a, "v_bfe_u32": lambda a, b, c: (a >> (b & 31)) & ((np.uint32(1) << (c & 31)) - 1),
     "v_add_u32": lambda a, b: a + b, "v_sub_u32": lambda a, b: a - b, "v_and_b32": lambda a, b: a & b,
     "v_or_b32": lambda a, b: a | b, "v_xor_b32": lambda a, b: a ^ b, "v_lshrrev_b32": lambda a, b: b >> (a & 31),
     "v_lshlrev_b32": lambda a, b: b << (a & 31), "v_subrev_u32": lambda a, b: b - a,
-    "v_min_u32": np.minimum, "v_max_u32": np.maximum,
+    "v_min_u32": lambda a, b: np.minimum(a, b), "v_max_u32": lambda a, b: np.maximum(a, b),
 }  # fmt: skip
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "eq": lambda a, b: a == b, "lg": lambda a, b: a != b, "ne": lambda a, b: a != b, "gt": lambda a, b: a > b,
@@ -149,11 +150,15 @@ class Values:
                 return None
             truth = bool(_COMPARE[match[1]](*((a, b) if match[2] == "u" else (_signed(a), _signed(b)))))
             return lambda: setattr(self, "scc", truth)
+        if name in ("s_cmp_eq_u64", "s_cmp_lg_u64"):
+            a, b = self._mask(operands[0]), self._mask(operands[1])
+            same = a == b
+            return None if a is None or b is None else lambda: setattr(self, "scc", same == (name == "s_cmp_eq_u64"))
         if name in ("s_mov_b32", "s_movk_i32", "s_mov_b64"):
             value = (self._mask if name.endswith("64") else self._number)(operands[1])
             return None if value is None else self._set(operands[0], value)
-        if name == "s_cselect_b32" and self.scc is not None:
-            value = self._number(operands[1 if self.scc else 2])
+        if name in ("s_cselect_b32", "s_cselect_b64") and self.scc is not None:
+            value = (self._mask if name.endswith("64") else self._number)(operands[1 if self.scc else 2])
             return None if value is None else self._set(operands[0], value)
         if match := _SCALAR_OPERATION.match(name):
             a, b = self._number(operands[1]), self._number(operands[2])
@@ -194,14 +199,14 @@ class Values:
             return None if lanes is None else self._set(operands[0], int(lanes[(active & -active).bit_length() - 1]))
         if match := _VECTOR_COMPARE.match(name):
             return self._compare(i, match)
-        if name not in _VECTOR and name != "v_mov_b32":
+        function = _VECTOR.get(name)
+        if function is None:
             return None
         target = operands[0]
-        sources = [self._lanes(operand) for operand in operands[1 : 2 if name == "v_mov_b32" else 3]]
+        sources = [self._lanes(operand) for operand in operands[1 : 1 + function.__code__.co_argcount]]
         if self._wide(EXEC) != _ALL or not isinstance(target, Register) or any(source is None for source in sources):
             return None
-        value = sources[0] if name == "v_mov_b32" else _VECTOR[name](*sources)
-        assert value is not None
+        value = function(*sources)
         return lambda: self.vectors.__setitem__(target.first, value)
 
     def _compare(self, i: Instruction, match: re.Match[str]) -> Callable[[], None] | None:

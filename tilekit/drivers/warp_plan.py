@@ -244,6 +244,12 @@ class WarpPlan:
         may = frozenset({"mma", "sync", "wait", "store", "memory"})
         return cls.of(target, (RoleEntry("load", load, _COPIES), RoleEntry("mma", mma, may)))
 
+    @classmethod
+    @cache
+    def together(cls, target: Target, *, waves: int) -> WarpPlan:
+        """Plan for waves that all load, multiply and store: a single role."""
+        return cls.of(target, (RoleEntry("mma", waves, _COPIES | {"mma"}),))
+
 
 def _launch_registers(target: Target, groups: int) -> int:
     return min(target.thread_registers, target.registers // (groups * target.matrix_threads) // 8 * 8)

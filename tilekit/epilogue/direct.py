@@ -113,10 +113,12 @@ class BoundDirectEpilogue:
         self._e = epilogue
         epilogue._functions.bind(w)
         layout, thread = epilogue._layout, group.thread
-        first = group.part * layout.tile_rows
+        first, left = layout.place(group.part)
         row, column = layout.corner(w, thread)
         self._row = first + row + layout.fragment.row(thread)
         self._column = layout.fragment.column(thread) + column
+        if isinstance(left, Value):
+            self._column = self._column + left
 
     def store(self, w: Writer, accumulators: AccumulatorTile, tile: Tile) -> None:
         """Convert and store this thread's elements of `tile`."""
@@ -127,7 +129,7 @@ class BoundDirectEpilogue:
         for block in range(layout.blocks):
             held: list[_AsColumns | _AsRows] = []
             for part in range(layout.fragments):
-                first = block * layout.rows + part * fragment.rows
+                first = layout.row_of(block) + part * fragment.rows
                 rows = [tile.row + self._row + (first + fragment.apart * half) for half in range(2)]
                 held.append(e._kind(w, matrix, rows, fragment.apart))
             for left in lefts:
@@ -137,7 +139,7 @@ class BoundDirectEpilogue:
                     accumulators.done(w)
                 for pair, registers in zip(held, fragments, strict=True):
                     for four in range(0, len(registers) // FOUR, pair.FOURS):
-                        column = tile.column + (left + fragment.left(four)) + self._column
+                        column = tile.column + layout.column_of(left + fragment.left(four)) + self._column
                         pair.store(w, registers[FOUR * four : FOUR * (four + pair.FOURS)], column)
             for pair in held:
                 pair.finish(w, tile)

@@ -15,6 +15,7 @@ CAPABILITIES: Final = {
     "deep_matrix": "matrix instructions of 16-bit floats that are 32 deep (mfma_f32_16x16x32_bf16)",
     "dependent_launch": "a kernel starts before the one ahead of it is complete (griddepcontrol)",
     "elect": "an instruction that elects one lane of a wave",
+    "fnuz_floats": "8-bit floats with neither infinities nor a negative zero, in place of OCP's",
     "loads_to_lds": "loads that fill shared memory without passing through registers (buffer_load ... lds)",
     "mbarriers": "barriers in shared memory with phases (mbarrier)",
     "named_barriers": "barriers of some of a CTA's threads, and an arrival that does not wait",

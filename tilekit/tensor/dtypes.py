@@ -33,6 +33,8 @@ _BITS = {
     "tf32": 32,  # 19 significant bits, stored in a 32-bit word
     "e4m3": 8,
     "e5m2": 8,
+    "e4m3fnuz": 8,
+    "e5m2fnuz": 8,
     "e2m1": 4,
     "e2m1x2": 8,
     "ue8m0": 8,

@@ -7,7 +7,7 @@ bytes, a thread loads pieces of 16 bytes, else element by element: any K and any
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
@@ -34,8 +34,8 @@ PIECES: Final = SWIZZLE_BYTES // PIECE
 AT_ONCE: Final = 8
 """Pieces that a thread has in registers."""
 
-ELEMENT: Final = 2
-"""Bytes of an element."""
+ELEMENTS_AT_ONCE: Final = 8
+"""Elements that a thread has in registers."""
 
 OFFSETS: Final = 1 << 16
 """Bytes that an LDS write reaches behind its address."""
@@ -90,9 +90,9 @@ class BufferOperand:
 
     def _check(self, role: Role) -> None:
         tile, kind = self.tile, type(self).__name__
-        if tile.major != "k" or tile.swizzle_bytes != SWIZZLE_BYTES or tile.bits != 8 * ELEMENT:
+        if tile.major != "k" or tile.swizzle_bytes != SWIZZLE_BYTES or tile.bits not in (8, 16):
             raise TraceError(
-                f"{kind} fills images of {8 * ELEMENT}-bit elements, K contiguous, swizzled over {SWIZZLE_BYTES} "
+                f"{kind} fills images of elements of 8 or 16 bits, K contiguous, swizzled over {SWIZZLE_BYTES} "
                 f"bytes; tile {tile.name!r} has elements of {tile.bits} bits, major={tile.major!r} and "
                 f"swizzle_bytes={tile.swizzle_bytes}",
                 code="TK-TRACE-017",
@@ -106,6 +106,11 @@ class BufferOperand:
                 code="TK-TRACE-017",
             )
 
+    @property
+    def element(self) -> int:
+        """Bytes of an element."""
+        return self.tile.bits // 8
+
     def _inner(self, call: Call) -> int:
         matrix = call.matrix(self.tile.name)
         return fits(f"{matrix.name}'s extent along its rows", matrix.extents[0])
@@ -117,7 +122,7 @@ class BufferOperand:
     def _pitch(self, call: Call) -> int:
         """The pitch: the rows of a tile are to be within a buffer, whose size is counted in 32 bits."""
         matrix = call.matrix(self.tile.name)
-        most = OUTSIDE // (self.tile.rows * ELEMENT)
+        most = OUTSIDE // (self.tile.rows * self.element)
         if matrix.row_pitch > most:
             raise ArgumentError(
                 f"{matrix.name} has rows {matrix.row_pitch} elements apart, and {self.tile.rows} of them exceed the "
@@ -133,6 +138,23 @@ class BufferOperand:
     def steps(self) -> list[tuple[int, int]]:
         """What a thread loads of a stage: slice by slice along K, the lines that are `lines_apart`."""
         return [(block, step) for block in range(self.tile.slices) for step in range(self.turns)]
+
+    def steps_of(self, part: int, parts: int) -> list[tuple[int, int]]:
+        """Those of one of so many equal parts of the tile's rows.
+
+        Raises
+        ------
+        TraceError
+            ``TK-TRACE-017`` for a tile that has no such parts.
+        """
+        if self.turns % parts:
+            raise TraceError(
+                f"tile {self.tile.name!r} is loaded in {parts} parts, and {self.lines_apart} rows of its "
+                f"{self.tile.rows} are at once; nearest: {parts * self.lines_apart} rows",
+                code="TK-TRACE-017",
+            )
+        own = self.turns // parts
+        return [(block, step) for block, step in self.steps if step // own == part]
 
     @property
     def turns(self) -> int:
@@ -168,17 +190,18 @@ class TileBuffer:
         self, w: Writer, operand: BufferOperand, row: Value, batch: Operand, *, line: Value, along: Value
     ) -> None:
         self._operand = operand
+        element = operand.element
         matrix = operand.address
         if operand.batch_pitch is not None and isinstance(batch, Value):
-            matrix = matrix + w.widen_multiply(batch, operand.batch_pitch) * ELEMENT
-        base = (matrix + w.widen_multiply(row, operand.pitch) * ELEMENT).retyped(GMEM)
-        pitch = operand.pitch * ELEMENT
+            matrix = matrix + w.widen_multiply(batch, operand.batch_pitch) * element
+        base = (matrix + w.widen_multiply(row, operand.pitch) * element).retyped(GMEM)
+        pitch = operand.pitch * element
         rows = w.minimum(operand.outer - row, operand.tile.rows)
         # The last row ends where the operand does, not where the next one would begin.
-        size = (rows - 1) * pitch + operand.inner * ELEMENT
+        size = (rows - 1) * pitch + operand.inner * element
         self.words = w.gcn.buffer.descriptor(base=base, bytes=size)
         self._base, self._pitch = base, pitch
-        self._column = along // ELEMENT
+        self._column = along // element
         self._places = [line * pitch + along]
         for _ in range(operand.turns - 1):
             self._places.append(self._places[-1] + pitch * operand.lines_apart)
@@ -189,7 +212,20 @@ class TileBuffer:
 
     def inside(self, step: int, k: Value) -> Value:
         """Place of the thread's bytes of a line from element `k` of the row on, where its row has them."""
-        return self._places[step] + k * ELEMENT
+        return self._places[step] + k * self._operand.element
+
+    def first(self, step: int) -> Value:
+        """Place of the thread's bytes of a line where the row begins."""
+        return self._places[step]
+
+    def bytes_to(self, w: Writer, k: Value) -> Value:
+        """From where rows begin to their element `k`; 0 where they do not have it."""
+        return w.select(k < self._operand.inner, k * self._operand.element, 0)
+
+    def outside(self, w: Writer, k: Value) -> Value:
+        """Bits that move a place out of the buffer where the row ends before the thread's bytes, else 0."""
+        inner = self._operand.inner
+        return w.select(self._column < inner - w.minimum(k, inner), 0, OUTSIDE)
 
     def place(self, w: Writer, step: int, k: Value) -> Value:
         """The same where the row may end before them: then outside of the buffer."""
@@ -296,6 +332,38 @@ class BufferTile:
                 far, offset = divmod(loader.offset(block, step), OFFSETS)
                 w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=piece, offset=offset)
 
+    def fetch(self, w: Writer, k: Value, into: RegisterTile) -> None:
+        """Load this thread's pieces from element `k` on into registers: four for each of the loader's `steps`."""
+        loader, buffer = self._bound.loader, self._buffer
+        whole = (k + loader.tile.k <= loader.inner) & self._aligned
+        with w.when(whole):
+            for values, (block, step) in self._held(into):
+                place = buffer.inside(step, k + block * loader.tile.slice_k)
+                w.gcn.buffer.refill_b32x4(buffer=buffer.words, place=place, values=values, offset=0)
+        with w.when(~whole):
+            for values, (block, step) in self._held(into):
+                found = self._elements(w, step, k + block * loader.tile.slice_k)
+                for register, value in zip(values, found, strict=True):
+                    register.assign(value)
+
+    def put(self, w: Writer, stage: Value, pieces: RegisterTile) -> None:
+        """Write the pieces that were fetched to a stage."""
+        loader = self._bound.loader
+        image = self._bound.image(w, stage)
+        for values, (block, step) in self._held(pieces):
+            far, offset = divmod(loader.offset(block, step), OFFSETS)
+            w.gcn.lds.write_b32x4(address=(image + far * OFFSETS).retyped(SMEM), values=values, offset=offset)
+
+    def registers(self, w: Writer) -> RegisterTile:
+        """Registers for all of a stage's pieces."""
+        return w.tile(B32, len(self._bound.loader.steps) * PIECE // WORD, self._bound.loader.tile.name)
+
+    def _held(self, registers: RegisterTile) -> Iterator[tuple[RegisterTile, tuple[int, int]]]:
+        """The registers of each step."""
+        words = PIECE // WORD
+        for index, step in enumerate(self._bound.loader.steps):
+            yield registers[words * index : words * (index + 1)], step
+
     def _piece(self, w: Writer, step: int, k: Value) -> RegisterTile:
         """Load a piece that lies in the operand, or in rows that it does not have."""
         buffer = self._buffer
@@ -304,9 +372,14 @@ class BufferTile:
 
     def _elements(self, w: Writer, step: int, k: Value) -> RegisterTile:
         """Load a piece element by element; those behind the end of their row are 0."""
-        buffer, elements = self._buffer, []
-        for index in range(PIECE // ELEMENT):
-            place = buffer.place(w, step, k + index)
-            elements.append(w.gcn.buffer.load_b16(buffer=buffer.words, place=place, offset=0))
-        words = (low | (high << 16) for low, high in zip(elements[::2], elements[1::2], strict=True))
+        buffer, size = self._buffer, self._bound.loader.element
+        load = w.gcn.buffer.load_b8 if size == 1 else w.gcn.buffer.load_b16
+        words: list[Value] = []
+        for first in range(0, PIECE // size, ELEMENTS_AT_ONCE):
+            places = [buffer.place(w, step, k + first + index) for index in range(ELEMENTS_AT_ONCE)]
+            parts, wide = [load(buffer=buffer.words, place=place, offset=0) for place in places], size
+            while wide < WORD:
+                parts = [low | (high << (8 * wide)) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+                wide *= 2
+            words += parts
         return RegisterTile([word.retyped(B32) for word in words])

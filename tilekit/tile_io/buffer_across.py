@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
-from tilekit.tile_io.buffer import ELEMENT, OFFSETS, OUTSIDE, PIECE, PIECES, BufferOperand
+from tilekit.tile_io.buffer import OFFSETS, OUTSIDE, PIECE, PIECES, BufferOperand
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage
+
+ELEMENT: Final = 2
+"""Bytes of an element: pieces are put together from words of two."""
 
 AT_ONCE: Final = 4
 """Pieces that a thread has in registers."""
@@ -48,6 +52,12 @@ class BufferAcrossLoader(BufferOperand):
     """
 
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
+        if tile.bits != 8 * ELEMENT:
+            raise TraceError(
+                f"{type(self).__name__} fills images of elements of {8 * ELEMENT} bits; tile {tile.name!r} has elements "
+                f"of {tile.bits}; nearest: a K-major operand, with BufferLoader",
+                code="TK-TRACE-017",
+            )
         self.threads = w.lanes * len(role.warps)
         super().__init__(w, tile, role=role, lines=self.threads // PIECES, batched=batched)
         # Rows of the image that neighbouring threads have: as many as all of them can go over in whole turns.

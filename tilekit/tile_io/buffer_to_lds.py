@@ -6,7 +6,9 @@ Loads complete in groups. A lane's bytes come whole or not at all: rows of the o
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component
@@ -20,13 +22,32 @@ from tilekit.tile_io.buffer import BufferOperand, TileBuffer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
-from tilekit.tiles.stage import AsyncWriter, Stage
+from tilekit.tiles.stage import AsyncWriter, Stage, Step
 
 WORD: Final = 4
 """Bytes that rows of the operand begin at multiples of."""
 
 WIDE: Final = 16
 """Bytes of a lane's load on chips with wide ones."""
+
+
+class Along(NamedTuple):
+    """Where a slice of a k-block is.
+
+    Attributes
+    ----------
+    bytes
+        From where its rows begin; 0 for one that lies behind them.
+    outside
+        Of a thread whose rows end before its bytes: bits that move every place out of the buffer, else 0.
+    """
+
+    bytes: Value
+    outside: Value
+
+
+Find = Callable[[], Value]
+"""Emits what finds one of them."""
 
 
 @component
@@ -151,9 +172,36 @@ class BufferToLdsTile:
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Start this wave's loads to `stage` from element `k` on; they are in its open group."""
-        bound, loader, buffer = self._bound, self._bound.loader, self._buffer
-        image = bound.image(w, stage.index)
-        load = w.gcn.buffer_lds.load_b32 if loader.lane_bytes == WORD else w.gcn.buffer_lds.load_b32x4
-        for block, step in loader.steps:
-            place = buffer.place(w, step, k + block * loader.tile.slice_k)
-            load(buffer=buffer.words, place=place, lds=(image + loader.offset(block, step)).retyped(SMEM), offset=0)
+        for start in self.steps(w, self.image(w, stage.index), self.along(w, k)):
+            start()
+
+    def image(self, w: Writer, stage: Value) -> Value:
+        """Where this wave's first lines lie in a stage."""
+        return self._bound.image(w, stage)
+
+    def along(self, w: Writer, k: Value) -> list[Along]:
+        """Where the slices of a k-block from element `k` on are."""
+        return [Along(find_bytes(), find_outside()) for find_bytes, find_outside in self.finds(w, k)]
+
+    def finds(self, w: Writer, k: Value) -> list[tuple[Find, Find]]:
+        """The same as two calls for each slice."""
+        tile, buffer = self._bound.loader.tile, self._buffer
+        starts = [k + block * tile.slice_k if block else k for block in range(tile.slices)]
+        return [(partial(buffer.bytes_to, w, start), partial(buffer.outside, w, start)) for start in starts]
+
+    def steps(self, w: Writer, image: Value, along: list[Along], *, part: int = 0, parts: int = 1) -> list[Step]:
+        """The loads of a k-block one by one, of one of so many equal parts of the tile's rows."""
+        loader, buffer = self._bound.loader, self._buffer
+        load = w.gcn.buffer_lds.load_b32_along if loader.lane_bytes == WORD else w.gcn.buffer_lds.load_b32x4_along
+        return [
+            partial(
+                load,
+                buffer=buffer.words,
+                place=buffer.first(step),
+                outside=along[block].outside,
+                along=along[block].bytes,
+                lds=image.retyped(SMEM),
+                behind=loader.offset(block, step),
+            )
+            for block, step in loader.steps_of(part, parts)
+        ]

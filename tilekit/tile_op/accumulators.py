@@ -125,6 +125,18 @@ class AccumulatorLayout:
         """Rows of the CTA's tile that the warpgroup holds."""
         return self.blocks * max(part.row + part.rows for part in self.parts)
 
+    def place(self, part: Value | int) -> tuple[Value | int, Value | int]:
+        """Row and column of the tile at which the warpgroup with that part of it begins."""
+        return part * self.tile_rows, 0
+
+    def row_of(self, block: int) -> int:
+        """First row of a block, from where the warpgroup begins."""
+        return block * self.rows
+
+    def column_of(self, column: int) -> int:
+        """Where a column of its accumulators is, from where the warpgroup begins."""
+        return column
+
     def first_row(self, thread: Value) -> Value:
         """First row of a block that this thread's warp holds."""
         return (thread // self.lanes) * (self.rows // self.waves)

@@ -78,6 +78,10 @@ Promote = Callable[[Writer, HeldStage], None]
 """What accumulators do with a k-block whose reads are done, while its stage is held."""
 
 
+Step = Callable[[], None]
+"""Emits one load, read or product: a schedule that has the order of a k-tile's instructions calls them in it."""
+
+
 class AsyncReader(Protocol):
     """Something that reads stages asynchronously: a matrix unit.
 
