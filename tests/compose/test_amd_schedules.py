@@ -82,6 +82,9 @@ FURTHER = (
 )
 """Other tiles, grids of waves, types and priorities."""
 
+EVERY = [*FIRST, *(pytest.param(config, marks=pytest.mark.slow) for config in FURTHER)]
+"""All of them, those that are not the first of their kind in the long run alone."""
+
 SHAPES = ((64, 64, 64), (1, 1, 8), (270, 140, 200), (129, 257, 520))
 
 
@@ -117,7 +120,7 @@ def test_exact_integers_of_every_config(config: Config, shape: tuple[int, int, i
     check(config, shape, seed)
 
 
-@pytest.mark.parametrize("config", [*FIRST, *FURTHER], ids=str)
+@pytest.mark.parametrize("config", EVERY, ids=str)
 def test_registers_and_lds(config: Config) -> None:
     """LLVM assembles each without scratch memory, in the registers that are given here, and LDS holds tiles alone."""
     kernel = config.kernel()
@@ -200,7 +203,9 @@ def test_no_bank_conflicts(config: Config, monkeypatch: pytest.MonkeyPatch) -> N
     assert not [site for site in sites if site.extra]
 
 
-@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize(
+    "stages", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("load", [REGISTERS, LDS], ids=lambda load: load.__name__)
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])
 def test_barriers_in_the_warp_specialised_driver(target: str, load: Load, stages: int) -> None:
