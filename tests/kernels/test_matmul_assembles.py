@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import groupby
 
 import pytest
 from matmul_specs import CHIPS, all_specs, family, legal_configs, sampled_configs, sampled_specs
 
-from tilekit.dtypes import F32
+from tilekit.dtypes import BF16, F32
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.compiled import MatmulKernel
 from tilekit.kernels.matmul.kernel import trace
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -127,3 +129,23 @@ def test_shares_of_streamed_tiles_are_many_loads_in_flight() -> None:
     reads = [at for at, line in enumerate(code) if "LDG.E.128" in line]
     assert len(reads) == 32
     assert not [line for line in code[reads[0] : reads[9]] if "FADD" in line]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MatmulConfig(tile=(64, 192), cluster=(1, 1), consumers=1, swap_ab=True, split_k=4),
+        MatmulConfig(tile=(128, 192), cluster=(1, 1), split_k=4),
+        MatmulConfig(tile=(64, 96), cluster=(1, 1), schedule="pingpong", split_k=4),
+    ],
+    ids=str,
+)
+def test_two_shares_are_on_their_way_at_once(config: MatmulConfig) -> None:
+    """Of the shares that are added by twos, both are asked for before either is added, with no register spilt."""
+    for functions in (ElementwiseSpec(), ElementwiseSpec(bias=BF16, activation="gelu")):
+        spec = MatmulSpec(functions=functions)
+        if config.legal(SM_90A, spec):
+            kernel = MatmulKernel(spec, config, SM_90A)
+            assert kernel.resources.spill_store_bytes == 0
+            kinds = [kind for line in sass(kernel) for kind in ("LDG.E.128", "FADD") if kind in line]
+            assert max(len(list(run)) for kind, run in groupby(kinds) if kind == "LDG.E.128") >= 16

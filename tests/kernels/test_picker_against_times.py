@@ -16,6 +16,8 @@ from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 
 RANDOM_TIMES = TIMES.with_name("h200-2026-11-22-sweeps.json.gz")
+UNSEEN_TIMES = TIMES.with_name("h200-2026-11-23-sweeps.json.gz")
+"""Of cases that its constants were not fitted to: most with MN-major operands, and the worst of three seeds."""
 
 
 @cache
@@ -39,9 +41,11 @@ def errors(part: str) -> tuple[float, ...]:
 def test_what_it_likes_best_is_near_the_quickest() -> None:
     """Over 124 listed cases its choice takes 1.4 % longer than the quickest of those measured, and 12 % at worst.
 
-    Over 452 random ones, in every layout and type, many of them chosen since it lost there, 1.9 % and 29 %.
+    Over 452 random ones, in every layout and type, many of them chosen since it lost there, 1.9 % and 29 %. Over 134
+    that it was not fitted to, of about 40 configs each, 6 % and 41 %: half of it is the luck of the quickest of 40.
     """
-    for file, cases, mean, worst in ((TIMES, 120, 1.0145, 1.125), (RANDOM_TIMES, 450, 1.0188, 1.295)):
+    bounds = ((TIMES, 120, 1.0145, 1.125), (RANDOM_TIMES, 450, 1.0188, 1.295), (UNSEEN_TIMES, 130, 1.061, 1.415))
+    for file, cases, mean, worst in bounds:
         losses = [verdict.loss for case in swept(file) if (verdict := judged(case))]
         assert len(losses) > cases
         assert math.exp(fmean(map(math.log, losses))) < mean

@@ -54,7 +54,7 @@ class BufferAcrossLoader(BufferOperand):
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
         if tile.bits != 8 * ELEMENT:
             raise TraceError(
-                f"{type(self).__name__} fills images of elements of {8 * ELEMENT} bits; tile {tile.name!r} has elements "
+                f"{type(self).__name__} fills images of elements of {8 * ELEMENT} bits; tile {tile.name!r} has some "
                 f"of {tile.bits}; nearest: a K-major operand, with BufferLoader",
                 code="TK-TRACE-017",
             )
