@@ -50,7 +50,7 @@ def tuned_or_timed(
 
 
 def _time(workload: MatmulWorkload, problem: Problem, target: Target, device: str) -> None:
-    shape: dict[str, Any] = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
+    shape = _shape(problem)
     configs = [estimate.config for estimate in ranked(workload.spec, target, **shape)[:CANDIDATES]]
     try:
         measured = measure(workload, target, configs)
@@ -73,7 +73,10 @@ def _workload_of(spec: MatmulSpec, problem: Problem) -> MatmulWorkload | None:
     for padded in (False, True):
         try:
             workload = MatmulWorkload(
-                *(problem.m, problem.n, problem.k, problem.batches if spec.batched else None),
+                m=problem.m,
+                n=problem.n,
+                k=problem.k,
+                batch=problem.batches if spec.batched else None,
                 a_dtype=spec.a_dtype,
                 b_dtype=spec.b_dtype,
                 out_dtype=spec.out_dtype,
@@ -86,7 +89,10 @@ def _workload_of(spec: MatmulSpec, problem: Problem) -> MatmulWorkload | None:
             own = workload.spec
         except ArgumentError:
             continue
-        shape = {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
-        if type(own) is type(spec) and Problem.of(own, **shape) == problem:
+        if type(own) is type(spec) and Problem.of(own, **_shape(problem)) == problem:
             return workload
     return None
+
+
+def _shape(problem: Problem) -> dict[str, Any]:
+    return {"m": problem.m, "n": problem.n, "k": problem.k, "batches": problem.batches}
