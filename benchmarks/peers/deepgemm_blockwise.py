@@ -40,7 +40,7 @@ def _version() -> str:
     try:
         return version("deep_gemm")
     except PackageNotFoundError:
-        return f"of {FILE}"
+        return f"of {Path(FILE).name}" if FILE else "unknown"
 
 
 deep_gemm = _load()
