@@ -119,8 +119,8 @@ TUNING_OFF, FIRST_CALL = "off", "first call"
 
 
 def _tuning(name: str, value: object) -> str:
-    if value in (TUNING_OFF, FIRST_CALL):
-        return str(value)
+    if isinstance(value, str) and value in (TUNING_OFF, FIRST_CALL):
+        return value
     raise ArgumentError.of(name, value, legal=f"{TUNING_OFF!r} or {FIRST_CALL!r}", nearest=FIRST_CALL)
 
 

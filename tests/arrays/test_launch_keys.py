@@ -12,6 +12,7 @@ import pytest
 
 import tilekit
 from tilekit import api
+from tilekit.drivers.consumer_schedule import Cooperative
 from tilekit.kernels import launch_cache
 from tilekit.kernels.grouped import arguments as grouped
 from tilekit.kernels.matmul import arguments as products
@@ -49,6 +50,18 @@ def bound(torch: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return prepared
 
 
+@tilekit.epilogue
+def doubled(x: Any) -> Any:
+    """Twice an element."""
+    return x * 2
+
+
+@tilekit.epilogue
+def halved(x: Any) -> Any:
+    """Half of one."""
+    return x * 0.5
+
+
 def matmul_pairs(torch: Any) -> dict[str, tuple[Arguments, Arguments]]:
     """For each parameter of `tilekit.matmul`, two calls that differ in it alone."""
 
@@ -76,6 +89,8 @@ def matmul_pairs(torch: Any) -> dict[str, tuple[Arguments, Arguments]]:
         "accumulation": (fp8, "fast", "promoted"),
         "config": (plain, tilekit.MatmulConfig(), tilekit.MatmulConfig(stages=2)),
         "target": (plain, None, "sm_90a"),
+        "epilogue": (plain, doubled(), halved()),
+        "components": (plain, None, tilekit.OwnComponents(consumers=lambda w: Cooperative())),
     }
     return {name: (rest | {name: one}, rest | {name: other}) for name, (rest, one, other) in values.items()}
 
@@ -95,6 +110,16 @@ def grouped_pairs(torch: Any) -> dict[str, tuple[Arguments, Arguments]]:
 
     plain = {"a": rows(1), "b": groups(2), "ends": bounds(3), "out": rows(9)}
     apart = {"a": groups(1), "b": groups(2), "counts": bounds(3), "out": groups(9)}
+    torch.float8_e4m3fn = type(torch.bfloat16)("float8_e4m3fn")
+
+    def scales(block: int, *shape: int) -> Any:
+        return torch.Tensor(block * BLOCK, shape, (*(1 for _ in shape),), torch.float32)
+
+    def across(block: int) -> Any:
+        return torch.Tensor(block * BLOCK, (2, 64, 64), (4096, 1, 64), torch.float8_e4m3fn)
+
+    fp8 = {"a": torch.Tensor(1 * BLOCK, (128, 64), (64, 1), torch.float8_e4m3fn), "b": across(2)}
+    scaled = {"ends": bounds(3), "out": rows(9), "scale_a": scales(4, 128, 1), "scale_b": scales(5, 2, 1, 1)}
     values: dict[str, tuple[Arguments, Any, Any]] = {
         "a": (plain, rows(1), rows(4)),
         "b": (plain, groups(2), groups(4)),
@@ -102,6 +127,9 @@ def grouped_pairs(torch: Any) -> dict[str, tuple[Arguments, Arguments]]:
         "counts": (apart, bounds(3), bounds(4)),
         "out": (plain, rows(9), rows(8)),
         "activation": (plain, "relu", "silu"),
+        "epilogue": (plain, doubled(), halved()),
+        "scale_a": (fp8 | scaled, scales(4, 128, 1), scales(6, 128, 1)),
+        "scale_b": (fp8 | scaled, scales(5, 2, 1, 1), scales(6, 2, 1, 1)),
         "out_dtype": (plain, None, "bf16"),
         "config": (plain, *(tilekit.MatmulConfig((64, 128), (1, 1), 1, stages=stages) for stages in (3, 4))),
         "target": (plain, None, "sm_90a"),

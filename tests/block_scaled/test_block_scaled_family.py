@@ -32,7 +32,7 @@ def test_ptxas_takes_every_candidate(spec: BlockScaledSpec) -> None:
     assert {(config.cta_group, config.tile[1]) for config in configs} >= set(product((1, 2), (128, 256)))
     for config in configs[:: max(1, len(configs) // 3)]:
         text = trace(spec, config, SM_100A)
-        resources = assemble(text.ptx, "sm_100a", kernel_name=text.name).resources
+        resources = assemble(text.assembly, "sm_100a", kernel_name=text.name).resources
         assert resources.spill_store_bytes == resources.spill_load_bytes == 0
 
 

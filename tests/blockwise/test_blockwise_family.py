@@ -39,7 +39,7 @@ def test_assembles_without_a_loss(chip: Target, spec: BlockwiseSpec) -> None:
     largest = max(configs, key=lambda config: config.tile[0] * config.tile[1])
     for config in (largest, *Random(spec.name).sample(configs, min(2, len(configs)))):
         text = trace(spec, config, chip)
-        used = assemble(text.ptx, chip.name, kernel_name=text.name).resources
+        used = assemble(text.assembly, chip.name, kernel_name=text.name).resources
         assert (used.stack_bytes, used.spill_store_bytes) == (0, 0), config
 
 

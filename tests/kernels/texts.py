@@ -107,8 +107,8 @@ def block_scaled() -> Iterator[tuple[str, str]]:
             spec = BlockScaledSpec(a_dtype=a, b_dtype=b, functions=function, scaled=scaled)  # type: ignore[arg-type]
             configs = legal_configs(spec, SM_100A)
             for config in configs[:: len(configs) // CONFIGS_EACH + 1]:
-                yield f"{SM_100A.name} {spec.name}: {config}", trace(spec, config, SM_100A).ptx
-    yield f"{SM_100A.name} {LayoutKernel.name}", LayoutKernel(SM_100A).ptx
+                yield f"{SM_100A.name} {spec.name}: {config}", trace(spec, config, SM_100A).assembly
+    yield f"{SM_100A.name} {LayoutKernel.name}", LayoutKernel(SM_100A).assembly
 
 
 _DECLARED = re.compile(r"^\s*(?:\.reg \.\w+ (?P<registers>[^;]+);|(?P<label>\w+):)|\b(?P<parameter>\w+_param)\b", re.M)

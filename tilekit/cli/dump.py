@@ -98,7 +98,7 @@ def dump(
             )
         if own is not None:
             parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,)) if part != "ranking"}
-            _show(own.name, {"target": own.target.name}, parts, out, as_json)
+            _show(own, {"target": own.target.name}, parts, out, as_json)
             return
         family = common.product_family(kernel)
         workload = common.described(
@@ -142,16 +142,16 @@ def dump(
 
         with waiting("assembling", as_json):
             parts = {part: show(part) for part in (_ALL if what == "all" else (what,))}
-        _show(built.name, {"config": str(config), "target": target}, parts, out, as_json)
+        _show(built, {"config": str(config), "target": target}, parts, out, as_json)
 
 
-def _show(name: str, facts: dict[str, str], parts: dict[str, Any], out: Path | None, as_json: bool) -> None:
+def _show(built: Any, facts: dict[str, str], parts: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Print parts of a kernel, or write them into files."""
-    files = [] if out is None else _write(out, name, parts)
+    files = [] if out is None else _write(out, built, parts)
     if files:
         typer.echo(json.dumps({"files": files}) if as_json else "\n".join(files))
     elif as_json:
-        typer.echo(json.dumps({"name": name, **facts, **parts}))
+        typer.echo(json.dumps({"name": built.name, **facts, **parts}))
     else:
         for part, content in parts.items():
             if len(parts) > 1:

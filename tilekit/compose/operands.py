@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilekit.arrays import ArrayView, empty_like_library, require_output, require_same_place, view_of
-from tilekit.dtypes import DType, as_dtype
+from tilekit.dtypes import U8, DType, as_dtype
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Matrix
@@ -201,7 +201,9 @@ def _check_view(operand: Operand, view: ArrayView, extents: dict[str, tuple[int,
         operand.name,
         f"{operand.name} is declared as {operand.dtype} of shape ({', '.join(operand.shape)})",
     )
-    if view.dtype is not operand.dtype or len(view.shape) != len(operand.shape):
+    # Bytes are what the declaration says that they are.
+    same = view.dtype is operand.dtype or (view.dtype is U8 and operand.dtype.numpy == U8.numpy)
+    if not same or len(view.shape) != len(operand.shape):
         raise ArgumentError(f"{declared}; given {view.dtype} of shape {tuple(view.shape)}", code="TK-COMP-003")
     for letter, extent in zip(operand.shape, view.shape, strict=True):
         known, other = extents.setdefault(letter, (extent, name))

@@ -42,7 +42,7 @@ class LayoutKernel(AssembledKernel):
         self._parameters, self._text = tuple(w.parameters), w.text()
 
     @property
-    def ptx(self) -> str:
+    def assembly(self) -> str:
         """The module's text, each line with its role and origin."""
         return self._text
 

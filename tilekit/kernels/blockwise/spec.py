@@ -19,7 +19,7 @@ from tilekit.tile_op import scaled_accumulators as scaled
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.wgmma import ATOM_ROWS
-from tilekit.tile_pipeline.payload import Payload, StageTile
+from tilekit.tile_pipeline.payload import StageTile
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,9 @@ class BlockwiseSpec(MatmulSpec):
         rows = -(-(config.tile[config.swap_ab] + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
         return (ScaleTile(rows, 4 * rows, shifted),) if self.scale_load == "tma" else ()
 
-    def further_loaders(self, w: Writer, op: Any, payload: Payload, *, swapped: bool) -> tuple[TileLoader, ...]:
+    def further_loaders(self, w: Writer, op: Any, payload: Any, *, swapped: bool) -> tuple[TileLoader, ...]:
         """Their loader."""
-        tiles = [tile for tile in payload.tiles if isinstance(tile, ScaleTile)]
-        return tuple(ScaleLoader(w, tile, swapped=swapped, counted=self.groups == "counts") for tile in tiles)
+        return tuple(ScaleLoader(w, t, swapped=swapped, counted=self.groups == "counts") for t in payload.tiles[2:])
 
     def operation(self, op: Any) -> Any:
         """In tensor memory each k-block has a place of its own."""
