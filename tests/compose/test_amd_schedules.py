@@ -82,7 +82,7 @@ FURTHER = (
 )
 """Other tiles, grids of waves, types and priorities."""
 
-EVERY = [*FIRST, *(pytest.param(config, marks=pytest.mark.slow) for config in FURTHER)]
+EVERY = [*FIRST, *(pytest.param(config, marks=pytest.mark.breadth) for config in FURTHER)]
 """All of them, those that are not the first of their kind in the long run alone."""
 
 SHAPES = ((64, 64, 64), (1, 1, 8), (270, 140, 200), (129, 257, 520))
@@ -111,7 +111,7 @@ def test_exact_integers(config: Config) -> None:
     check(config, (270, 140, 200), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.breadth
 @pytest.mark.parametrize("seed", [2, 3])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("config", [*FIRST, *FURTHER], ids=str)
@@ -204,7 +204,7 @@ def test_no_bank_conflicts(config: Config, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "stages", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
+    "stages", [3, pytest.param(2, marks=pytest.mark.breadth), pytest.param(4, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("load", [REGISTERS, LDS], ids=lambda load: load.__name__)
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])

@@ -49,7 +49,7 @@ def test_a_sample_assembles(chip: Target, spec: MatmulSpec) -> None:
         check_assembled(spec, config, chip)
 
 
-@pytest.mark.slow
+@pytest.mark.breadth
 @ON_EACH
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_every_candidate_assembles(chip: Target, spec: MatmulSpec) -> None:

@@ -40,7 +40,7 @@ def test_on_amd_chips(machine: Machine, case: Case) -> None:
     check(machine, case)
 
 
-@pytest.mark.slow
+@pytest.mark.breadth
 @over(emulator=more_cdna_cases())
 def test_more_on_amd_chips(machine: Machine, case: Case) -> None:
     """So are many more of them."""

@@ -84,7 +84,7 @@ def test_some_mutations() -> None:
     assert not missed("ping-pong, past registers", 4)
 
 
-@pytest.mark.slow
+@pytest.mark.breadth
 @pytest.mark.parametrize("name", KERNELS)
 def test_mutations(name: str) -> None:
     """Of 25 of each kernel at most two pass, which change when something happens and not what."""
