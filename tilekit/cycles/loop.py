@@ -34,7 +34,7 @@ def replay_loop(
     kernel: str | None = None,
     loop: str | None = None,
     chip: str | None = None,
-    waves: int | None = None,
+    waves: int | range | None = None,
     workgroups: int = 1,
     k_tiles: int = 1,
     lds_ways: int | Mapping[int, int] = 1,
@@ -55,7 +55,8 @@ def replay_loop(
     chip
         ``gfx942`` or ``gfx950``; None for that of ``.amdgcn_target``.
     waves
-        Waves of a workgroup; None for what the metadata says, 4 without.
+        Waves of a workgroup, or the numbers of those that are replayed, such as those that multiply; None for what the
+        metadata says, 4 without.
     workgroups
         How many share the compute unit.
     k_tiles
@@ -79,7 +80,8 @@ def replay_loop(
     target = _chip(module, chip)
     machine = _machine(target, figures)
     entry = module.kernels.get(name)
-    count = _waves(entry, waves)
+    numbers = waves if isinstance(waves, range) else range(_waves(entry, waves))
+    count = len(numbers)
     for what, value in (("workgroups", workgroups), ("k_tiles", k_tiles)):
         _whole(what, value, 1, _MOST_WAVES)
     if count * workgroups > _MOST_WAVES:
@@ -92,7 +94,7 @@ def replay_loop(
         _whole("lds_ways", value, 1, 64)
     flow = _flow(module, name, entry)
     goal = None if loop is None else flow.named(loop)
-    paths = [flow.path(wave, goal, taken, turns) for wave in range(count)]
+    paths = [flow.path(wave, goal, taken, turns) for wave in numbers]
     built = _Builder(machine, flow.accumulators, lds_ways)
     replayed = [
         WavePath((group * count + wave) % machine.simds, group, *built.steps(path))

@@ -85,10 +85,11 @@ def _schedule(config: CdnaConfig, text: KernelText) -> list[str]:
 
     labels = re.findall(r"^(\.L[\w.]*):", text.assembly, re.MULTILINE)
     waits = {label: 1 for label in labels if label.startswith(".Lwait")}
-    # Behind the first k-block no sum is cleared; and these waves are not those that load.
-    skipped = {label: True for label in labels if label.startswith(".Lendif") or label == ".Lend_load"}
+    # Behind the first k-block no sum is cleared.
+    skipped = {label: True for label in labels if label.startswith(".Lendif")}
+    multiplying = range(config.load_waves, config.load_waves + config.mma_waves)
     report = replay_loop(
-        text.assembly, waves=config.mma_waves, workgroups=1, chip=text.target.name, turns=waits, taken=skipped
+        text.assembly, waves=multiplying, workgroups=1, chip=text.target.name, turns=waits, taken=skipped
     )
     return [
         f"loop         {report.clocks:.0f} clocks a k-block, matrix cores busy {report.utilisation:.0%}, by the cycle "
