@@ -246,6 +246,15 @@ global_load_dwordx4 ${values}, ${address}, off
 //! see       CDNA4 ISA, GLOBAL_STORE_DWORDX4
 global_store_dwordx4 ${address}, ${values}, off
 
+//! fragment  store_global_b32
+//! about     Store one 32-bit value.
+//! in        address  gmem
+//! in        value    u32
+//! kind      store
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_STORE_DWORD
+global_store_dword ${address}, ${value}, off
+
 //! fragment  store_global_b32x2
 //! about     Store two neighbouring 32-bit values (8-byte aligned) if `valid`.
 //! in        address  gmem

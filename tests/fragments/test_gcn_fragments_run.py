@@ -239,6 +239,7 @@ def _widening_loads(chip: str) -> None:
 
 
 @check("memory.store_global_f32", "memory.store_global_b16", "memory.store_global_b8", "memory.store_global_f32x4",
+       "memory.store_global_b32", "memory.store_global_b32x2", "memory.store_global_b32x4",
        "memory.store_release_gpu", "memory.add_release_gpu", "memory.fetch_add_gpu")  # fmt: skip
 def _global_stores(chip: str) -> None:
     blank = np.full(1024, 0xAB, np.uint8)
@@ -252,6 +253,20 @@ def _global_stores(chip: str) -> None:
             wanted[PLACES[thread] : PLACES[thread] + size] = value[thread : thread + 1].view(np.uint8)[:size]
         same(memory, wanted)
     rows = RANDOM.normal(0, 1, (THREADS, 4)).astype(np.float32)
+    memory = run(chip, "memory", "store_global_b32", memory=blank, address=PLACES, value=WORDS).memory
+    wanted = blank.copy()
+    for thread in range(THREADS):
+        wanted[PLACES[thread] : PLACES[thread] + 4] = WORDS[thread : thread + 1].view(np.uint8)[:4]
+    same(memory, wanted)
+    for count in (2, 4):
+        words = RANDOM.integers(0, 1 << 32, (THREADS, count), np.uint32)
+        found = run(
+            chip, "memory", f"store_global_b32x{count}", memory=blank, address=PLACES, values=words, valid=VALID
+        ).memory
+        wanted = blank.copy()
+        for thread in np.flatnonzero(VALID):
+            wanted[PLACES[thread] : PLACES[thread] + 4 * count] = words[thread].view(np.uint8)
+        same(found, wanted)
     memory = run(chip, "memory", "store_global_f32x4", memory=blank, address=PLACES, values=rows).memory
     same(_at(memory, PLACES, 4), rows.view(np.uint32))
     memory = run(chip, "memory", "store_release_gpu", memory=blank, address=PLACES, value=WORDS).memory

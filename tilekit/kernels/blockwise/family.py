@@ -9,15 +9,14 @@ from tilekit.kernels.blockwise.arguments import BlockwiseArguments, GroupedBlock
 from tilekit.kernels.blockwise.compiled import BlockwiseKernel
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.grouped import family as grouped
-from tilekit.kernels.matmul.family import MATMUL, build, select
-from tilekit.targets import TARGETS
+from tilekit.kernels.matmul.family import COPY_ENGINE_CHIPS, MATMUL, build, select
 
 BLOCKWISE = replace(
     MATMUL,
     name="blockwise",
     summary="D = activation(sum over K of scale_a * scale_b * (A @ B) + bias), 8 bits, a scale for 128 elements of K",
     arguments=BlockwiseArguments,
-    targets=tuple(chip.name for chip in TARGETS.values() if chip.has("copy_engine")),
+    targets=COPY_ENGINE_CHIPS,
     spec=BlockwiseSpec,
     select=partial(select, kind=BlockwiseKernel),
     compile=partial(build, kind=BlockwiseKernel),

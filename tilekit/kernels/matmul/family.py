@@ -42,6 +42,9 @@ def build(
     return compiled(spec, default_config(spec, target) if config is None else config, target, kind)
 
 
+COPY_ENGINE_CHIPS = tuple(chip.name for chip in TARGETS.values() if chip.has("copy_engine"))
+"""Targets of families whose loaders are the copy engine's."""
+
 MATMUL = Family(
     name="matmul",
     summary="D = activation(scale * (A @ B) + bias + beta * residual), batched, with scales of rows and columns",
