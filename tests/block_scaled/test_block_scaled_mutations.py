@@ -71,7 +71,7 @@ def test_no_defect_stays_unnoticed(kind: str, config: Any) -> None:
     for what, text in every[:: max(1, len(every) // SAMPLE)]:
         tried += 1
         spoiled = copy(kernel)
-        spoiled.text = replace(kernel.text, ptx=text)
+        spoiled.text = replace(kernel.text, assembly=text)
         try:
             found = spoiled.bind(p.a, p.b, *scales)()
         except (EmulatorError, TilekitError):
