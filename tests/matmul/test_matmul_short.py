@@ -73,12 +73,7 @@ def test_the_cases_cover_their_axes() -> None:
 
 def test_stages_that_are_not_together_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a ring of A's beside a ring of B's, the instruction reads stages that are being loaded."""
-    whole = StandardPayload.__init__
-
-    def apart(self: StandardPayload, *tiles: Any, adjacent: bool = False) -> None:
-        whole(self, *tiles)
-
-    monkeypatch.setattr(StandardPayload, "__init__", apart)
+    monkeypatch.setattr("tilekit.kernels.matmul.config._payload", lambda a, b, **_: StandardPayload(a, b))
     from tilekit.kernels.matmul.compiled import compiled
 
     compiled.cache_clear()

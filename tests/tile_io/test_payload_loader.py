@@ -65,12 +65,12 @@ def test_a_third_tile_is_a_loader_and_a_line(monkeypatch: pytest.MonkeyPatch) ->
             super().__init__(a, b, **options)
             Payload.__init__(self, (a, b, replace(a, name="witness")), k=a.k)
 
-    def loading(w: Writer, a: Any, b: Any, tiles: Any, cluster: Any) -> PayloadLoader:
+    def loading(w: Writer, a: Any, b: Any, tiles: Any, cluster: Any, _: Any) -> PayloadLoader:
         both = StandardLoader(w, a, b, tiles, cluster)
         third.append(Witness(a))
         return PayloadLoader((*both._loaders, third[0]), tiles)
 
-    monkeypatch.setattr(config, "StandardPayload", Three)
+    monkeypatch.setattr(config, "_payload", Three)
     monkeypatch.setattr(compose, "StandardLoader", loading)
     kernel = compiled.MatmulKernel(MatmulSpec(), CONFIG, SM_90A)
     assert {array.name for array in kernel.text.shared} >= {"inputs.a", "inputs.b", "inputs.witness"}

@@ -14,6 +14,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
+from tilekit.targets import CHIPS
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.mfma import ATOM, COLUMNS, ROWS, BoundMfma, Mfma, Share, in_grid
 from tilekit.tiles.scale_tile import WORD_BYTES, ScaleTile
@@ -80,8 +81,9 @@ class BoundScaledMfma(BoundMfma):
             ``TK-TARGET-003``.
         """
         if not w.target.has("scaled_matrix"):
+            able = ", ".join(chip.name for chip in CHIPS.values() if chip.has("scaled_matrix"))
             raise TraceError(
-                f"{w.target.name} has no matrix instruction that takes scales; nearest: gfx950", code="TK-TARGET-003"
+                f"{w.target.name} has no matrix instruction that takes scales; nearest: {able}", code="TK-TARGET-003"
             )
         self.reads = 1 if self.op.a.dtype.name == "e2m1x2" else 2
 

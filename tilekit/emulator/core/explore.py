@@ -170,7 +170,8 @@ def _restore(memory: GlobalMemory, before: Snapshot, arrays: Arrays) -> None:
         if allocation.start in before:
             allocation.data[:] = before[allocation.start]
     for array, contents in arrays:
-        array[...] = contents
+        if array.flags.writeable:  # no launch has changed another
+            array[...] = contents
 
 
 def _note(memory: GlobalMemory, arrays: Arrays, seen: dict[str, set[bytes]]) -> None:

@@ -15,8 +15,8 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tilekit.cli.app import app
-from tilekit.cli.emulate import _progress_bar
 from tilekit.cli.emulate_arguments import arguments_of
+from tilekit.cli.progress import progress_bar
 from tilekit.emulator import Buffer, Device, EncodedTensorMap
 from tilekit.errors import ArgumentError
 
@@ -282,5 +282,5 @@ def test_lint(run: Run, written: Any):
 def test_a_bar_is_shown_on_terminals_only(monkeypatch: pytest.MonkeyPatch, terminal: bool, as_json: bool):
     """Progress is drawn where a person looks on, and never beside JSON."""
     monkeypatch.setattr(Console, "is_terminal", terminal)
-    with _progress_bar("orders", as_json) as advance:
+    with progress_bar("orders", as_json) as advance:
         assert (advance is not None) == (terminal and not as_json)

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from product_kernels import RACE, STARTED, TICKETS, doubling
+from product_kernels import DOUBLE, RACE, STARTED, TICKETS, doubling
 
 from tilekit.emulator import Device, EmulatorError, LaunchError, LaunchReport, RaceError
 
@@ -66,6 +66,18 @@ def test_arrays_are_as_before():
     assert counter.tolist() == [0]
     assert out.tolist() == [9] * 4
     assert device.memory.allocations() == []
+
+
+def test_read_only_arrays_stay_as_they_are():
+    """An array that cannot be written is an argument like others, of which no contents are put back."""
+    x, out = np.arange(192, dtype=np.float32), np.full(192, np.nan, np.float32)
+    x.flags.writeable = False
+    found = Device("sm_90a").load(DOUBLE)["double_it"].explore(3, 1, 64, [x, out, np.uint32(6)], shared_bytes=288)
+    assert found.clean
+    assert x.tolist() == list(range(192))
+    out.flags.writeable = False
+    with pytest.raises(LaunchError, match=r"read-only.*arrays that can be written"):
+        Device("sm_90a").load(DOUBLE)["double_it"].launch(1, 64, [x, out, np.uint32(6)], shared_bytes=288)
 
 
 def test_progress_counts_orders():

@@ -75,7 +75,21 @@ Uploads = list[tuple[npt.NDArray[Any], Buffer]]
 
 
 def download(uploads: Uploads) -> None:
-    """Bring uploaded arrays up to date and free their buffers."""
+    """Bring uploaded arrays up to date and free their buffers.
+
+    Raises
+    ------
+    LaunchError
+        If the kernel has written to the copy of a read-only array.
+    """
+    lost = []
     for array, buffer in uploads:
-        array[...] = buffer.read()
+        contents = buffer.read()
+        if array.flags.writeable:
+            array[...] = contents
+        elif contents.tobytes() != array.tobytes():
+            lost.append(buffer._allocation.name)
         buffer.free()
+    if lost:
+        legal = "arrays that can be written, of what the kernel writes"
+        raise LaunchError.argument("args", f"read-only: {', '.join(lost)}", legal)
