@@ -263,7 +263,7 @@ def grouped_matmul(
         bounds = ends if counts is None else counts
         try:
             written = None if epilogue is None else epilogue_key(epilogue)
-            scales = None if scale_a is None else (fingerprint(scale_a), fingerprint(scale_b))
+            scales = None if scale_a is None and scale_b is None else (fingerprint(scale_a), fingerprint(scale_b))
             key = (
                 *map(fingerprint, (a, b, bounds, out)),
                 scales,
@@ -336,39 +336,10 @@ def conv2d(x: Any, w: Any, *, stream: Any = None, **keywords: Unpack[ConvKeyword
     >>> tilekit.conv2d(x, w, padding=1).shape
     (1, 6, 6, 8)
     """
-    out = keywords.get("out")
-    key: Any = None
-    new = cached = None
-    try:
-        if not getattr(keywords.get("scale"), "is_cuda", False):
-            number = read_scale(keywords.get("scale"))
-            if isinstance(number, float):  # the value counts, not the host memory it lies in
-                keywords["scale"] = number
-        arrays = {name: value for name, value in keywords.items() if name in ("bias", "scale", "residual")}
-        key = (
-            *(None if array is None else fingerprint(array) for array in (x, w, out)),
-            *((name, None if value is None else fingerprint(value)) for name, value in arrays.items()),
-            *((name, _hashable(value)) for name, value in keywords.items() if name not in ("out", "epilogue", *arrays)),
-            None if keywords.get("epilogue") is None else epilogue_key(keywords["epilogue"]),
-        )
-        if out is None:
-            new = _convolutions.outputs.get(key)
-        else:
-            cached = _convolutions.launches.get(key)
-    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
-        key = None
-    if new is not None:
-        out = new.make() if stream is None else new(resolve_stream(stream, view_of(x)))
-        cached = _convolutions.launches.get((new, new.address_of(out)))
-    if cached is not None:
-        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
-        return out
-    keywords["out"] = out
+    found, key, new = _kept(_convolutions, (x, w), keywords, stream)
+    if found:
+        return keywords["out"]
     return _first_call(ConvArguments.parse(x, w, **keywords), stream, _convolutions, key, new)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 @takes(ConvKeywords)
@@ -426,35 +397,10 @@ def scaled_matmul(
     >>> float(tilekit.scaled_matmul(a, a.T, scales, scales)[0, 0])
     16.0
     """
-    out = keywords.get("out")
-    key: Any = None
-    new = cached = None
-    try:
-        key = (
-            *map(fingerprint, (a, b, scale_a, scale_b)),
-            *(
-                (name, value if name in _PLAIN or value is None else fingerprint(value))
-                for name, value in keywords.items()
-            ),
-        )
-        if out is None:
-            new = _scaled.outputs.get(key)
-        else:
-            cached = _scaled.launches.get(key)
-    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
-        key = None
-    if new is not None:
-        out = new.make() if stream is None else new(resolve_stream(stream, view_of(a)))
-        cached = _scaled.launches.get((new, new.address_of(out)))
-    if cached is not None:
-        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
-        return out
-    keywords["out"] = out
+    found, key, new = _kept(_scaled, (a, b, scale_a, scale_b), keywords, stream)
+    if found:
+        return keywords["out"]
     return _first_call(read_scaled(a, b, scale_a, scale_b, **keywords), stream, _scaled, key, new)
-
-
-_PLAIN = frozenset({"activation", "beta", "out_dtype", "config", "target"})
-"""Keywords of `scaled_matmul` whose values are no arrays."""
 
 
 @takes(ScaledKeywords)
@@ -554,6 +500,51 @@ def kernel_for(a: Any, b: Any, **keywords: Unpack[MatmulKeywords]) -> CompiledKe
 
 
 _matmuls, _grouped, _convolutions, _scaled = LaunchCache(), LaunchCache(), LaunchCache(), LaunchCache()
+
+
+def _kept(
+    cache: LaunchCache, operands: tuple[Any, ...], keywords: Any, stream: Any
+) -> tuple[bool, Hashable, NewArrays | None]:
+    """Launch what an earlier call with the same arguments has left in a cache; return whether there was one.
+
+    Then its output is in `keywords`. Else come the key to keep the launch by, and what made a new output there.
+    """
+    out = keywords.get("out")
+    key: Hashable = None
+    new = cached = None
+    try:
+        if not getattr(keywords.get("scale"), "is_cuda", False):
+            number = read_scale(keywords.get("scale"))
+            if isinstance(number, float):  # the value counts, not the host memory it lies in
+                keywords["scale"] = number
+        arrays = *operands, out
+        key = (
+            *(None if array is None else fingerprint(array) for array in arrays),
+            *((name, _part_of_key(name, value)) for name, value in keywords.items() if name != "out"),
+        )
+        if out is None:
+            new = cache.outputs.get(key)
+        else:
+            cached = cache.launches.get(key)
+    except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+        key = None
+    if new is not None:
+        out = new.make() if stream is None else new(resolve_stream(stream, view_of(operands[0])))
+        cached = cache.launches.get((new, new.address_of(out)))
+    keywords["out"] = out
+    if cached is not None:
+        cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+    return cached is not None, key, new
+
+
+def _part_of_key(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in ("bias", "scale", "residual"):
+        return fingerprint(value)
+    if name == "epilogue":
+        return epilogue_key(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _first_call(

@@ -13,6 +13,7 @@ import pytest
 import tilekit
 from tilekit import api
 from tilekit.drivers.consumer_schedule import Cooperative
+from tilekit.errors import ArgumentError
 from tilekit.kernels import launch_cache
 from tilekit.kernels.grouped import arguments as grouped
 from tilekit.kernels.matmul import arguments as products
@@ -144,6 +145,16 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any], dict[str, tuple[Argum
 
 NO_PART = {"matmul": {"stream", "precision"}, "grouped_matmul": {"stream"}}
 """Parameters of which no two values fit the same arrays, or that belong to the launch of what is kept."""
+
+
+def test_one_scale_alone_is_refused_behind_a_kept_launch(torch: Any, bound: list[Any]) -> None:
+    """A call that has no other's key is parsed: scales of blocks come in pairs, whatever has been launched before."""
+    scaled = grouped_pairs(torch)["scale_a"][0]
+    plain = {name: value for name, value in scaled.items() if name not in ("scale_a", "scale_b")}
+    tilekit.grouped_matmul(**plain)
+    for name in ("scale_a", "scale_b"):
+        with pytest.raises(ArgumentError, match="both scales or neither"):
+            tilekit.grouped_matmul(**plain, **{name: scaled[name]})
 
 
 @pytest.mark.parametrize("call", CALLS)
