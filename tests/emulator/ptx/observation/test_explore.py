@@ -78,6 +78,8 @@ def test_read_only_arrays_stay_as_they_are():
     out.flags.writeable = False
     with pytest.raises(LaunchError, match=r"read-only.*arrays that can be written"):
         Device("sm_90a").load(DOUBLE)["double_it"].launch(1, 64, [x, out, np.uint32(6)], shared_bytes=288)
+    with pytest.raises(RaceError):  # a fault of the kernel is told first
+        Device("sm_90a").load(RACE)["double_it"].launch(1, 64, [x, out, np.uint32(6)], shared_bytes=288)
 
 
 def test_progress_counts_orders():
