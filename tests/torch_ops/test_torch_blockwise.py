@@ -56,7 +56,7 @@ def test_eager(operands: Any) -> None:
 def test_operator_checks(operands: Any) -> None:
     """What torch checks of an operator of 8-bit tensors, which its check of schemas cannot compare."""
     with torch.no_grad():
-        arguments = (*operands().values(), None, "relu", None)
+        arguments = (*operands().values(), None, None, "relu", None)  # no bias, no scale
         checks = ("test_faketensor", "test_autograd_registration")
         torch.library.opcheck(torch.ops.tilekit.scaled_matmul.default, arguments, test_utils=checks)
 
