@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, options, workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,11 +58,11 @@ def bench(
             f"{', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}.",
         ),
     ] = None,
-    dtype: common.Dtype = "bf16",
-    out_dtype: common.OutDtype = None,
-    a_major: common.AMajor = "k",
-    b_major: common.BMajor = "k",
-    accumulation: common.AccumulationMode = "fast",
+    dtype: options.Dtype = "bf16",
+    out_dtype: options.OutDtype = None,
+    a_major: options.AMajor = "k",
+    b_major: options.BMajor = "k",
+    accumulation: options.AccumulationMode = "fast",
     peers: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +108,7 @@ def bench(
         if kernel == _REPORT:
             record = _read(files or [])
         else:
-            family = common.product_family(kernel)
+            family = workloads.product_family(kernel)
             if files:
                 common.refuse("FILE", str(files[0]), "files after `report` only")
             if names and shape:
@@ -124,10 +124,10 @@ def bench(
             if names:
                 record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
             else:
-                like = common.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
-                usual = _LAYERS if common.takes_images(family) else _SHAPES
-                workloads = [common.problem_of(family, text, like) for text in shape or usual]
-                record = _run_shapes(workloads, like, wanted, seconds or _SECONDS, speed, seed, host)
+                like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
+                usual = _LAYERS if workloads.takes_images(family) else _SHAPES
+                shapes = [workloads.problem_of(family, text, like) for text in shape or usual]
+                record = _run_shapes(shapes, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
         _show(record, json_file, markdown_file, plot, as_json)
     failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)
@@ -158,7 +158,7 @@ def _run_suites(
     from tilekit.bench.session import gather, measure_suite
     from tilekit.bench.suites import select
 
-    chosen = select(names, sample, common.part_of(part), seed)
+    chosen = select(names, sample, workloads.part_of(part), seed)
     machine = require_machine()
     record = Record({**facts(machine), "pace": pace.name})
     if {case.suite for case in chosen} == {random_suite.NAME}:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, tables
 
 if TYPE_CHECKING:
     from tilekit.compose.kernel import ComposedKernel
@@ -87,7 +87,7 @@ def run(kernel: str, extents: Mapping[str, int], *, seed: int, as_json: bool) ->
     if as_json:
         typer.echo(json.dumps({**facts, "clean": clean}))
     else:
-        common.print_facts(kernel, facts)
+        tables.print_facts(kernel, facts)
         for report in reports:
             if not report.clean:
                 typer.echo(str(report))
