@@ -47,6 +47,9 @@ from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
 from tilekit.targets import CHIPS, Target
 
+MAX_PROFILE = 65536
+"""Tiles of a CTA that a kernel can note the times of: some megabytes a CTA."""
+
 MAX_CLUSTER = 16
 """CTAs of a cluster where the launch allows more than every chip does (CUDA, non-portable cluster sizes)."""
 
@@ -171,6 +174,8 @@ class Writer(Verbs):
         CTAs of a cluster.
     resident
         CTAs that a multiprocessor is to hold at once: the registers of its threads are divided by it.
+    profile_tiles
+        Tiles of a CTA whose times the kernel is to note (`tilekit.drivers.profiler`), 0 for none.
 
     Raises
     ------
@@ -178,7 +183,16 @@ class Writer(Verbs):
         ``TK-TRACE-008`` for a target the writer does not know; ``TK-TARGET-003`` for a cluster on a chip that has none.
     """
 
-    def __init__(self, name: str, *, target: str | Target, threads: int, cluster: int = 1, resident: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        target: str | Target,
+        threads: int,
+        cluster: int = 1,
+        resident: int = 1,
+        profile_tiles: int = 0,
+    ) -> None:
         chip = target if isinstance(target, Target) else CHIPS.get(target) if isinstance(target, str) else None
         if chip is None:
             raise TraceError(f"target={target!r} is none of {', '.join(CHIPS)}", code="TK-TRACE-008")
@@ -198,12 +212,16 @@ class Writer(Verbs):
         # What is not a multiple of a warp's lanes still has whole warps: the last one's are idle.
         require_whole("Writer", "threads", threads, Whole(1, chip.max_threads))
         require_whole("Writer", "resident", resident, Whole(1))
+        require_whole("Writer", "profile_tiles", profile_tiles, Whole(0, MAX_PROFILE))
         self.name = name
         self.target = chip
         self.dialect = DIALECTS[chip.isa]
         self.threads = threads
         self.cluster = cluster
         self.resident = resident
+        self.profile_tiles = profile_tiles
+        self.profiler: object | None = None
+        """What notes the kernel's times, once it is declared (`tilekit.drivers.profiler.TileProfiler`)."""
         self.fragments = FragmentFiles(self)
         self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()

@@ -19,7 +19,6 @@ Kernel = Annotated[
         help="The kernel family, of those that `tilekit list` shows; or FILE.py:NAME, a composed kernel of yours.",
     ),
 ]
-Family = Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel family; `tilekit list` shows them.")]
 Dtype = Annotated[
     str,
     typer.Option(

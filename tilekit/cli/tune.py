@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    kernel: options.Kernel,
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel family; `tilekit list` shows them.")],
     shape: Annotated[
         list[str] | None,
         typer.Option("--shape", help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1'; may be repeated."),

@@ -14,6 +14,7 @@ from tilekit.compose.operands import Input, Output
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.ping_pong import PingPongWaves
+from tilekit.drivers.profiler import TileProfiler, timed
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
@@ -158,6 +159,7 @@ __all__ = [
     "TileLoader",
     "TileOp",
     "TilePipeline",
+    "TileProfiler",
     "TileScheduler",
     "TmaLoader",
     "Transform",
@@ -175,6 +177,7 @@ __all__ = [
     "one_thread",
     "registers",
     "target",
+    "timed",
     "trace_roles",
     "working_threads",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.assembly.writer import MAX_PROFILE
 from tilekit.heuristics.rules import Choice, Violation
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -21,9 +22,6 @@ BOX_BYTES = 16
 
 MAX_SPLIT = 64
 """Shares of a sum beyond which their adding costs more than their computing."""
-
-MAX_PROFILE = 1 << 16
-"""Tiles of a CTA whose times are noted at most: some megabytes a CTA."""
 
 OUTPUT_BUFFERS = Choice("output_buffers", tuple(range(1, 9)), "1 to 8")
 L2_PROMOTION = Choice("l2_promotion", (None, "256B", "128B", "64B"), "None, '64B', '128B' or '256B'")
