@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tilekit.cli import common, options, workloads
+from tilekit.cli import common, options, own_bench, own_kernel, workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def bench(
         typer.Argument(
             metavar="KERNEL|report",
             help="The kernel family whose shapes are timed (`tilekit list` shows them), or `report` to make tables and "
-            "a plot of earlier runs' FILEs.",
+            "a plot of earlier runs' FILEs; or FILE.py:NAME, a composed kernel of yours.",
         ),
     ] = "matmul",
     files: Annotated[
@@ -98,9 +98,35 @@ def bench(
 
     Example: `tilekit bench --suite all --part 1/2 --json-file one.json`.
 
+    Example: `tilekit bench mine.py:kernel --shape 4096x4096x4096`.
+
     Example: `tilekit bench report one.json two.json --markdown suite.md --plot suite.svg`.
     """
     names = [name for text in suite or () for name in text.split(",")]
+    if own_kernel.names_file(kernel):
+        with common.presented(as_json):
+            types: dict[str, Any] = {"dtype": dtype != "bf16" and dtype, "out-dtype": out_dtype}
+            majors = {"a-major": a_major != "k" and a_major, "b-major": b_major != "k" and b_major}
+            others: dict[str, Any] = {
+                "suite": suite,
+                "sample": sample,
+                "part": part,
+                "peers": peers,
+                "host": host,
+                "FILE": files,
+            }
+            others |= {"accumulation": accumulation != "fast" and accumulation, "markdown": markdown_file, "plot": plot}
+            given = {**types, **majors, **others}
+            own_kernel.refuse_options(kernel, {f"--{name}": value for name, value in given.items()})
+            speed = _pace(pace or "thorough")
+        how: dict[str, Any] = {
+            "seconds": seconds or _SECONDS,
+            "pace": speed,
+            "seed": seed,
+            "json_file": json_file,
+            "as_json": as_json,
+        }
+        return own_bench.bench(kernel, shape or (), **how)
     with common.presented(as_json):
         if plot is not None and plot.suffix != ".svg":
             nearest = str(plot.with_suffix(".svg")) if plot.name else "suite.svg"

@@ -56,7 +56,7 @@ def dump(
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
 
-        own = own_kernel.load(kernel) if own_kernel.names_file(kernel) else None
+        own = own_kernel.chosen(kernel, call, batched=batched, top=top) if own_kernel.names_file(kernel) else None
         if what not in (*_FILES, "all"):
             import difflib
 
@@ -66,7 +66,10 @@ def dump(
                 "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
             )
         if own is not None:
-            parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,)) if part != "ranking"}
+            if what == "ranking":
+                legal = f"{', '.join(_ALL)} or all: no config was chosen for {kernel}"
+                raise ArgumentError.of("--what", what, legal=legal, nearest="explain", code="TK-CLI-005")
+            parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,))}
             _show(own, {"target": own.target.name}, parts, out, as_json)
             return
         family = workloads.product_family(kernel)

@@ -135,6 +135,14 @@ class CallOptions:
     stream_k: StreamK
 
     @property
+    def given(self) -> dict[str, Any]:
+        """What is said of a call beside its extents, by option."""
+        unset: dict[str, Any] = {**_DEFAULTS, **dict.fromkeys(("bias", "contiguous", "residual"), False)}
+        names = [one.name for one in fields(self) if one.name not in ("usual", "m", "n", "k")]
+        values = {name: getattr(self, name) for name in names if getattr(self, name) != unset.get(name)}
+        return {f"--{name.replace('_', '-')}": value for name, value in values.items()}
+
+    @property
     def extents(self) -> dict[str, int]:
         """Those that are given, by letter."""
         given = {"m": self.m, "n": self.n, "k": self.k}

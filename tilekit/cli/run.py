@@ -47,7 +47,7 @@ def run(
     of yours, on the emulator under three interleavings.
     """
     if own_kernel.names_file(kernel):
-        return own_kernel.run(kernel, call.extents, seed=seed, as_json=as_json)
+        return own_kernel.run(kernel, call, batch=batch, device=device, seed=seed, as_json=as_json)
     with common.presented(as_json):
         from tilekit.runtime.emulated import watched
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common, options, workloads
+from tilekit.cli import common, options, own_kernel, workloads
 from tilekit.cli.progress import progress_bar
-from tilekit.cli.run import choose_place
+from tilekit.cli.run import Place, choose_place
 
 if TYPE_CHECKING:
     from tilekit.runtime.trace import TileTrace
@@ -44,8 +44,10 @@ def trace(
 
     Examples: `tilekit trace matmul`; `tilekit trace matmul --m 4096 --n 4096 --k 4096 --out matmul.json`;
     `tilekit trace matmul --target sm_100a`; `tilekit trace matmul --target gfx950`;
-    `tilekit trace conv2d --h 56 --padding 1`.
+    `tilekit trace conv2d --h 56 --padding 1`; `tilekit trace mine.py:kernel --m 500`, a composed kernel of yours.
     """
+    if own_kernel.names_file(kernel):
+        return _trace_own(kernel, call, device, seed, tiles, out, as_json)
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
         from tilekit.kernels.matmul.config import KernelConfig
@@ -66,12 +68,36 @@ def trace(
         with progress_bar("clusters", as_json) as progress, watched(progress):
             found = _run(workload, config, call.target, place, seed)
         _write(found, out)
+    _show(found, {"config": str(config)}, place, out, as_json)
+    return None
+
+
+def _trace_own(
+    kernel: str, call: options.CallOptions, device: str, seed: int, tiles: int, out: Path, as_json: bool
+) -> None:
+    """Trace a composed kernel on arrays of small whole numbers."""
+    with common.presented(as_json):
+        from tilekit.runtime.emulated import watched
+
+        own = own_kernel.chosen(kernel, call)
+        extents = own_kernel.extents_of(own, call.extents, dict(zip("mnk", call.usual, strict=True)))
+        place = choose_place(device, own.target.name)
+        inputs = own.example(seed, **extents)
+        if place.machine is not None:
+            inputs = {name: place.machine.upload(array) for name, array in inputs.items()}
+        with progress_bar("clusters", as_json) as progress, watched(progress):
+            found = own.trace(**inputs, tiles=tiles, device=place.device)
+        _write(found, out)
+    _show(found, {"extents": own_kernel.spelled(extents)}, place, out, as_json)
+
+
+def _show(found: TileTrace, facts: dict[str, str], place: Place, out: Path, as_json: bool) -> None:
     if as_json:
-        facts = {"kernel": found.kernel, "device": place.name, "records": found.count, "unit": found.unit}
-        typer.echo(json.dumps(facts | {"config": str(config), "file": str(out)}))
+        known = {"kernel": found.kernel, "device": place.name, "records": found.count, "unit": found.unit}
+        typer.echo(json.dumps(known | facts | {"file": str(out)}))
     else:
         typer.echo(found.summary())
-        typer.echo(f"{config}")
+        typer.echo("\n".join(facts.values()))
         typer.echo(f"{place.name}; events in {out}, for https://ui.perfetto.dev")
 
 

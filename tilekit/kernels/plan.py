@@ -194,7 +194,7 @@ class HostPlan(Plan, ABC):
             self._times = staging.read_scratch("profile")
 
     def _launch(self, staging: Staging, resident: int) -> Launch:
-        addresses = {name: staging.upload(view) for name, view in self._bound.views.items()}
+        addresses = {name: staging.upload(view, name) for name, view in self._bound.views.items()}
         return self._bound.launch(addresses, resident, staging.scratch)
 
 
