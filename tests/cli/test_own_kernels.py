@@ -101,7 +101,7 @@ def test_check_finds_what_depends_on_the_order() -> None:
         counter = w.parameter("counter", tk.registers.GMEM, lambda call: call.allocate("counter", 4))
         before = w.variable(tk.registers.U32, 0, "before")
         with w.when(w.thread() == 0):
-            before.assign(w.isa.memory.fetch_add_gpu(address=counter, value=1))
+            before.assign(w.isa.memory.count_gpu(address=counter, value=1))
             number = w.isa.convert.float_u32(whole=before)
             place = w.cta()
             address = (y + w.widen_multiply(place, 4)).retyped(tk.registers.GMEM)

@@ -151,7 +151,7 @@ class ColumnTotals:
         counter = self._counters + w.widen_multiply(mine * columns + strip, 4)
         results = self._pieces * batches + (group if batch is None else group + groups * batch)
         with w.when(self._count(w, counter) + 1 == expected):
-            w.warp_sync()  # and what all others had stored before they counted, every lane may read
+            self._acquire(w)  # and what all others had stored before they counted, every lane may read
             start = first if batch is None else first + self._pieces * batch
             for column, total in self._gathered(w, start, expected, tile.column, lane):
                 at = self._at(w, results, column)
@@ -161,7 +161,7 @@ class ColumnTotals:
             w.warp_sync()
             counter = self._counters + w.widen_multiply(last * columns + strip, 4)
             with w.when(self._count(w, counter) + 1 == groups):
-                w.warp_sync()
+                self._acquire(w)
                 start = self._pieces * batches if batch is None else self._pieces * batches + groups * batch
                 for column, total in self._gathered(w, start, groups, tile.column, lane):
                     stored = column if batch is None else column + self._columns * batch
@@ -176,8 +176,15 @@ class ColumnTotals:
         """Count this warp; return how many came before, in every lane."""
         before = w.variable(U32, 0, "counted")
         with w.when(w.lane() == 0):
-            before.assign(w.isa.memory.fetch_add_gpu(address=counter.retyped(GMEM), value=1))
+            before.assign(w.isa.memory.count_gpu(address=counter.retyped(GMEM), value=1))
         return w.broadcast(before, lane=0)
+
+    @staticmethod
+    def _acquire(w: Writer) -> None:
+        """Have every lane see what those had stored that counted before: only the last pays for it."""
+        with w.when(w.lane() == 0):
+            w.isa.memory.acquire_gpu()
+        w.warp_sync()
 
     def _gathered(self, w: Writer, start: Value, count: Value, column: Value, lane: Value) -> list[tuple[Value, Value]]:
         """Combine `count` pieces of the tile's columns, from piece `start` on: several columns a lane at once."""

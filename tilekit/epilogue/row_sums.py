@@ -24,6 +24,9 @@ from tilekit.tiles.tile import Tile
 QUAD = 4
 """Lanes that hold the columns of a row."""
 
+IN_FLIGHT = 8
+"""Parts that the last warp loads before it adds the first of them: a load takes longer than eight additions."""
+
 
 class ClusterTiles(Protocol):
     """How many cluster tiles a call has."""
@@ -160,14 +163,21 @@ class RowSums:
         counter = (self._counters + w.widen_multiply(block, 4)).retyped(GMEM)
         before = w.variable(U32, 0, "counted")
         with w.when(lane == 0):
-            before.assign(w.isa.memory.fetch_add_gpu(address=counter, value=1))
+            before.assign(w.isa.memory.count_gpu(address=counter, value=1))
         with w.when(w.broadcast(before, lane=0) + 1 == self._tiles):
+            with w.when(lane == 0):
+                w.isa.memory.acquire_gpu()  # only the last pays for it
             w.warp_sync()  # and what all others had stored before they counted, every lane may read
             total = w.variable(F32, NEUTRAL[self._combine], "row_total")
-            for index in w.range(self._tiles, name="part"):
-                address = (first + w.widen_multiply(index, 4)).retyped(GMEM)
-                part = w.isa.memory.load_coherent_f32(address=address, valid=valid)
-                total.assign(combined(w, self._combine, total, part))
+            for index in w.range(self._tiles, step=IN_FLIGHT, name="part"):
+                there = [index + ahead < self._tiles for ahead in range(IN_FLIGHT)]
+                address = first + w.widen_multiply(index, 4)
+                parts = [
+                    w.isa.memory.load_coherent_f32(address=(address + 4 * ahead).retyped(GMEM), valid=valid & inside)
+                    for ahead, inside in enumerate(there)
+                ]
+                for part, inside in zip(parts, there, strict=True):
+                    total.assign(combined(w, self._combine, total, counted(w, self._combine, part, inside)))
             out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
             w.isa.memory.store_global_f32(address=out, value=total, valid=valid)
             with w.when(lane == 0):
