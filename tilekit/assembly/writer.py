@@ -119,6 +119,10 @@ class Role:
             raise illegal("Role", "may", self.may, f"a set of {', '.join(KINDS)}")
         for word in self.may:
             require_word("Role", "may", word, tuple(KINDS))
+        if self.registers is not None:
+            require_whole("Role", "registers", self.registers, Whole(1))
+        for flag in ("raised", "one_thread", "leaders_only"):
+            require_word("Role", flag, getattr(self, flag), (True, False))
         require_whole("Role", "turns", self.turns, Whole(1))
         if len(self.warps) % self.turns:
             fits = next(

@@ -29,7 +29,8 @@ from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.written import Place, Written
+from tilekit.epilogue.written import Written
+from tilekit.epilogue.written_spec import Place
 from tilekit.targets import Target, chip, target
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_scales import BufferScaleLoader

@@ -19,7 +19,8 @@ from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.subtiles import STMATRIX_COLUMNS, SubtilePlan
-from tilekit.epilogue.written import Written, WrittenSpec
+from tilekit.epilogue.written import Written
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_schedule.raster import Raster
