@@ -12,7 +12,8 @@ import numpy as np
 
 from tilekit.epilogue import expression, reference
 from tilekit.epilogue.combining import Combine
-from tilekit.epilogue.expression import Axis, Element, Reduced
+from tilekit.epilogue.expression import Element, Reduced
+from tilekit.epilogue.graph import Axis
 
 __all__ = [
     "absolute",

@@ -19,8 +19,8 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import F32, DType
 from tilekit.epilogue.column_totals import ColumnTotal, ColumnTotals
 from tilekit.epilogue.elements import load_element, store_element
-from tilekit.epilogue.expression import Step
 from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
+from tilekit.epilogue.graph import Step
 from tilekit.epilogue.python import EpilogueFunction
 from tilekit.epilogue.row_sums import RowSums, RowTotals
 from tilekit.epilogue.totals import Tiles

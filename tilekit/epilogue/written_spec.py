@@ -9,7 +9,7 @@ from typing import Literal, cast, get_args
 from tilekit.annotations import check_fields
 from tilekit.assembly.fit import illegal, require_word
 from tilekit.dtypes import DType
-from tilekit.epilogue.expression import Graph, Step
+from tilekit.epilogue.graph import Graph, Step
 
 Where = Literal["number", "scalar", "row", "column", "matrix", "source"]
 """Of an operand: a number of the launch, one element in memory, one a row, one a column, one an element; a matrix that

@@ -9,8 +9,8 @@ from tilekit.assembly.types import PRED, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16
-from tilekit.epilogue.expression import Step
 from tilekit.epilogue.functions import ACTIVATIONS, ColumnPair, Elementwise
+from tilekit.epilogue.graph import Step
 
 LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
 
