@@ -53,6 +53,7 @@ def bench(
     shape: Annotated[
         list[str] | None,
         typer.Option(
+            "--shape",
             metavar="SHAPE",
             help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1', with d and g too; repeat for more. Default: "
             f"{', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}.",

@@ -17,7 +17,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, Writer
 from tilekit.compose.explain import explain
 from tilekit.compose.operands import Arrays, Input, Operand, Output, check_operands, read_arrays
-from tilekit.drivers.profiler import TileProfiler
+from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.launch import Launch, require_value
@@ -461,8 +461,8 @@ class ComposedKernel(AssembledKernel):
         return sha256(self.assembly.encode()).hexdigest()
 
     def shared_scratch(self, name: str) -> str | None:
-        """A kernel's launches in a stream follow each other, and leave counters as they found them."""
-        return f"{name} {self._digest}"
+        """Launches of a stream follow each other, and leave counters as they found them; notes are a launch's own."""
+        return None if name == PROFILE else f"{name} {self._digest}"
 
 
 def kernel(*operands: Operand, target: str, threads: int, cluster: int = 1) -> Callable[[Compose], ComposedKernel]:

@@ -13,6 +13,9 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import MAX_PROFILE, Writer
 from tilekit.tiles.tile import Tile
 
+PROFILE = "profile"
+"""What the records' memory is called."""
+
 RECORD_BYTES = 32
 """Begin and end (u64, ns), row, column, SM, and 1 + the tile's number within its CTA (u32); zeros where none is."""
 
@@ -56,7 +59,7 @@ class TileProfiler:
         self.lanes = [Lane(name, group) for name, groups in activities.items() for group in range(groups)]
         self.tiles = tiles
         w.profiler = self
-        self._address = w.parameter("profile", GMEM, lambda call: call.allocate("profile", call.ctas * self.cta_bytes))
+        self._address = w.parameter(PROFILE, GMEM, lambda call: call.allocate(PROFILE, call.ctas * self.cta_bytes))
 
     @classmethod
     def of(cls, w: Writer, activities: dict[str, int]) -> TileProfiler | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, HipStaging, Staging
-from tilekit.drivers.profiler import TileProfiler
+from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
@@ -152,7 +152,7 @@ class DevicePlan(Plan):
         """Wait for the latest call and return the times that its kernel noted."""
         if self._profiler is None:
             return super().trace()
-        return _trace(self._name, self._profiler, self._scratch["profile"].read(), "ns")
+        return _trace(self._name, self._profiler, self._scratch[PROFILE].read(), "ns")
 
 
 def _trace(kernel: str, profiler: TileProfiler, data: bytes, unit: str) -> TileTrace:
@@ -191,7 +191,7 @@ class HostPlan(Plan, ABC):
         for name in self._bound.outputs:
             staging.download(self._bound.views[name])
         if self._kernel.profile is not None:
-            self._times = staging.read_scratch("profile")
+            self._times = staging.read_scratch(PROFILE)
 
     def _launch(self, staging: Staging, resident: int) -> Launch:
         addresses = {name: staging.upload(view, name) for name, view in self._bound.views.items()}
