@@ -220,6 +220,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "Fixup": lambda m: {"layout": m.layout, "warpgroups": 1, "first_barrier": 1},
     "PingPong": lambda m: {"role": TURNS, "first_barrier": 3},
     "WarpPlan": lambda m: {"target": m.w.target, "roles": (LOAD, MMA)},
+    "RoleEntry": lambda m: {"name": "audit", "warps": 1, "may": frozenset({"load"}), "turns": 1, **_registers()},
     "Role": lambda m: {"name": "load", "warps": range(4), "may": frozenset({"load"}), "turns": 1, **_registers()},
     "Writer": lambda m: {
         "name": "k",

@@ -16,7 +16,7 @@ from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.profiler import TileProfiler, timed
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
-from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
 from tilekit.dtypes import BF16, E2M1X2, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, UE8M0, DType
 from tilekit.epilogue.column_totals import ColumnTotals
@@ -136,6 +136,7 @@ __all__ = [
     "RegisterAccumulators",
     "RegisterTile",
     "Role",
+    "RoleEntry",
     "RowSums",
     "ScaleTile",
     "ScaledMfma",

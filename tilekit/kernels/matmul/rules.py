@@ -77,7 +77,7 @@ def written_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
 def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Components of the caller's stand where the family's would."""
     own = spec.components
-    if own.scheduler is None and own.functions is None and own.consumers is None:
+    if not own:
         return
     if own.scheduler is not None and config.claims_tiles:
         text = f"clc_stages={config.clc_stages}: tiles are the caller's scheduler's, and none are claimed"
@@ -88,6 +88,11 @@ def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
     if own.scheduler is not None and config.numbers_starts:
         text = f"split_k={config.split_k}: shares wait for clusters that are numbered, which is the family's schedule"
         yield Violation("shares of another's tiles", "split_k", text)
+    if own.epilogue is not None and config.swap_ab:
+        yield Violation("an epilogue of the transpose", "swap_ab", "swap_ab=True: the caller's epilogue is upright")
+    if own.epilogue is not None and config.cluster_k > 1:
+        text = f"cluster_k={config.cluster_k}: the caller's epilogue stores whole tiles, and each CTA has a part"
+        yield Violation("an epilogue of parts", "cluster_k", text)
     if own.functions is not None and config.swap_ab:
         yield Violation("functions of the transpose", "swap_ab", "swap_ab=True: the caller's functions are upright")
     if own.functions is not None and config.cluster_k > 1:

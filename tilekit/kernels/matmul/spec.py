@@ -335,7 +335,7 @@ class MatmulSpec:
     @property
     def loads_residual(self) -> bool:
         """Whether a role loads a residual for the epilogue; direct stores read it element by element."""
-        return self.functions.residual is not None and self.store == "tma"
+        return self.functions.residual is not None and self.store == "tma" and self.components.epilogue is None
 
     @property
     def name(self) -> str:
