@@ -63,6 +63,10 @@ _UFUNCS: Mapping[str, str] = {
 """NumPy's functions by the names of what they become."""
 
 
+LARGEST = (1 << 128) - (1 << 104)
+"""The largest number of f32."""
+
+
 class Tracer:
     """The steps of a function that is being run."""
 
@@ -86,6 +90,8 @@ class Tracer:
             zero = self.constant(0, "u32")
             return self.step("ne" if value else "lt", self.constant(1, "u32"), zero, kind="pred")
         if kind == "f32":
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise error(f"{self.name} has the number {_shown(value)}; legal: numbers of f32, to 3.4e38")
             with np.errstate(over="ignore"):
                 bits = int(np.float32(value).view(np.uint32))
             return self.step("constant", value=bits, kind="f32")
@@ -103,6 +109,8 @@ class Tracer:
             return self.constant(int(value), "u32" if like == "u32" else "f32")
         if isinstance(value, (float, np.floating)):
             return self.constant(float(value), "f32")
+        if isinstance(value, Reduced):
+            value.refuse()
         raise error(
             f"{self.name} combines an element with {_shown(value)}; legal: elements and numbers. Arrays are operands: "
             "give the function a parameter, and pass the array where the epilogue is called"
@@ -263,7 +271,7 @@ class Element:
             "each element of the output is computed by itself. Pass what lies elsewhere as an operand"
         )
 
-    __getitem__ = __len__ = __iter__ = __contains__ = _neighbour
+    __getitem__ = __setitem__ = __delitem__ = __len__ = __iter__ = __contains__ = _neighbour
 
     def _number(self, *_: Any) -> NoReturn:
         raise error(
@@ -271,7 +279,7 @@ class Element:
             "int, round and math cannot use it. Use the functions of tilekit.epilogue or NumPy"
         )
 
-    __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
+    __format__ = __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
 
     def _whole(self, *_: Any) -> NoReturn:
         raise error(
@@ -302,6 +310,19 @@ class Reduced:
     element: Element
     along: Axis
     combine: Combine
+
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what would need the total in the kernel."""
+        raise error(
+            f"{self.element.tracer.name} goes on with {self.along}_{self.combine}, a total, which is complete only "
+            "when the kernel ends; legal: to return it beside the result"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = refuse
+    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = refuse
+    __neg__ = __pos__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __invert__ = refuse
+    __bool__ = __float__ = __int__ = __index__ = __format__ = __getitem__ = __len__ = __iter__ = refuse
+    __array__ = __array_ufunc__ = __array_function__ = astype = refuse
 
 
 def unary(does: str, x: Any) -> Element:

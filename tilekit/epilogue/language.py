@@ -172,6 +172,8 @@ def column_min(x: Any) -> Any:
 
 
 def _reduced(x: Any, along: Axis, combine: Combine) -> Any:
+    if isinstance(x, Reduced):
+        x.refuse()
     if isinstance(x, Element):
         return Reduced(expression.as_float(x), along, combine)
     return reference.reduced(x, along, combine)
