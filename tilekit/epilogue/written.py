@@ -16,7 +16,8 @@ from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import F32, DType
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
+from tilekit.emulator.core.errors import shown
 from tilekit.epilogue.column_totals import ColumnTotal, ColumnTotals
 from tilekit.epilogue.elements import load_element, store_element
 from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
@@ -29,6 +30,9 @@ from tilekit.epilogue.written_spec import Level, Place, WrittenSpec
 from tilekit.epilogue.written_steps import compute
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.tile import Tile
+
+STORED = (BF16, F16, F32, E4M3, E5M2)
+"""Element types of further matrices."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,7 @@ class Written:
         Raises
         ------
         TraceError
-            ``TK-EPI-001`` for operands without a place; what the class raises.
+            ``TK-EPI-001`` for operands without a place and outputs without a type; what the class raises.
         """
         missing = [name for name in function.operands if name not in places]
         if missing:
@@ -202,7 +206,19 @@ class Written:
                 f"Written.of({function.name}) lacks the places of {', '.join(missing)}; give a Place of each operand",
                 code="TK-EPI-001",
             )
-        spec = WrittenSpec(function.graph({}), tuple(places[name] for name in function.operands), tuple(outputs))
+        graph = function.graph({})
+        further = len(graph.outputs) - 1
+        if (
+            not isinstance(outputs, (tuple, list))
+            or len(outputs) != further
+            or any(one not in STORED for one in outputs)
+        ):
+            raise TraceError(
+                f"Written.of({function.name}, outputs={shown(outputs)}): it returns {further} matrices beside the "
+                f"result; legal: as many element types of {', '.join(map(str, STORED))}",
+                code="TK-EPI-001",
+            )
+        spec = WrittenSpec(graph, tuple(places[name] for name in function.operands), tuple(outputs))
         return cls(
             w,
             spec,
