@@ -209,9 +209,8 @@ class EmulatedLaunch(PreparedLaunch):
         """
         if self._work is not None:
             self._work.refuse_if_too_long(self.label)
-        self.report = self._handle.launch(
-            **self._shape, progress=_watcher.get(), statistics=statistics, timeline=timeline
-        )
+        wished: dict[str, Any] = {"progress": _watcher.get(), "statistics": statistics, "timeline": timeline}
+        self.report = self._handle.launch(**self._shape, **{name: wish for name, wish in wished.items() if wish})
 
     def explore(self, tries: int, *, seed: int = 0, progress: Progress | None = None) -> Exploration:
         """Run in many orders, as the emulator's `Kernel.explore` does."""
