@@ -11,7 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from tilekit.assembly.dialect import Dialect
-from tilekit.assembly.fragment import Fragment, every_fragment
+from tilekit.assembly.fragment import Fragment
+from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import DIALECTS
 
 DOCS = Path(__file__).resolve().parent

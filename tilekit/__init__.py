@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tilekit.errors import TilekitError
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
     from tilekit.kernels.matmul.gfx950.config import Cdna4Config
-    from tilekit.kernels.matmul.own import OwnComponents
+    from tilekit.kernels.matmul.own import OwnComponents, OwnRole
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
     from tilekit.kernels.matmul.spec import MatmulSpec
@@ -49,6 +49,7 @@ __all__ = [
     "MatmulConfig",
     "MatmulSpec",
     "OwnComponents",
+    "OwnRole",
     "TilekitError",
     "compile",
     "conv2d",
@@ -74,6 +75,7 @@ _HOMES = {
     "MatmulConfig": "tilekit.kernels.matmul.sm_90a.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "OwnComponents": "tilekit.kernels.matmul.own",
+    "OwnRole": "tilekit.kernels.matmul.own",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",

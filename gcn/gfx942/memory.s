@@ -33,8 +33,8 @@ buffer_wbl2 sc1
 s_waitcnt vmcnt(0) lgkmcnt(0)
 global_atomic_add ${address}, ${value}, off
 
-//! fragment  fetch_add_gpu
-//! about     Add to a u32 and return what it was, after the thread's earlier accesses and before its later ones, as all of the device see them.
+//! fragment  count_gpu
+//! about     Add to a u32 and return what it was, after the thread's earlier accesses as all of the device see them.
 //! in        address  gmem
 //! in        value    u32
 //! out       before   u32
@@ -45,6 +45,12 @@ buffer_wbl2 sc1
 s_waitcnt vmcnt(0) lgkmcnt(0)
 global_atomic_add ${before}, ${address}, ${value}, off sc0
 s_waitcnt vmcnt(0)
+
+//! fragment  acquire_gpu
+//! about     Have later accesses come after those that others had made before they counted what this thread has read.
+//! kind      memory
+//! target    gfx942
+//! see       LLVM, User Guide for AMDGPU, Memory Model GFX942
 buffer_inv sc1
 
 //! fragment  load_coherent_f32

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fragments.fragment_entries import ptxas_errors
 from tilekit.assembly.errors import FragmentError
-from tilekit.assembly.fragment import _check_text, every_fragment
+from tilekit.assembly.fragment_files import _check_text, every_fragment
 from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.writer import Writer

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tilekit.assembly.errors import FragmentError
-from tilekit.assembly.fragment import KINDS, every_fragment, fragment_root, fragments_of, parse_fragments
+from tilekit.assembly.fragment import KINDS, fragment_root
+from tilekit.assembly.fragment_files import every_fragment, fragments_of, parse_fragments
 from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer

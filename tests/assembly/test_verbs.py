@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilekit.assembly import fragment as fragments
+from tilekit.assembly import fragment_files as fragments
 from tilekit.assembly.errors import FragmentError
-from tilekit.assembly.fragment import fragment_root, fragments_of
+from tilekit.assembly.fragment import fragment_root
+from tilekit.assembly.fragment_files import fragments_of
 from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import F32, GMEM
 from tilekit.assembly.writer import Writer

@@ -101,7 +101,7 @@ def test_an_output_that_cannot_be_written(words: list[str], target: str, tmp_pat
 
 def test_a_defect_is_said_in_a_message(tmp_path: Path) -> None:
     """What no one raised on purpose ends in a message that names a file with the traceback."""
-    script = "import tilekit.cli.listing as l, tilekit.cli.app as a; l.common.print_facts = lambda *x: 1 // 0; a.main()"
+    script = "import tilekit.cli.listing as l, tilekit.cli.app as a; l.tables.print_facts = lambda *x: 1 // 0; a.main()"
     ended = subprocess.run(
         [sys.executable, "-c", script, "list"],
         capture_output=True,

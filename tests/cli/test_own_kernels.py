@@ -101,7 +101,7 @@ def test_check_finds_what_depends_on_the_order() -> None:
         counter = w.parameter("counter", tk.registers.GMEM, lambda call: call.allocate("counter", 4))
         before = w.variable(tk.registers.U32, 0, "before")
         with w.when(w.thread() == 0):
-            before.assign(w.isa.memory.fetch_add_gpu(address=counter, value=1))
+            before.assign(w.isa.memory.count_gpu(address=counter, value=1))
             number = w.isa.convert.float_u32(whole=before)
             place = w.cta()
             address = (y + w.widen_multiply(place, 4)).retyped(tk.registers.GMEM)
@@ -111,3 +111,79 @@ def test_check_finds_what_depends_on_the_order() -> None:
     with pytest.raises(TilekitError) as caught:
         numbered.check(seeds=range(20), n=8)
     assert caught.value.code == "TK-COMP-006"
+
+
+@pytest.mark.parametrize("named", [MINE, f"{ROOT / 'tests' / 'cli' / 'amd_product.py'}:product"])
+def test_trace_and_emulate(named: str, tmp_path: Path) -> None:
+    """The other commands take it too: a trace of all roles, a watched launch, other orders, a stop."""
+    out = tmp_path / "trace.json"
+    code, text = invoke("trace", named, "--m", "200", "--n", "72", "--k", "96", "--out", str(out), "--json")
+    facts = json.loads(text)
+    assert code == 0
+    assert facts["unit"] == "steps"
+    assert facts["extents"] == "k=96, m=200, n=72"
+    names = {event["args"].get("name") for event in json.loads(out.read_text())["traceEvents"]}
+    assert {"load", "mma", "epilogue"} <= names
+    code, text = invoke("emulate", named, "--m", "72", "--statistics", "--timeline", str(out), "--json")
+    assert code == 0
+    assert json.loads(text)["statistics"]
+    assert json.loads(out.read_text())["traceEvents"]
+    code, text = invoke("emulate", named, "--explore", "3", "--json")
+    assert code == 0
+    assert json.loads(text)["different"] == []
+    code, text = invoke("emulate", named, "--stop", "role=mma", "--json")
+    assert code == 0
+    assert json.loads(text)["where"]["role"] == "mma"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (["run", MINE, "--dtype", "f16"], "TK-CLI-013", "--dtype"),
+        (["run", MINE, "--device", "cuda"], "TK-CLI-013", "--device"),
+        (["run", MINE, "--bias"], "TK-CLI-013", "--bias"),
+        (["run", MINE, "--target", "gfx950"], "TK-CLI-013", "--target"),
+        (["run", MINE, "--m", "0"], "TK-COMP-003", "m"),
+        (["dump", MINE, "--what", "ranking"], "TK-CLI-005", "--what"),
+        (["dump", MINE, "--tile", "64x64"], "TK-CLI-013", "--tile"),
+        (["trace", MINE, "--stages", "2"], "TK-CLI-013", "--stages"),
+        (["trace", MINE, "--tiles", "65536", "--out", "/"], "TK-CLI-006", "--out"),
+        (["trace", f"{ROOT / 'examples' / 'compose_matmul.py'}:composed_matmul"], "TK-COMP-007", "notes no times"),
+        (["emulate", MINE, "--grid", "4"], "TK-CLI-013", "--grid"),
+        (["emulate", MINE, "--arg", "null"], "TK-CLI-013", "--arg"),
+        (["emulate", MINE, "--check", "some"], "TK-COMP-002", "check"),
+        (["emulate", "examples/double.ptx", "--m", "4"], "TK-CLI-007", "--m"),
+        (["bench", MINE, "--suite", "all"], "TK-CLI-013", "--suite"),
+        (["bench", MINE, "--shape", "4x4"], "TK-CLI-002", "--shape"),
+        (["bench", MINE, "--dtype", "f16"], "TK-CLI-013", "--dtype"),
+    ],
+)
+def test_options_that_are_not_for_it(words: list[str], code: str, named: str) -> None:
+    """An option that would have no effect on a kernel of one's own is refused, and names itself."""
+    exit_code, text = invoke(*words)
+    assert exit_code == 2, text
+    assert code in text
+    assert named in text
+
+
+def test_bench_says_what_it_needs() -> None:
+    """Without a GPU one line says so; shapes are read before."""
+    from tilekit.bench.machine import find_machine
+
+    if find_machine() is None:
+        code, text = invoke("bench", MINE)
+        assert code == 3
+        assert "TK-BENCH-002" in text
+
+
+@pytest.mark.gpu
+def test_bench_and_trace_on_a_gpu(tmp_path: Path) -> None:
+    """Times beside the library's product; a trace in nanoseconds."""
+    code, text = invoke("bench", MINE, "--shape", "512x512x512", "--seconds", "2", "--pace", "quick", "--json")
+    assert code == 0, text
+    records = json.loads(text)["records"]
+    assert [one["contestant"] for one in records] == ["gated_matmul", records[1]["contestant"]]
+    assert all(one["us"] > 0 and one["tflops"] > 0 for one in records)
+    code, text = invoke("trace", MINE, "--out", str(tmp_path / "trace.json"), "--json")
+    assert code == 0, text
+    assert json.loads(text)["unit"] == "ns"

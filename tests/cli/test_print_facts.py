@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilekit.cli.common import print_facts
+from tilekit.cli.tables import print_facts
 
 
 def test_brackets_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tilekit.cli import common, progress
+from tilekit.cli import progress, tables
 from tilekit.cli.words import in_options
 from tilekit.runtime import driver
 from tilekit.runtime.emulated import watched
@@ -44,11 +44,11 @@ def test_too_long_is_said_without_python(invoke: Any) -> None:
 def test_rows_fit_and_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have 80 columns where there is no terminal, and no line ends in spaces."""
     monkeypatch.setenv("COLUMNS", "80")
-    common.print_facts("title", {"short": "one", "long": "word " * 40})
+    tables.print_facts("title", {"short": "one", "long": "word " * 40})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 3
     assert all(len(line) <= 80 and line == line.rstrip() for line in lines)
-    row = common.wrapped("name", "word " * 40, 10).splitlines()
+    row = tables.wrapped("name", "word " * 40, 10).splitlines()
     assert len(row) > 2
     assert all(len(line) <= 80 for line in row)
 

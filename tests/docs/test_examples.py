@@ -42,6 +42,12 @@ def test_composed_amd_matmul(capsys: pytest.CaptureFixture[str]):
     assert len(capsys.readouterr().out.splitlines()) == 8
 
 
+def test_composed_blackwell_matmul(capsys: pytest.CaptureFixture[str]):
+    """The driver's five roles on sm_100a, with a gate and row sums: exact."""
+    _run("compose_blackwell_matmul.py")
+    assert "27200 elements and 200 row sums, all exact" in capsys.readouterr().out
+
+
 def test_fused_epilogues(capsys: pytest.CaptureFixture[str]):
     """SwiGLU, a gated residual, dropout and an RMS norm's statistics are what NumPy says."""
     _run("fused_epilogues.py")

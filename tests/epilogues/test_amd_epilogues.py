@@ -72,5 +72,8 @@ def test_places_are_given() -> None:
     with pytest.raises(TilekitError, match="lacks the places of row") as caught:
         tk.Written.of(w, whole, {name: place for name, place in PLACES.items() if name != "row"}, columns=n)
     assert caught.value.code == "TK-EPI-001"
+    for outputs in ((tk.F32,) * 5, (tk.S8,) * 5, tk.F32, "f32"):
+        with pytest.raises(TilekitError, match=r"outputs=.*TK-EPI-001"):
+            tk.Written.of(w, whole, PLACES, columns=n, rows=n, outputs=outputs)
     with pytest.raises(TilekitError, match="pass rows"):
         tk.Written.of(w, whole, PLACES, columns=n)

@@ -34,6 +34,15 @@ WRONG_BODIES = {
     "x & 1": "conditions",
     "x.astype('s8')": "astype",
     "np.where(x, 1, 2)": "a condition",
+    "x[0] = 1": "neighbours",
+    "f'{x:.2f}'": "a number",
+    "x * 10**400": "numbers of f32",
+    "tilekit.epilogue.row_sum(tilekit.epilogue.row_sum(x))": "row_sum, a total",
+    "tilekit.epilogue.row_sum(x) + 1": "row_sum, a total",
+    "x * tilekit.epilogue.column_max(x)": "column_max",
+    "tilekit.epilogue.exp(tilekit.epilogue.row_sum(x))": "row_sum, a total",
+    "np.maximum(x, tilekit.epilogue.row_max(x))": "row_max",
+    "tilekit.epilogue.row_sum(x)[0]": "row_sum, a total",
     "tilekit.epilogue.gelu(x, approximate='erf')": "nearest: 'tanh'",
 }
 

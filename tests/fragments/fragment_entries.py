@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, every_fragment
+from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate
+from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer

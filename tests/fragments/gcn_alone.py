@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilekit.assembly.fragment import fragments_of
+from tilekit.assembly.fragment_files import fragments_of
 from tilekit.assembly.types import F32, GMEM, PRED, SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer

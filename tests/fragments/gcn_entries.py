@@ -9,7 +9,8 @@ from typing import Any
 
 from fragment_entries import Case, extremes
 
-from tilekit.assembly.fragment import Fragment, FragmentOperand, every_fragment
+from tilekit.assembly.fragment import Fragment, FragmentOperand
+from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import GCN
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import RegisterTile, Value

@@ -20,7 +20,8 @@ from fragment_entries import (
 )
 
 import tilekit
-from tilekit.assembly.fragment import KINDS, Fragment, every_fragment
+from tilekit.assembly.fragment import KINDS, Fragment
+from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.writer import Writer
 from tilekit.targets import CAPABILITIES, CHIPS

@@ -9,7 +9,8 @@ import pytest
 from fragment_entries import all_fragments
 from gcn_entries import cases, claimed_chips, entry, gcn_fragments, rejected, said_of, symbol
 
-from tilekit.assembly.fragment import KINDS, Fragment, fragments_of
+from tilekit.assembly.fragment import KINDS, Fragment
+from tilekit.assembly.fragment_files import fragments_of
 from tilekit.assembly.verbs import NEUTRAL
 from tilekit.targets import CAPABILITIES, GFX950
 

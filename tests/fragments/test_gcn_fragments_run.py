@@ -240,7 +240,7 @@ def _widening_loads(chip: str) -> None:
 
 @check("memory.store_global_f32", "memory.store_global_b16", "memory.store_global_b8", "memory.store_global_f32x4",
        "memory.store_global_b32", "memory.store_global_b32x2", "memory.store_global_b32x4",
-       "memory.store_release_gpu", "memory.add_release_gpu", "memory.fetch_add_gpu")  # fmt: skip
+       "memory.store_release_gpu", "memory.add_release_gpu", "memory.count_gpu", "memory.acquire_gpu")  # fmt: skip
 def _global_stores(chip: str) -> None:
     blank = np.full(1024, 0xAB, np.uint8)
     for name, size in (("f32", 4), ("b16", 2), ("b8", 1)):
@@ -275,9 +275,10 @@ def _global_stores(chip: str) -> None:
     wanted = MEMORY.copy()
     np.add.at(wanted, PLACES % 64 // 4, WORDS)
     same(memory.view(np.uint32), wanted)
-    done = run(chip, "memory", "fetch_add_gpu", memory=MEMORY, address=0 * LANES, value=0 * LANES + 3)
+    done = run(chip, "memory", "count_gpu", memory=MEMORY, address=0 * LANES, value=0 * LANES + 3)
     assert done.memory.view(np.uint32)[0] == MEMORY[0] + 3 * THREADS
     same(np.sort(done.only), MEMORY[0] + 3 * LANES)
+    same(run(chip, "memory", "acquire_gpu", memory=MEMORY).memory.view(np.uint32), MEMORY)
 
 
 @check("memory.store_shared_f32", "memory.store_shared_b32", "memory.store_shared_b16", "memory.store_shared_f32x2",

@@ -172,7 +172,7 @@ def test_release_and_acquire_are_both_needed(release: str, acquire: bool) -> Non
         message(release=release, acquire=acquire)
 
 
-def last_arriver(*, ordered: bool) -> Array:
+def last_arriver(*, counts: bool = True, acquires: bool = True) -> Array:
     """Each of three CTAs writes its number and counts itself; the one that counts last adds all numbers."""
     data, count, out = np.zeros(3, np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32)
     k = SmallKernel(pointers=3)
@@ -183,11 +183,13 @@ def last_arriver(*, ordered: bool) -> Array:
             with w.when(cta == number):
                 k.store(0, w.constant(U32, number), w.constant(F32, 10.0**number))
         address = k.element(1, 0)
-        if ordered:
-            before = memory.fetch_add_gpu(address=address, value=1)
+        if counts:
+            before = memory.count_gpu(address=address, value=1)
         else:
             before = w.ptx.start_order.take(address=address, last=2)
         with w.when(before == 2):
+            if acquires:
+                memory.acquire_gpu()
             total = w.constant(F32, 0.0)
             for number in range(4):
                 valid = k.thread >= number // 3
@@ -199,14 +201,15 @@ def last_arriver(*, ordered: bool) -> Array:
 
 
 def test_who_counts_last_reads_what_all_wrote() -> None:
-    """`fetch_add_gpu` orders what was written before it and read behind it; `load_coherent_f32` reads it if `valid`."""
-    assert last_arriver(ordered=True)[0] == 111
+    """`count_gpu` orders what was written before, `acquire_gpu` what is read behind; `load_coherent_f32` if `valid`."""
+    assert last_arriver()[0] == 111
 
 
-def test_an_unordered_count_is_a_race() -> None:
-    """With a relaxed count (`start_order.take`) the emulator finds the race."""
+@pytest.mark.parametrize("missing", ["counts", "acquires"])
+def test_an_unordered_count_is_a_race(missing: str) -> None:
+    """With a relaxed count (`start_order.take`), or without `acquire_gpu`, the emulator finds the race."""
     with pytest.raises(RaceError):
-        last_arriver(ordered=False)
+        last_arriver(**{missing: False})
 
 
 def asynchronous(width: int, *, wait: str) -> Array:

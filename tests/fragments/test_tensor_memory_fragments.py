@@ -9,7 +9,7 @@ from fragment_entries import Case, module, ptxas_errors
 from small_kernels import Array
 
 from tilekit.assembly.errors import FragmentError
-from tilekit.assembly.fragment import fragments_of
+from tilekit.assembly.fragment_files import fragments_of
 from tilekit.assembly.types import F32, TMEM, U32
 from tilekit.assembly.values import Value
 from tilekit.emulator import EmulatorError

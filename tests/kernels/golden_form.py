@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from tilekit.assembly.fragment import every_fragment
+from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import PTX
 
 _WORD = re.compile(r"(?<![\w.%$])[A-Za-z_]\w*(?![\w.])")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tilekit
-from tilekit.cli import common
+from tilekit.cli import options
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.platforms import having, platform, platforms
 from tilekit.targets import DEFAULT, SM_90A, TARGETS
@@ -27,7 +27,7 @@ each brings to the matmul."""
 REMAINING = {
     "__init__.py": "the public names of the chips' configs",
     "cli/app.py": "examples of commands",
-    "cli/common.py": "help of options that one chip has, and the default of --target, which imports no targets",
+    "cli/options.py": "help of options that one chip has, and the default of --target, which imports no targets",
     "cli/sources.py": "the chip of AMDGCN text that names none",
     "runtime/assembler.py": "what names of AMD targets look like, and an example in an error",
     "kernels/gemv/family.py": "the chip that the gemv was measured on, and is built for",
@@ -103,7 +103,7 @@ def test_every_chip_brings_its_part() -> None:
 
 def test_commands_have_the_default_chip() -> None:
     """What `--target` is where it is not given is what a call without a target is built for."""
-    assert DEFAULT.name == common.DEFAULT_TARGET
+    assert DEFAULT.name == options.DEFAULT_TARGET
 
 
 def test_a_chip_without_a_matmul() -> None:

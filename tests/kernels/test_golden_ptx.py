@@ -16,7 +16,7 @@ import pytest
 from golden_form import golden, renamed
 from small_kernels import SmallKernel
 
-from tilekit.assembly.fragment import every_fragment
+from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.types import U32
 from tilekit.assembly.writer import Writer

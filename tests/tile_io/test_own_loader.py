@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.composed import Array, Composed, integers
-from tilekit.assembly.fragment import Fragment, parse_fragments
+from tilekit.assembly.fragment import Fragment
+from tilekit.assembly.fragment_files import parse_fragments
 from tilekit.assembly.instruction_sets import PTX
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32

@@ -29,8 +29,8 @@ _KEPT = 16
 class Staging(Protocol):
     """A device's memory, as a launch of host arrays needs it."""
 
-    def upload(self, view: ArrayView) -> int:
-        """Copy the array's span to the device; return the address of element zero."""
+    def upload(self, view: ArrayView, name: str) -> int:
+        """Copy the array's span to the device; return the address of element zero. Reports call it `name`."""
 
     def scratch(self, name: str, size: int) -> int:
         """Return the address of `size` zero bytes, to be known as `name`."""
@@ -59,14 +59,14 @@ class EmulatedStaging:
         self._buffers: dict[int, Buffer] = {}
         self._scratch: dict[str, Buffer] = {}
 
-    def upload(self, view: ArrayView) -> int:
+    def upload(self, view: ArrayView, name: str = "") -> int:
         """Copy the array's span into a buffer of its own, which the same array's other uses share."""
         span, first = _span(view)
         gap = (view.address - first) % _KEPT
         known = self._buffers.get(view.address)
         if known is not None and known.nbytes == gap + span.size:
             return known.address + gap + first
-        buffer = self.device.buffer(np.concatenate([np.zeros(gap, np.uint8), span]))
+        buffer = self.device.buffer(np.concatenate([np.zeros(gap, np.uint8), span]), name)
         self._buffers[view.address] = buffer
         return buffer.address + gap + first
 
@@ -108,7 +108,7 @@ class CudaStaging:
             driver.call("cuMemFree", address)
         self._activation.__exit__(kind, error, trace)
 
-    def upload(self, view: ArrayView) -> int:
+    def upload(self, view: ArrayView, name: str = "") -> int:
         """Copy the array's span into an allocation of its own, which the same array's other uses share."""
         span, first = _span(view)
         gap = (view.address - first) % _KEPT
@@ -157,7 +157,7 @@ class HipStaging:
             buffer.free()
         self._activation.__exit__(kind, error, trace)
 
-    def upload(self, view: ArrayView) -> int:
+    def upload(self, view: ArrayView, name: str = "") -> int:
         """Copy the array's span into an allocation of its own, which the same array's other uses share."""
         span, first = _span(view)
         gap = (view.address - first) % _KEPT

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilekit.assembly.errors import FragmentError, MissingFragmentError
-from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate, fragments_of, read_fragments
+from tilekit.assembly.fragment import Fragment, FragmentOperand, Immediate
+from tilekit.assembly.fragment_files import fragments_of, read_fragments
 from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.numbers import Number, number
 from tilekit.assembly.provenance import origin

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole, require_word
-from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand, local_names
+from tilekit.assembly.fit import Whole, require_symbol, require_whole
+from tilekit.assembly.fragment import KINDS, Fragment, FragmentOperand
+from tilekit.assembly.fragment_files import local_names
 from tilekit.assembly.instruction_sets import DIALECTS
 from tilekit.assembly.library import FragmentFiles, FragmentLibrary, bind_immediate, bind_operand
 from tilekit.assembly.loop_uniformity import check_loops
@@ -24,6 +25,7 @@ from tilekit.assembly.named_barriers import NamedBarriers
 from tilekit.assembly.names import Names
 from tilekit.assembly.numbers import number
 from tilekit.assembly.provenance import Origin, origin
+from tilekit.assembly.role import Role, require_warpgroups
 from tilekit.assembly.shared import SharedMemory
 from tilekit.assembly.trace import (
     Bound,
@@ -47,6 +49,11 @@ from tilekit.assembly.values import Operand, RegisterTile, Value, all_uniform
 from tilekit.assembly.verbs import NEUTRAL, Verbs
 from tilekit.targets import CHIPS, Target
 
+__all__ = ["MAX_CLUSTER", "MAX_PROFILE", "Parameter", "Role", "Turn", "Writer", "require_warpgroups"]
+
+MAX_PROFILE = 65536
+"""Tiles of a CTA that a kernel can note the times of: some megabytes a CTA."""
+
 MAX_CLUSTER = 16
 """CTAs of a cluster where the launch allows more than every chip does (CUDA, non-portable cluster sizes)."""
 
@@ -66,87 +73,6 @@ class Parameter:
     name: str
     type: RegisterType
     value: Callable[[Any], Any] | None = None
-
-
-@dataclass(frozen=True)
-class Role:
-    """A named set of warps and what their instructions may do.
-
-    Attributes
-    ----------
-    name, warps
-        The name in reports, and the warp indices within the CTA.
-    may
-        Fragment kinds allowed in the role, besides ``scalar`` and ``control`` which every role may use.
-    registers
-        Registers a thread after the role's ``setmaxnreg``, or ``None`` where the kernel does not rebalance.
-    raised
-        Whether that is more than the kernel is launched with.
-    one_thread
-        Whether one thread of the first warp does the role's work.
-    leaders_only
-        Whether it does so only in the leading CTA of each CTA pair.
-    turns
-        Equal parts of its warps that take turns at its work; 1 where all of them work together.
-    """
-
-    name: str
-    warps: range
-    may: frozenset[str]
-    registers: int | None = None
-    raised: bool = False
-    one_thread: bool = False
-    leaders_only: bool = False
-    turns: int = 1
-
-    def __post_init__(self) -> None:
-        """Check name, warps, kinds and turns.
-
-        Raises
-        ------
-        TraceError
-            ``TK-PART-001`` with what is legal and the nearest.
-        """
-        require_symbol("Role", "name", self.name)
-        if not isinstance(self.warps, range) or not self.warps or self.warps.step != 1 or self.warps.start < 0:
-            raise illegal(
-                "Role", "warps", self.warps, "a range of warps that follow each other, at least one", range(1)
-            )
-        if isinstance(self.may, str) or not isinstance(self.may, Collection):
-            raise illegal("Role", "may", self.may, f"a set of {', '.join(KINDS)}")
-        for word in self.may:
-            require_word("Role", "may", word, tuple(KINDS))
-        require_whole("Role", "turns", self.turns, Whole(1))
-        if len(self.warps) % self.turns:
-            fits = next(
-                turns for turns in range(min(self.turns, len(self.warps)), 0, -1) if len(self.warps) % turns == 0
-            )
-            raise illegal("Role", "turns", self.turns, f"a divisor of its {len(self.warps)} warps", fits)
-
-    @property
-    def warps_at_once(self) -> int:
-        """Warps that work on the same thing: those of one turn."""
-        return len(self.warps) // self.turns
-
-    @property
-    def arrivals(self) -> int:
-        """How often the role arrives on a barrier at each turn: once a thread that works alone, else once a warp."""
-        return 1 if self.one_thread else self.warps_at_once
-
-
-def require_warpgroups(owner: str, name: str, role: Role, waves: int) -> None:
-    """Check that a role's warps are whole warpgroups of so many warps.
-
-    Raises
-    ------
-    TraceError
-        ``TK-PART-001`` with the nearest number of warps.
-    """
-    if role.one_thread or len(role.warps) % waves:
-        nearest = max(1, round(len(role.warps) / waves)) * waves
-        given = "one thread" if role.one_thread else f"{len(role.warps)} warps"
-        legal = f"a role of whole warpgroups, {waves} warps each; {role.name!r} has {given}"
-        raise illegal(owner, name, role.name, legal, f"{nearest} warps")
 
 
 @dataclass
@@ -171,6 +97,8 @@ class Writer(Verbs):
         CTAs of a cluster.
     resident
         CTAs that a multiprocessor is to hold at once: the registers of its threads are divided by it.
+    profile_tiles
+        Tiles of a CTA whose times the kernel is to note (`tilekit.drivers.profiler`), 0 for none.
 
     Raises
     ------
@@ -178,7 +106,16 @@ class Writer(Verbs):
         ``TK-TRACE-008`` for a target the writer does not know; ``TK-TARGET-003`` for a cluster on a chip that has none.
     """
 
-    def __init__(self, name: str, *, target: str | Target, threads: int, cluster: int = 1, resident: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        target: str | Target,
+        threads: int,
+        cluster: int = 1,
+        resident: int = 1,
+        profile_tiles: int = 0,
+    ) -> None:
         chip = target if isinstance(target, Target) else CHIPS.get(target) if isinstance(target, str) else None
         if chip is None:
             raise TraceError(f"target={target!r} is none of {', '.join(CHIPS)}", code="TK-TRACE-008")
@@ -198,12 +135,16 @@ class Writer(Verbs):
         # What is not a multiple of a warp's lanes still has whole warps: the last one's are idle.
         require_whole("Writer", "threads", threads, Whole(1, chip.max_threads))
         require_whole("Writer", "resident", resident, Whole(1))
+        require_whole("Writer", "profile_tiles", profile_tiles, Whole(0, MAX_PROFILE))
         self.name = name
         self.target = chip
         self.dialect = DIALECTS[chip.isa]
         self.threads = threads
         self.cluster = cluster
         self.resident = resident
+        self.profile_tiles = profile_tiles
+        self.profiler: object | None = None
+        """What notes the kernel's times, once it is declared (`tilekit.drivers.profiler.TileProfiler`)."""
         self.fragments = FragmentFiles(self)
         self.isa = FragmentLibrary(self, NEUTRAL)
         self.shared = SharedMemory()

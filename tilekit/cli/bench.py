@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, options, own_bench, own_kernel, workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def bench(
         typer.Argument(
             metavar="KERNEL|report",
             help="The kernel family whose shapes are timed (`tilekit list` shows them), or `report` to make tables and "
-            "a plot of earlier runs' FILEs.",
+            "a plot of earlier runs' FILEs; or FILE.py:NAME, a composed kernel of yours.",
         ),
     ] = "matmul",
     files: Annotated[
@@ -53,16 +53,17 @@ def bench(
     shape: Annotated[
         list[str] | None,
         typer.Option(
+            "--shape",
             metavar="SHAPE",
             help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1', with d and g too; repeat for more. Default: "
             f"{', '.join(_SHAPES)}; of conv2d {', '.join(_LAYERS)}.",
         ),
     ] = None,
-    dtype: common.Dtype = "bf16",
-    out_dtype: common.OutDtype = None,
-    a_major: common.AMajor = "k",
-    b_major: common.BMajor = "k",
-    accumulation: common.AccumulationMode = "fast",
+    dtype: options.Dtype = "bf16",
+    out_dtype: options.OutDtype = None,
+    a_major: options.AMajor = "k",
+    b_major: options.BMajor = "k",
+    accumulation: options.AccumulationMode = "fast",
     peers: Annotated[
         str | None,
         typer.Option(
@@ -98,9 +99,35 @@ def bench(
 
     Example: `tilekit bench --suite all --part 1/2 --json-file one.json`.
 
+    Example: `tilekit bench mine.py:kernel --shape 4096x4096x4096`.
+
     Example: `tilekit bench report one.json two.json --markdown suite.md --plot suite.svg`.
     """
     names = [name for text in suite or () for name in text.split(",")]
+    if own_kernel.names_file(kernel):
+        with common.presented(as_json):
+            types: dict[str, Any] = {"dtype": dtype != "bf16" and dtype, "out-dtype": out_dtype}
+            majors = {"a-major": a_major != "k" and a_major, "b-major": b_major != "k" and b_major}
+            others: dict[str, Any] = {
+                "suite": suite,
+                "sample": sample,
+                "part": part,
+                "peers": peers,
+                "host": host,
+                "FILE": files,
+            }
+            others |= {"accumulation": accumulation != "fast" and accumulation, "markdown": markdown_file, "plot": plot}
+            given = {**types, **majors, **others}
+            own_kernel.refuse_options(kernel, {f"--{name}": value for name, value in given.items()})
+            speed = _pace(pace or "thorough")
+        how: dict[str, Any] = {
+            "seconds": seconds or _SECONDS,
+            "pace": speed,
+            "seed": seed,
+            "json_file": json_file,
+            "as_json": as_json,
+        }
+        return own_bench.bench(kernel, shape or (), **how)
     with common.presented(as_json):
         if plot is not None and plot.suffix != ".svg":
             nearest = str(plot.with_suffix(".svg")) if plot.name else "suite.svg"
@@ -108,7 +135,7 @@ def bench(
         if kernel == _REPORT:
             record = _read(files or [])
         else:
-            family = common.product_family(kernel)
+            family = workloads.product_family(kernel)
             if files:
                 common.refuse("FILE", str(files[0]), "files after `report` only")
             if names and shape:
@@ -124,10 +151,10 @@ def bench(
             if names:
                 record = _run_suites(names, sample, part, wanted, seconds, speed, seed, json_file)
             else:
-                like = common.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
-                usual = _LAYERS if common.takes_images(family) else _SHAPES
-                workloads = [common.problem_of(family, text, like) for text in shape or usual]
-                record = _run_shapes(workloads, like, wanted, seconds or _SECONDS, speed, seed, host)
+                like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
+                usual = _LAYERS if workloads.takes_images(family) else _SHAPES
+                shapes = [workloads.problem_of(family, text, like) for text in shape or usual]
+                record = _run_shapes(shapes, like, wanted, seconds or _SECONDS, speed, seed, host)
     with common.presented(as_json):
         _show(record, json_file, markdown_file, plot, as_json)
     failed = kernel != _REPORT and any(case.results[0].failure is not None for case in record.cases)
@@ -158,7 +185,7 @@ def _run_suites(
     from tilekit.bench.session import gather, measure_suite
     from tilekit.bench.suites import select
 
-    chosen = select(names, sample, common.part_of(part), seed)
+    chosen = select(names, sample, workloads.part_of(part), seed)
     machine = require_machine()
     record = Record({**facts(machine), "pace": pace.name})
     if {case.suite for case in chosen} == {random_suite.NAME}:

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, tables
 from tilekit.cli.doctor_amd import amd_section
 
 _PACKAGES = (
@@ -61,11 +61,11 @@ def doctor(as_json: common.Json = False) -> None:
         for title, section in sections.items():
             typer.secho(f"{title}:", bold=True)
             for name, value in section.items():
-                typer.echo(common.wrapped(name, value, width))
+                typer.echo(tables.wrapped(name, value, width))
         runs = "kernels run on the emulator" if problems else "kernels run on the GPU"
         typer.secho(f"verdict: {runs}", bold=True)
         for problem in problems:
-            typer.secho(common.wrapped("-", problem, 1), fg="yellow")
+            typer.secho(tables.wrapped("-", problem, 1), fg="yellow")
     raise typer.Exit(common.MISSING if gpu_expected and problems else common.OK)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilekit.cli import common, own_kernel
+from tilekit.cli import common, options, own_kernel, tables, workloads
 from tilekit.cli.progress import waiting
 from tilekit.cli.ranking import Ranking, ranking_of
 
@@ -27,8 +27,10 @@ _ENDINGS = {"ptx": {"text": "ptx", "code": "sass"}, "gcn": {"text": "s", "code":
 _ALL = ("assembly", "isa", "resources", "explain")
 
 
+@options.describes_a_call(4096, 4096, 4096)
 def dump(
-    kernel: common.Kernel,
+    kernel: options.Kernel,
+    call: options.CallOptions,
     what: Annotated[
         str,
         typer.Option(
@@ -39,40 +41,7 @@ def dump(
     ] = "explain",
     top: Annotated[int | None, typer.Option(min=1, help="Of a ranking: so many configs of each table.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write files into, instead of printing.")] = None,
-    m: Annotated[
-        int | None,
-        typer.Option(help="Rows of the product that the config is chosen for. Default: 4096, or as the family takes."),
-    ] = None,
-    n: Annotated[int | None, typer.Option(help="Its columns. Default: 4096. Of conv2d: images, 1.")] = None,
-    k: Annotated[
-        int | None, typer.Option(help="Columns of A, rows of B. Default: 4096. Of conv2d: filters, 64.")
-    ] = None,
-    dtype: common.FamilyDtype = None,
-    out_dtype: common.OutDtype = None,
-    a_major: common.AMajor = "k",
-    b_major: common.BMajor = "k",
-    bias: common.Bias = False,
-    activation: common.Activation = None,
-    contiguous: common.Contiguous = False,
-    accumulation: common.AccumulationMode = "fast",
     batched: Annotated[bool, typer.Option("--batched", help="The kernel of batched products.")] = False,
-    h: common.Height = None,
-    w: common.Width = None,
-    c: common.Channels = None,
-    r: common.TapsDown = None,
-    s: common.TapsAlong = None,
-    stride: common.Stride = None,
-    padding: common.Padding = None,
-    dilation: common.Dilation = None,
-    groups: common.GroupCount = None,
-    residual: common.Residual = False,
-    target: common.TargetName = common.DEFAULT_TARGET,
-    tile: common.Tile = None,
-    cluster: common.Cluster = None,
-    cta_group: common.CtaGroup = None,
-    stages: common.Stages = None,
-    schedule: common.ScheduleName = None,
-    stream_k: common.StreamK = None,
     as_json: common.Json = False,
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need an assembler.
@@ -87,7 +56,7 @@ def dump(
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
 
-        own = own_kernel.load(kernel) if own_kernel.names_file(kernel) else None
+        own = own_kernel.chosen(kernel, call, batched=batched, top=top) if own_kernel.names_file(kernel) else None
         if what not in (*_FILES, "all"):
             import difflib
 
@@ -97,43 +66,17 @@ def dump(
                 "--what", what, legal=legal, nearest=nearest[0] if nearest else None, code="TK-CLI-005"
             )
         if own is not None:
-            parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,)) if part != "ranking"}
+            if what == "ranking":
+                legal = f"{', '.join(_ALL)} or all: no config was chosen for {kernel}"
+                raise ArgumentError.of("--what", what, legal=legal, nearest="explain", code="TK-CLI-005")
+            parts = {part: _part(own, part) for part in (_ALL if what == "all" else (what,))}
             _show(own, {"target": own.target.name}, parts, out, as_json)
             return
-        family = common.product_family(kernel)
-        workload = common.described(
-            family,
-            (4096, 4096, 4096),
-            {
-                "m": m,
-                "n": n,
-                "k": k,
-                "batch": 1 if batched else None,
-                "a_major": a_major,
-                "b_major": b_major,
-                "contiguous": contiguous,
-            },
-            {
-                "h": h,
-                "w": w,
-                "c": c,
-                "r": r,
-                "s": s,
-                "stride": stride,
-                "padding": padding,
-                "dilation": dilation,
-                "groups": groups,
-                "residual": residual,
-            },
-            dtype=dtype,
-            out_dtype=out_dtype,
-            bias=bias,
-            activation=activation,
-            accumulation=accumulation,
-        )
-        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
-        common.require_taken(family, workload, target, config)
-        built = common.kernel_of(workload, target, config)
+        family = workloads.product_family(kernel)
+        workload = workloads.described(family, call, 1 if batched else None)
+        config = workloads.config_of(workload, call)
+        workloads.require_taken(family, workload, call.target, config)
+        built = workloads.kernel_of(workload, call.target, config)
 
         def show(part: str) -> Any:
             if part == "ranking":
@@ -142,7 +85,7 @@ def dump(
 
         with waiting("assembling", as_json):
             parts = {part: show(part) for part in (_ALL if what == "all" else (what,))}
-        _show(built, {"config": str(config), "target": target}, parts, out, as_json)
+        _show(built, {"config": str(config), "target": call.target}, parts, out, as_json)
 
 
 def _show(built: Any, facts: dict[str, str], parts: dict[str, Any], out: Path | None, as_json: bool) -> None:
@@ -156,7 +99,7 @@ def _show(built: Any, facts: dict[str, str], parts: dict[str, Any], out: Path | 
         for part, content in parts.items():
             if len(parts) > 1:
                 typer.secho(f"---- {part} ----", bold=True)
-            shown = common.fitted(content, 13) if part == "explain" else content
+            shown = tables.fitted(content, 13) if part == "explain" else content
             typer.echo(shown if isinstance(shown, str) else json.dumps(shown, indent=1))
 
 

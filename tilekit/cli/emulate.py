@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, own_kernel
 from tilekit.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -18,13 +20,20 @@ if TYPE_CHECKING:
 
     from tilekit.cli.emulate_arguments import Argument
     from tilekit.emulator import Debugger, EmulatorError, Exploration, Kernel, LaunchReport, Module
+    from tilekit.emulator.core.schedules import Progress
 
 _NO_KERNEL = "a file with a kernel (.entry in PTX, .amdhsa_kernel in AMDGCN)"
-"""Seconds after which a progress bar appears."""
 
 
 def emulate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="PTX, AMDGCN text or an AMD code object.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="PTX, AMDGCN text or an AMD code object; or FILE.py:NAME, a composed kernel of yours, launched as it "
+            "declares, on small whole numbers.",
+        ),
+    ],
     entry: Annotated[str | None, typer.Option(help="Kernel of the file. Default: the only one.")] = None,
     grid: Annotated[str, typer.Option(metavar="X,Y,Z", help="CTAs, or workgroups.")] = "1",
     block: Annotated[str, typer.Option(metavar="X,Y,Z", help="Threads of a CTA. Default: as the file says.")] = "",
@@ -50,6 +59,9 @@ def emulate(
     explore: Annotated[int, typer.Option(metavar="N", help="Try N orders, from --seed on, and stop at a bad one.")] = 0,
     timeline: Annotated[Path | None, typer.Option(help="Write who did what when, for ui.perfetto.dev.")] = None,
     statistics: Annotated[bool, typer.Option("--statistics", help="Count instructions, copies, conflicts.")] = False,
+    m: Annotated[int | None, typer.Option(help="Of a composed kernel: extent m of its operands. Default: 64.")] = None,
+    n: Annotated[int | None, typer.Option(help="Of a composed kernel: extent n.")] = None,
+    k: Annotated[int | None, typer.Option(help="Of a composed kernel: extent k.")] = None,
     stop: Annotated[
         str | None,
         typer.Option(help="Stop at a line, a label, or such as wait=full[1],role=load, print the state, and end."),
@@ -62,42 +74,40 @@ def emulate(
 
     Examples: `tilekit emulate add.ptx --block 128 --arg f32[128]=range --arg f32[128]=zeros --print 1`;
     `tilekit emulate matmul.ptx --explore 50`; `tilekit emulate hang.ptx --stop wait=full[0]`; `tilekit emulate
-    add.hsaco --entry add --grid 4 --arg f32[1024]=range --arg f32[1024]=ones --arg f32[1024]=zeros --arg i32:1024`.
+    add.hsaco --entry add --grid 4 --arg f32[1024]=range --arg f32[1024]=ones --arg f32[1024]=zeros --arg i32:1024`;
+    `tilekit emulate mine.py:kernel --m 200 --explore 50`.
     """
     from tilekit.emulator import EmulatorError
 
     with common.presented(as_json):
         _check_together(explore, stop, timeline, statistics, show, save)
         try:
-            module = _load(file, target, seed, schedule, check)
-            kernel = _kernel(module, entry)
-            from tilekit.cli.emulate_arguments import arguments_of
-
-            args = arguments_of(module.device, arg or [])
-            outputs = _outputs(args, show or [], save or [])
-            shape: dict[str, Any] = {
-                "grid": _dims(grid, "--grid"),
-                "block": _dims(block, "--block") if block else _required_block(kernel),
-                "shared_bytes": shared,
-            }
-            amd = _is_amd(kernel)
-            if amd:
-                _check_amd(cluster)
+            device = {"seed": seed, "schedule": schedule, "check": check}
+            extents = {letter: extent for letter, extent in (("m", m), ("n", n), ("k", k)) if extent is not None}
+            args: Sequence[Argument] = ()
+            outputs: list[tuple[int, Path | None]] = []
+            if own_kernel.names_file(str(file)):
+                shape = {"entry": entry, "grid": grid != "1" and grid, "block": block, "cluster": cluster}
+                others = {"shared": shared, "arg": arg, "print": show, "save": save, "step-budget": step_budget}
+                ready = _bound(str(file), extents, device, target, {**shape, **others})
             else:
-                shape["cluster"] = _dims(cluster, "--cluster") if cluster else None
-            if step_budget is not None:
-                shape["step_budget"] = step_budget
+                _require_no_extents(extents)
+                module = _load(file, target, seed, schedule, check)
+                kernel = _kernel(module, entry)
+                from tilekit.cli.emulate_arguments import arguments_of
+
+                args = arguments_of(module.device, arg or [])
+                outputs = _outputs(args, show or [], save or [])
+                ready = _ready(kernel, args, grid, block, cluster, shared, step_budget)
             if stop is not None:
-                with kernel.debug(args=args, stop=stop, **shape) as session:
+                with ready.debug(stop) as session:
                     _present_stop(session, as_json)
                 raise typer.Exit(common.OK)
-            unit = "orders" if explore else "workgroups" if _is_amd(kernel) else "CTAs"
-            with progress_bar(unit, as_json) as progress:
+            with progress_bar("orders" if explore else ready.unit, as_json) as progress:
                 if explore:
-                    found = kernel.explore(explore, args=args, seed=seed, progress=progress, **shape)
+                    found = ready.explore(explore, seed=seed, progress=progress)
                 else:
-                    watched: dict[str, Any] = {"statistics": statistics, "timeline": timeline}
-                    report = kernel.launch(args=args, progress=progress, **watched, **shape)
+                    report = ready.launch(progress, statistics, timeline)
         except EmulatorError as error:
             _present_fault(error, as_json)
     if explore:
@@ -106,6 +116,76 @@ def emulate(
     with common.presented(as_json):
         _present(report, args, outputs, as_json)
     raise typer.Exit(common.OK if report.clean else common.WRONG)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A launch that is ready to be made: once, in many orders, or up to a stop."""
+
+    unit: str
+    launch: Callable[[Progress | None, bool, Path | None], LaunchReport]
+    explore: Callable[..., Exploration]
+    debug: Callable[[str], Debugger]
+
+
+def _ready(
+    kernel: Kernel, args: Sequence[Argument], grid: str, block: str, cluster: str, shared: int, step_budget: int | None
+) -> _Ready:
+    """Read the shape of a launch of a file's kernel."""
+    shape: dict[str, Any] = {
+        "args": args,
+        "grid": _dims(grid, "--grid"),
+        "block": _dims(block, "--block") if block else _required_block(kernel),
+        "shared_bytes": shared,
+    }
+    amd = _is_amd(kernel)
+    if amd:
+        _check_amd(cluster)
+    else:
+        shape["cluster"] = _dims(cluster, "--cluster") if cluster else None
+    if step_budget is not None:
+        shape["step_budget"] = step_budget
+
+    def launch(progress: Progress | None, statistics: bool, timeline: Path | None) -> LaunchReport:
+        return kernel.launch(progress=progress, statistics=statistics, timeline=timeline, **shape)
+
+    def debug(stop: str) -> Debugger:
+        return kernel.debug(stop=stop, **shape)
+
+    return _Ready("workgroups" if amd else "CTAs", launch, partial(kernel.explore, **shape), debug)
+
+
+def _bound(
+    kernel: str, extents: dict[str, int], device: dict[str, Any], target: str | None, others: dict[str, Any]
+) -> _Ready:
+    """Bind a composed kernel of a file to arrays of small whole numbers; `others` are options that it says itself."""
+    from tilekit.kernels.plan import EmulatedPlan
+    from tilekit.runtime.emulated import watched
+
+    found = own_kernel.load(kernel)
+    given = {f"--{name}": value for name, value in others.items()}
+    own_kernel.refuse_options(kernel, given | {"--target": target != found.target.name and target})
+    seed = device.pop("seed")
+    inputs = found.example(**own_kernel.extents_of(found, extents, {}))
+    plan = found.bind(**inputs, seed=seed, emulator=device)
+    assert isinstance(plan, EmulatedPlan), "arrays in host memory"
+
+    def launch(progress: Progress | None, statistics: bool, timeline: Path | None) -> LaunchReport:
+        with watched(progress):
+            return plan.emulate(statistics=statistics, timeline=timeline)
+
+    return _Ready("clusters", launch, plan.explore, plan.debug)
+
+
+def _require_no_extents(extents: dict[str, int]) -> None:
+    """Refuse extents of a file of assembly, whose arguments have their own."""
+    from tilekit.cli.emulate_arguments import CODE
+    from tilekit.errors import ArgumentError
+
+    for letter, extent in extents.items():
+        raise ArgumentError.of(
+            f"--{letter}", extent, legal="for a composed kernel, FILE.py:NAME; --arg here", code=CODE
+        )
 
 
 def _present_fault(error: EmulatorError, as_json: bool) -> NoReturn:

@@ -6,7 +6,7 @@ import json
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, tables
 
 
 def list_kernels(as_json: common.Json = False) -> None:
@@ -19,4 +19,4 @@ def list_kernels(as_json: common.Json = False) -> None:
         rows = [{"name": f.name, "summary": f.summary, "targets": list(f.targets)} for f in known.values()]
         typer.echo(json.dumps(rows))
     else:
-        common.print_facts("kernels", {f.name: f"{f.summary} ({', '.join(f.targets)})" for f in known.values()})
+        tables.print_facts("kernels", {f.name: f"{f.summary} ({', '.join(f.targets)})" for f in known.values()})

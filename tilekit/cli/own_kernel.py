@@ -1,4 +1,4 @@
-"""A composed kernel that the command line names: ``mine.py:kernel``."""
+"""Composed kernels that the command line names: ``mine.py:kernel``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, tables
 
 if TYPE_CHECKING:
+    from tilekit.cli.options import CallOptions
     from tilekit.compose.kernel import ComposedKernel
 
 SEEDS = 3
 """Interleavings that a kernel is run under."""
+
+USUAL = 64
+"""Elements along a letter of which nothing is said."""
 
 
 def names_file(kernel: str) -> bool:
@@ -65,21 +69,69 @@ def load(kernel: str) -> ComposedKernel:
     return kernels[name]
 
 
-def run(kernel: str, extents: Mapping[str, int], *, seed: int, as_json: bool) -> None:
+def extents_of(found: ComposedKernel, given: Mapping[str, int], usual: Mapping[str, int]) -> dict[str, int]:
+    """Return an extent for each letter of a kernel's operands: what is given, else what is usual.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-CLI-013`` for an extent of a letter that no operand has.
+    """
+    from tilekit.errors import ArgumentError
+
+    letters = sorted({letter for one in found.operands for letter in one.shape})
+    for letter, extent in given.items():
+        if letter not in letters:
+            legal = f"extents of {', '.join(letters)}, which {found.name}'s operands have"
+            raise ArgumentError.of(f"--{letter}", extent, legal=legal, code="TK-CLI-013")
+    return {letter: given.get(letter, usual.get(letter, USUAL)) for letter in letters}
+
+
+def refuse_options(kernel: str, given: Mapping[str, Any]) -> None:
+    """Refuse options that are there for other things than a composed kernel, whose function has said all of this.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-CLI-013`` naming the first that is set.
+    """
+    from tilekit.errors import ArgumentError
+
+    for option, value in given.items():
+        if value:
+            legal = f"not for a kernel of yours: {kernel} is one kernel, and its function says what it is"
+            raise ArgumentError.of(option, value, legal=legal, code="TK-CLI-013")
+
+
+def chosen(kernel: str, call: CallOptions, **others: Any) -> ComposedKernel:
+    """Load a kernel, and refuse what is said of it that it says itself; `others` are options that have no use here."""
+    found = load(kernel)
+    given = {
+        option: value for option, value in call.given.items() if (option, value) != ("--target", found.target.name)
+    }
+    refuse_options(kernel, {**given, **{f"--{name}": value for name, value in others.items()}})
+    return found
+
+
+def run(kernel: str, call: CallOptions, *, batch: int | None, device: str, seed: int, as_json: bool) -> None:
     """Run a kernel of a file on the emulator, under several interleavings, and say what was found."""
+    from tilekit.errors import ArgumentError
+
     with common.presented(as_json):
-        found = load(kernel)
-        letters = {letter for one in found.operands for letter in one.shape}
-        given = {letter: extent for letter, extent in extents.items() if letter in letters}
+        found = chosen(kernel, call, batch=batch)
+        if device not in ("auto", "emulator"):
+            legal = "emulator: a kernel of yours is checked there; `tilekit trace` and `bench` take it to a GPU"
+            raise ArgumentError.of("--device", device, legal=legal, nearest="emulator", code="TK-CLI-013")
+        extents = extents_of(found, call.extents, {})
         start = time.perf_counter()
-        reports = found.check(seeds=range(seed, seed + SEEDS), **given)
+        reports = found.check(seeds=range(seed, seed + SEEDS), **extents)
         seconds = time.perf_counter() - start
     clean = all(report.clean for report in reports)
     facts: dict[str, Any] = {
         "kernel": found.name,
         "device": f"emulator of {found.target.name}",
         "operands": ", ".join(f"{one.name} ({', '.join(one.shape)})" for one in found.operands),
-        "extents": ", ".join(f"{letter}={given.get(letter, 64)}" for letter in sorted(letters)),
+        "extents": spelled(extents),
         "interleavings": SEEDS,
         "time": f"{seconds:.2f} s",
         "result": "nothing found, and the same results each time" if clean else "findings",
@@ -87,8 +139,13 @@ def run(kernel: str, extents: Mapping[str, int], *, seed: int, as_json: bool) ->
     if as_json:
         typer.echo(json.dumps({**facts, "clean": clean}))
     else:
-        common.print_facts(kernel, facts)
+        tables.print_facts(kernel, facts)
         for report in reports:
             if not report.clean:
                 typer.echo(str(report))
     raise typer.Exit(common.OK if clean else common.WRONG)
+
+
+def spelled(extents: Mapping[str, int]) -> str:
+    """Return extents as words: ``k=64, m=200``."""
+    return ", ".join(f"{letter}={extent}" for letter, extent in extents.items())

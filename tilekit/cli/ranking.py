@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tilekit.cli.common import columns, fitted
+from tilekit.cli.tables import columns, fitted
 
 if TYPE_CHECKING:
     from tilekit.bench.conv2d import ConvWorkload

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common, own_kernel
+from tilekit.cli import common, options, own_kernel, tables, workloads
 from tilekit.cli.progress import progress_bar, waiting
 
 if TYPE_CHECKING:
@@ -24,48 +24,16 @@ if TYPE_CHECKING:
 _TIMED_LAUNCHES = 50
 
 
+@options.describes_a_call(512, 512, 512)
 def run(
-    kernel: common.Kernel,
-    m: Annotated[
-        int | None, typer.Option(help="Rows of A and of the result. Default: 512, or as many as the family takes.")
-    ] = None,
-    n: Annotated[
-        int | None, typer.Option(help="Columns of B and of the result. Default: 512. Of conv2d: images, 1.")
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option(help="Columns of A, rows of B. Default: 512. Of conv2d: filters, 64.")
-    ] = None,
+    kernel: options.Kernel,
+    call: options.CallOptions,
     batch: Annotated[int | None, typer.Option(help="Number of matrices; none for a plain product.")] = None,
-    dtype: common.FamilyDtype = None,
-    out_dtype: common.OutDtype = None,
-    a_major: common.AMajor = "k",
-    b_major: common.BMajor = "k",
-    bias: common.Bias = False,
-    activation: common.Activation = None,
-    contiguous: common.Contiguous = False,
-    accumulation: common.AccumulationMode = "fast",
-    h: common.Height = None,
-    w: common.Width = None,
-    c: common.Channels = None,
-    r: common.TapsDown = None,
-    s: common.TapsAlong = None,
-    stride: common.Stride = None,
-    padding: common.Padding = None,
-    dilation: common.Dilation = None,
-    groups: common.GroupCount = None,
-    residual: common.Residual = False,
-    target: common.TargetName = common.DEFAULT_TARGET,
     device: Annotated[
         str,
         typer.Option(help="cuda, hip, emulator, or auto: the GPU if it is one of the target's, else the emulator."),
     ] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Of the generated operands.")] = 0,
-    tile: common.Tile = None,
-    cluster: common.Cluster = None,
-    cta_group: common.CtaGroup = None,
-    stages: common.Stages = None,
-    schedule: common.ScheduleName = None,
-    stream_k: common.StreamK = None,
     as_json: common.Json = False,
 ) -> None:
     """Run KERNEL once on random data and check every element against float64.
@@ -79,38 +47,16 @@ def run(
     of yours, on the emulator under three interleavings.
     """
     if own_kernel.names_file(kernel):
-        extents = {letter: extent for letter, extent in (("m", m), ("n", n), ("k", k)) if extent is not None}
-        return own_kernel.run(kernel, extents, seed=seed, as_json=as_json)
+        return own_kernel.run(kernel, call, batch=batch, device=device, seed=seed, as_json=as_json)
     with common.presented(as_json):
         from tilekit.runtime.emulated import watched
 
-        family = common.product_family(kernel)
-        workload = common.described(
-            family,
-            (512, 512, 512),
-            {"m": m, "n": n, "k": k, "batch": batch, "a_major": a_major, "b_major": b_major, "contiguous": contiguous},
-            {
-                "h": h,
-                "w": w,
-                "c": c,
-                "r": r,
-                "s": s,
-                "stride": stride,
-                "padding": padding,
-                "dilation": dilation,
-                "groups": groups,
-                "residual": residual,
-            },
-            dtype=dtype,
-            out_dtype=out_dtype,
-            bias=bias,
-            activation=activation,
-            accumulation=accumulation,
-        )
-        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
-        common.require_taken(family, workload, target, config)
-        place = choose_place(device, target)
-        common.require_means(workload, emulated=place.emulated)
+        family = workloads.product_family(kernel)
+        workload = workloads.described(family, call, batch)
+        config = workloads.config_of(workload, call)
+        workloads.require_taken(family, workload, call.target, config)
+        place = choose_place(device, call.target)
+        workloads.require_means(workload, emulated=place.emulated)
         with waiting("making operands", as_json):
             operands = workload.operands(seed)
         with progress_bar("clusters", as_json) as progress, watched(progress):
@@ -150,7 +96,7 @@ def run(
             f"the worst element is at {accuracy.worst:.0%} of its limit",
             "result": _verdict(accuracy.right),
         }
-        common.print_facts(f"{kernel} {workload.label}  {workload.kind}", rows)
+        tables.print_facts(f"{kernel} {workload.label}  {workload.kind}", rows)
     raise typer.Exit(common.OK if accuracy.right else common.WRONG)
 
 
@@ -233,7 +179,7 @@ def _with_numpy(
 ) -> tuple[CompiledKernel, np.ndarray[Any, Any], float]:
     a, b, options = workload.call(operands)
     options |= {"config": config, "target": target, "out_dtype": workload.out_dtype}
-    function, kernel_for = common.functions_of(workload)
+    function, kernel_for = workloads.functions_of(workload)
     kernel = kernel_for(a, b, **options)
     start = time.perf_counter()
     out = function(a, b, **options)
@@ -247,7 +193,7 @@ def _with_library(
     machine.poison(out)
     a, b, options = workload.call(workload.operands(seed, machine.upload))
     options |= {"config": config, "out": workload.placed(out)}
-    function, kernel_for = common.functions_of(workload)
+    function, kernel_for = workloads.functions_of(workload)
     kernel = kernel_for(a, b, **options)
 
     def launch() -> None:

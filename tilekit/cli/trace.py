@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, options, own_kernel, workloads
 from tilekit.cli.progress import progress_bar
-from tilekit.cli.run import choose_place
+from tilekit.cli.run import Place, choose_place
 
 if TYPE_CHECKING:
     from tilekit.runtime.trace import TileTrace
@@ -20,34 +20,10 @@ _BUILT_IN = ("activation", "precision", "accumulation")
 """What a kernel is built for, and not bound to."""
 
 
+@options.describes_a_call(1024, 1024, 512)
 def trace(
-    kernel: common.Kernel,
-    m: Annotated[int | None, typer.Option(help="Rows of A and of the result. Default: 1024.")] = None,
-    n: Annotated[
-        int | None, typer.Option(help="Columns of B and of the result. Default: 1024. Of conv2d: images, 1.")
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option(help="Columns of A, rows of B. Default: 512. Of conv2d: filters, 64.")
-    ] = None,
-    dtype: common.FamilyDtype = None,
-    out_dtype: common.OutDtype = None,
-    a_major: common.AMajor = "k",
-    b_major: common.BMajor = "k",
-    bias: common.Bias = False,
-    activation: common.Activation = None,
-    contiguous: common.Contiguous = False,
-    accumulation: common.AccumulationMode = "fast",
-    h: common.Height = None,
-    w: common.Width = None,
-    c: common.Channels = None,
-    r: common.TapsDown = None,
-    s: common.TapsAlong = None,
-    stride: common.Stride = None,
-    padding: common.Padding = None,
-    dilation: common.Dilation = None,
-    groups: common.GroupCount = None,
-    residual: common.Residual = False,
-    target: common.TargetName = common.DEFAULT_TARGET,
+    kernel: options.Kernel,
+    call: options.CallOptions,
     device: Annotated[
         str,
         typer.Option(help="cuda, hip, emulator, or auto: the GPU if it is one of the target's, else the emulator."),
@@ -56,10 +32,6 @@ def trace(
     tiles: Annotated[
         int, typer.Option(min=1, max=65536, help="Tiles of a CTA to note; later ones leave no record.")
     ] = 64,
-    tile: common.Tile = None,
-    cluster: common.Cluster = None,
-    schedule: common.ScheduleName = None,
-    stream_k: common.StreamK = None,
     out: Annotated[Path, typer.Option(help="Where the events go, for ui.perfetto.dev or chrome://tracing.")] = Path(
         "trace.json"
     ),
@@ -72,60 +44,65 @@ def trace(
 
     Examples: `tilekit trace matmul`; `tilekit trace matmul --m 4096 --n 4096 --k 4096 --out matmul.json`;
     `tilekit trace matmul --target sm_100a`; `tilekit trace matmul --target gfx950`;
-    `tilekit trace conv2d --h 56 --padding 1`.
+    `tilekit trace conv2d --h 56 --padding 1`; `tilekit trace mine.py:kernel --m 500`, a composed kernel of yours.
     """
+    if own_kernel.names_file(kernel):
+        return _trace_own(kernel, call, device, seed, tiles, out, as_json)
     with common.presented(as_json):
         from tilekit.errors import ArgumentError
         from tilekit.kernels.matmul.config import KernelConfig
         from tilekit.runtime.emulated import watched
 
-        family = common.product_family(kernel)
-        workload = common.described(
-            family,
-            (1024, 1024, 512),
-            {"m": m, "n": n, "k": k, "batch": None, "a_major": a_major, "b_major": b_major, "contiguous": contiguous},
-            {
-                "h": h,
-                "w": w,
-                "c": c,
-                "r": r,
-                "s": s,
-                "stride": stride,
-                "padding": padding,
-                "dilation": dilation,
-                "groups": groups,
-                "residual": residual,
-            },
-            dtype=dtype,
-            out_dtype=out_dtype,
-            bias=bias,
-            activation=activation,
-            accumulation=accumulation,
-        )
-        wished = common.config_of(workload, target, tile, cluster, schedule=schedule, stream_k=stream_k)
-        common.require_taken(family, workload, target, wished)
-        chosen = common.kernel_of(workload, target, wished).config
+        family = workloads.product_family(kernel)
+        workload = workloads.described(family, call)
+        wished = workloads.config_of(workload, call)
+        workloads.require_taken(family, workload, call.target, wished)
+        chosen = workloads.kernel_of(workload, call.target, wished).config
         if not isinstance(chosen, KernelConfig):
             raise ArgumentError.of(
-                "--m", m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9
+                "--m", call.m, legal="9 rows or more, or a --tile: fewer are a gemv's, which notes no times", nearest=9
             )
         config = chosen.changed(profile_tiles=tiles)
-        place = choose_place(device, target)
-        common.require_means(workload, emulated=place.emulated)
+        place = choose_place(device, call.target)
+        workloads.require_means(workload, emulated=place.emulated)
         with progress_bar("clusters", as_json) as progress, watched(progress):
-            found = _run(workload, config, target, place, seed)
+            found = _run(workload, config, call.target, place, seed)
         _write(found, out)
+    _show(found, {"config": str(config)}, place, out, as_json)
+    return None
+
+
+def _trace_own(
+    kernel: str, call: options.CallOptions, device: str, seed: int, tiles: int, out: Path, as_json: bool
+) -> None:
+    """Trace a composed kernel on arrays of small whole numbers."""
+    with common.presented(as_json):
+        from tilekit.runtime.emulated import watched
+
+        own = own_kernel.chosen(kernel, call)
+        extents = own_kernel.extents_of(own, call.extents, dict(zip("mnk", call.usual, strict=True)))
+        place = choose_place(device, own.target.name)
+        inputs = own.example(seed, **extents)
+        if place.machine is not None:
+            inputs = {name: place.machine.upload(array) for name, array in inputs.items()}
+        with progress_bar("clusters", as_json) as progress, watched(progress):
+            found = own.trace(**inputs, tiles=tiles, device=place.device)
+        _write(found, out)
+    _show(found, {"extents": own_kernel.spelled(extents)}, place, out, as_json)
+
+
+def _show(found: TileTrace, facts: dict[str, str], place: Place, out: Path, as_json: bool) -> None:
     if as_json:
-        facts = {"kernel": found.kernel, "device": place.name, "records": found.count, "unit": found.unit}
-        typer.echo(json.dumps(facts | {"config": str(config), "file": str(out)}))
+        known = {"kernel": found.kernel, "device": place.name, "records": found.count, "unit": found.unit}
+        typer.echo(json.dumps(known | facts | {"file": str(out)}))
     else:
         typer.echo(found.summary())
-        typer.echo(f"{config}")
+        typer.echo("\n".join(facts.values()))
         typer.echo(f"{place.name}; events in {out}, for https://ui.perfetto.dev")
 
 
 def _run(workload: Any, config: Any, target: str, place: Any, seed: int) -> TileTrace:
-    kernel = common.kernel_of(workload, target, config)
+    kernel = workloads.kernel_of(workload, target, config)
     machine = place.machine
     operands = workload.operands(seed) if machine is None else workload.operands(seed, machine.upload)
     device = place.device

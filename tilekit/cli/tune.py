@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilekit.cli import common
+from tilekit.cli import common, options, workloads
 
 if TYPE_CHECKING:
     from tilekit.bench.conv2d import ConvWorkload
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    kernel: common.Kernel,
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel family; `tilekit list` shows them.")],
     shape: Annotated[
         list[str] | None,
         typer.Option("--shape", help="MxNxK or BxMxNxK; of conv2d 'NxHxWxC KxRxS s2 p1'; may be repeated."),
@@ -37,11 +37,11 @@ def tune(
     seconds: Annotated[
         float, typer.Option(help="Of suites: after that time no further case is begun.", show_default=False)
     ] = math.inf,
-    dtype: common.Dtype = "bf16",
-    out_dtype: common.OutDtype = None,
-    a_major: common.AMajor = "k",
-    b_major: common.BMajor = "k",
-    accumulation: common.AccumulationMode = "fast",
+    dtype: options.Dtype = "bf16",
+    out_dtype: options.OutDtype = None,
+    a_major: options.AMajor = "k",
+    b_major: options.BMajor = "k",
+    accumulation: options.AccumulationMode = "fast",
     candidates: Annotated[
         int,
         typer.Option(
@@ -64,7 +64,7 @@ def tune(
     """
     names = [name for text in suite or () for name in text.split(",")]
     with common.presented(as_json):
-        family = common.product_family(kernel)
+        family = workloads.product_family(kernel)
         if bool(names) == bool(shape):
             common.refuse("--shape", shape, "one of --shape and --suite", "4096x4096x4096")
         if names:
@@ -72,7 +72,7 @@ def tune(
             return
         if sample is not None or part is not None:
             common.refuse("--part" if sample is None else "--sample", part or sample, "with --suite only")
-        like = common.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
+        like = workloads.like_of(family, dtype, out_dtype, a_major, b_major, accumulation)
         _shapes(family, shape or [], like, candidates, as_json)
 
 
@@ -86,7 +86,7 @@ def _shapes(
     console = Console(stderr=True)
     results = []
     for text in shapes:
-        workload = common.problem_of(family, text, like)
+        workload = workloads.problem_of(family, text, like)
         with console.status(f"{text}: starting") as status:
 
             def show(measurement: Measurement, text: str = text, status: Any = status) -> None:
@@ -107,7 +107,7 @@ def _suites(
     from tilekit.bench.suites import select
     from tilekit.tuning.suite import HEAD, TunedCase, summary, tunable, tune_suite
 
-    cases = tunable(select(names, sample, common.part_of(part)))
+    cases = tunable(select(names, sample, workloads.part_of(part)))
     shown: list[TunedCase] = []
 
     def show(case: TunedCase) -> None:

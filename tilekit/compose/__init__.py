@@ -14,8 +14,9 @@ from tilekit.compose.operands import Input, Output
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.ping_pong import PingPongWaves
+from tilekit.drivers.profiler import TileProfiler, timed
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
-from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
 from tilekit.drivers.warp_specialized import Epilogue, Reduction, StageLoader, TileOp, TileScheduler, WarpSpecialized
 from tilekit.dtypes import BF16, E2M1X2, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, UE8M0, DType
 from tilekit.epilogue.column_totals import ColumnTotals
@@ -28,7 +29,8 @@ from tilekit.epilogue.row_sums import RowSums
 from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
-from tilekit.epilogue.written import Place, Written
+from tilekit.epilogue.written import Written
+from tilekit.epilogue.written_spec import Place
 from tilekit.targets import Target, chip, target
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_scales import BufferScaleLoader
@@ -134,6 +136,7 @@ __all__ = [
     "RegisterAccumulators",
     "RegisterTile",
     "Role",
+    "RoleEntry",
     "RowSums",
     "ScaleTile",
     "ScaledMfma",
@@ -158,6 +161,7 @@ __all__ = [
     "TileLoader",
     "TileOp",
     "TilePipeline",
+    "TileProfiler",
     "TileScheduler",
     "TmaLoader",
     "Transform",
@@ -175,6 +179,7 @@ __all__ = [
     "one_thread",
     "registers",
     "target",
+    "timed",
     "trace_roles",
     "working_threads",
 ]

@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, ClassVar, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, illegal, require_symbol, require_whole
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.writer import MAX_CLUSTER, Parameter, Role, Writer
+from tilekit.assembly.writer import MAX_CLUSTER, MAX_PROFILE, Parameter, Role, Writer
 from tilekit.compose.explain import explain
 from tilekit.compose.operands import Arrays, Input, Operand, Output, check_operands, read_arrays
+from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.assembled import AssembledKernel
 from tilekit.kernels.launch import Launch, require_value
@@ -23,8 +25,12 @@ from tilekit.kernels.picture import Shown
 from tilekit.kernels.plan import BoundArrays, DevicePlan, EmulatedPlan, EmulatorKeywords, Plan, StagedPlan
 from tilekit.kernels.resolve import resolve_target
 from tilekit.runtime.emulated import Work
+from tilekit.runtime.trace import TileTrace
 from tilekit.targets import chip as chip_named
 from tilekit.tiles.call import Call, Schedule, Scratch
+
+if TYPE_CHECKING:
+    from tilekit.emulator import LaunchReport
 
 
 class Schedules(Protocol):
@@ -56,6 +62,8 @@ class Traced:
         The roles, and the shared-memory map.
     waits
         Whether it waits for the kernels ahead of it in the stream.
+    profile
+        What it notes of its own times, if anything.
     """
 
     text: str
@@ -65,6 +73,7 @@ class Traced:
     roles: tuple[Role, ...]
     shared: tuple[SharedArray, ...]
     waits: bool
+    profile: TileProfiler | None
 
 
 class ComposedKernel(AssembledKernel):
@@ -78,6 +87,8 @@ class ComposedKernel(AssembledKernel):
         What the kernel is called with.
     target, threads, cluster
         The chip's name, threads of a CTA, CTAs of a cluster.
+    profile_tiles
+        Tiles of a CTA whose times the kernel notes; 0 for none.
 
     Raises
     ------
@@ -90,7 +101,14 @@ class ComposedKernel(AssembledKernel):
     OPTIONS: ClassVar[str | None] = "TK-COMP-002"
 
     def __init__(
-        self, compose: Compose, operands: Sequence[Operand], *, target: str, threads: int, cluster: int = 1
+        self,
+        compose: Compose,
+        operands: Sequence[Operand],
+        *,
+        target: str,
+        threads: int,
+        cluster: int = 1,
+        profile_tiles: int = 0,
     ) -> None:
         if not callable(compose):
             raise illegal("kernel", "function", compose, "a function that traces the kernel into a Writer")
@@ -99,10 +117,12 @@ class ComposedKernel(AssembledKernel):
             "kernel", "threads", threads, Whole(self.target.lanes, self.target.max_threads, self.target.lanes)
         )
         require_whole("kernel", "cluster", cluster, Whole(1, MAX_CLUSTER))
+        require_whole("kernel", "profile_tiles", profile_tiles, Whole(0, MAX_PROFILE))
         self.operands = check_operands(operands)
         require_symbol("kernel", "function's name", getattr(compose, "__name__", type(compose).__name__))
         self._threads = threads
         self._cluster = cluster
+        self._profile_tiles = profile_tiles
         self._compose = compose
         self.__doc__ = compose.__doc__
 
@@ -126,7 +146,13 @@ class ComposedKernel(AssembledKernel):
         ArgumentError
             ``TK-PAR-003`` for a parameter that does not say how its value follows from a call.
         """
-        w = Writer(self.name, target=self.target, threads=self._threads, cluster=self._cluster)
+        w = Writer(
+            self.name,
+            target=self.target,
+            threads=self._threads,
+            cluster=self._cluster,
+            profile_tiles=self._profile_tiles,
+        )
         scheduler = self._compose(w)
         if not callable(getattr(scheduler, "schedule", None)):
             raise TraceError(
@@ -144,6 +170,7 @@ class ComposedKernel(AssembledKernel):
             roles=tuple(w.roles),
             shared=tuple(w.shared.arrays),
             waits="grid.wait" in w.placed,
+            profile=w.profiler if isinstance(w.profiler, TileProfiler) else None,
         )
 
     @property
@@ -239,6 +266,79 @@ class ComposedKernel(AssembledKernel):
             raise ArgumentError.of("emulator", option, legal=", ".join(known), code="TK-COMP-002")
         return EmulatedPlan(self, bound, chosen)
 
+    def emulate(
+        self,
+        *arrays: Any,
+        seed: int = 0,
+        emulator: dict[str, Any] | None = None,
+        statistics: bool = False,
+        timeline: str | Path | None = None,
+        **named: Any,
+    ) -> LaunchReport:
+        """Launch once on the emulator, on arrays in host memory, and return what it reports.
+
+        Parameters
+        ----------
+        arrays, named, seed, emulator
+            As for `bind`; ``kernel.emulate(**kernel.example(m=200))`` makes the inputs.
+        statistics, timeline
+            As for `EmulatedPlan.emulate`.
+        """
+        return self._emulated(arrays, named, seed, emulator).emulate(statistics=statistics, timeline=timeline)
+
+    def _emulated(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], seed: int, emulator: dict[str, Any] | None
+    ) -> EmulatedPlan:
+        plan = self.bind(*arrays, seed=seed, emulator=emulator, **named)
+        if not isinstance(plan, EmulatedPlan):
+            raise ArgumentError(
+                f"{self.name}: given arrays in GPU memory; the emulator takes arrays in host memory. Nearest: copies",
+                code="TK-COMP-003",
+            )
+        return plan
+
+    def profiled(self, tiles: int = 64) -> ComposedKernel:
+        """Return the same kernel with notes of when each role worked on each tile, of so many tiles of a CTA.
+
+        Raises
+        ------
+        ArgumentError
+            ``TK-COMP-007`` for a kernel whose roles note nothing: the driver's do, and those of your own where they
+            are told to (`TileProfiler.of`).
+        """
+        require_whole("trace", "tiles", tiles, Whole(1, MAX_PROFILE))
+        found = ComposedKernel(
+            self._compose,
+            self.operands,
+            target=self.target.name,
+            threads=self._threads,
+            cluster=self._cluster,
+            profile_tiles=tiles,
+        )
+        if found.traced.profile is None:
+            raise ArgumentError(
+                f"{self.name} notes no times: its roles are no driver's that does. Nearest: WarpSpecialized, or "
+                "TileProfiler.of(w, activities) and its clocks in the roles of your own",
+                code="TK-COMP-007",
+            )
+        return found
+
+    def trace(self, *arrays: Any, tiles: int = 64, **named: Any) -> TileTrace:
+        """Launch with time stamps in every role, and return what each did when: in ns, on the emulator in steps.
+
+        Parameters
+        ----------
+        arrays, named
+            As for `bind`.
+        tiles
+            Tiles of a CTA to note; later ones leave no record.
+        """
+        plan = self.profiled(tiles).bind(*arrays, **named)
+        if not isinstance(plan, EmulatedPlan):
+            plan()  # the first launch loads the kernel
+        plan()
+        return plan.trace()
+
     def example(self, seed: int = 0, **extents: int) -> dict[str, Any]:
         """Inputs of small whole numbers, as NumPy arrays by name; a letter without an extent has 64.
 
@@ -322,6 +422,11 @@ class ComposedKernel(AssembledKernel):
         return self.traced.parameters
 
     @property
+    def profile(self) -> TileProfiler | None:
+        """What the kernel notes of its own times, if anything."""
+        return self.traced.profile
+
+    @property
     def schedule(self) -> Callable[[Call], Schedule]:
         """How a launch covers the output."""
         return self.traced.schedule
@@ -356,8 +461,8 @@ class ComposedKernel(AssembledKernel):
         return sha256(self.assembly.encode()).hexdigest()
 
     def shared_scratch(self, name: str) -> str | None:
-        """A kernel's launches in a stream follow each other, and leave counters as they found them."""
-        return f"{name} {self._digest}"
+        """Launches of a stream follow each other, and leave counters as they found them; notes are a launch's own."""
+        return None if name == PROFILE else f"{name} {self._digest}"
 
 
 def kernel(*operands: Operand, target: str, threads: int, cluster: int = 1) -> Callable[[Compose], ComposedKernel]:

@@ -13,7 +13,7 @@ from tilekit.errors import ArgumentError
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Matrix
 
-RESERVED = ("device", "emulator", "seed", "stream")
+RESERVED = ("device", "emulator", "seed", "statistics", "stream", "tiles", "timeline")
 """Words of a launch, which no operand is called."""
 
 

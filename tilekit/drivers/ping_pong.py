@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import check_components, require_word
+from tilekit.assembly.fit import Whole, check_components, require_whole, require_word
 from tilekit.assembly.types import SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
@@ -96,6 +96,7 @@ class PingPongWaves:
 
     def __post_init__(self) -> None:
         check_components(self)
+        require_whole(type(self).__name__, "stages", self.stages, Whole(1, 2))
         if self.favoured is not None:
             require_word(type(self).__name__, "favoured", self.favoured, ("products", "memory"))
         waves = len(self.warps["mma"].warps)

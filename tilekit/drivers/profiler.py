@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
+from tilekit.assembly.fit import Whole, component, illegal, require_symbol, require_whole
 from tilekit.assembly.types import GMEM, PRED, U32
 from tilekit.assembly.values import Value
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import MAX_PROFILE, Writer
 from tilekit.tiles.tile import Tile
+
+PROFILE = "profile"
+"""What the records' memory is called."""
 
 RECORD_BYTES = 32
 """Begin and end (u64, ns), row, column, SM, and 1 + the tile's number within its CTA (u32); zeros where none is."""
@@ -26,6 +31,7 @@ class Lane:
         return f"{self.activity} {self.group}" if self.group else self.activity
 
 
+@component
 class TileProfiler:
     """Records of every CTA, lane and tile, in that order.
 
@@ -37,12 +43,36 @@ class TileProfiler:
         Records of a lane; later tiles of a CTA leave none.
     activities
         What is timed, each with the warpgroups that do it.
+
+    Raises
+    ------
+    TraceError
+        ``TK-PART-001`` for activities that are not such.
     """
 
-    def __init__(self, w: Writer, *, tiles: int, activities: dict[str, int]) -> None:
+    def __init__(self, w: Writer, *, tiles: Annotated[int, Whole(1, MAX_PROFILE)], activities: dict[str, int]) -> None:
+        if not isinstance(activities, dict) or not activities:
+            raise illegal("TileProfiler", "activities", activities, "names, each with a number of warpgroups")
+        for name, groups in activities.items():
+            require_symbol("TileProfiler", "activities", name)
+            require_whole("TileProfiler", f"activities[{name!r}]", groups, Whole(1, w.threads // w.target.lanes))
         self.lanes = [Lane(name, group) for name, groups in activities.items() for group in range(groups)]
         self.tiles = tiles
-        self._address = w.parameter("profile", GMEM, lambda call: call.allocate("profile", call.ctas * self.cta_bytes))
+        w.profiler = self
+        self._address = w.parameter(PROFILE, GMEM, lambda call: call.allocate(PROFILE, call.ctas * self.cta_bytes))
+
+    @classmethod
+    def of(cls, w: Writer, activities: dict[str, int]) -> TileProfiler | None:
+        """Declare what notes the times, of a kernel that is to note them; None for any other.
+
+        Parameters
+        ----------
+        w
+            The writer, which says of how many tiles.
+        activities
+            As for the class.
+        """
+        return cls(w, tiles=w.profile_tiles, activities=activities) if w.profile_tiles else None
 
     @property
     def cta_bytes(self) -> int:

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import Whole, component, require_whole
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
 
@@ -17,6 +17,9 @@ _LOADS = frozenset({"load", "sync", "wait"})
 
 _COPIES = _LOADS | {"memory", "store"}
 """What a role may do whose threads copy themselves."""
+
+MOST_WARPS = 32
+"""Of a CTA, on every chip."""
 
 COPYING_REGISTERS = 56
 """Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
@@ -46,6 +49,10 @@ class RoleEntry:
     one_thread: bool = False
     leaders_only: bool = False
     turns: int = 1
+
+    def __post_init__(self) -> None:
+        require_whole("RoleEntry", "warps", self.warps, Whole(1, MOST_WARPS))
+        self.on(0)
 
     def on(self, first: int) -> Role:
         """The role, on warps from `first` on."""

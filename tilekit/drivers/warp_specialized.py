@@ -9,7 +9,7 @@ two; on sm_100a the accumulators are in tensor memory, and mma and epilogue are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tilekit.assembly.fit import check_components, illegal
@@ -211,6 +211,9 @@ class WarpSpecialized:
 
     def trace(self, w: Writer) -> None:
         """Emit the whole kernel body."""
+        if self.profiler is None and w.profile_tiles:
+            replace(self, profiler=TileProfiler.of(w, self.warps.activities)).trace(w)
+            return
         warp = w.warp()
         self._set_up(w, warp)
         bodies: dict[str, Body] = {

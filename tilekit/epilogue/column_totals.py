@@ -14,7 +14,7 @@ from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
-from tilekit.epilogue.row_sums import Tiles, require_whole_rows
+from tilekit.epilogue.totals import Tiles, acquire, count, require_whole_rows, reset
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
@@ -144,40 +144,28 @@ class ColumnTotals:
         counters = (groups + 1) * matrix if batch is not None else None
         mine = group if counters is None else group + counters
         last = groups if counters is None else groups + counters
-        w.warp_sync()  # the first lane's count covers what the others have stored
         first = group * GROUP
         left = self._pieces - first
         expected = w.minimum(left, GROUP)
         counter = self._counters + w.widen_multiply(mine * columns + strip, 4)
         results = self._pieces * batches + (group if batch is None else group + groups * batch)
-        with w.when(self._count(w, counter) + 1 == expected):
-            w.warp_sync()  # and what all others had stored before they counted, every lane may read
+        with w.when(count(w, counter.retyped(GMEM)) + 1 == expected):
+            acquire(w)
             start = first if batch is None else first + self._pieces * batch
             for column, total in self._gathered(w, start, expected, tile.column, lane):
                 at = self._at(w, results, column)
                 w.isa.memory.store_global_f32(address=at, value=total, valid=column < self._width)
-            with w.when(lane == 0):
-                w.isa.memory.store_release_gpu(address=counter.retyped(GMEM), value=0)
+            reset(w, counter.retyped(GMEM))
             w.warp_sync()
             counter = self._counters + w.widen_multiply(last * columns + strip, 4)
-            with w.when(self._count(w, counter) + 1 == groups):
-                w.warp_sync()
+            with w.when(count(w, counter.retyped(GMEM)) + 1 == groups):
+                acquire(w)
                 start = self._pieces * batches if batch is None else self._pieces * batches + groups * batch
                 for column, total in self._gathered(w, start, groups, tile.column, lane):
                     stored = column if batch is None else column + self._columns * batch
                     out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
                     w.isa.memory.store_global_f32(address=out, value=total, valid=column < self._columns)
-                with w.when(lane == 0):
-                    # The next launch finds the counters as this one did.
-                    w.isa.memory.store_release_gpu(address=counter.retyped(GMEM), value=0)
-
-    @staticmethod
-    def _count(w: Writer, counter: Value) -> Value:
-        """Count this warp; return how many came before, in every lane."""
-        before = w.variable(U32, 0, "counted")
-        with w.when(w.lane() == 0):
-            before.assign(w.isa.memory.fetch_add_gpu(address=counter.retyped(GMEM), value=1))
-        return w.broadcast(before, lane=0)
+                reset(w, counter.retyped(GMEM))
 
     def _gathered(self, w: Writer, start: Value, count: Value, column: Value, lane: Value) -> list[tuple[Value, Value]]:
         """Combine `count` pieces of the tile's columns, from piece `start` on: several columns a lane at once."""

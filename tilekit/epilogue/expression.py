@@ -1,4 +1,4 @@
-"""What an epilogue written in Python computes, as an immutable graph; and the symbolic elements that make it.
+"""The symbolic elements that make the graph of an epilogue written in Python.
 
 A function is run once with an `Element` for each of its parameters. What it does with them becomes steps of a graph,
 which is part of a kernel's spec: equal graphs are one kernel.
@@ -6,36 +6,28 @@ which is part of a kernel's spec: equal graphs are one kernel.
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 
 from tilekit.assembly.errors import TraceError
-from tilekit.dtypes import BF16, DTYPES, F16, DType, as_dtype
+from tilekit.dtypes import BF16, DTYPES, F16, as_dtype
 from tilekit.epilogue.combining import Combine
-
-Kind: TypeAlias = Literal["f32", "u32", "pred"]
-"""Of a value: every floating-point element is an f32 in a register, and whole numbers are modulo 2^32."""
-
-Axis: TypeAlias = Literal["row", "column"]
+from tilekit.epilogue.graph import (
+    BITS,
+    COMPARISONS,
+    FUNCTIONS,
+    SHIFTS,
+    Axis,
+    Kind,
+    Step,
+)
 
 _HERE, _NUMPY = (str(Path(file).resolve().parent) for file in (__file__, np.__file__))
-
-ARITHMETIC = ("add", "sub", "mul", "div", "max", "min")
-COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-BITS = ("and", "or", "xor")
-SHIFTS = ("shl", "shr")
-FUNCTIONS = ("abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "erf", "relu", "tanh", "sigmoid", "gelu", "silu")
-"""Functions of one f32."""
-
-COORDINATES = ("row", "column", "batch")
 
 _UFUNCS: Mapping[str, str] = {
     "add": "add",
@@ -71,104 +63,8 @@ _UFUNCS: Mapping[str, str] = {
 """NumPy's functions by the names of what they become."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step of a graph.
-
-    Attributes
-    ----------
-    does
-        What: a word of this module, ``"accumulator"``, ``"operand"``, ``"constant"``, ``"where"``, ``"round"``,
-        ``"float"``.
-    args
-        Places of the steps that it takes.
-    value
-        Which operand; the bits of a constant; the name of the type that is rounded to.
-    kind
-        Of the result.
-    """
-
-    does: str
-    args: tuple[int, ...] = ()
-    value: int | str | None = None
-    kind: Kind = "f32"
-
-    @property
-    def number(self) -> float | int:
-        """The number of a constant."""
-        bits = int(self.value or 0)
-        return struct.unpack("<f", struct.pack("<I", bits))[0] if self.kind == "f32" else bits
-
-
-@dataclass(frozen=True)
-class Total:
-    """A sum, or the largest or smallest, of the elements of each row or column.
-
-    Attributes
-    ----------
-    along
-        ``"row"``: one a row.
-    combine
-        How elements are combined.
-    step
-        The place of the element.
-    """
-
-    along: Axis
-    combine: Combine
-    step: int
-
-
-@dataclass(frozen=True)
-class Graph:
-    """What becomes of an element.
-
-    Attributes
-    ----------
-    name
-        The function's.
-    steps
-        In an order in which each follows those that it takes.
-    outputs
-        Places of the elements that are stored: the result's, and those of further matrices.
-    dtypes
-        Of the further matrices; None for that of the result.
-    totals
-        What is made of rows and columns.
-    order
-        Where the results stand in what the function returns: ``("output", 1)`` or ``("total", 0)``.
-    """
-
-    name: str
-    steps: tuple[Step, ...]
-    outputs: tuple[int, ...]
-    dtypes: tuple[DType | None, ...] = ()
-    totals: tuple[Total, ...] = ()
-    order: tuple[tuple[str, int], ...] = (("output", 0),)
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.name, self.steps, self.outputs, self.dtypes, self.totals))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def digest(self) -> str:
-        """Eight digits that tell graphs apart in a kernel's name."""
-        steps = [(s.does, s.args, s.value, s.kind) for s in self.steps]
-        totals = [(t.along, t.combine, t.step) for t in self.totals]
-        text = repr((steps, self.outputs, [str(dtype) for dtype in self.dtypes], totals))
-        return sha256(text.encode()).hexdigest()[:8]
-
-    @property
-    def operands(self) -> set[int]:
-        """Which operands it uses."""
-        return {int(step.value or 0) for step in self.steps if step.does == "operand"}
-
-    def uses(self, word: str) -> bool:
-        """Whether a step does what `word` says."""
-        return any(step.does == word for step in self.steps)
+LARGEST = (1 << 128) - (1 << 104)
+"""The largest number of f32."""
 
 
 class Tracer:
@@ -194,6 +90,8 @@ class Tracer:
             zero = self.constant(0, "u32")
             return self.step("ne" if value else "lt", self.constant(1, "u32"), zero, kind="pred")
         if kind == "f32":
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise error(f"{self.name} has the number {_shown(value)}; legal: numbers of f32, to 3.4e38")
             with np.errstate(over="ignore"):
                 bits = int(np.float32(value).view(np.uint32))
             return self.step("constant", value=bits, kind="f32")
@@ -211,6 +109,8 @@ class Tracer:
             return self.constant(int(value), "u32" if like == "u32" else "f32")
         if isinstance(value, (float, np.floating)):
             return self.constant(float(value), "f32")
+        if isinstance(value, Reduced):
+            value.refuse()
         raise error(
             f"{self.name} combines an element with {_shown(value)}; legal: elements and numbers. Arrays are operands: "
             "give the function a parameter, and pass the array where the epilogue is called"
@@ -371,7 +271,7 @@ class Element:
             "each element of the output is computed by itself. Pass what lies elsewhere as an operand"
         )
 
-    __getitem__ = __len__ = __iter__ = __contains__ = _neighbour
+    __getitem__ = __setitem__ = __delitem__ = __len__ = __iter__ = __contains__ = _neighbour
 
     def _number(self, *_: Any) -> NoReturn:
         raise error(
@@ -379,7 +279,7 @@ class Element:
             "int, round and math cannot use it. Use the functions of tilekit.epilogue or NumPy"
         )
 
-    __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
+    __format__ = __float__ = __int__ = __index__ = __complex__ = __round__ = __floor__ = __ceil__ = __trunc__ = _number
 
     def _whole(self, *_: Any) -> NoReturn:
         raise error(
@@ -410,6 +310,19 @@ class Reduced:
     element: Element
     along: Axis
     combine: Combine
+
+    def refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what would need the total in the kernel."""
+        raise error(
+            f"{self.element.tracer.name} goes on with {self.along}_{self.combine}, a total, which is complete only "
+            "when the kernel ends; legal: to return it beside the result"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = refuse
+    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = refuse
+    __neg__ = __pos__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __invert__ = refuse
+    __bool__ = __float__ = __int__ = __index__ = __format__ = __getitem__ = __len__ = __iter__ = refuse
+    __array__ = __array_ufunc__ = __array_function__ = astype = refuse
 
 
 def unary(does: str, x: Any) -> Element:

@@ -12,7 +12,8 @@ import numpy as np
 
 from tilekit.epilogue import expression, reference
 from tilekit.epilogue.combining import Combine
-from tilekit.epilogue.expression import Axis, Element, Reduced
+from tilekit.epilogue.expression import Element, Reduced
+from tilekit.epilogue.graph import Axis
 
 __all__ = [
     "absolute",
@@ -171,6 +172,8 @@ def column_min(x: Any) -> Any:
 
 
 def _reduced(x: Any, along: Axis, combine: Combine) -> Any:
+    if isinstance(x, Reduced):
+        x.refuse()
     if isinstance(x, Element):
         return Reduced(expression.as_float(x), along, combine)
     return reference.reduced(x, along, combine)

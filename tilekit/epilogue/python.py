@@ -13,7 +13,8 @@ import numpy as np
 from tilekit.assembly.errors import TraceError
 from tilekit.dtypes import DType, as_dtype
 from tilekit.epilogue import reference
-from tilekit.epilogue.expression import Element, Graph, Kind, Reduced, Total, Tracer, as_float
+from tilekit.epilogue.expression import Element, Reduced, Tracer, as_float
+from tilekit.epilogue.graph import Graph, Kind, Total
 from tilekit.errors import ArgumentError
 
 

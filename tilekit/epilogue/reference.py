@@ -10,7 +10,7 @@ import numpy as np
 
 from tilekit.dtypes import as_dtype
 from tilekit.epilogue.combining import Combine
-from tilekit.epilogue.expression import COORDINATES, Axis, Graph, Step
+from tilekit.epilogue.graph import COORDINATES, Axis, Graph, Step
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 

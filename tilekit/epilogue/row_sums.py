@@ -8,15 +8,14 @@ No warp waits for another, and it does not matter which CTA comes first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component
 from tilekit.assembly.types import F32, GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
 from tilekit.epilogue.combining import NEUTRAL, Combine, combined, counted
-from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS, QUAD_FRAGMENT
+from tilekit.epilogue.totals import Tiles, acquire, count, require_whole_rows, reset
+from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.tile import Tile
@@ -24,42 +23,8 @@ from tilekit.tiles.tile import Tile
 QUAD = 4
 """Lanes that hold the columns of a row."""
 
-
-class ClusterTiles(Protocol):
-    """How many cluster tiles a call has."""
-
-    rows: int
-    columns: int
-
-
-class ClusterExtents(Protocol):
-    """CTAs of a cluster along M and N."""
-
-    m: int
-    n: int
-
-
-class Tiles(Protocol):
-    """What totals ask of a raster: the CTA tile, the cluster, and how many cluster tiles a call has."""
-
-    @property
-    def tile_m(self) -> int:
-        """Rows of a CTA's tile."""
-
-    @property
-    def tile_n(self) -> int:
-        """Columns of it."""
-
-    @property
-    def batched(self) -> bool:
-        """Whether tiles have a batch index."""
-
-    @property
-    def cluster(self) -> ClusterExtents:
-        """CTAs of a cluster."""
-
-    def plan(self, call: Call) -> ClusterTiles:
-        """Cluster tiles of a call."""
+IN_FLIGHT = 8
+"""Parts that the last warp loads before it adds the first of them: a load takes longer than eight additions."""
 
 
 @component
@@ -138,8 +103,7 @@ class RowSums:
 
     def finish(self, w: Writer, totals: RowTotals, tile: Tile) -> None:
         """Leave the sums of a tile's rows; the last of those that share the rows stores them."""
-        lane = w.lane()
-        quad_lane = lane & (QUAD - 1)
+        quad_lane = w.lane() & (QUAD - 1)
         for total in totals.sums:
             for mask in (1, 2):
                 total.assign(combined(w, self._combine, total, w.isa.warp.shuffle_xor_f32(value=total, mask=mask)))
@@ -156,23 +120,22 @@ class RowSums:
         first = self._parts + w.widen_multiply(place, self._tiles) * 4
         part = first + w.widen_multiply(tile.column // self._raster.tile_n, 4)
         w.isa.memory.store_global_f32(address=part.retyped(GMEM), value=total, valid=valid)
-        w.warp_sync()  # the first lane's count covers what the others have stored
         counter = (self._counters + w.widen_multiply(block, 4)).retyped(GMEM)
-        before = w.variable(U32, 0, "counted")
-        with w.when(lane == 0):
-            before.assign(w.isa.memory.fetch_add_gpu(address=counter, value=1))
-        with w.when(w.broadcast(before, lane=0) + 1 == self._tiles):
-            w.warp_sync()  # and what all others had stored before they counted, every lane may read
+        with w.when(count(w, counter) + 1 == self._tiles):
+            acquire(w)
             total = w.variable(F32, NEUTRAL[self._combine], "row_total")
-            for index in w.range(self._tiles, name="part"):
-                address = (first + w.widen_multiply(index, 4)).retyped(GMEM)
-                part = w.isa.memory.load_coherent_f32(address=address, valid=valid)
-                total.assign(combined(w, self._combine, total, part))
+            for index in w.range(self._tiles, step=IN_FLIGHT, name="part"):
+                there = [index + ahead < self._tiles for ahead in range(IN_FLIGHT)]
+                address = first + w.widen_multiply(index, 4)
+                parts = [
+                    w.isa.memory.load_coherent_f32(address=(address + 4 * ahead).retyped(GMEM), valid=valid & inside)
+                    for ahead, inside in enumerate(there)
+                ]
+                for part, inside in zip(parts, there, strict=True):
+                    total.assign(combined(w, self._combine, total, counted(w, self._combine, part, inside)))
             out = (self._out + w.widen_multiply(stored, 4)).retyped(GMEM)
             w.isa.memory.store_global_f32(address=out, value=total, valid=valid)
-            with w.when(lane == 0):
-                # The next launch finds the counter as this one did.
-                w.isa.memory.store_release_gpu(address=counter, value=0)
+            reset(w, counter)
 
 
 @dataclass(frozen=True)
@@ -198,22 +161,3 @@ class RowTotals:
         """Add an element of row `which`, if it `counts`."""
         total = self.sums[which]
         total.assign(combined(w, self.combine, total, counted(w, self.combine, value, counts)))
-
-
-def require_whole_rows(what: str, layout: AccumulatorLayout, raster: Tiles) -> None:
-    """Check that a warp has 16 rows of a tile to itself, with all of their columns.
-
-    Raises
-    ------
-    TraceError
-        ``TK-EPI-001`` saying what is otherwise.
-    """
-    problem = None
-    if layout.columns != raster.tile_n or len(layout.parts) > 1:
-        problem = f"a warp holds parts of rows (of {layout.columns} columns), and the tile has {raster.tile_n}"
-    elif layout.fragment != QUAD_FRAGMENT:
-        problem = "four neighbouring lanes are to hold a row, as wgmma and tcgen05 have it"
-    elif raster.tile_m % FRAGMENT_ROWS:
-        problem = f"tiles of {raster.tile_m} rows share the {FRAGMENT_ROWS} rows of a warp"
-    if problem is not None:
-        raise TraceError(f"{what}: {problem}; nearest: RasterOrder of the op's tile", code="TK-EPI-001")

@@ -6,153 +6,33 @@ column's operands once for each pair of them, and the rest for each element.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import cast
 
-from tilekit.annotations import check_fields
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import component, illegal
 from tilekit.assembly.types import F32 as F32_REGISTER
-from tilekit.assembly.types import GMEM, PRED, U32
+from tilekit.assembly.types import GMEM, U32
 from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, F32, DType
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
+from tilekit.emulator.core.errors import shown
 from tilekit.epilogue.column_totals import ColumnTotal, ColumnTotals
 from tilekit.epilogue.elements import load_element, store_element
-from tilekit.epilogue.expression import Graph, Step
-from tilekit.epilogue.functions import ACTIVATIONS, ColumnPair, Elementwise, ElementwiseSpec
+from tilekit.epilogue.functions import ACTIVATIONS, Elementwise, ElementwiseSpec
+from tilekit.epilogue.graph import Step
 from tilekit.epilogue.python import EpilogueFunction
-from tilekit.epilogue.row_sums import RowSums, RowTotals, Tiles
+from tilekit.epilogue.row_sums import RowSums, RowTotals
+from tilekit.epilogue.totals import Tiles
+from tilekit.epilogue.written_operands import ReachedMatrix, Vector
+from tilekit.epilogue.written_spec import Level, Place, WrittenSpec
+from tilekit.epilogue.written_steps import compute
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tiles.tile import Tile
 
-Where = Literal["number", "scalar", "row", "column", "matrix", "source"]
-"""Of an operand: a number of the launch, one element in memory, one a row, one a column, one an element; a matrix that
-the epilogue brings itself is its source."""
-
-Level = Literal["shared", "row", "column", "element"]
-
-LONG = 12
-"""Steps of an element, with that of the product, beyond which an epilogue takes more registers."""
-
-LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an operand's elements are.
-
-    Attributes
-    ----------
-    where
-        As its shape says.
-    dtype
-        Its element type; None for a number.
-    batched
-        Whether each matrix of a batch has its own.
-    """
-
-    where: Where
-    dtype: DType | None = None
-    batched: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
-class WrittenSpec:
-    """A Python epilogue in a kernel's spec.
-
-    Attributes
-    ----------
-    graph
-        What is computed.
-    places
-        Of the function's operands, in their order.
-    outputs
-        Element types of the further matrices that are stored.
-    """
-
-    graph: Graph
-    places: tuple[Place, ...]
-    outputs: tuple[DType, ...] = ()
-    scale: None = field(default=None, init=False)
-    bias: None = field(default=None, init=False)
-    biases: bool = field(default=False, init=False)
-    activation: None = field(default=None, init=False)
-    scale_b: bool = field(default=False, init=False)
-
-    @property
-    def residual(self) -> DType | None:
-        """Element type of the matrix that the epilogue brings."""
-        return next((place.dtype for place in self.places if place.where == "source"), None)
-
-    @property
-    def scale_a(self) -> bool:
-        """Whether rows have anything of their own."""
-        return self.visits_rows or any(place.where == "row" for place in self.places)
-
-    @property
-    def loads_matrices(self) -> bool:
-        """Whether threads load elements of matrices."""
-        return any(place.where == "matrix" for place in self.places)
-
-    @property
-    def visits_rows(self) -> bool:
-        """Whether threads reach the rows of matrices by themselves, or make totals."""
-        coordinates = self.graph.uses("row") or self.graph.uses("batch")
-        return self.loads_matrices or coordinates or bool(self.outputs or self.graph.totals)
-
-    @property
-    def reduces(self) -> bool:
-        """Whether rows or columns have totals."""
-        return bool(self.graph.totals)
-
-    @property
-    def loads(self) -> bool:
-        """Whether threads load anything."""
-        return self.scale_a or any(place.where == "column" for place in self.places)
-
-    @property
-    def words(self) -> list[str]:
-        """The function in a kernel's name."""
-        kinds = "".join(
-            {"number": "n", "scalar": "s", "row": "r", "column": "c", "matrix": "m", "source": "x"}[place.where]
-            + (place.dtype.name if place.dtype else "")
-            + ("b" if place.batched else "")
-            for place in self.places
-        )
-        name = re.sub(r"[^A-Za-z0-9_]+", "_", self.graph.name).strip("_")
-        return [name, self.graph.digest, kinds, *(dtype.name for dtype in self.outputs)]
-
-    @property
-    def long(self) -> bool:
-        """Whether an element has many steps, of which a compiler keeps several elements' in flight."""
-        return self.graph.uses("erf") or self.levels().count("element") > LONG
-
-    def levels(self) -> tuple[Level, ...]:
-        """How often each step is computed."""
-        found: list[Level] = []
-        for step in self.graph.steps:
-            found.append(self._level(step, {found[arg] for arg in step.args}))
-        return tuple(found)
-
-    def _level(self, step: Step, args: set[Level]) -> Level:
-        if step.does == "operand":
-            where = self.places[int(step.value or 0)].where
-            if where in ("row", "column"):
-                return cast(Level, where)
-            return "shared" if where in ("number", "scalar") else "element"
-        if step.does in ("row", "batch"):
-            return "row"
-        if step.does == "column":
-            return "column"
-        if step.does == "accumulator" or "element" in args or {"row", "column"} <= args:
-            return "element"
-        return "row" if "row" in args else "column" if "column" in args else "shared"
+STORED = (BF16, F16, F32, E4M3, E5M2)
+"""Element types of further matrices."""
 
 
 @dataclass(frozen=True)
@@ -194,56 +74,6 @@ class Columns:
     totals: dict[int, ColumnTotal]
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """A matrix like the output that threads reach by their elements' coordinates."""
-
-    name: str
-    dtype: DType
-    address: Value
-    pitch: Value
-    batch_pitch: Value | None
-
-    @classmethod
-    def declare(cls, w: Writer, name: str, dtype: DType, *, batched: bool) -> _Matrix:
-        """Declare its kernel parameters."""
-        address = w.parameter(name, GMEM, lambda call: call.address(name))
-        pitch = w.parameter(f"{name}_pitch", U32, lambda call: call.matrix(name).row_pitch)
-        step = None
-        if batched:
-            step = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.matrix(name).matrix_pitch)
-        return cls(name, dtype, address, pitch, step)
-
-    def start(self, w: Writer, row: Value, batch: Operand) -> Value:
-        """Where a row begins."""
-        start = self.address
-        if self.batch_pitch is not None and isinstance(batch, Value):
-            start = start + w.widen_multiply(batch, self.batch_pitch) * self.dtype.bytes
-        return start + w.widen_multiply(row, self.pitch) * self.dtype.bytes
-
-    def at(self, w: Writer, start: Value, column: Value) -> Value:
-        """Where an element of the row that begins at `start` lies."""
-        return (start + w.widen_multiply(column, self.dtype.bytes)).retyped(GMEM)
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A vector of rows or columns."""
-
-    address: Value
-    dtype: DType
-    extent: Value
-    batch_pitch: Value | None
-
-    def load(self, w: Writer, index: Value, batch: Operand) -> Value:
-        """The element at `index`, 0 beyond the last."""
-        start = self.address
-        if self.batch_pitch is not None and isinstance(batch, Value):
-            start = start + w.widen_multiply(batch, self.batch_pitch) * self.dtype.bytes
-        address = (start + w.widen_multiply(index, self.dtype.bytes)).retyped(GMEM)
-        return load_element(w, self.dtype, address=address, valid=index < self.extent)
-
-
 @component
 class Written:
     """A `WrittenSpec`, traced.
@@ -265,6 +95,12 @@ class Written:
         For totals: how a warpgroup holds the accumulators, and the tiles.
     names
         What the call names the operands; ``operand0`` and so on if there are none.
+
+    Raises
+    ------
+    TraceError
+        ``TK-EPI-001`` for rows without M and totals without a layout or tiles; ``TK-PART-001`` for names that are too
+        few or too many.
     """
 
     def __init__(
@@ -277,9 +113,22 @@ class Written:
         rows: Value | None = None,
         batched: bool = False,
         layout: AccumulatorLayout | None = None,
-        tiles: object = None,
+        tiles: Tiles | None = None,
         names: Sequence[str] = (),
     ) -> None:
+        if spec.scale_a and rows is None:
+            raise TraceError(
+                f"Written(rows=None): {spec.graph.name} has operands or results of rows; pass rows, which is M",
+                code="TK-EPI-001",
+            )
+        if spec.reduces and (layout is None or tiles is None):
+            given = "layout" if layout is None else "tiles"
+            raise TraceError(
+                f"Written({given}=None): {spec.graph.name} has totals; pass the op's layout, and the raster as tiles",
+                code="TK-EPI-001",
+            )
+        if names and len(names) != len(spec.places):
+            raise illegal("Written", "names", names, f"a name for each of {len(spec.places)} operands, or none")
         self._spec = spec
         self._names = tuple(names) or tuple(f"operand{index}" for index in range(len(spec.places)))
         self._graph = spec.graph
@@ -294,20 +143,21 @@ class Written:
         }
         self._exact = exact
         self._numbers: dict[int, Value] = {}
-        self._vectors: dict[int, _Line] = {}
-        self._matrices: dict[int, _Matrix] = {}
+        self._vectors: dict[int, Vector] = {}
+        self._matrices: dict[int, ReachedMatrix] = {}
         self._shared: dict[int, Value] = {}
         for step in self._graph.steps:
             if step.does == "operand":
                 self._declare(w, int(step.value or 0), step)
         self._outputs = [
-            _Matrix.declare(w, f"output{index}", dtype, batched=batched) for index, dtype in enumerate(spec.outputs, 1)
+            ReachedMatrix.declare(w, f"output{index}", dtype, batched=batched)
+            for index, dtype in enumerate(spec.outputs, 1)
         ]
         self._row_totals: dict[int, RowSums] = {}
         self._column_totals: dict[int, ColumnTotals] = {}
         for index, total in enumerate(self._graph.totals):
-            assert layout is not None, "totals of a layout that is not known"
             raster, name = cast(Tiles, tiles), f"total{index}"
+            layout = cast(AccumulatorLayout, layout)
             if total.along == "row":
                 self._row_totals[index] = RowSums(w, name, layout=layout, raster=raster, combine=total.combine)
             else:
@@ -330,7 +180,7 @@ class Written:
         precise: bool = False,
         batched: bool = False,
         layout: AccumulatorLayout | None = None,
-        tiles: object = None,
+        tiles: Tiles | None = None,
     ) -> Written:
         """Trace a function that `tilekit.epilogue` marks in a kernel of your own.
 
@@ -348,7 +198,7 @@ class Written:
         Raises
         ------
         TraceError
-            ``TK-EPI-001`` for operands without a place, and for rows without M.
+            ``TK-EPI-001`` for operands without a place and outputs without a type; what the class raises.
         """
         missing = [name for name in function.operands if name not in places]
         if missing:
@@ -356,11 +206,19 @@ class Written:
                 f"Written.of({function.name}) lacks the places of {', '.join(missing)}; give a Place of each operand",
                 code="TK-EPI-001",
             )
-        spec = WrittenSpec(function.graph({}), tuple(places[name] for name in function.operands), tuple(outputs))
-        if spec.scale_a and rows is None:
+        graph = function.graph({})
+        further = len(graph.outputs) - 1
+        if (
+            not isinstance(outputs, (tuple, list))
+            or len(outputs) != further
+            or any(one not in STORED for one in outputs)
+        ):
             raise TraceError(
-                f"Written.of({function.name}) has operands or results of rows: pass rows", code="TK-EPI-001"
+                f"Written.of({function.name}, outputs={shown(outputs)}): it returns {further} matrices beside the "
+                f"result; legal: as many element types of {', '.join(map(str, STORED))}",
+                code="TK-EPI-001",
             )
+        spec = WrittenSpec(graph, tuple(places[name] for name in function.operands), tuple(outputs))
         return cls(
             w,
             spec,
@@ -382,7 +240,7 @@ class Written:
                 self._numbers[index] = w.parameter(name, type_, lambda call: call.number(name))
             return
         if place.where == "matrix":
-            self._matrices[index] = _Matrix.declare(w, name, place.dtype, batched=place.batched)
+            self._matrices[index] = ReachedMatrix.declare(w, name, place.dtype, batched=place.batched)
             return
         address = w.parameter(name, GMEM, lambda call: call.address(name))
         if place.where == "scalar":
@@ -392,7 +250,7 @@ class Written:
         if place.batched:
             pitch = w.parameter(f"{name}_batch_pitch", U32, lambda call: call.number(f"{name}_batch_pitch"))
         extent = self._columns if place.where == "column" else cast(Value, self._rows)
-        self._vectors[index] = _Line(address, place.dtype, extent, pitch)
+        self._vectors[index] = Vector(address, place.dtype, extent, pitch)
 
     @property
     def source(self) -> DType | None:
@@ -560,112 +418,3 @@ class Written:
             taken = self._graph.steps[place]
             args.append(taken.number if taken.does == "constant" else values[place])
         return compute(w, step, args, activations=self._activations, precise=self._exact)
-
-
-def compute(w: Writer, step: Step, args: list[Operand], *, activations: dict[str, Elementwise], precise: bool) -> Value:
-    """Trace one step."""
-    elementwise, does = w.isa.elementwise, step.does
-    if does in ACTIVATIONS:
-        x = _value(w, args[0])
-        return activations[does].apply(w, x, ColumnPair(), 0, None, 0)
-    if does in _OPERATIONS:
-        x = _value(w, args[0], whole=isinstance(args[0], int) or _whole(args))
-        return cast(Value, getattr(x, _OPERATIONS[does])(args[1]))
-    if does in _CALLS:
-        name, operands = _CALLS[does]
-        return cast(Value, getattr(elementwise, name)(**dict(zip(operands, args, strict=True))))
-    match does:
-        case "where":
-            type_ = U32 if step.kind == "u32" else F32_REGISTER
-            return w.select(_value(w, args[0]), args[1], args[2], type_)
-        case "float":
-            x = _value(w, args[0], whole=True)
-            if x.type is PRED:
-                return w.select(x, 1.0, 0.0, F32_REGISTER)
-            return w.isa.convert.float_u32(whole=x)  # type: ignore[no-any-return]
-        case "type":
-            return _value(w, args[0])
-        case "round":
-            half = BF16.name == step.value
-            pack = w.isa.convert.pack_bf16 if half else w.isa.convert.pack_f16
-            widen = w.isa.convert.widen_bf16 if half else w.isa.convert.widen_f16
-            low, _ = w.isa.convert.unpack(packed=pack(low=args[0], high=0.0))
-            return widen(narrow=low)  # type: ignore[no-any-return]
-    x = _value(w, args[0])
-    match does:
-        case "exp":
-            return elementwise.exp2(x=x * LOG2_E)  # type: ignore[no-any-return]
-        case "log":
-            return cast(Value, elementwise.log2(x=x)) * LN_2
-        case "sigmoid":
-            if precise:
-                return elementwise.sigmoid(x=x)  # type: ignore[no-any-return]
-            return elementwise.fma(a=elementwise.tanh(x=x * 0.5), b=0.5, c=0.5)  # type: ignore[no-any-return]
-        case "tanh":
-            return _tanh(w, x, precise=precise)
-        case "erf":
-            return _erf(w, x)
-    raise AssertionError(f"no way to compute {does}")
-
-
-def _value(w: Writer, given: Operand, *, whole: bool = False) -> Value:
-    """A number in a register."""
-    return given if isinstance(given, Value) else w.constant(U32 if whole else F32_REGISTER, given)
-
-
-def _whole(args: list[Operand]) -> bool:
-    return any(isinstance(arg, Value) and arg.type is U32 for arg in args)
-
-
-def _tanh(w: Writer, x: Value, *, precise: bool) -> Value:
-    """tanh; to some units in the last place where `precise`: 2 sigmoid(2x) - 1, where digits cancel x - x^3 / 3."""
-    elementwise = w.isa.elementwise
-    if not precise:
-        return elementwise.tanh(x=x)  # type: ignore[no-any-return]
-    far = cast(Value, elementwise.fma(a=elementwise.sigmoid(x=x * 2.0), b=2.0, c=-1.0))
-    near = cast(Value, elementwise.fma(a=x * x * -0.3333333333333333, b=x, c=x))
-    return w.select(cast(Value, elementwise.absolute(x=x)) < 0.03, near, far, F32_REGISTER)
-
-
-def _erf(w: Writer, x: Value) -> Value:
-    """erf, with an absolute error of 2e-7 (Abramowitz and Stegun, 7.1.26)."""
-    elementwise = w.isa.elementwise
-    size = cast(Value, elementwise.absolute(x=x))
-    t = cast(Value, elementwise.divide(a=1.0, b=elementwise.fma(a=size, b=0.3275911, c=1.0)))
-    polynomial = w.constant(F32_REGISTER, 1.061405429)
-    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        polynomial = cast(Value, elementwise.fma(a=polynomial, b=t, c=coefficient))
-    tail = polynomial * t * cast(Value, elementwise.exp2(x=x * x * -LOG2_E))
-    positive = cast(Value, elementwise.fma(a=tail, b=-1.0, c=1.0))
-    return w.select(x < 0.0, positive * -1.0, positive, F32_REGISTER)
-
-
-_OPERATIONS = {
-    "add": "__add__",
-    "sub": "__sub__",
-    "mul": "__mul__",
-    "lt": "__lt__",
-    "le": "__le__",
-    "gt": "__gt__",
-    "ge": "__ge__",
-    "eq": "__eq__",
-    "ne": "__ne__",
-    "and": "__and__",
-    "or": "__or__",
-    "xor": "__xor__",
-    "shl": "__lshift__",
-    "shr": "__rshift__",
-}
-"""What a device value does by itself."""
-
-_CALLS = {
-    "div": ("divide", ("a", "b")),
-    "max": ("maximum", ("a", "b")),
-    "min": ("minimum", ("a", "b")),
-    "abs": ("absolute", ("x",)),
-    "exp2": ("exp2", ("x",)),
-    "log2": ("log2", ("x",)),
-    "sqrt": ("sqrt", ("x",)),
-    "rsqrt": ("rsqrt", ("x",)),
-}
-"""Which fragment computes it."""

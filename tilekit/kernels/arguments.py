@@ -18,7 +18,7 @@ from tilekit.arrays import (
 )
 from tilekit.dtypes import BF16, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
-from tilekit.epilogue.written import WrittenSpec
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.kernels.epilogue_arguments import EpilogueArguments, EpilogueKeywords
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view, output_matrix, store_kind
 from tilekit.targets import Target

@@ -13,7 +13,7 @@ from tilekit.annotations import number
 from tilekit.arrays import ArrayView, host_array, is_array, overlap, view_of
 from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
-from tilekit.epilogue.written import WrittenSpec
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.problem import MatmulCall, MatmulProblem, matrix_view
 from tilekit.kernels.written_arguments import WrittenArguments

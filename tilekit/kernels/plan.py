@@ -5,22 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from tilekit.arrays import ArrayView, resolve_stream, stream_getter
 from tilekit.arrays.staging import CudaStaging, EmulatedStaging, HipStaging, Staging
-from tilekit.drivers.profiler import TileProfiler
+from tilekit.drivers.profiler import PROFILE, TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch
 from tilekit.kernels.launch_cache import CachedLaunch
-from tilekit.runtime.emulated import EmulatedModule, Work
+from tilekit.runtime.emulated import EmulatedLaunch, EmulatedModule, Work
 from tilekit.runtime.prepared import PreparedLaunch
 from tilekit.runtime.scratch import DeviceScratch, HipScratch, StreamScratch
 from tilekit.runtime.trace import TileTrace
 from tilekit.tiles.call import Scratch
 
 if TYPE_CHECKING:
-    from tilekit.emulator import Device
+    from tilekit.emulator import Debugger, Device, Exploration, LaunchReport
+    from tilekit.emulator.core.schedules import Progress
     from tilekit.kernels.assembled import AssembledKernel
 
 
@@ -150,7 +152,7 @@ class DevicePlan(Plan):
         """Wait for the latest call and return the times that its kernel noted."""
         if self._profiler is None:
             return super().trace()
-        return _trace(self._name, self._profiler, self._scratch["profile"].read(), "ns")
+        return _trace(self._name, self._profiler, self._scratch[PROFILE].read(), "ns")
 
 
 def _trace(kernel: str, profiler: TileProfiler, data: bytes, unit: str) -> TileTrace:
@@ -189,10 +191,10 @@ class HostPlan(Plan, ABC):
         for name in self._bound.outputs:
             staging.download(self._bound.views[name])
         if self._kernel.profile is not None:
-            self._times = staging.read_scratch("profile")
+            self._times = staging.read_scratch(PROFILE)
 
     def _launch(self, staging: Staging, resident: int) -> Launch:
-        addresses = {name: staging.upload(view) for name, view in self._bound.views.items()}
+        addresses = {name: staging.upload(view, name) for name, view in self._bound.views.items()}
         return self._bound.launch(addresses, resident, staging.scratch)
 
 
@@ -236,20 +238,41 @@ class EmulatedPlan(HostPlan):
             raise ArgumentError(error.message, code=self._kernel.OPTIONS) from None
 
     def _run(self) -> None:
+        self.emulate()
+
+    def emulate(self, *, statistics: bool = False, timeline: str | Path | None = None) -> LaunchReport:
+        """Launch once, watched, and return what the emulator reports.
+
+        Parameters
+        ----------
+        statistics
+            Count instructions, copies and conflicts.
+        timeline
+            File for who did what when, for ui.perfetto.dev.
+        """
+        staging, prepared = self._prepared()
+        prepared(statistics=statistics, timeline=timeline)
+        self.report = prepared.report
+        self._finish(staging)
+        return cast("LaunchReport", self.report)
+
+    def explore(self, tries: int, *, seed: int = 0, progress: Progress | None = None) -> Exploration:
+        """Launch in many orders, each on the arrays as they are; stop at the first that goes wrong."""
+        return self._prepared()[1].explore(tries, seed=seed, progress=progress)
+
+    def debug(self, stop: Any) -> Debugger:
+        """Start a launch that stops at a line, a label or an event, as the emulator's `Kernel.debug` does."""
+        return self._prepared()[1].debug(stop)
+
+    def _prepared(self) -> tuple[EmulatedStaging, EmulatedLaunch]:
+        """Copy the arrays to a new device and prepare a launch there."""
         kernel = self._kernel
         staging = EmulatedStaging(self._device())
         launch = self._launch(staging, max(1, staging.device.units // kernel.cluster))
-        prepared = (
-            EmulatedModule(staging.device, kernel.assembly)
-            .kernel(kernel.name)
-            .prepare(
-                kernel.launch_config(launch.grid),
-                launch.parameters,
-                description=kernel.description,
-                work=self._bound.work(launch),
-                reads_early=kernel.reads_early,
-            )
+        return staging, EmulatedModule(staging.device, kernel.assembly).kernel(kernel.name).prepare(
+            kernel.launch_config(launch.grid),
+            launch.parameters,
+            description=kernel.description,
+            work=self._bound.work(launch),
+            reads_early=kernel.reads_early,
         )
-        prepared()
-        self.report = prepared.report
-        self._finish(staging)

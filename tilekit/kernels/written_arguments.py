@@ -14,7 +14,7 @@ from tilekit.arrays import ArrayView, host_array, is_array, overlap, require_out
 from tilekit.arrays.fingerprint import fingerprint
 from tilekit.dtypes import BF16, F16, F32, DType
 from tilekit.epilogue.python import EpilogueCall, EpilogueFunction
-from tilekit.epilogue.written import Place, WrittenSpec
+from tilekit.epilogue.written_spec import Place, WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.problem import matrix_view, output_matrix, store_kind
 from tilekit.tiles.call import Matrix

@@ -15,7 +15,9 @@ from tilekit.runtime.prepared import LaunchConfig, PreparedLaunch
 from tilekit.settings import settings
 
 if TYPE_CHECKING:
-    from tilekit.emulator import Device, Kernel, LaunchReport
+    from pathlib import Path
+
+    from tilekit.emulator import Debugger, Device, Exploration, Kernel, LaunchReport
     from tilekit.emulator.core.schedules import Progress
     from tilekit.emulator.gcn.kernel import Kernel as GcnKernel
 
@@ -190,8 +192,13 @@ class EmulatedLaunch(PreparedLaunch):
         self._work = work
         self._options = options
 
-    def __call__(self, stream: int = 0) -> None:
+    def __call__(self, stream: int = 0, *, statistics: bool = False, timeline: str | Path | None = None) -> None:
         """Run to the end; streams have no meaning on the emulator.
+
+        Parameters
+        ----------
+        statistics, timeline
+            As for the emulator's `Kernel.launch`.
 
         Raises
         ------
@@ -202,16 +209,23 @@ class EmulatedLaunch(PreparedLaunch):
         """
         if self._work is not None:
             self._work.refuse_if_too_long(self.label)
-        progress = _watcher.get()
-        watched_by: dict[str, Any] = {} if progress is None else {"progress": progress}
-        self.report = self._handle.launch(
-            grid=self.config.grid,
-            block=self.config.block,
-            shared_bytes=self.config.shared_bytes,
-            params=bytes(self._block),
-            **watched_by,
-            **self._options,
-        )
+        wished: dict[str, Any] = {"progress": _watcher.get(), "statistics": statistics, "timeline": timeline}
+        self.report = self._handle.launch(**self._shape, **{name: wish for name, wish in wished.items() if wish})
+
+    def explore(self, tries: int, *, seed: int = 0, progress: Progress | None = None) -> Exploration:
+        """Run in many orders, as the emulator's `Kernel.explore` does."""
+        return self._handle.explore(tries, seed=seed, progress=progress, **self._shape)
+
+    def debug(self, stop: Any) -> Debugger:
+        """Start a launch that stops somewhere, as the emulator's `Kernel.debug` does."""
+        return self._handle.debug(stop=stop, **self._shape)
+
+    @property
+    def _shape(self) -> dict[str, Any]:
+        """Grid, CTAs and parameters."""
+        config = self.config
+        shape = {"grid": config.grid, "block": config.block, "shared_bytes": config.shared_bytes}
+        return {**shape, "params": bytes(self._block), **self._options}
 
 
 def _gcn_kernel() -> type[GcnKernel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, Value
@@ -10,11 +11,12 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.buffer import OUTSIDE
 from tilekit.tiles.call import Call, fits
-from tilekit.tiles.cluster import Multicast
+from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.scale_tile import WORD_BYTES, ScaleTile
 from tilekit.tiles.stage import Stage
 
 
+@component
 class BufferScaleLoader:
     """Loads the scales of one operand's tiles, zeros (2^-127) where the operand ends.
 
@@ -31,7 +33,7 @@ class BufferScaleLoader:
     Raises
     ------
     TraceError
-        ``TK-TRACE-017`` for a role of a single thread.
+        ``TK-TRACE-017`` for a role of a single thread; ``TK-TRACE-013`` where CTAs are to share a tile.
     """
 
     prefetches = False
@@ -74,7 +76,7 @@ class BufferScaleLoader:
 
     def bind(self, w: Writer, stages: SharedArray, multicast: Multicast | None) -> BoundBufferScaleLoader:
         """Prepare this thread's rows; once a role."""
-        assert multicast is None, "threads write to their own CTA's shared memory"
+        require_alone(self, self.tile.name, multicast)
         return BoundBufferScaleLoader(self, w.thread() - self.first_thread, stages)
 
 

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, SMEM
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.targets import CHIPS
-from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.accumulators import Warpgroup, require_group
 from tilekit.tile_op.mfma import ATOM, COLUMNS, ROWS, BoundMfma, Mfma, Share, in_grid
 from tilekit.tiles.scale_tile import WORD_BYTES, ScaleTile
 from tilekit.tiles.stage import Step
@@ -29,6 +30,7 @@ KINDS: Final = (("e4m3", "e5m2"), ("e2m1x2",))
 SCALE_BITS: Final = 8
 
 
+@component
 class ScaledMfma(Mfma):
     """Multiplies tiles whose elements have a power of two for each 32 along K: MXFP8 and MXFP4.
 
@@ -47,14 +49,13 @@ class ScaledMfma(Mfma):
 
     kinds = KINDS
 
-    def __init__(self, a: ScaleTile, b: ScaleTile, *, waves: int, columns: int = 1) -> None:
+    def __init__(self, a: ScaleTile, b: ScaleTile, *, waves: Count, columns: Count = 1) -> None:
         super().__init__(a.of, b.of, waves=waves, columns=columns)
         self.scales = a, b
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundScaledMfma:
         """Prepare a lane's places in the tiles; once a role."""
-        assert group is not None, "mfma is a wave's"
-        return BoundScaledMfma(w, self, tiles, group.part)
+        return BoundScaledMfma(w, self, tiles, require_group("ScaledMfma", group).part)
 
 
 class BoundScaledMfma(BoundMfma):

@@ -93,6 +93,7 @@ class OperandTile:
         require_whole("OperandTile", "rows", self.rows, _ROWS)
         require_word("OperandTile", "major", self.major, ("k", "mn"))
         require_whole("OperandTile", "slices", self.slices, _SLICES)
+        require_whole("OperandTile", "swizzle_bytes", self.swizzle_bytes, Whole(0, 128))
         if self.swizzle_bytes not in (0, 32, 64, 128):
             nearest = min((0, 32, 64, 128), key=lambda legal: abs(legal - self.swizzle_bytes))
             raise TraceError(

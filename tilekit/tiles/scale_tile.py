@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
+from tilekit.assembly.fit import require_protocol, require_symbol
 from tilekit.tiles.operand import OperandTile
 
 BLOCK: Final = 32
@@ -29,13 +30,15 @@ class ScaleTile:
     Raises
     ------
     TraceError
-        ``TK-TRACE-017`` for a k-block that is not whole words of scales.
+        ``TK-TRACE-017`` for a k-block that is not whole words of scales, ``TK-FIT-001`` for what is no tile.
     """
 
     name: str
     of: OperandTile
 
     def __post_init__(self) -> None:
+        require_symbol("ScaleTile", "name", self.name)
+        require_protocol("ScaleTile", "of", self.of, OperandTile)
         if self.of.k % (self.covered * WORD_BYTES):
             raise TraceError(
                 f"tile {self.of.name!r} holds {self.of.k} elements of K, and a word of its scales {self.name!r} is of "

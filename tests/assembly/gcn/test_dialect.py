@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilekit.assembly import fragment as fragments
+from tilekit.assembly import fragment_files as fragments
 from tilekit.assembly.errors import FragmentError, TraceError
-from tilekit.assembly.fragment import parse_fragments
+from tilekit.assembly.fragment_files import parse_fragments
 from tilekit.assembly.instruction_sets import GCN
 from tilekit.assembly.types import B32, F32, GMEM, MAP, PRED, SMEM, U32, U64
 from tilekit.assembly.writer import Role, Writer

@@ -118,7 +118,7 @@ def explore(
         raise LaunchError.argument("schedules", schedules, f"some of {', '.join(get_args(Policy))}", get_args(Policy))
     before = _snapshot(memory)
     arrays = [(value, value.copy()) for value in args if isinstance(value, np.ndarray)]
-    seen: dict[str, set[bytes]] = {}
+    seen: dict[tuple[int, str], set[bytes]] = {}
     failure = None
     start = time.perf_counter()
     done = 0
@@ -134,7 +134,7 @@ def explore(
                 progress(done, tries, time.perf_counter() - start)
     finally:
         _restore(memory, before, arrays)
-    different = tuple(name for name, digests in seen.items() if len(digests) > 1)
+    different = tuple(name for (_, name), digests in seen.items() if len(digests) > 1)
     used = tuple(dict.fromkeys(schedules[index % len(schedules)] for index in range(done)))
     return Exploration(kernel, done, used, failure, different, time.perf_counter() - start)
 
@@ -174,9 +174,10 @@ def _restore(memory: GlobalMemory, before: Snapshot, arrays: Arrays) -> None:
             array[...] = contents
 
 
-def _note(memory: GlobalMemory, arrays: Arrays, seen: dict[str, set[bytes]]) -> None:
-    """Remember what the launch left in memory, by name."""
-    contents = [(a.name, a.data.tobytes()) for a in memory.allocations()]
-    contents += [(f"array {index} of the arguments", array.tobytes()) for index, (array, _) in enumerate(arrays)]
-    for name, data in contents:
-        seen.setdefault(name, set()).add(hashlib.blake2b(data, digest_size=16).digest())
+def _note(memory: GlobalMemory, arrays: Arrays, seen: dict[tuple[int, str], set[bytes]]) -> None:
+    """Remember what the launch left in memory, by place and name: buffers may have one name, or none."""
+    contents = [((a.start, a.name), a.data.tobytes()) for a in memory.allocations()]
+    names = [f"array {index} of the arguments" for index in range(len(arrays))]
+    contents += [((0, name), array.tobytes()) for name, (array, _) in zip(names, arrays, strict=True)]
+    for place, data in contents:
+        seen.setdefault(place, set()).add(hashlib.blake2b(data, digest_size=16).digest())

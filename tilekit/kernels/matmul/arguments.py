@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, Unpack, cast
 from tilekit.annotations import checked_values
 from tilekit.dtypes import DType
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
-from tilekit.epilogue.written import WrittenSpec
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.kernels.arguments import Arguments, result_type, settings
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.any_config import AnyConfig

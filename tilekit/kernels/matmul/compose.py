@@ -76,7 +76,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     if config.prefetch and isinstance(scheduler, StaticScheduler):
         prefetch = L2Prefetch(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
     turns = PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
-    return DRIVERS[config.driver](
+    kernel = DRIVERS[config.driver](
         warps=plan,
         cluster=cluster,
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
@@ -95,6 +95,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         prefetch=prefetch,
         consumers=spec.components.turns(w) or turns or Cooperative(),
     )
+    return spec.components.with_role(w, kernel)
 
 
 def _scheduler(

@@ -8,8 +8,8 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.warp_specialized import Epilogue
 from tilekit.dtypes import F32
-from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
 from tilekit.epilogue.fixup import Fixup
 from tilekit.epilogue.functions import Elementwise
@@ -19,7 +19,8 @@ from tilekit.epilogue.source_ring import SourceRing
 from tilekit.epilogue.split_k_reduction import SplitKReduction
 from tilekit.epilogue.staged import StagedEpilogue
 from tilekit.epilogue.subtiles import STMATRIX_COLUMNS, SubtilePlan
-from tilekit.epilogue.written import Written, WrittenSpec
+from tilekit.epilogue.written import Written
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_schedule.raster import Raster
@@ -96,7 +97,8 @@ class OutputPlan:
     @property
     def direct(self) -> bool:
         """Whether threads store the output from registers."""
-        return not self.staged or self.spec.store == "direct"
+        own = self.spec.components.epilogue is not None
+        return own or not self.staged or self.spec.store == "direct"
 
     @property
     def stored(self) -> AccumulatorLayout:
@@ -177,10 +179,10 @@ class OutputPlan:
             functions = Elementwise(
                 w, spec.functions, columns=columns, precise=precise, rows=rows, batched=spec.batched
             )
-        epilogue: StagedEpilogue | DirectEpilogue
+        epilogue: Epilogue
         residual = None
         if rows is not None and self.direct:
-            epilogue = DirectEpilogue(
+            epilogue = spec.components.storing(
                 w,
                 layout,
                 functions,
@@ -240,7 +242,7 @@ class Output:
         M, where it is declared.
     """
 
-    epilogue: StagedEpilogue | DirectEpilogue
+    epilogue: Epilogue
     residual: SourceRing | None
     reduction: SplitKReduction | Fixup | DsmemReduction | None
     rows: Value | None

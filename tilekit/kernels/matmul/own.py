@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tilekit.annotations import check_fields
-from tilekit.assembly.fit import require_protocol
+from tilekit.assembly.fit import illegal, require_protocol
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import ConsumerSchedule
-from tilekit.drivers.warp_specialized import TileScheduler
+from tilekit.drivers.warp_plan import RoleEntry, WarpPlan
+from tilekit.drivers.warp_specialized import Epilogue, TileScheduler, WarpSpecialized
+from tilekit.epilogue.direct import DirectEpilogue
 from tilekit.epilogue.fusion import Fusion
 from tilekit.tile_io.payload_loader import OperandLoader
+from tilekit.tile_op.accumulators import AccumulatorLayout
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tiles.operand import OperandTile
+
+
+@dataclass(frozen=True)
+class OwnRole:
+    """A further role beside those of the driver.
+
+    Attributes
+    ----------
+    entry
+        What it asks of the plan: a name, warps, what they may do.
+    make
+        ``(w, kernel)`` makes the role's body, ``(w, warp, role)``, of a kernel's driver, whose components it may use.
+    """
+
+    entry: RoleEntry
+    make: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -28,8 +50,8 @@ class OwnComponents:
     Attributes
     ----------
     loader_a, loader_b
-        ``(w, tile, **how)`` makes an `OperandLoader` of the caller's a or b, which TMA fills; `how` is what `TmaLoader`
-        takes.
+        ``(w, tile, **how)`` makes an `OperandLoader` of the caller's a or b; `how` is what the chip's own loader takes
+        (`TmaLoader`, `BufferToLdsLoader`), and its ring is filled as by that one.
     functions
         ``(w, columns=, rows=, precise=, batched=)`` makes a `Fusion` without a second matrix, in the place of bias,
         scales and activation.
@@ -37,6 +59,11 @@ class OwnComponents:
         ``(w, raster)`` makes a `TileScheduler` of the raster's tiles, in the place of `StaticScheduler`.
     consumers
         ``(w)`` makes a `ConsumerSchedule`, in the place of `Cooperative`.
+    epilogue
+        ``(w, layout, functions, **how)`` makes an `Epilogue` of accumulators in registers, in the place of
+        `StagedEpilogue` and `DirectEpilogue`; `how` is what the latter takes.
+    role
+        A further role.
     """
 
     loader_a: Callable[..., Any] | None = None
@@ -44,6 +71,8 @@ class OwnComponents:
     functions: Callable[..., Any] | None = None
     scheduler: Callable[..., Any] | None = None
     consumers: Callable[..., Any] | None = None
+    epilogue: Callable[..., Any] | None = None
+    role: OwnRole | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -76,6 +105,30 @@ class OwnComponents:
     def turns(self, w: Writer) -> ConsumerSchedule | None:
         """How consumers divide the tiles."""
         return None if self.consumers is None else self._made(self.consumers(w), "consumers", ConsumerSchedule)
+
+    def storing(self, w: Writer, layout: AccumulatorLayout, functions: Fusion, **how: Any) -> Epilogue:
+        """The epilogue; the family's where it is not the caller's."""
+        if self.epilogue is None:
+            return DirectEpilogue(w, layout, functions, **how)
+        made: Epilogue = self._made(self.epilogue(w, layout, functions, **how), "epilogue", Epilogue)
+        return made
+
+    def plan(self, plan: WarpPlan) -> WarpPlan:
+        """A plan with the further role: on warps that idle beside a thread that loads, or on warps of its own."""
+        if self.role is None:
+            return plan
+        load = plan["load"]
+        idle = load.one_thread and len(load.warps) > self.role.entry.warps
+        return plan.with_role(self.role.entry, beside="load" if idle else None)
+
+    def with_role(self, w: Writer, kernel: WarpSpecialized) -> WarpSpecialized:
+        """A driver with the body of the further role."""
+        if self.role is None:
+            return kernel
+        body = self.role.make(w, kernel)
+        if not callable(body):
+            raise illegal("OwnRole", "make", body, "a function that makes the role's body, (w, warp, role)")
+        return replace(kernel, bodies={**kernel.bodies, self.role.entry.name: body})
 
     @staticmethod
     def _made(component: Any, name: str, protocol: type) -> Any:

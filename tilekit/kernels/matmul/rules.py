@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilekit.assembly.writer import MAX_PROFILE
 from tilekit.heuristics.rules import Choice, Violation
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
@@ -21,9 +22,6 @@ BOX_BYTES = 16
 
 MAX_SPLIT = 64
 """Shares of a sum beyond which their adding costs more than their computing."""
-
-MAX_PROFILE = 1 << 16
-"""Tiles of a CTA whose times are noted at most: some megabytes a CTA."""
 
 OUTPUT_BUFFERS = Choice("output_buffers", tuple(range(1, 9)), "1 to 8")
 L2_PROMOTION = Choice("l2_promotion", (None, "256B", "128B", "64B"), "None, '64B', '128B' or '256B'")
@@ -79,7 +77,7 @@ def written_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
 def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Components of the caller's stand where the family's would."""
     own = spec.components
-    if own.scheduler is None and own.functions is None and own.consumers is None:
+    if not own:
         return
     if own.scheduler is not None and config.claims_tiles:
         text = f"clc_stages={config.clc_stages}: tiles are the caller's scheduler's, and none are claimed"
@@ -90,6 +88,11 @@ def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
     if own.scheduler is not None and config.numbers_starts:
         text = f"split_k={config.split_k}: shares wait for clusters that are numbered, which is the family's schedule"
         yield Violation("shares of another's tiles", "split_k", text)
+    if own.epilogue is not None and config.swap_ab:
+        yield Violation("an epilogue of the transpose", "swap_ab", "swap_ab=True: the caller's epilogue is upright")
+    if own.epilogue is not None and config.cluster_k > 1:
+        text = f"cluster_k={config.cluster_k}: the caller's epilogue stores whole tiles, and each CTA has a part"
+        yield Violation("an epilogue of parts", "cluster_k", text)
     if own.functions is not None and config.swap_ab:
         yield Violation("functions of the transpose", "swap_ab", "swap_ab=True: the caller's functions are upright")
     if own.functions is not None and config.cluster_k > 1:

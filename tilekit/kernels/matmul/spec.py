@@ -11,7 +11,7 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
-from tilekit.epilogue.written import WrittenSpec
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.own import OwnComponents
 from tilekit.kernels.matmul.platforms import platform
@@ -335,7 +335,7 @@ class MatmulSpec:
     @property
     def loads_residual(self) -> bool:
         """Whether a role loads a residual for the epilogue; direct stores read it element by element."""
-        return self.functions.residual is not None and self.store == "tma"
+        return self.functions.residual is not None and self.store == "tma" and self.components.epilogue is None
 
     @property
     def name(self) -> str:

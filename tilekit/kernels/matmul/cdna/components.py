@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32
@@ -56,6 +56,13 @@ def check(spec: MatmulSpec, target: Target) -> None:
             f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
             code="TK-MM-002",
         )
+    for name, major in zip("ab", (spec.a_major, spec.b_major), strict=True):
+        if major != "k" and f"loader_{name}" in spec.components.names:
+            raise ArgumentError(
+                f"components has a loader of {name}, along whose rows K does not lie: {target.name} turns such an "
+                f"operand on its way, which is the family's own; pass {name} with K contiguous",
+                code="TK-MM-028",
+            )
 
 
 def load(matrix: Matrix) -> Load:
@@ -99,8 +106,8 @@ def loaders(
 def _loader(
     w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, tile: OperandTile, name: str
 ) -> OperandLoader:
-    kind = loader_kind(spec, config, name, w.target)
-    return kind(w, tile, role=plan["load"], batched=spec.indexed)
+    how: dict[str, Any] = {"role": plan["load"], "batched": spec.indexed}
+    return spec.components.loader(name, w, tile, **how) or loader_kind(spec, config, name, w.target)(w, tile, **how)
 
 
 def sync(

@@ -127,7 +127,8 @@ class CdnaConfig(KernelConfig):
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
-        return WarpPlan.waves(target, load=self.load_waves, mma=self.mma_waves)
+        plan = WarpPlan.waves(target, load=self.load_waves, mma=self.mma_waves)
+        return spec.components.plan(plan)
 
     def __str__(self) -> str:
         stages = "all stages" if self.stages is None else plural(self.stages, "stage")

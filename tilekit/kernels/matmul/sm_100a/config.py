@@ -123,9 +123,10 @@ class BlackwellConfig(KernelConfig):
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
-        return WarpPlan.tensor_memory(
+        plan = WarpPlan.tensor_memory(
             target, scheduler=self.claims_tiles, epilogue_loads=spec.loads_residual, copies=spec.copies
         )
+        return spec.components.plan(plan)
 
     def __str__(self) -> str:
         stages = "all stages" if self.stages is None else plural(self.stages, "stage")

@@ -162,7 +162,7 @@ class MatmulConfig(KernelConfig):
 
     def warps(self, target: Target, spec: MatmulSpec) -> WarpPlan:
         """The role plan."""
-        return WarpPlan.register_accumulators(
+        plan = WarpPlan.register_accumulators(
             target,
             consumers=self.consumers,
             accumulators=self.sum_registers(spec),
@@ -171,6 +171,7 @@ class MatmulConfig(KernelConfig):
             copies=spec.copies,
             counts=spec.own_loaders,
         )
+        return spec.components.plan(plan)
 
     def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
         """Bytes over which the image of the instruction's B is swizzled: MN-major, no more than the tile is wide.

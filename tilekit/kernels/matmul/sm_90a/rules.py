@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilekit.epilogue.dsmem_reduction import DsmemReduction
-from tilekit.epilogue.written import WrittenSpec
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.heuristics.rules import Choice, RuleBook, Violation
 from tilekit.kernels.matmul.rules import (
     K_GROUP,

@@ -1,0 +1,195 @@
+"""The options that describe a call and a config, said once: each command that takes them has one parameter for all."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import OptionInfo
+
+Kernel = Annotated[
+    str,
+    typer.Argument(
+        metavar="KERNEL",
+        help="The kernel family, of those that `tilekit list` shows; or FILE.py:NAME, a composed kernel of yours.",
+    ),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
+        "tensor cores read 10 bits of mantissa."
+    ),
+]
+FamilyDtype = Annotated[
+    str | None,
+    typer.Option(
+        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
+        "tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or nvfp4. Default: bf16, mxfp8."
+    ),
+]
+OutDtype = Annotated[
+    str | None,
+    typer.Option(help="Result type: bf16, f16, f32, e4m3, e5m2. Default: the operands', bf16 for 8-bit ones."),
+]
+AMajor = Annotated[str, typer.Option(help="Contiguous dimension of A: k, or mn for a transposed A.")]
+BMajor = Annotated[str, typer.Option(help="Contiguous dimension of B: k (an (N, K) array transposed), or mn.")]
+AccumulationMode = Annotated[
+    str,
+    typer.Option(help="Sums of 8-bit products on sm_90a: fast, or promoted (128 products at a time are added in f32)."),
+]
+Bias = Annotated[bool, typer.Option("--bias", help="Add a float32 vector of N values.")]
+Activation = Annotated[str | None, typer.Option(help="relu, gelu (tanh form) or silu, applied last.")]
+Contiguous = Annotated[
+    bool,
+    typer.Option(
+        "--contiguous",
+        help="Operands without padding. Otherwise rows begin at multiples of 16 bytes, as TMA needs them; without, "
+        "threads copy what TMA refuses.",
+    ),
+]
+DEFAULT_TARGET = "sm_90a"
+"""That of `tilekit.targets.DEFAULT`, said again because `--help` imports no targets."""
+
+TargetName = Annotated[str, typer.Option(help="Architecture to build for.")]
+Tile = Annotated[
+    str | None, typer.Option(metavar="MxN", help="Output tile of a CTA, for example 128x256. Default: chosen by shape.")
+]
+Cluster = Annotated[str | None, typer.Option(metavar="MxN", help="CTAs of a cluster along M and N, for example 2x1.")]
+CtaGroup = Annotated[
+    int | None, typer.Option(help="CTAs of a matrix instruction on sm_100a: 1, or 2 for CTA pairs. Default: chosen.")
+]
+ScheduleName = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="Of the consumers on sm_90a: cooperative, each with a part of every tile, or pingpong, with whole tiles. "
+        "Default: chosen.",
+    ),
+]
+StreamK = Annotated[
+    int | None,
+    typer.Option(
+        help="On sm_90a, have all CTAs share the tiles of the last wave or two, each with an equal range of their "
+        "k-blocks: so many ranges of a tile at most, 0 for none. Default: none."
+    ),
+]
+Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
+Height = Annotated[int | None, typer.Option("--h", help="Of conv2d: lines of an image. Default: 28.")]
+Width = Annotated[int | None, typer.Option("--w", help="Of conv2d: pixels of a line. Default: as many as lines.")]
+Channels = Annotated[int | None, typer.Option("--c", help="Of conv2d: channels of an image. Default: 64.")]
+TapsDown = Annotated[int | None, typer.Option("--r", help="Of conv2d: lines of a filter. Default: 3.")]
+TapsAlong = Annotated[int | None, typer.Option("--s", help="Of conv2d: places of its line. Default: as many as lines.")]
+Stride = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: pixels, or down and along. Default: 1.")]
+Padding = Annotated[
+    str | None, typer.Option(metavar="N|DxA", help="Of conv2d: zeros at either end, or down and along. Default: 0.")
+]
+Dilation = Annotated[str | None, typer.Option(metavar="N|DxA", help="Of conv2d: pixels between taps. Default: 1.")]
+GroupCount = Annotated[int | None, typer.Option("--groups", help="Of conv2d: groups of channels. Default: 1.")]
+Residual = Annotated[bool, typer.Option("--residual", help="Of conv2d: add an array like the result.")]
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """What the command line says of a call and of its kernel; None where it says nothing.
+
+    Attributes
+    ----------
+    usual
+        M, N and K of a product where none are given.
+    """
+
+    usual: tuple[int, int, int]
+    m: Annotated[int | None, typer.Option(help="Rows of A and of the result. Default: {0}, or what the family takes.")]
+    n: Annotated[int | None, typer.Option(help="Columns of B and of the result. Default: {1}. Of conv2d: images, 1.")]
+    k: Annotated[int | None, typer.Option(help="Columns of A, rows of B. Default: {2}. Of conv2d: filters, 64.")]
+    dtype: FamilyDtype
+    out_dtype: OutDtype
+    a_major: AMajor
+    b_major: BMajor
+    bias: Bias
+    activation: Activation
+    contiguous: Contiguous
+    accumulation: AccumulationMode
+    h: Height
+    w: Width
+    c: Channels
+    r: TapsDown
+    s: TapsAlong
+    stride: Stride
+    padding: Padding
+    dilation: Dilation
+    groups: GroupCount
+    residual: Residual
+    target: TargetName
+    tile: Tile
+    cluster: Cluster
+    cta_group: CtaGroup
+    stages: Stages
+    schedule: ScheduleName
+    stream_k: StreamK
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is said of a call beside its extents, by option."""
+        unset: dict[str, Any] = {**_DEFAULTS, **dict.fromkeys(("bias", "contiguous", "residual"), False)}
+        names = [one.name for one in fields(self) if one.name not in ("usual", "m", "n", "k")]
+        values = {name: getattr(self, name) for name in names if getattr(self, name) != unset.get(name)}
+        return {f"--{name.replace('_', '-')}": value for name, value in values.items()}
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Those that are given, by letter."""
+        given = {"m": self.m, "n": self.n, "k": self.k}
+        return {letter: extent for letter, extent in given.items() if extent is not None}
+
+
+_DEFAULTS: dict[str, Any] = {"a_major": "k", "b_major": "k", "accumulation": "fast", "target": DEFAULT_TARGET}
+"""Of options that are always there; flags are not set, and of others None says that nothing was given."""
+
+
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
+
+
+def describes_a_call(*usual: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command all options of a call, of so many rows, columns and k where it has none, for its ``call``."""
+
+    def extended(command: Callable[..., None]) -> Callable[..., None]:
+        options = [_option(field.name, hint, usual) for field, hint in _hints() if field.name != "usual"]
+        signature = inspect.signature(command, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            parameters += options if parameter.annotation is CallOptions else [parameter.replace(kind=_BY_NAME)]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            call = CallOptions(usual, **{option.name: given.pop(option.name) for option in options})  # type: ignore[arg-type]
+            command(call=call, **given)
+
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return extended
+
+
+def _hints() -> list[tuple[Any, Any]]:
+    hints = get_type_hints(CallOptions, include_extras=True)
+    return [(field, hints[field.name]) for field in fields(CallOptions)]
+
+
+def _option(name: str, hint: Any, usual: tuple[int, ...]) -> inspect.Parameter:
+    """Return the command's parameter for a field, with the usual extents in its help."""
+    assert get_origin(hint) is Annotated
+    kind, option = get_args(hint)
+    assert isinstance(option, OptionInfo)
+    if name in ("m", "n", "k"):
+        option = copy.copy(option)
+        option.help = str(option.help).format(*usual)
+    default = _DEFAULTS.get(name, False if kind is bool else None)
+    return inspect.Parameter(name, _BY_NAME, default=default, annotation=Annotated[kind, option])
