@@ -189,7 +189,7 @@ class Grids:
             chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
             rows_beyond = np.where(mn_major, -(-tile // chunk) * line, tile - rows_outside) * beyond
             outside += (np.where(mn_major, 0, rows_outside) + rows_beyond) / participants
-            ragged += np.where(mn_major, chunks / count * chunk, 0) / participants
+            ragged += np.where(mn_major, chunks / count * line, 0) / participants
             pitch = np.where(mn_major, extent, k) * spec.a_dtype.bytes
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
             overlap = np.clip(chunk / tile, 1, count)
