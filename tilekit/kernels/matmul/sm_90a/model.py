@@ -28,15 +28,6 @@ L2_BYTES_PER_CLOCK = 9553
 CROWDING = 0.3
 """How an SM's part of that falls with the SMs that ask: the power of their share."""
 
-OFF_LINE_COST = 1.726
-"""How many times as long 128 bytes of a tile's row take to come from L2 that do not begin at a line of it."""
-
-OFF_CHUNK_COST = 1.7
-"""The same of an MN-major tile that does not begin at one."""
-
-SHORT_CHUNK_COST = 1.1
-"""How much longer 128 bytes take, as a part, that come as two rows of 64; four of 32 three times as much."""
-
 OFF_SECTOR_COST = 1.3
 """How many times as long a k-block takes where it does not begin at a 32-byte sector of a line either."""
 
@@ -338,8 +329,8 @@ class HopperConfigs(Configs):
     ----------
     k_group, pingpong, consumers_per_tile, accumulators
         The fields of these names.
-    loaded_n, mn_major_n
-        Rows of B's image, and whether N is its contiguous dimension.
+    loaded_n
+        Rows of B's image.
     copies, copied, gathered
         Whether threads copy operands, how many bytes of a k-block's copies shared memory moves, and how many
         instructions a warp needs for them where those take the time.
@@ -354,7 +345,6 @@ class HopperConfigs(Configs):
     consumers_per_tile: Array
     accumulators: Array
     loaded_n: Array
-    mn_major_n: Array
     copies: Array
     copied: Array
     gathered: Array
@@ -371,7 +361,6 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "consumers_per_tile": [config.consumers_per_tile for config in configs],
         "accumulators": [config.accumulators for config in configs],
         "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
-        "mn_major_n": [config.operands(spec)[1].major == "mn" for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
         "gathered": [sum(plan.clocks for plan in each) for each in plans],
@@ -433,13 +422,8 @@ class BlockClocks:
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
         larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
-        off_m, off_n = (
-            np.where(line > 0, 1 + (OFF_LINE_COST - 1) * line, np.where(chunk, OFF_CHUNK_COST, 1))
-            for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
-        )
-        short = np.where(c.mn_major_n, SHORT_CHUNK_COST * (SWIZZLE_BYTES / (c.chunk_n * spec.a_dtype.bytes) - 1), 0)
         cold_m, cold_n = (COLD_COST * part for part in (larger * grids.read[0], (1 - larger) * grids.read[1]))
-        asked = fetched_m * off_m * (1 + cold_m) + fetched_n * (off_n + short) * (1 + cold_n)
+        asked = fetched_m * grids.requests[0] * (1 + cold_m) + fetched_n * grids.requests[1] * (1 + cold_n)
         crowd = (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** CROWDING
         l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors * crowd
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
