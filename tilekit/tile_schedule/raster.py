@@ -88,7 +88,7 @@ class Raster:
         down = order == "m"
         walked, others = (rows, columns) if down else (columns, rows)
         height, width = (cluster_rows, cluster_columns) if down else (cluster_columns, cluster_rows)
-        smaller = m <= n if down else n <= m
+        smaller = m < n if down else n < m
 
         def preference(group: int) -> tuple[int, int]:
             lines = min(walked, group * -(-wave // (group * others)))
