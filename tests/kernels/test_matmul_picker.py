@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matmul_specs import CHIPS, all_specs
 
 from tilekit.dtypes import F32
-from tilekit.kernels.matmul.estimates import ranking
+from tilekit.kernels.matmul.estimates import Grids, ranking
 from tilekit.kernels.matmul.picker import candidates, closest, default_config, estimate, pick, ranked
 from tilekit.kernels.matmul.sm_90a import model as hopper_model
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
-from tilekit.kernels.matmul.sm_90a.model import CANDIDATES, COLD_COST, OFF_CHUNK_COST
+from tilekit.kernels.matmul.sm_90a.model import CANDIDATES, COLD_COST
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.sm_100a.model import SWAPPED_TILES, TILES, collect, resident
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -191,15 +192,36 @@ def test_what_comes_from_dram_takes_longer() -> None:
 
 
 def test_tiles_that_share_lines_take_longer() -> None:
-    """MN-major tiles of no whole chunks begin between lines, but not where one tile has all columns."""
+    """MN-major tiles of no whole chunks begin between lines, but not where one tile has all columns.
+
+    Of eight tiles of 104 columns seven begin within a line, and each row of a chunk then asks for two.
+    """
     spec = MatmulSpec(b_major="mn")
 
     def l2(columns: int, n: int) -> float:
         config = MatmulConfig(tile=(64, columns), cluster=(1, 1), consumers=1)
         return estimate(config, spec, SM_90A, m=n, n=n, k=1024, batches=1, sms=132).l2
 
-    assert l2(104, 1024) / l2(128, 1024) == pytest.approx((64 + 128 * OFF_CHUNK_COST) / (64 + 128))
+    assert l2(104, 2048) / l2(128, 2048) == pytest.approx((64 + 128 * (1 + 7 / 8)) / (64 + 128))
     assert l2(192, 128) == l2(136, 128)
+
+
+def test_ragged_rows_are_those_of_k() -> None:
+    """Where an operand ends within a chunk of 32 columns, as many rows of a k-block do as within one of 64."""
+    spec = MatmulSpec(b_major="mn")
+    configs = [MatmulConfig(tile=(64, n), cluster=(1, 1), consumers=1) for n in (160, 192)]
+    collected = hopper_model.collect(configs, spec)
+    grids = Grids.of(collected, spec, m=4096, n=152, k=4096, batches=1, resident=np.array([132, 132]))
+    assert collected.chunk_n.tolist() == [32, 64]
+    assert grids.ragged.tolist() == [64, 64]
+
+
+def test_launches_that_leave_half_of_the_chip_overlap() -> None:
+    """Of as many clocks a k-block, 66 CTAs are ready when the launch before them ends, and 67 are not."""
+    config = MatmulConfig(tile=(64, 64), cluster=(1, 1), consumers=1)
+    shape = {"m": 64, "k": 64, "batches": 1, "sms": 132}
+    half, more = (estimate(config, MatmulSpec(), SM_90A, n=64 * tiles, **shape).total for tiles in (66, 67))
+    assert more - half == pytest.approx(hopper_model.EARLY_CLOCKS, rel=0.1)
 
 
 def test_what_lies_beyond_k_takes_time() -> None:

@@ -16,8 +16,10 @@ from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.targets import SM_90A
 
 RANDOM_TIMES = TIMES.with_name("h200-2026-11-22-sweeps.json.gz")
-UNSEEN_TIMES = TIMES.with_name("h200-2026-11-23-sweeps.json.gz")
+UNFITTED_TIMES = TIMES.with_name("h200-2026-11-23-sweeps.json.gz")
 """Of cases that its constants were not fitted to: most with MN-major operands, and the worst of three seeds."""
+BEHIND_TIMES = TIMES.with_name("h200-2026-11-23-sweeps-2.json.gz")
+"""Of cases that the model before this one was behind in, and of others in several orders of tiles."""
 
 
 @cache
@@ -39,12 +41,18 @@ def errors(part: str) -> tuple[float, ...]:
 
 
 def test_what_it_likes_best_is_near_the_quickest() -> None:
-    """Over 124 listed cases its choice takes 1.4 % longer than the quickest of those measured, and 12 % at worst.
+    """Over 124 listed cases its choice takes 1.3 % longer than the quickest of those measured, and 8.6 % at worst.
 
-    Over 452 random ones, in every layout and type, many of them chosen since it lost there, 1.9 % and 29 %. Over 134
-    that it was not fitted to, of about 40 configs each, 6 % and 41 %: half of it is the luck of the quickest of 40.
+    Over 420 random ones, in every layout and type, many of them chosen since it lost there, 1.7 % and 22 %. Over 134
+    that it was not fitted to, of about 30 configs each, 4.4 % and 25 %, and over 57 of up to 60 configs 5.7 % and 36 %:
+    half of it is the luck of the quickest of so many.
     """
-    bounds = ((TIMES, 120, 1.0145, 1.125), (RANDOM_TIMES, 450, 1.0188, 1.295), (UNSEEN_TIMES, 130, 1.061, 1.415))
+    bounds = (
+        (TIMES, 120, 1.0135, 1.087),
+        (RANDOM_TIMES, 415, 1.0171, 1.22),
+        (UNFITTED_TIMES, 130, 1.0441, 1.253),
+        (BEHIND_TIMES, 55, 1.057, 1.36),
+    )
     for file, cases, mean, worst in bounds:
         losses = [verdict.loss for case in swept(file) if (verdict := judged(case))]
         assert len(losses) > cases
@@ -53,11 +61,11 @@ def test_what_it_likes_best_is_near_the_quickest() -> None:
 
 
 def test_its_times_are_those_that_were_measured() -> None:
-    """Of 3258 times it is 7 % off in the mean, 4 % slow on the whole, and never by more than six tenths."""
+    """Of 2883 times it is 7 % off in the mean, 3 % slow on the whole, and never by more than six tenths."""
     every = errors("")
-    assert len(every) > 3250
-    assert fmean(map(abs, every)) < 0.073
-    assert abs(fmean(every)) < 0.038
+    assert len(every) > 2880
+    assert fmean(map(abs, every)) < 0.07
+    assert abs(fmean(every)) < 0.032
     assert max(map(abs, every)) < math.log(1.6)
 
 

@@ -128,6 +128,17 @@ def test_group_makes_the_footprint_small(m: int, wave: int) -> None:
     assert Raster.plan(**plan, group=500).group == rows
 
 
+@pytest.mark.parametrize("order", ["m", "n"])
+@pytest.mark.parametrize(("m", "n", "together"), [(245, 2304, "columns"), (2304, 245, "rows"), (600, 8200, "columns")])
+def test_one_wave_walks_along_the_smaller_operand(m: int, n: int, together: str, order: Walk) -> None:
+    """Where one wave covers the output, neighbours share a tile of the larger operand as long as there is one."""
+    plan = {"batches": 1, "cluster_rows": 64, "cluster_columns": 72, "order": order, "group": None}
+    raster = Raster.plan(m=m, n=n, resident=4000, **plan)
+    places = [place(raster, index, order)[1:] for index in range(raster.tiles)]
+    shared = [column if together == "columns" else row for row, column in places]
+    assert len(list(itertools.groupby(shared))) == len(set(shared)), "each tile of the larger operand has one turn"
+
+
 def test_no_tiles() -> None:
     """An empty output has no tiles and asks for no cluster."""
     raster = Raster.plan(m=0, n=64, batches=1, cluster_rows=64, cluster_columns=64, resident=132, group=None)

@@ -78,17 +78,25 @@ class Raster:
         columns as its clusters cover (DeepGEMM's rule); with `order` ``"n"`` ``G`` columns and as many rows. A wave has
         as many clusters as are launched, not as many as are `resident`: at 4096^3 with 128x256 tiles 64 of 66, so 8
         rows of 16 and not 6, which read 30 % more from DRAM (H200: 168 MB, not 129).
+
+        Of groups with the same footprint, as all have where one wave covers the output, the one that walks along the
+        smaller operand: clusters that start together then share tiles of the larger one, and ask for its lines while
+        they come from DRAM. 245 x 2304 x 2048 in 64x72 takes 7.3 us so, and 8.4 across (H200).
         """
         rows, columns = -(-m // cluster_rows), -(-n // cluster_columns)
         wave = cls(rows, columns, 1, batches).clusters(resident)
-        walked, others = (rows, columns) if order == "m" else (columns, rows)
-        height, width = (cluster_rows, cluster_columns) if order == "m" else (cluster_columns, cluster_rows)
+        down = order == "m"
+        walked, others = (rows, columns) if down else (columns, rows)
+        height, width = (cluster_rows, cluster_columns) if down else (cluster_columns, cluster_rows)
+        smaller = m < n if down else n < m
+
+        def preference(group: int) -> tuple[int, int]:
+            lines = min(walked, group * -(-wave // (group * others)))
+            footprint = lines * height + min(others, -(-wave // group)) * width
+            return footprint, -group if smaller else group
+
         if group is None:
-            group = min(
-                range(1, min(walked, MAX_GROUP) + 1),
-                key=lambda g: g * height + min(others, -(-wave // g)) * width,
-                default=1,
-            )
+            group = min(range(1, min(walked, MAX_GROUP) + 1), key=preference, default=1)
         return cls(rows, columns, max(1, min(group, walked)), batches)
 
 

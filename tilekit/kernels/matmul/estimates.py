@@ -96,13 +96,11 @@ class Grids:
         Of both operands, with a part of what clusters fetch that are not the first to do so.
     read
         The part of the instruction's A, and of its B, that comes from DRAM.
-    off_line
-        Of the instruction's A, and of its B, where rows begin elsewhere than at lines of L2, since nothing pads them:
-        lines that a tile's row touches more, over those that its bytes would fill.
-    off_chunk
-        Whether tiles of an MN-major one do, and so share lines with their neighbours.
+    requests
+        That L2 gets for 128 bytes of the instruction's A, and of its B: two where a row of a chunk begins in one line
+        and ends in the next, and more where chunks have shorter rows.
     off_sector
-        Whether they share a line's sectors.
+        Whether tiles of an MN-major one share a line's sectors.
     outside
         Rows of both operands' images that lie outside of them, or beyond K, on average over the tiles and k-blocks, as
         each sharer fetches them.
@@ -124,8 +122,7 @@ class Grids:
     kept: Array
     bytes: Array
     read: tuple[Array, Array]
-    off_line: tuple[Array, Array]
-    off_chunk: tuple[Array, Array]
+    requests: tuple[Array, Array]
     off_sector: tuple[Array, Array]
     outside: Array
     ragged: Array
@@ -176,7 +173,7 @@ class Grids:
         line = LINE_BYTES // spec.a_dtype.bytes
         beyond = 1 - k / np.maximum(k_blocks * c.k_block, 1)  # of the k-blocks, what lies beyond K
         outside, ragged, asked = (np.zeros(len(c.each)) for _ in range(3))
-        off_line, off_chunk, off_sector = [], [], []
+        requests, off_sector = [], []
         for first, extent, tile, chunk, participants, others in (
             (True, along_m, c.tile_m, c.chunk_m, c.cluster_n, columns),
             (False, along_n, c.tile_n, c.chunk_n, c.cluster_m, rows),
@@ -189,14 +186,16 @@ class Grids:
             chunks = -(-tile // chunk) - (extent - (count - 1) * tile) // chunk
             rows_beyond = np.where(mn_major, -(-tile // chunk) * line, tile - rows_outside) * beyond
             outside += (np.where(mn_major, 0, rows_outside) + rows_beyond) / participants
-            ragged += np.where(mn_major, chunks / count * chunk, 0) / participants
+            ragged += np.where(mn_major, chunks / count * line, 0) / participants
             pitch = np.where(mn_major, extent, k) * spec.a_dtype.bytes
             together = np.where(mn_major & (pitch < LINE_BYTES), LINE_BYTES / np.maximum(pitch, 2), 0)
             overlap = np.clip(chunk / tile, 1, count)
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
-            off = (pitch % LINE_BYTES > 0) & (LINE_BYTES % np.maximum(pitch, 1) > 0)
-            off_line.append(off * np.where(mn_major, np.minimum(line / tile, 1), 1))
-            off_chunk.append(mn_major & (tile % line > 0) & (extent > tile))
+            step = np.where(mn_major & (extent > tile), tile * spec.a_dtype.bytes, LINE_BYTES)
+            begins = np.gcd(np.gcd(pitch, step), LINE_BYTES)  # rows begin at its multiples
+            width = np.where(mn_major, np.minimum(chunk * spec.a_dtype.bytes, LINE_BYTES), LINE_BYTES)
+            crossing = np.where(LINE_BYTES % np.maximum(pitch, 1), np.maximum(width - begins, 0) / LINE_BYTES, 0)
+            requests.append((1 + crossing) * LINE_BYTES / width)
             aligned = pitch % SECTOR_BYTES == 0  # else rows begin anywhere, whatever the tile
             off_sector.append(mn_major & aligned & (tile * spec.a_dtype.bytes % SECTOR_BYTES > 0) & (extent > tile))
         parts = np.where(c.swapped, 1, read), np.where(c.swapped, read, 1)
@@ -214,8 +213,7 @@ class Grids:
             kept=kept,
             read=parts,
             bytes=fetched * k * batches * spec.a_dtype.bytes,
-            off_line=(off_line[0], off_line[1]),
-            off_chunk=(off_chunk[0], off_chunk[1]),
+            requests=(requests[0], requests[1]),
             off_sector=(off_sector[0], off_sector[1]),
             outside=outside,
             ragged=ragged,

@@ -19,20 +19,14 @@ from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
-# The constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
+# Most of the constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
 
 L2_BYTES_PER_CLOCK = 9553
-"""What the whole chip's L2 feeds to shared memory, at most 1/132 of it to one SM."""
+"""What the whole chip's L2 feeds to shared memory where all SMs ask."""
 
-OFF_LINE_COST = 1.726
-"""How many times as long 128 bytes of a tile's row take to come from L2 that do not begin at a line of it."""
-
-OFF_CHUNK_COST = 1.342
-"""The same of an MN-major tile that does not begin at one."""
-
-SHORT_CHUNK_COST = 1.1
-"""How much longer 128 bytes take, as a part, that come as two rows of 64; four of 32 three times as much."""
+CROWDING = 0.3
+"""How an SM's part of that falls with the SMs that ask: the power of their share."""
 
 OFF_SECTOR_COST = 1.3
 """How many times as long a k-block takes where it does not begin at a 32-byte sector of a line either."""
@@ -52,6 +46,9 @@ SHARED_BYTES_PER_CLOCK = 128
 LAUNCH_CLOCKS = 2336
 """From launch to launch in a stream, without any k-block: 1.9 us."""
 
+EARLY_CLOCKS = 1300
+"""What a launch takes less where the one before it leaves it as many SMs as it needs: its CTAs are ready by then."""
+
 CLUSTER_CLOCKS = 2248
 """What a cluster adds: its launch, and two CTAs that wait for each other while the ring fills."""
 
@@ -61,11 +58,14 @@ SHIFTED = 7
 COPIED = 2
 """The same for what is copied in pieces of 4 or 8 bytes, which go through L1."""
 
-STORE_BYTES_PER_CLOCK = 5.391
+STORE_BYTES_PER_CLOCK = 7
 """How fast an SM's accumulators leave where another tile follows."""
 
 LAST_STORE_BYTES_PER_CLOCK = 19.5
 """How fast they leave where none follows."""
+
+TURN_OVERLAP = 4
+"""How well one consumer's stores and the other's instructions hide each other, likewise to `OVERLAP`."""
 
 DIRECT_STORES = 3.9
 """How many times as long threads take that store rows by themselves; those of a transpose take no longer than TMA."""
@@ -329,8 +329,8 @@ class HopperConfigs(Configs):
     ----------
     k_group, pingpong, consumers_per_tile, accumulators
         The fields of these names.
-    loaded_n, mn_major_n
-        Rows of B's image, and whether N is its contiguous dimension.
+    loaded_n
+        Rows of B's image.
     copies, copied, gathered
         Whether threads copy operands, how many bytes of a k-block's copies shared memory moves, and how many
         instructions a warp needs for them where those take the time.
@@ -345,7 +345,6 @@ class HopperConfigs(Configs):
     consumers_per_tile: Array
     accumulators: Array
     loaded_n: Array
-    mn_major_n: Array
     copies: Array
     copied: Array
     gathered: Array
@@ -362,7 +361,6 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "consumers_per_tile": [config.consumers_per_tile for config in configs],
         "accumulators": [config.accumulators for config in configs],
         "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
-        "mn_major_n": [config.operands(spec)[1].major == "mn" for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
         "gathered": [sum(plan.clocks for plan in each) for each in plans],
@@ -424,14 +422,10 @@ class BlockClocks:
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
         larger = grids.along_m / np.maximum(grids.along_m + grids.along_n, 1)
-        off_m, off_n = (
-            np.where(line > 0, 1 + (OFF_LINE_COST - 1) * line, np.where(chunk, OFF_CHUNK_COST, 1))
-            for line, chunk in zip(grids.off_line, grids.off_chunk, strict=True)
-        )
-        short = np.where(c.mn_major_n, SHORT_CHUNK_COST * (SWIZZLE_BYTES / (c.chunk_n * spec.a_dtype.bytes) - 1), 0)
         cold_m, cold_n = (COLD_COST * part for part in (larger * grids.read[0], (1 - larger) * grids.read[1]))
-        asked = fetched_m * off_m * (1 + cold_m) + fetched_n * (off_n + short) * (1 + cold_n)
-        l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors
+        asked = fetched_m * grids.requests[0] * (1 + cold_m) + fetched_n * grids.requests[1] * (1 + cold_n)
+        crowd = (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** CROWDING
+        l2 = asked / L2_BYTES_PER_CLOCK * SM_90A.multiprocessors * crowd
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
         limit = np.where(c.drained, DRAINED_COST, 1) * limit
@@ -460,7 +454,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     stores = output / STORE_BYTES_PER_CLOCK
     peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
-    wave = np.where(c.pingpong, np.maximum(wave, stores), wave)
+    in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
+    wave = np.where(c.pingpong, in_turn, wave)
     between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, stores)
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
@@ -473,7 +468,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     # A CTA keeps its share of one tile, and adds those of others to the head of another.
     fixup = np.where(grids.kept > 0, FIXUP_CLOCKS + (1 + grids.kept) * 4 * area / FIXUP_BYTES_PER_CLOCK, 0)
     clocks = waves + fixup + (shares + exchange) * grids.waves + between
-    clocks += LAUNCH_CLOCKS + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
+    early = np.where(grids.active * 2 <= SM_90A.multiprocessors, EARLY_CLOCKS, 0)
+    clocks += LAUNCH_CLOCKS - early + CLUSTER_CLOCKS * (c.size > 1) + output / LAST_STORE_BYTES_PER_CLOCK
     if spec.groups is not None:
         clocks *= 1 + WIDE_GROUP_COST * np.maximum(c.tile_n - 192, 0) / 64
     clocks *= np.where((c.tile_m < ATOM_ROWS) & (grids.rows > 1), 1 + SHORT_ROWS_COST, 1)
