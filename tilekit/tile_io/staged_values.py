@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from math import gcd
 from typing import NamedTuple
 
 from tilekit.assembly.shared import SharedArray
@@ -11,7 +12,7 @@ from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import F32
-from tilekit.tile_io.tma import SHARED_ALIGNMENT, TMA_ALIGNMENT, TmaBox
+from tilekit.tile_io.tma import MAX_BOX, SHARED_ALIGNMENT, TMA_ALIGNMENT, TmaBox
 from tilekit.tiles.stage import Stage
 from tilekit.tiles.tile import Tile
 
@@ -28,21 +29,23 @@ class ValueTile(NamedTuple):
         Of the array in global memory.
     values
         Those of a k-block, for rows or columns of the tile.
-    copied
-        How many of them one copy brings.
     along_k
         Whether values that lie behind each other go along with K: each then comes in its place among `UNIT`.
     """
 
     name: str
     values: int
-    copied: int
     along_k: bool
 
     @property
     def bytes(self) -> int:
         """Of the image."""
         return self.values * self.step
+
+    @property
+    def copied(self) -> int:
+        """How many values one copy brings."""
+        return self.values if self.values <= MAX_BOX else gcd(self.values, MAX_BOX)
 
     @property
     def step(self) -> int:

@@ -18,7 +18,6 @@ from tilekit.assembly.writer import Writer
 from tilekit.kernels.matmul.spec import Groups
 from tilekit.tile_io.ahead import Ahead
 from tilekit.tile_io.staged_values import UNIT, StagedValues, ValueLoader, ValueTile
-from tilekit.tile_io.tma import MAX_BOX
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
 from tilekit.tile_op.scaled_accumulators import Factors, Four
 from tilekit.tile_op.wgmma import ATOM_ROWS
@@ -43,13 +42,12 @@ def coarse_blocks(extent: int) -> tuple[int, int]:
 def fine_tile(rows: int, *, shifted: bool) -> ValueTile:
     """The image of A's scales for so many rows, that may begin up to three behind the image's first one (`shifted`)."""
     count = -(-(rows + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
-    return ValueTile("scale_a", count, count if count <= MAX_BOX else ATOM_ROWS, along_k=False)
+    return ValueTile("scale_a", count, along_k=False)
 
 
 def coarse_tile(columns: int) -> ValueTile:
     """The image of B's scales for so many columns."""
-    blocks = coarse_blocks(columns)[1]
-    return ValueTile("scale_b", blocks, blocks, along_k=True)
+    return ValueTile("scale_b", coarse_blocks(columns)[1], along_k=True)
 
 
 def loader(w: Writer, tile: ValueTile, *, swapped: bool, groups: Groups | None) -> ValueLoader:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import gcd
 from typing import Any, Literal
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
-from tilekit.kernels.blockwise.scales import BlockScales, coarse_tile, fine_tile, loader
+from tilekit.kernels.blockwise.scales import BLOCK, BlockScales, coarse_tile, fine_tile, loader
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
@@ -73,6 +74,12 @@ class BlockwiseSpec(MatmulSpec):
         """Registers of sums: of k-blocks, 64 rows at once, and swapped a scale for each of a thread's columns."""
         scales = columns // 4 * (1 if self.scale_load == "tma" else 2) if swapped else 0
         return accumulators + columns // 2 * scaled.partial_tiles(accumulators, columns // 2, scales) + scales
+
+    def factors(self, columns: int, *, swapped: bool) -> int:
+        """Runs of columns that may be of one block or the next; swapped, pairs of columns, or each by a read."""
+        if swapped:
+            return columns // 8 if self.scale_load == "tma" else 3 * columns // 4
+        return columns // gcd(columns, BLOCK)
 
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
