@@ -35,6 +35,7 @@ PARTS: dict[str, tuple[Path, ...]] = {
         ROOT / "tilekit" / "tile_op" / "scaled_accumulators.py",
         ROOT / "tilekit" / "tile_io" / "ahead.py",
     ),
+    "blockwise: values in the stages": (ROOT / "tilekit" / "tile_io" / "staged_values.py",),
     "blockwise: reading a call": (BLOCKWISE / "arguments.py",),
     "blockwise: binding": (BLOCKWISE / "compiled.py",),
 }

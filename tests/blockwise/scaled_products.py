@@ -23,7 +23,7 @@ Data = Literal["integers", "places", "normal"]
 """Small integers with powers of two for scales; ones that each pick one k, under scales that say where they lie."""
 
 Lie = Literal["rows", "columns", "gaps"]
-"""A's scales: of a k-block behind each other, of a row behind each other, or of a row with gaps between."""
+"""A's scales: of a k-block behind each other, of a row behind each other, or of a row, and B's too, with gaps."""
 
 GAP = 3
 HELD = 13
@@ -94,7 +94,7 @@ class ScaledProduct:
             "a": a.astype(a_type),
             "b": np.swapaxes(b.astype(b_type), -1, -2),
             "scale_a": self._laid(scale_a.astype(np.float32)),
-            "scale_b": scale_b.astype(np.float32),
+            "scale_b": self._laid_b(scale_b.astype(np.float32)),
         }
         if self.bias is not None:
             found["bias"] = rng.integers(-9, 10, self.n).astype(as_dtype(self.bias).numpy)
@@ -110,6 +110,15 @@ class ScaledProduct:
         view = np.swapaxes(memory, -1, -2)[..., :rows, :] if self.lie == "rows" else memory[..., :blocks]
         view[...] = scales
         return view
+
+    def _laid_b(self, scales: Array) -> Array:
+        """B's scales, rows with gaps of NaN where A's have them: then those of 128 columns begin at 16 bytes."""
+        if self.lie != "gaps":
+            return scales
+        *outer, rows, blocks = scales.shape
+        memory = np.full((*outer, rows, -(-blocks // 4) * 4 + 4), np.nan, np.float32)
+        memory[..., :blocks] = scales
+        return memory[..., :blocks]
 
     def expected(self, arrays: dict[str, Array], *, sizes: bool = False) -> Array:
         """The result in float64, before it is rounded; or the sizes of what is added."""

@@ -118,6 +118,7 @@ SPECS: list[tuple[dict[str, Any], Any, str]] = [
     ({"accumulation": "fast"}, "sm_90a", "accumulation: given 'fast'.*promoted.*TK-BLOCK-004"),
     ({"a_dtype": BF16, "b_dtype": BF16}, "sm_90a", "accumulation='promoted' with a of bf16"),
     ({"scale_load": "cp.async"}, "sm_90a", "scale_load: given 'cp.async'.*tma or direct"),
+    ({"scale_b_load": "tma"}, "sm_100a", "scale_b_load: given 'tma'.*on sm_100a direct.*TK-BLOCK-004"),
 ]
 
 
@@ -140,3 +141,6 @@ def test_a_kernel_refuses_scales_that_it_cannot_load() -> None:
         staged.bind(A, B, scale_a=SA, scale_b=SB)
     with pytest.raises(ArgumentError, match="scale_a is None"):
         staged.bind(A, B)
+    both: Any = tilekit.compile(BlockwiseSpec(scale_b_load="tma"))
+    with pytest.raises(ArgumentError, match=r"how scale_b is loaded is direct, but .* was built for tma; build a"):
+        both.bind(A, B, scale_a=rows, scale_b=SB)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from tilekit.dtypes import BF16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.matmul.kernel import trace
-from tilekit.kernels.matmul.picker import candidates
+from tilekit.kernels.matmul.picker import candidates, ranked
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.runtime.assembler import assemble
 from tilekit.targets import SM_90A, SM_100A, Target
@@ -25,6 +26,8 @@ def _specs(chip: Target) -> list[BlockwiseSpec]:
     functions = ElementwiseSpec(bias=BF16, activation="silu")
     found = [BlockwiseSpec(scale_load=way, functions=what) for way in ways for what in (ElementwiseSpec(), functions)]
     found += [BlockwiseSpec(scale_load=way, groups=kind, out_dtype=F32) for way in ways for kind in ("ends", "counts")]
+    if chip is SM_90A:
+        found += [replace(one, scale_b_load="tma") for one in found if one.scale_load == "tma"]
     return [*found, BlockwiseSpec(store="direct", out_dtype=F32, functions=functions)]
 
 
@@ -77,6 +80,41 @@ def test_instructions_run_while_their_warpgroup_adds() -> None:
     assert runs[start + 1 : start + 5] == [waits[0], ("FFMA", 48), waits[1], ("FFMA", 48)]
 
 
+def test_the_next_stage_is_asked_for_before_sums_are_added() -> None:
+    """Once the last instructions are done: its answer has the time of the additions, and no scale comes from afar."""
+    spec = BlockwiseSpec(scale_load="tma", scale_b_load="tma")
+    lines = tilekit.compile(spec, config=MatmulConfig(tile=(256, 128), in_flight=0, output_buffers=1)).isa.splitlines()
+    waits = [at for at, line in enumerate(lines) if "DEPBAR.LE gsb0" in line]
+    loop = [line for line in lines[waits[1] : waits[2]] if ";" in line]
+    asked = next(at for at, line in enumerate(loop) if re.search(r"SYNCS\.PHASECHK\.TRANS64 P", line))
+    assert sum("FFMA" in line for line in loop[asked:]) >= 24
+    body = [line for line in lines[: waits[2]] if ";" in line]
+    assert not [line for line in body[-200:] if "LDG" in line]
+
+
+def test_groups_have_the_tiles_of_whole_matrices() -> None:
+    """Rows stored one by one take registers of the epilogue alone, so 192 of sums are legal and do not spill."""
+    config = MatmulConfig(tile=(256, 128), cluster=(1, 2), in_flight=0)
+    for groups in ("ends", "counts"):
+        spec: Any = BlockwiseSpec(scale_load="tma", scale_b_load="tma", groups=groups)  # type: ignore[arg-type]
+        assert config.sum_registers(spec) == 192
+        text = trace(spec, config, SM_90A)
+        assert assemble(text.assembly, "sm_90a", kernel_name=text.name).resources.spill_store_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "tile"),
+    [(4096, 4096, 4096, (256, 128)), (8192, 8192, 8192, (192, 128)), (4096, 24576, 1536, (192, 128))],
+)
+def test_large_products_have_additions_that_other_consumers_hide(m: int, n: int, k: int, tile: tuple[int, int]) -> None:
+    """The quickest of those timed on an H200: two or three share a tile, whose columns are of one block of B's."""
+    spec = BlockwiseSpec(scale_load="tma", scale_b_load="tma")
+    best = ranked(spec, SM_90A, m=m, n=n, k=k)[0].config
+    assert (best.tile, best.pingpong, best.swap_ab) == (tile, False, False)
+    assert [spec.factors(columns, swapped=False) for columns in (128, 192, 200)] == [1, 3, 25]
+    assert spec.factors(64, swapped=True) < BlockwiseSpec().factors(64, swapped=True)
+
+
 def test_explain_marks_what_is_swapped() -> None:
     """A line for each component in the place of a matmul's, under the head, on both chips and of groups."""
     for target, way, words in (
@@ -96,4 +134,5 @@ def test_explain_marks_what_is_swapped() -> None:
 def test_names_tell_kernels_apart() -> None:
     """How scales are loaded is in the name, beside what a matmul's has."""
     assert BlockwiseSpec(scale_load="tma").name == "blockwise_e4m3_e4m3_bf16_kk_scales_tma"
+    assert BlockwiseSpec(scale_load="tma", scale_b_load="tma").name == "blockwise_e4m3_e4m3_bf16_kk_scales_tma_tma"
     assert BlockwiseSpec(groups="ends").name == "blockwise_e4m3_e4m3_bf16_kk_scales_direct_grouped_ends"

@@ -11,14 +11,16 @@ import pytest
 
 from tests.blockwise.scaled_products import ScaledProduct
 from tilekit.emulator import EmulatorError
-from tilekit.kernels.blockwise.scales import BlockScales, BoundScaleLoader, ScaleTile
+from tilekit.kernels.blockwise.scales import BlockScales
 from tilekit.kernels.blockwise.spec import BlockwiseSpec
 from tilekit.kernels.matmul.compiled import compiled
 from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
 from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.tile_io.ahead import Ahead
+from tilekit.tile_io.staged_values import BoundValueLoader
 from tilekit.tile_op.scaled_accumulators import BlockConsumer, BlockProducer, ScaledAccumulators
 from tilekit.tile_op.tensor_accumulators import TensorConsumer
+from tilekit.tile_pipeline.mbarrier_sync import ArriveConsumer
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -30,6 +32,7 @@ WIDE = replace(TALL, config=MatmulConfig(tile=(128, 112), cluster=(1, 1), in_fli
 DIRECT = replace(WIDE, lie="columns")
 SWAPPED = replace(TALL, config=MatmulConfig(tile=(128, 64), cluster=(1, 1), in_flight=0, stages=2, swap_ab=True))
 GROUPED = MatmulConfig(tile=(128, 64), cluster=(1, 1), consumers=1, in_flight=0, stages=2)
+STAGED = replace(WIDE, k=1536)
 ENDS = replace(TALL, groups=(63, 0, 137), config=GROUPED)
 COUNTS = replace(TALL, m=70, groups=(70, 3, 20), counted=True, config=GROUPED)
 TENSOR = replace(
@@ -38,26 +41,26 @@ TENSOR = replace(
 
 
 def _wrong_row(patch: pytest.MonkeyPatch) -> None:
-    at = BoundScaleLoader.at
+    at = BoundValueLoader.at
 
     def beside(self: Any, w: Any, tile: Any) -> Any:
         found = at(self, w, tile)
-        self._row = self._row + 4
+        self._first = self._first + 4
         return found
 
-    patch.setattr(BoundScaleLoader, "at", beside)
+    patch.setattr(BoundValueLoader, "at", beside)
 
 
 def _first_block_only(patch: pytest.MonkeyPatch) -> None:
-    load = BoundScaleLoader.load
-    patch.setattr(BoundScaleLoader, "load", lambda self, w, stage, k: load(self, w, stage, k - k))
+    load = BoundValueLoader.load
+    patch.setattr(BoundValueLoader, "load", lambda self, w, stage, k: load(self, w, stage, k - k))
 
 
 def _bytes_not_expected(patch: pytest.MonkeyPatch) -> None:
     tiles = BlockwiseSpec.further_tiles
 
     def short(self: Any, rows: int) -> Any:
-        return tuple(ScaleTile(tile.rows, tile.bytes - 256, tile.shifted) for tile in tiles(self, rows))
+        return tuple(tile._replace(values=tile.values - 64) for tile in tiles(self, rows))
 
     patch.setattr(BlockwiseSpec, "further_tiles", short)
 
@@ -97,14 +100,14 @@ def _not_ahead(patch: pytest.MonkeyPatch) -> None:
 
 
 def _groups_of_rows_forgotten(patch: pytest.MonkeyPatch) -> None:
-    at = BoundScaleLoader.at
+    at = BoundValueLoader.at
 
     def flat(self: Any, w: Any, tile: Any) -> Any:
         at(self, w, tile)
-        self._row = tile.row
+        self._first = tile.row
         return self
 
-    patch.setattr(BoundScaleLoader, "at", flat)
+    patch.setattr(BoundValueLoader, "at", flat)
 
 
 def _one_group_of_b(patch: pytest.MonkeyPatch) -> None:
@@ -114,12 +117,35 @@ def _one_group_of_b(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _first_group_of_staged(patch: pytest.MonkeyPatch) -> None:
+    at = BoundValueLoader.at
+    patch.setattr(
+        BoundValueLoader, "at", lambda self, w, tile: at(self, w, replace(tile, batch=tile.batch - tile.batch))
+    )
+
+
+def _first_of_a_box(patch: pytest.MonkeyPatch) -> None:
+    take = BlockScales.take
+
+    def first(self: Any, w: Any, stage: Any) -> None:
+        self._staged["scale_b"]._k.assign(0)
+        take(self, w, stage)
+
+    patch.setattr(BlockScales, "take", first)
+
+
+def _always_ready(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ArriveConsumer, "consumer_ready", lambda self, w, stage, phase: True)
+
+
 def _no_wait_between_blocks(patch: pytest.MonkeyPatch) -> None:
     def turns(self: Any, w: Any, reader: Any) -> Iterator[Any]:
         for block in range(self.layout.blocks):
             if block:
                 self._scale(w, block - 1)
             yield ((block, self._tiles[0]),)
+            if block == 0:
+                self._scales.advance(w)
 
     patch.setattr(ScaledAccumulators, "turns", turns)
 
@@ -175,6 +201,9 @@ PLANTED: list[tuple[str, Plant, ScaledProduct]] = [
     ("scales that stay, tensor memory", _not_ahead, TENSOR),
     ("groups that begin apart", _groups_of_rows_forgotten, COUNTS),
     ("scales of the first group", _one_group_of_b, ENDS),
+    ("scales of the first group, in a stage", _first_group_of_staged, replace(ENDS, k=1536)),
+    ("scales of B that stay, in a stage", _first_of_a_box, STAGED),
+    ("a stage that is not waited for", _always_ready, TALL),
     ("a block that is read while it is written", _no_wait_between_blocks, TALL),
     ("a stage that is read when it is given back", _read_after_release, WIDE),
     ("sums of the tile before", _sums_kept, TENSOR),

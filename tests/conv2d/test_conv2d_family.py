@@ -33,6 +33,7 @@ LIMITS = {
     "conv2d: the threads' loader": 88,
     "blockwise: payload and factors, spec, entry": 200,
     "blockwise: accumulators with factors, reads ahead": 165,
+    "blockwise: values in the stages": 80,
     "blockwise: reading a call": 130,
     "blockwise: binding": 25,
     "conv2d: lines that name a residual": 60,

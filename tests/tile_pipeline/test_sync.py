@@ -125,7 +125,13 @@ class Copies:
 
 
 def kernel(
-    make: Make, target: str, *, stages: int = STAGES, in_flight: int = 0, copies: Copies | None = None
+    make: Make,
+    target: str,
+    *,
+    stages: int = STAGES,
+    in_flight: int = 0,
+    copies: Copies | None = None,
+    promotes: bool = False,
 ) -> Writer:
     """Each block of words goes through a stage; every reading warp adds it up, each word by another lane's."""
     chip = CHIPS[target]
@@ -154,7 +160,7 @@ def kernel(
         producer.flush()
         producer.finish()
     with w.role(READ, warp):
-        consumer = ring.consumer(w, Reads(), in_flight=in_flight)
+        consumer = ring.consumer(w, Reads(), in_flight=in_flight, promotes=promotes)
         total = w.variable(F32, 0.0, "total")
         for _ in w.range(blocks, name="block"):
             with consumer.acquire() as stage:
@@ -201,6 +207,15 @@ def test_one_kernel_over_every_strategy(make: Make, target: str, in_flight: int)
     """By one argument; the sums are exact and nothing is found under twenty seeds, in laps that are not whole."""
     w = kernel(make, target, in_flight=in_flight)
     for seed in range(20):
+        assert launch(w, seed, blocks=seed % (3 * STAGES)).clean
+
+
+@pytest.mark.parametrize(("make", "target"), CASES)
+def test_the_next_stage_is_asked_for_early(make: Make, target: str) -> None:
+    """Where a strategy can tell without waiting, it is asked when a stage is given back; the others are waited for."""
+    w = kernel(make, target, promotes=True)
+    assert ("test_wait" in w.text()) == (make is mbarriers)
+    for seed in range(10):
         assert launch(w, seed, blocks=seed % (3 * STAGES)).clean
 
 

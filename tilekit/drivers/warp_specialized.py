@@ -252,7 +252,8 @@ class WarpSpecialized:
         accumulators = self.accumulators.producer(w, role)
         with working_threads(w, warp, role, self.cluster):
             op = self.op.bind(w, self.inputs.tiles, group)
-            consumer = self.inputs.consumer(w, op, in_flight=self.in_flight)
+            promotes = accumulators.promote is not None
+            consumer = self.inputs.consumer(w, op, in_flight=self.in_flight, promotes=promotes)
             store = self._storing(w, group) if group is not None else None
             clock = self._clock(w, "mma", group)
             schedule = self.consumers.bind(w, group)

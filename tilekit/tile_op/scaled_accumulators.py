@@ -41,8 +41,11 @@ class Factors(Protocol):
     def turn(self, w: Writer, tile: Tile) -> None:
         """Turn to an output tile."""
 
-    def take(self, w: Writer, stage: Stage | None = None) -> None:
-        """Turn to the next k-block, of which `stage` may hold factors."""
+    def take(self, w: Writer, stage: Stage) -> None:
+        """Read the factors that the `stage` of the next k-block holds."""
+
+    def advance(self, w: Writer) -> None:
+        """Turn to the next k-block's factors that were read ahead."""
 
     def factors(self, w: Writer, block: int) -> Callable[[int, int], Four]:
         """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""
@@ -94,6 +97,8 @@ class ScaledAccumulators(PromotedAccumulators):
         behind = self._partials - 1
         for block in range(self.layout.blocks):
             yield ((block, self._tiles[block % self._partials]),)
+            if block == 0:
+                self._scales.advance(w)
             done = block - behind
             if done < self.layout.blocks - 1:  # the last is what the stage waits for
                 reader.commit(w)
@@ -164,7 +169,7 @@ class BlockConsumer(TensorConsumer):
         self.clear(w)
         scales.turn(w, tile)
         for _ in w.range(tile.k_end, start=tile.k_first, step=scales.k_block, name="k"):
-            scales.take(w)
+            scales.advance(w)
             with super().acquire(tile):
                 for left in range(0, layout.columns, COLUMNS_AT_ONCE):
                     columns = min(COLUMNS_AT_ONCE, layout.columns - left)

@@ -119,6 +119,9 @@ class CounterConsumer:
         """Wait until every producer has handed `stage` over."""
         self._sync.full.wait(w, stage, phase)
 
+    def consumer_ready(self, w: Writer, stage: Value, phase: Value) -> None:
+        """A counter is only waited for."""
+
     def ticket(self, stage: Value) -> Value:
         """Address of its counter."""
         return self._sync.empty.counters.at(self._w, stage)

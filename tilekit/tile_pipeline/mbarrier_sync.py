@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Count, Whole, component, illegal, require_sides
@@ -223,6 +223,10 @@ class MbarrierConsumer:
         full = self._sync.full.at(w, stage)
         w.ptx.mbarrier.wait_parity(bar=full, parity=phase)
         return full
+
+    def consumer_ready(self, w: Writer, stage: Value, phase: Value) -> Value:
+        """Whether what fills `stage` has landed."""
+        return cast(Value, w.ptx.mbarrier.test_parity(bar=self._sync.full.at(w, stage), parity=phase))
 
 
 class CommitConsumer(MbarrierConsumer):

@@ -125,6 +125,9 @@ class NamedBarrierConsumer:
         """Wait until the producers have handed `stage` over."""
         w.barrier(id=stage + self._sync.full, threads=self._sync.threads)
 
+    def consumer_ready(self, w: Writer, stage: Value, phase: Value) -> None:
+        """A barrier can only be waited for."""
+
     def ticket(self, stage: Value) -> Value:
         """Its barrier."""
         return stage + self._sync.empty

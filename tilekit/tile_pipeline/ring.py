@@ -7,13 +7,14 @@ nothing. The stage index and the lap's parity live in registers of the role that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Count, component, illegal
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import PRED, U32
+from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.position import RingPosition
@@ -69,8 +70,10 @@ class TilePipeline:
         """Handle for a role that fills stages: by copies of its threads that `writer` groups, or in some other way."""
         return Producer(w, self) if writer is None else CopyingProducer(w, self, writer)
 
-    def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int) -> Consumer:
+    def consumer(self, w: Writer, reader: AsyncReader, *, in_flight: int, promotes: bool = False) -> Consumer:
         """Handle for a role that reads stages through `reader`, keeping up to `in_flight` groups of reads running.
+
+        One that `promotes` asks for the next stage when it gives one back: what it does then hides the answer's way.
 
         Raises
         ------
@@ -84,7 +87,7 @@ class TilePipeline:
                 f"one more than there are; legal: 0 to {most}; nearest: {max(0, min(in_flight, most))}",
                 code="TK-TRACE-019",
             )
-        return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)
+        return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader, promotes=promotes)
 
 
 class Producer(RingPosition):
@@ -165,11 +168,12 @@ class CopyingProducer(Producer):
 class Consumer(RingPosition):
     """What an mma role may do with a ring: read the next stage. It is given back when its reads are done."""
 
-    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader) -> None:
+    def __init__(self, w: Writer, ring: TilePipeline, reader: AsyncReader, *, promotes: bool = False) -> None:
         super().__init__(w, ring.stages)
         self._reader = reader
         self._sync = ring.sync.consumer(w)
         self._sync_name = type(ring.sync).__name__
+        self._ready = w.variable(PRED, False, "ready") if promotes else None
 
     @contextmanager
     def acquire(self, promote: Promote | None = None) -> Iterator[Stage]:
@@ -178,15 +182,29 @@ class Consumer(RingPosition):
         Between the two `promote`, which may read what else the stage holds, and give it back earlier.
         """
         w, sync = self._w, self._sync
-        full = sync.consumer_wait(w, self.stage, self.phase)
+        with nullcontext() if self._ready is None else w.when(~self._ready):
+            full = sync.consumer_wait(w, self.stage, self.phase)
         yield Stage(self.stage, full, self._sync_name)
         self._reader.commit(w)
         self._reader.wait(w, 0)
-        held = HeldStage(self.stage, lambda: sync.consumer_release(w, sync.ticket(self.stage)))
+        held = HeldStage(self.stage, self._give_back)
         if promote is not None:
             promote(w, held)
         held.release()
+
+    def _give_back(self) -> None:
+        w, sync = self._w, self._sync
+        sync.consumer_release(w, sync.ticket(self.stage))
         self.advance()
+        if self._ready is not None:
+            ready = sync.consumer_ready(w, self.stage, self.phase)
+            self._ready.assign(False if ready is None else ready)
+
+    def skip(self, count: Value) -> None:
+        """Go on by `count` stages, which are other roles' or warpgroups'."""
+        super().skip(count)
+        if self._ready is not None:
+            self._ready.assign(False)
 
     def finish(self) -> None:
         """Wait for all reads: the accumulators are then complete."""

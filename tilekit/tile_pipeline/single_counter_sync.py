@@ -114,6 +114,9 @@ class SingleCounterConsumer:
         address = sync.counters.at(w, stage)
         w.isa.counter.wait_within(address=address, ahead=ahead, period=2 * sync.lap, arrivals=sync.reading)
 
+    def consumer_ready(self, w: Writer, stage: Value, phase: Value) -> None:
+        """A counter is only waited for."""
+
     def ticket(self, stage: Value) -> Value:
         """Address of its counter."""
         return self._sync.counters.at(self._w, stage)

@@ -47,6 +47,9 @@ class ConsumerSync(Protocol):
     def consumer_wait(self, w: Writer, stage: Value, phase: Value) -> Value | None:
         """Wait until `stage` is full, and return the barrier on which its bytes counted, if there is one."""
 
+    def consumer_ready(self, w: Writer, stage: Value, phase: Value) -> Value | None:
+        """Whether `stage` is full, a predicate, without waiting; None where that cannot be told."""
+
     def ticket(self, stage: Value) -> Value:
         """What gives `stage` back: a ring may keep it while reads run on."""
 

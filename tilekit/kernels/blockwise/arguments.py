@@ -69,18 +69,32 @@ class Scaled(Arguments):
     def scaled(self, spec: MatmulSpec) -> BlockwiseSpec:
         """What computes it, where `spec` is the product without scales."""
         given = {field.name: getattr(spec, field.name) for field in fields(MatmulSpec)}
-        matrix = self.scale_matrix
-        aligned = not (self.scale_a.address | matrix.pitch | matrix.batch_pitch) % TMA_ALIGNMENT and matrix.pitch > 0
         # Where the tensor core gives stages back, threads that add would read them too late.
-        read = not self.target.has("tensor_memory") and 0 not in self.scale_a.shape
-        tma = read and aligned and self.scale_a.strides[-2] == 1
-        return BlockwiseSpec(**given | {"accumulation": "promoted"}, scale_load="tma" if tma else "direct")
+        staged = not self.target.has("tensor_memory")
+        views = {"scale_load": (self.scale_a, -2), "scale_b_load": (self.scale_b, -1)}
+        ways = {
+            name: "tma" if staged and self._copied(view, contiguous) else "direct"
+            for name, (view, contiguous) in views.items()
+        }
+        return BlockwiseSpec(**given | {"accumulation": "promoted"} | ways)
+
+    @staticmethod
+    def _copied(view: ArrayView, contiguous: int) -> bool:
+        """Whether the copy engine can read scales of which those along an axis lie behind each other."""
+        pitches = [step for axis, step in enumerate(view.strides) if axis != len(view.shape) + contiguous]
+        aligned = not any((view.address | F32.bytes * pitch) % TMA_ALIGNMENT for pitch in pitches)
+        return aligned and 0 not in view.shape and view.strides[contiguous] == 1 and pitches[-1] > 0
 
     @property
-    def scale_matrix(self) -> Matrix:
-        """A's scales as the copy engine sees them, where those of a k-block lie behind each other."""
-        (groups, rows, blocks), (group, _, step) = ([1, *of][-3:] for of in (self.scale_a.shape, self.scale_a.strides))
-        return Matrix("scale_a", F32, (rows, blocks), 4 * step, 4 * group * (groups > 1), groups, "mn")
+    def scale_matrices(self) -> dict[str, Matrix]:
+        """The scales as the copy engine sees them: those of A's k-block, and of B's columns, lie behind each other."""
+        found: dict[str, Matrix] = {}
+        for name, view, major in (("scale_a", self.scale_a, "mn"), ("scale_b", self.scale_b, "k")):
+            (groups, rows, blocks), (group, pitch, step) = ([1, *of][-3:] for of in (view.shape, view.strides))
+            extents, along = ((rows, blocks), step) if major == "mn" else ((blocks, rows), pitch)
+            apart = F32.bytes * group * (groups > 1)
+            found[name] = Matrix(name, F32, extents, F32.bytes * along, apart, groups, cast(Any, major))
+        return found
 
     @property
     def arrays(self) -> dict[str, ArrayView]:
@@ -95,7 +109,7 @@ class Scaled(Arguments):
             steps = [0, *view.strides][-3:]
             numbers |= {f"{name}_{field}": step for field, step in zip(("group", "pitch", "step"), steps, strict=True)}
             numbers[f"{name}_extent"] = view.shape[-2]
-        return replace(super().call, numbers=numbers, matrices={"scale_a": self.scale_matrix})
+        return replace(super().call, numbers=numbers, matrices=self.scale_matrices)
 
 
 @dataclass(frozen=True, kw_only=True)

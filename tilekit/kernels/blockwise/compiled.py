@@ -23,11 +23,13 @@ class BlockwiseKernel(MatmulKernel):
         return BlockwiseArguments.parse(a, b, out=out, **built | dict(given))
 
     def _check_fit(self, arguments: Any) -> None:
-        built, given = self.spec.scale_load, arguments.spec.scale_load
-        if built == "tma":  # threads read scales wherever they are
-            self._require(
-                [("how scale_a is loaded", given, built)],
-                "build a kernel for these arrays, pass scales whose rows lie behind each other in multiples of 16 "
-                "bytes, or call tilekit.scaled_matmul",
-            )
+        for name in ("scale_load", "scale_b_load"):
+            built, given = getattr(self.spec, name), getattr(arguments.spec, name)
+            if built == "tma":  # threads read scales wherever they are
+                which = "scale_a" if name == "scale_load" else "scale_b"
+                self._require(
+                    [(f"how {which} is loaded", given, built)],
+                    "build a kernel for these arrays, pass scales whose rows lie behind each other in multiples of 16 "
+                    "bytes, or call tilekit.scaled_matmul",
+                )
         super()._check_fit(arguments)

@@ -7,11 +7,9 @@ k-block, a few for a tile, and are read by the threads that need them. What the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import cache
 from math import gcd
-from typing import Any, NamedTuple, cast
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32, U32
@@ -19,9 +17,9 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.matmul.spec import Groups
 from tilekit.tile_io.ahead import Ahead
-from tilekit.tile_io.tma import MAX_BOX, TmaBox
+from tilekit.tile_io.staged_values import UNIT, StagedValues, ValueLoader, ValueTile
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
-from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS, Factors, Four
+from tilekit.tile_op.scaled_accumulators import Factors, Four
 from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tiles.stage import Stage
 from tilekit.tiles.tile import Tile
@@ -29,90 +27,41 @@ from tilekit.tiles.tile import Tile
 BLOCK = 128
 """Elements of K, and columns of B, that share a scale."""
 
-UNIT = 4
-"""Scales of which a copy begins at a multiple: 16 bytes. Groups that lie behind each other begin anywhere."""
-
-
-class ScaleTile(NamedTuple):
-    """The image of A's scales in a stage: f32, one a row.
-
-    Attributes
-    ----------
-    rows, bytes
-        Of the image: those of the tile, and as many as its instructions read.
-    shifted
-        Whether tiles begin at any row, and so up to three rows behind the image's first one.
-    name, alignment
-        As of any tile of a stage.
-    """
-
-    rows: int
-    bytes: int
-    shifted: bool
-    name: str = "scale_a"
-    alignment: int = 128
-
-
-class ScaleLoader:
-    """Loads A's scales by TMA, from an array whose rows lie behind each other.
-
-    Parameters
-    ----------
-    w, tile
-        The writer, and the image to fill.
-    swapped
-        Whether A's rows are the tile's columns.
-    counted
-        Whether groups begin a whole number of rows apart, each with scales of its own.
-    """
-
-    prefetches = False
-
-    def __init__(self, w: Writer, tile: ScaleTile, *, swapped: bool, counted: bool) -> None:
-        self.name, self.tile, self.swapped = tile.name, tile, swapped
-        self.copied = tile.rows if tile.rows <= MAX_BOX else ATOM_ROWS
-        box = TmaBox((self.copied, 1, 1) if counted else (self.copied, 1), None)
-        self.map = w.tensor_map(f"{tile.name}_map", lambda call: box.describe(call, tile.name))
-        self.rows = group_rows(w) if counted else None
-
-    def prefetch(self, w: Writer) -> None:
-        """Bring the tensor map close."""
-        w.ptx.tma.prefetch_map(map=self.map)
-
-    def bind(self, w: Writer, stages: SharedArray) -> BoundScaleLoader:
-        """Prepare the addresses; once a role."""
-        return BoundScaleLoader(w, self, stages)
-
 
 def group_rows(w: Writer) -> Value:
     """Declare how far apart groups begin."""
     return w.parameter("scale_a_rows", U32, lambda call: call.number("group_rows"))
 
 
-class BoundScaleLoader:
-    """A `ScaleLoader` in a role, turned to a tile."""
+def coarse_blocks(extent: int) -> tuple[int, int]:
+    """How far into a block of B's columns a tile of so many may begin, and how many blocks it may touch."""
+    most = (BLOCK - gcd(extent, BLOCK)) % BLOCK
+    return most, -(-(most + extent) // BLOCK)
 
-    writer = None
 
-    def __init__(self, w: Writer, loader: ScaleLoader, stages: SharedArray) -> None:
-        self._loader, self._stride, self._base = loader, stages.stride, w.shared_base + stages.offset
+def fine_tile(rows: int, *, shifted: bool) -> ValueTile:
+    """The image of A's scales for so many rows, that may begin up to three behind the image's first one (`shifted`)."""
+    count = -(-(rows + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
+    return ValueTile("scale_a", count, along_k=False)
 
-    def at(self, w: Writer, tile: Tile) -> BoundScaleLoader:
-        """Turn to an output tile."""
-        loader, self._batch = self._loader, tile.batch
-        row = tile.column if loader.swapped else tile.row - (0 if loader.rows is None else tile.batch * loader.rows)
-        self._row = row // UNIT * UNIT if loader.tile.shifted else row
-        return self
 
-    def load(self, w: Writer, stage: Stage, k: Value) -> None:
-        """Start loading the scales of the k-block that begins at element `k`."""
-        loader, full = self._loader, stage.counting("the ScaleLoader")
-        more = {} if loader.rows is None else {"z": self._batch}
-        copy = partial(w.ptx.tma.load_2d if loader.rows is None else w.ptx.tma.load_3d, map=loader.map, full=full)
-        with w.when(stage.leader) if stage.leader is not None else nullcontext():
-            for first in range(0, loader.tile.rows, loader.copied):
-                target = self._base + (stage.index * self._stride + 4 * first)
-                copy(dst=target, x=self._row + first, y=k // BLOCK, **more)
+def coarse_tile(columns: int) -> ValueTile:
+    """The image of B's scales for so many columns."""
+    return ValueTile("scale_b", coarse_blocks(columns)[1], along_k=True)
+
+
+def loader(w: Writer, tile: ValueTile, *, swapped: bool, groups: Groups | None) -> ValueLoader:
+    """The loader of an image of scales; `swapped` and `groups` are as of `BlockScales`."""
+    rows = group_rows(w) if groups == "counts" and not tile.along_k else None
+
+    def first(of: Tile) -> Value:
+        if tile.along_k:
+            return (of.row if swapped else of.column) // BLOCK
+        row = of.column if swapped else of.row - (0 if rows is None else of.batch * rows)
+        return row // UNIT * UNIT if groups == "ends" else row
+
+    batched = rows is not None or (groups is not None and tile.along_k)
+    return ValueLoader(w, tile, block=BLOCK, first=first, batched=batched)
 
 
 class BlockScales(Factors):
@@ -125,7 +74,7 @@ class BlockScales(Factors):
     swapped
         Whether B's columns are the tile's rows.
     staged
-        Where A's scales lie in a stage; None where they are read from global memory.
+        Where scales lie in a stage, by name; those that do not are read from global memory.
     groups
         As of a `MatmulSpec`; each has scales of B of its own.
     """
@@ -133,19 +82,26 @@ class BlockScales(Factors):
     k_block = BLOCK
 
     def __init__(
-        self, w: Writer, layout: AccumulatorLayout, *, swapped: bool, staged: SharedArray | None, groups: Groups | None
+        self,
+        w: Writer,
+        layout: AccumulatorLayout,
+        *,
+        swapped: bool,
+        staged: Mapping[str, SharedArray],
+        groups: Groups | None,
     ) -> None:
-        self.layout, self.swapped, self._staged = layout, swapped, cast(SharedArray, staged)
-        self._fine = None if staged is not None else Ahead(w, "scale_a", block=BLOCK, grouped=groups == "counts")
-        self._rows = group_rows(w) if groups == "counts" and staged is None else None
+        self.layout, self.swapped = layout, swapped
+        ways = {"scale_a": 0, "scale_b": BLOCK}
+        self._staged = {name: StagedValues(staged[name], block=along) for name, along in ways.items() if name in staged}
+        read = {"scale_a": groups == "counts", "scale_b": groups is not None}
+        ahead = {name: Ahead(w, name, block=BLOCK, grouped=of) for name, of in read.items() if name not in staged}
+        self._fine, self._coarse = ahead.get("scale_a"), ahead.get("scale_b")
+        self._rows = group_rows(w) if groups == "counts" and self._fine is not None else None
         self._shifted = groups == "ends"
-        self._coarse = Ahead(w, "scale_b", block=BLOCK, grouped=groups is not None)
         pairs = [8 * i + odd for i in range(layout.columns // 8) for odd in (0, 1)]
         self._offsets = pairs if swapped else layout.rows_of_a_thread
-        self.registers = OVERLAPPED_REGISTERS if groups else len(pairs) * (1 if staged is not None else 2) * swapped
-        extent = layout.tile_rows if swapped else layout.columns
-        self._most = (BLOCK - gcd(extent, BLOCK)) % BLOCK  # how far into a block a tile may begin
-        self._blocks = -(-(self._most + extent) // BLOCK)
+        self.registers = len(pairs) * (1 if self._fine is None else 2) * swapped
+        self._most, self._blocks = coarse_blocks(layout.tile_rows if swapped else layout.columns)
 
     def bind(self, w: Writer, group: Warpgroup) -> None:
         """Find this thread's rows and columns; once a role."""
@@ -157,26 +113,32 @@ class BlockScales(Factors):
     def turn(self, w: Writer, tile: Tile) -> None:
         """Turn to an output tile."""
         coarse = tile.row + self._part if self.swapped else tile.column + self._column
-        self._offset = coarse % BLOCK
+        self._offset, self._block = coarse % BLOCK, coarse // BLOCK
         self._shift = tile.row % UNIT if self._shifted else 0
-        self._coarse.turn(w, tile, coarse // BLOCK, range(self._blocks))
+        for values in self._staged.values():
+            values.turn(w, tile)
+        if self._coarse is not None:
+            self._coarse.turn(w, tile, self._block, range(self._blocks))
+        else:
+            self._block = self._block - (tile.row if self.swapped else tile.column) // BLOCK
         if self._fine is not None:
             rows = tile.row - (0 if self._rows is None else tile.batch * self._rows) + self._row
             self._fine.turn(w, tile, tile.column + self._across if self.swapped else rows, self._offsets)
 
-    def take(self, w: Writer, stage: Stage | None = None) -> None:
-        """Turn to the next k-block, whose scales of A may lie in `stage`."""
-        self._b = self._coarse.take(w)
-        self._a = self._fine.take(w) if self._fine is not None else list(self._load(w, stage))
+    def take(self, w: Writer, stage: Stage) -> None:
+        """Read the scales in the `stage` of the next k-block."""
+        if self._fine is None:
+            first = (self._across if self.swapped else self._row) + self._shift
+            self._a = self._staged["scale_a"].take(w, stage, first, self._offsets)
+        if self._coarse is None:
+            self._b = self._staged["scale_b"].take(w, stage, self._block, range(self._blocks))
 
-    def _load(self, w: Writer, stage: Any) -> Iterator[Value]:
-        first = (self._across if self.swapped else self._row) + self._shift
-        at = w.shared_base + stage.index * self._staged.stride + self._staged.offset + first * 4
-        for offset in self._offsets[:: 2 if self.swapped else 1]:
-            if self.swapped:
-                yield from w.isa.memory.load_shared_f32x2(address=at + 4 * offset)
-            else:
-                yield w.isa.memory.load_shared_f32(address=at + 4 * offset)
+    def advance(self, w: Writer) -> None:
+        """Turn to the next k-block's scales that were read ahead."""
+        if self._coarse is not None:
+            self._b = self._coarse.take(w)
+        if self._fine is not None:
+            self._a = self._fine.take(w)
 
     def factors(self, w: Writer, block: int) -> Callable[[int, int], Four]:
         """The factors of four accumulators of a block: by their fragment and, in eights, their columns."""

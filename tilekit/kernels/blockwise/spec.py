@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import gcd
 from typing import Any, Literal
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
-from tilekit.kernels.blockwise.scales import UNIT, BlockScales, ScaleLoader, ScaleTile
+from tilekit.kernels.blockwise.scales import BLOCK, BlockScales, coarse_tile, fine_tile, loader
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_op import scaled_accumulators as scaled
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
-from tilekit.tile_op.wgmma import ATOM_ROWS
 from tilekit.tile_pipeline.payload import StageTile
+
+ScaleLoad = Literal["tma", "direct"]
 
 
 @dataclass(frozen=True)
@@ -31,33 +33,38 @@ class BlockwiseSpec(MatmulSpec):
     scale_load
         ``"tma"``: A's scales come into the stages, of rows that lie behind each other; ``"direct"``: threads read them
         from wherever they are.
+    scale_b_load
+        The same of B's, of which those that go along with K lie behind each other.
     """
 
     a_dtype: DType = E4M3
     b_dtype: DType = E4M3
     accumulation: Accumulation = "promoted"
-    scale_load: Literal["tma", "direct"] = "direct"
+    scale_load: ScaleLoad = "direct"
+    scale_b_load: ScaleLoad = "direct"
     own_sums = True
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute."""
         super().check(target)
         ways = ("direct",) if target.has("tensor_memory") else ("tma", "direct")
-        facts: dict[str, tuple[Any, ...]] = {"scale_load": ways, "batched": (False,), "accumulation": ("promoted",)}
+        facts: dict[str, tuple[Any, ...]] = {"scale_load": ways, "scale_b_load": ways}
+        facts |= {"batched": (False,), "accumulation": ("promoted",)}
         for name, legal in facts.items():
             if getattr(self, name) not in legal:
                 words = f"on {target.name} {' or '.join(map(str, legal))}"
                 raise ArgumentError.of(name, getattr(self, name), legal=words, nearest=legal[-1], code="TK-BLOCK-004")
 
     def further_tiles(self, config: Any) -> tuple[StageTile, ...]:
-        """A's scales, where they come into the stages."""
-        shifted = self.groups == "ends"  # tiles of such groups begin at any row
-        rows = -(-(config.tile[config.swap_ab] + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
-        return (ScaleTile(rows, 4 * rows, shifted),) if self.scale_load == "tma" else ()
+        """Scales, where they come into the stages."""
+        rows, columns = config.tile[:: -1 if config.swap_ab else 1]
+        fine = fine_tile(rows, shifted=self.groups == "ends")  # tiles of such groups begin at any row
+        both = (fine, self.scale_load), (coarse_tile(columns), self.scale_b_load)
+        return tuple(tile for tile, load in both if load == "tma")
 
     def further_loaders(self, w: Writer, op: Any, payload: Any, *, swapped: bool) -> tuple[TileLoader, ...]:
-        """Their loader."""
-        return tuple(ScaleLoader(w, t, swapped=swapped, counted=self.groups == "counts") for t in payload.tiles[2:])
+        """Their loaders."""
+        return tuple(loader(w, tile, swapped=swapped, groups=self.groups) for tile in payload.tiles[2:])
 
     def operation(self, op: Any) -> Any:
         """In tensor memory each k-block has a place of its own."""
@@ -66,24 +73,31 @@ class BlockwiseSpec(MatmulSpec):
     def sum_registers(self, accumulators: int, columns: int, *, swapped: bool) -> int:
         """Registers of sums: of k-blocks, 64 rows at once, and swapped a scale for each of a thread's columns."""
         scales = columns // 4 * (1 if self.scale_load == "tma" else 2) if swapped else 0
-        taken = scaled.OVERLAPPED_REGISTERS if self.groups else scales  # rows that are stored one by one take theirs
-        return accumulators + columns // 2 * scaled.partial_tiles(accumulators, columns // 2, taken) + scales
+        return accumulators + columns // 2 * scaled.partial_tiles(accumulators, columns // 2, scales) + scales
+
+    def factors(self, columns: int, *, swapped: bool) -> int:
+        """Runs of columns that may be of one block or the next; swapped, pairs of columns, or each by a read."""
+        if swapped:
+            return columns // 8 if self.scale_load == "tma" else 3 * columns // 4
+        return columns // gcd(columns, BLOCK)
 
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
     ) -> Callable[..., Any]:
         """Sums in registers, to which those of k-blocks are added."""
-        scales = BlockScales(w, op.layout, swapped=swapped, staged=tiles.get("scale_a"), groups=self.groups)
+        scales = BlockScales(w, op.layout, swapped=swapped, staged=tiles, groups=self.groups)
         made = scaled.ScaledTensorAccumulators if kind is TensorAccumulators else scaled.ScaledAccumulators
         return partial(made, scales)
 
     @property
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component."""
-        payload = ("Payload with A's scales beside A and B",) if self.scale_load == "tma" else ()
+        staged = [of for of, load in (("A's", self.scale_load), ("B's", self.scale_b_load)) if load == "tma"]
+        payload = (f"Payload with {' and '.join(staged)} scales beside A and B",) if staged else ()
         return *super().swaps, *payload, "accumulators that begin anew with each k-block and add its scaled sums in f32"
 
     @property
     def name(self) -> str:
         """A symbol that tells kernels apart in a profile, for example ``blockwise_e4m3_e4m3_bf16_kk_scales_tma``."""
-        return super().name.replace("matmul", "blockwise", 1).replace("_promoted", f"_scales_{self.scale_load}", 1)
+        ways = self.scale_load + ("_tma" if self.scale_b_load == "tma" else "")
+        return super().name.replace("matmul", "blockwise", 1).replace("_promoted", f"_scales_{ways}", 1)

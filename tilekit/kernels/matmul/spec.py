@@ -292,6 +292,10 @@ class MatmulSpec:
         """Registers of a thread that holds so many accumulators of a tile: with promotion, those of a k-block too."""
         return accumulators * (2 if self.promoted else 1)
 
+    def factors(self, columns: int, *, swapped: bool) -> int:
+        """Factors that a thread chooses or reads for the sums of a k-block, of a tile with so many columns."""
+        return 0
+
     def accumulators(
         self, kind: type[Any], w: Writer, op: Any, swapped: bool, tiles: dict[str, SharedArray]
     ) -> Callable[..., Any]:

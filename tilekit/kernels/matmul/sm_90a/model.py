@@ -113,7 +113,19 @@ DRAINED_COST = 1.065
 """How many times as long a k-block takes whose instructions are waited for before the next one's are issued."""
 
 ADDING_CLOCKS = 100
-"""From the last instruction of a block of rows to the first of the next, beside an addition each (never timed)."""
+"""From the last instruction of a block of rows to the first of the next, beside an addition each."""
+
+FACTOR_CLOCKS = 12
+"""For each factor that a thread chooses or reads, beside them."""
+
+ADDING_MIXTURE = 1.6
+"""How well additions hide behind other consumers' instructions: the exponent of a mean of the two."""
+
+ADDED_STORE_BYTES_PER_CLOCK = 24.0
+"""How fast sums leave where another tile follows, in kernels that add those of k-blocks."""
+
+ADDED_LATENCY_CLOCKS = 1800
+"""From a stage that is free to its bytes, in such kernels, whose k-blocks take longer."""
 
 LATENCY_CLOCKS = 3023
 """From a stage that is free to its bytes: what a ring of few stages waits for."""
@@ -338,6 +350,8 @@ class HopperConfigs(Configs):
         Of the ring.
     drained
         Whether each k-block's instructions are waited for.
+    factors
+        That a thread chooses or reads for the sums of 64 rows of a k-block.
     """
 
     k_group: Array
@@ -350,6 +364,7 @@ class HopperConfigs(Configs):
     gathered: Array
     stages: Array
     drained: Array
+    factors: Array
 
 
 def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
@@ -366,6 +381,7 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "gathered": [sum(plan.clocks for plan in each) for each in plans],
         "drained": [config.in_flight == 0 for config in configs],
         "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
+        "factors": [spec.factors(config.tile[1], swapped=config.swap_ab) for config in configs],
     }
     own = {name: np.array(column) for name, column in values.items()}
     return HopperConfigs(tuple(configs), **Configs.fields(configs, spec), **own)
@@ -429,15 +445,17 @@ class BlockClocks:
         ways = (tensor**MIXTURE + l2**MIXTURE) ** (1 / MIXTURE)
         limit = np.maximum(ways, np.where(c.copies, 1, SHARED_PART) * shared)
         limit = np.where(c.drained, DRAINED_COST, 1) * limit
-        least = np.maximum(SLICE_CLOCKS * c.k_group, LATENCY_CLOCKS / (c.stages - HELD))
+        latency = ADDED_LATENCY_CLOCKS if spec.own_sums else LATENCY_CLOCKS
+        least = np.maximum(SLICE_CLOCKS * c.k_group, latency / (c.stages - HELD))
         least = np.maximum(least, c.gathered)
         limit = np.where(grids.off_sector[0] | grids.off_sector[1], OFF_SECTOR_COST, 1) * limit
         taken = np.maximum(np.maximum(limit, least), ASKED_CLOCKS * grids.asked * c.k_group)
         taken += (OUTSIDE_CLOCKS * grids.outside + RAGGED_CLOCKS * grids.ragged) * c.k_group
         if spec.own_sums:  # a warpgroup's blocks of rows and their additions follow each other, unless two overlap
             blocks = np.where(c.accumulators + c.tile_n <= OVERLAPPED_REGISTERS, 1, 2 * c.accumulators / c.tile_n)
-            alone = tensor / c.consumers_per_tile + blocks * (c.tile_n / 2 + ADDING_CLOCKS)
-            taken = np.maximum(taken, alone)
+            alone = tensor / c.consumers_per_tile
+            alone = alone + blocks * (c.tile_n / 2 + ADDING_CLOCKS + FACTOR_CLOCKS * c.factors)
+            taken = (taken**ADDING_MIXTURE + alone**ADDING_MIXTURE) ** (1 / ADDING_MIXTURE)
         elif spec.promoted:  # an addition each, with no other consumer's instructions to hide it (no figure)
             taken += np.where(c.consumers_per_tile == 1, c.accumulators, 0)
         return cls(tensor, shared, l2, read, fetched, delivered, taken)
@@ -451,7 +469,7 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     c, block = configs, BlockClocks.of(configs, spec, grids)
     area = c.tile_m * c.tile_n
     output = area * spec.out_dtype.bytes / c.cluster_k * _store_cost(c, spec)
-    stores = output / STORE_BYTES_PER_CLOCK
+    stores = output / (ADDED_STORE_BYTES_PER_CLOCK if spec.own_sums else STORE_BYTES_PER_CLOCK)
     peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)

@@ -264,6 +264,8 @@ def _registers(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator
             f"fit the {launch} registers a thread is launched with",
         )
     held = config.sum_registers(spec)
+    if spec.own_sums and config.accumulators <= limit:  # those of a k-block are free when the epilogue begins
+        limit = share - STAGED_HEADROOM - turns
     if held > limit:
         promoted = ", with those of a k-block apart," if spec.promoted else ""
         yield Violation(

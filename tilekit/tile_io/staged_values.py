@@ -1,0 +1,155 @@
+"""TileIO of single values: f32 in global memory that go along with K, which the copy engine brings into the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from math import gcd
+from typing import NamedTuple
+
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import F32
+from tilekit.tile_io.tma import MAX_BOX, SHARED_ALIGNMENT, TMA_ALIGNMENT, TmaBox
+from tilekit.tiles.stage import Stage
+from tilekit.tiles.tile import Tile
+
+UNIT = TMA_ALIGNMENT // F32.bytes
+"""Values that a box has at least along its contiguous dimension, and that it begins at a multiple of."""
+
+
+class ValueTile(NamedTuple):
+    """The image of a k-block's values in a stage.
+
+    Attributes
+    ----------
+    name
+        Of the array in global memory.
+    values
+        Those of a k-block, for rows or columns of the tile.
+    along_k
+        Whether values that lie behind each other go along with K: each then comes in its place among `UNIT`.
+    """
+
+    name: str
+    values: int
+    along_k: bool
+
+    @property
+    def bytes(self) -> int:
+        """Of the image."""
+        return self.values * self.step
+
+    @property
+    def copied(self) -> int:
+        """How many values one copy brings."""
+        return self.values if self.values <= MAX_BOX else gcd(self.values, MAX_BOX)
+
+    @property
+    def step(self) -> int:
+        """Bytes from one value to the next."""
+        return F32.bytes * (UNIT if self.along_k else 1)
+
+    @property
+    def alignment(self) -> int:
+        """Of the image."""
+        return SHARED_ALIGNMENT
+
+
+class ValueLoader:
+    """Loads the values of each k-block by TMA.
+
+    Parameters
+    ----------
+    w, tile
+        The writer, and the image to fill; the values' tensor map becomes a kernel parameter.
+    block
+        Elements of K that share a value.
+    first
+        Which of the values is a tile's first one.
+    batched
+        Whether each batch, or group, has its own.
+    """
+
+    prefetches = False
+
+    def __init__(
+        self, w: Writer, tile: ValueTile, *, block: int, first: Callable[[Tile], Value], batched: bool
+    ) -> None:
+        self.name, self.tile, self.block, self.first, self.batched = tile.name, tile, block, first, batched
+        extents = (UNIT, tile.copied) if tile.along_k else (tile.copied, 1)
+        box = TmaBox((*extents, 1) if batched else extents, None)
+        self.map = w.tensor_map(f"{tile.name}_map", lambda call: box.describe(call, tile.name))
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def bind(self, w: Writer, stages: SharedArray) -> BoundValueLoader:
+        """Prepare the addresses; once a role."""
+        return BoundValueLoader(w, self, stages)
+
+
+class BoundValueLoader:
+    """A `ValueLoader` in a role, turned to a tile."""
+
+    writer = None
+
+    def __init__(self, w: Writer, loader: ValueLoader, stages: SharedArray) -> None:
+        self._loader, self._stride, self._base = loader, stages.stride, w.shared_base + stages.offset
+
+    def at(self, w: Writer, tile: Tile) -> BoundValueLoader:
+        """Turn to an output tile."""
+        self._first, self._batch = self._loader.first(tile), tile.batch
+        return self
+
+    def load(self, w: Writer, stage: Stage, k: Value) -> None:
+        """Start loading the values of the k-block that begins at element `k`."""
+        loader, tile, full = self._loader, self._loader.tile, stage.counting("the ValueLoader")
+        load, more = (w.ptx.tma.load_3d, {"z": self._batch}) if loader.batched else (w.ptx.tma.load_2d, {})
+        with w.when(stage.leader) if stage.leader is not None else nullcontext():
+            for done in range(0, tile.values, tile.copied):
+                block, first = k // loader.block, self._first + done
+                x, y = (block // UNIT * UNIT, first) if tile.along_k else (first, block)
+                target = self._base + (stage.index * self._stride + tile.step * done)
+                load(dst=target, map=loader.map, full=full, x=x, y=y, **more)
+
+
+class StagedValues:
+    """A thread's values of the k-block in a stage.
+
+    Parameters
+    ----------
+    place
+        Where they lie.
+    block
+        Elements of K that share a value, where those that lie behind each other go along with K; else 0.
+    """
+
+    def __init__(self, place: SharedArray, *, block: int = 0) -> None:
+        self._place, self._block = place, block
+
+    def turn(self, w: Writer, tile: Tile) -> None:
+        """Turn to an output tile."""
+        self._k = w.variable(U32, tile.k_first // self._block, "k_block") if self._block else None
+
+    def take(self, w: Writer, stage: Stage, first: Value, offsets: Sequence[int]) -> list[Value]:
+        """Read those of the next k-block at `first` and `offsets` behind it, two that are neighbours at once."""
+        at = w.shared_base + stage.index * self._place.stride + self._place.offset
+        if self._k is None:
+            at = at + first * F32.bytes
+            return list(self._rows(w, at, offsets))
+        at = at + (first * UNIT + self._k % UNIT) * F32.bytes
+        self._k.assign(self._k + 1)
+        step = F32.bytes * UNIT
+        return [w.isa.memory.load_shared_f32(address=at + step * offset) for offset in offsets]
+
+    def _rows(self, w: Writer, at: Value, offsets: Sequence[int]) -> Iterator[Value]:
+        pairs = offsets[1:2] == [offsets[0] + 1]
+        for offset in offsets[:: 2 if pairs else 1]:
+            if pairs:
+                yield from w.isa.memory.load_shared_f32x2(address=at + F32.bytes * offset)
+            else:
+                yield w.isa.memory.load_shared_f32(address=at + F32.bytes * offset)
