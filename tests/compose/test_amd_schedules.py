@@ -228,7 +228,7 @@ def test_barriers_that_cannot_be() -> None:
     chip = tk.chip("gfx950")
     plan = tk.WarpPlan.waves(chip, load=1, mma=1)
     w = tk.Writer("k", target=chip, threads=256)
-    with pytest.raises(TraceError, match=r"2 of its 4 waves do.*CounterSync.*TK-TRACE-013"):
+    with pytest.raises(TraceError, match=r"2 of its 4 waves do.*SplitCounterSync.*TK-TRACE-013"):
         tk.BarrierSync(w, "r", stages=2, producers=(plan["load"],), consumers=(plan["mma"],))
 
 

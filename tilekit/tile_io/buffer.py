@@ -377,9 +377,13 @@ class BufferTile:
         words: list[Value] = []
         for first in range(0, PIECE // size, ELEMENTS_AT_ONCE):
             places = [buffer.place(w, step, k + first + index) for index in range(ELEMENTS_AT_ONCE)]
-            parts, wide = [load(buffer=buffer.words, place=place, offset=0) for place in places], size
-            while wide < WORD:
-                parts = [low | (high << (8 * wide)) for low, high in zip(parts[::2], parts[1::2], strict=True)]
-                wide *= 2
-            words += parts
-        return RegisterTile([word.retyped(B32) for word in words])
+            words += packed([load(buffer=buffer.words, place=place, offset=0) for place in places], size)
+        return RegisterTile(words)
+
+
+def packed(parts: list[Value], size: int) -> RegisterTile:
+    """Words of elements of so many bytes, each in a register of its own."""
+    while size < WORD:
+        parts = [low | (high << (8 * size)) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+        size *= 2
+    return RegisterTile([part.retyped(B32) for part in parts])

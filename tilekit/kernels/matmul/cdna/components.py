@@ -8,7 +8,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.memory import RING
-from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_across import BufferAcrossLoader
@@ -31,24 +31,16 @@ if TYPE_CHECKING:
 
 SCHEDULES_FIRST = False
 
-OPERANDS = (BF16, F16)
 OUTPUTS = (BF16, F16, F32)
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
-    """Raise `ArgumentError` for types that these components do not load, multiply or store, and for groups of rows."""
-    if spec.a_dtype not in OPERANDS:
-        why = ""
-        if spec.a_dtype in FP8:
-            ocp = target.has("scaled_matrix")
-            why = (
-                f": of 8-bit floats {target.name} has those of OCP, and kernels for them are yet to come"
-                if ocp
-                else f": {target.name} multiplies 8-bit floats of another kind (FNUZ), not those of OCP"
-            )
+    """Raise `ArgumentError` for types that these components do not multiply or store, and components of TMA's."""
+    if spec.a_dtype == F32:
+        own = "8-bit floats of FNUZ" if target.has("fnuz_floats") else "e4m3/e5m2 by e4m3/e5m2"
         raise ArgumentError(
-            f"a is {spec.a_dtype} and b is {spec.b_dtype}: a matmul for {target.name} multiplies bf16 by bf16 or f16 "
-            f"by f16{why}; nearest: both bf16",
+            f"a is {spec.a_dtype} and b is {spec.b_dtype}: a matmul for {target.name} multiplies bf16 by bf16, f16 by "
+            f"f16, or {own}; nearest: both bf16",
             code="TK-MM-001",
         )
     if spec.out_dtype not in OUTPUTS:
@@ -56,6 +48,19 @@ def check(spec: MatmulSpec, target: Target) -> None:
             f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
             code="TK-MM-002",
         )
+    if spec.promoted:
+        raise ArgumentError(
+            f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps 13 bits "
+            f"of a sum of 8-bit products; {target.name} adds in f32, nearest: 'fast'",
+            code="TK-MM-027",
+        )
+    for name in ("loader_a", "loader_b"):
+        if name in spec.components.names:
+            raise ArgumentError(
+                f"components has a {name} on {target.name}: loaders of the caller's are filled by TMA, and there waves "
+                "load; leave it out, or compose a kernel (tilekit.compose)",
+                code="TK-MM-028",
+            )
 
 
 def load(matrix: Matrix) -> Load:
@@ -74,7 +79,7 @@ def past_registers(spec: MatmulSpec, config: CdnaConfig, name: str, target: Targ
     """
     major, width = (spec.a_major, spec.a_load) if name == "a" else (spec.b_major, spec.b_load)
     lane = BufferToLdsLoader.lane_bytes_of(target)
-    lines = config.load_waves * target.lanes * lane // SWIZZLE_BYTES
+    lines = config.loading * target.lanes * lane // SWIZZLE_BYTES
     return major == "k" and (width == "tma" or width >= lane) and lines % ATOM_ROWS == 0
 
 
@@ -84,7 +89,8 @@ def loader_kind(
     """What loads operand `name`, as the caller has them."""
     if (spec.a_major if name == "a" else spec.b_major) != "k":
         return BufferAcrossLoader
-    return BufferToLdsLoader if past_registers(spec, config, name, target) else BufferLoader
+    through = config.together and config.resolved_stages(target, spec) == 1
+    return BufferToLdsLoader if past_registers(spec, config, name, target) and not through else BufferLoader
 
 
 def loaders(
@@ -100,7 +106,7 @@ def _loader(
     w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, tile: OperandTile, name: str
 ) -> OperandLoader:
     kind = loader_kind(spec, config, name, w.target)
-    return kind(w, tile, role=plan["load"], batched=spec.indexed)
+    return kind(w, tile, role=plan.get("load") or plan["mma"], batched=spec.indexed)
 
 
 def sync(

@@ -67,7 +67,7 @@ class BlockClocks:
         """Work them out."""
         m = _machine(target.name)
         (rows, columns), line = config.tile, SWIZZLE_BYTES * config.k_group
-        read = (rows + config.mma_waves * columns) * line
+        read = (config.grid[1] * rows + config.grid[0] * columns) * line
         written = (rows + columns) * line
         names = "ba" if config.swap_ab else "ab"
         majors = {"a": spec.a_major, "b": spec.b_major}
