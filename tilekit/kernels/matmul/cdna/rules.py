@@ -41,8 +41,11 @@ MOST_ACCUMULATORS = 256
 OTHER_REGISTERS = 96
 """Registers of a lane that multiplies, beside its sums: operands on their way, addresses, the epilogue's."""
 
-BESIDE_HALVES = 32
-"""Those of a lane whose operands have registers of their own."""
+BESIDE_HALVES, BESIDE_HALVES_ALONE = 32, 40
+"""Those of a lane whose operands have registers of their own; of a wave that has its SIMD alone."""
+
+SIMDS = 4
+"""Of a compute unit, over which the waves of a workgroup are dealt."""
 
 DRIVERS = ("ping_pong", "warp_specialized", "interleaved")
 DRIVER = Choice("driver", DRIVERS, "'ping_pong', 'warp_specialized' or 'interleaved'")
@@ -128,15 +131,16 @@ def _tile(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violat
 
 
 def _registers(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    sums, launch = config.accumulators, config.warps(chip, spec).launch_registers
+    sums, waves_a_simd = config.accumulators, -(-config.waves // SIMDS)
+    alone = waves_a_simd == 1  # it has registers of both kinds
     if config.together:
-        others = config.held_registers(config.resolved_stages(chip, spec)) + BESIDE_HALVES
-        alone = launch > MOST_ACCUMULATORS  # a wave a SIMD has registers of both kinds
-        over = max(sums, others) - MOST_ACCUMULATORS if alone else sums + others - launch
-        granted = 2 * MOST_ACCUMULATORS if alone else launch
+        held = config.held_registers(config.resolved_stages(chip, spec))
+        others = held + (BESIDE_HALVES_ALONE if alone else BESIDE_HALVES)
+        granted = chip.thread_registers // waves_a_simd
+        over = max(sums, others) - MOST_ACCUMULATORS if alone else sums + others - granted
     else:
         others = OTHER_REGISTERS
-        granted = min(launch, MOST_ACCUMULATORS + OTHER_REGISTERS)
+        granted = min(chip.thread_registers // waves_a_simd, MOST_ACCUMULATORS + OTHER_REGISTERS)
         over = sums + others - granted
     if over > 0:
         largest = "accumulators" if sums >= others else "operands in registers"
