@@ -52,6 +52,7 @@ def sections(spec: MatmulSpec, config: CdnaConfig, text: KernelText) -> list[str
 def _registers(config: CdnaConfig, text: KernelText) -> Iterator[str]:
     """What the descriptor allocates, and which sums a lane holds."""
     counts = {kind: int(_field(text.assembly, f".{kind}_count")) for kind in ("vgpr", "agpr", "sgpr")}
+    counts["vgpr"] -= counts["agpr"]  # the descriptor's are those of both kinds
     yield "registers    " + ", ".join(f"{count} {kind.upper()}s" for kind, count in counts.items())
     (own, columns), (_, waves) = _own(config), config.grid
     kind = "AGPRs" if counts["agpr"] else "VGPRs"

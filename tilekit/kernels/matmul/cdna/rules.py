@@ -44,6 +44,9 @@ OTHER_REGISTERS = 96
 BESIDE_HALVES, BESIDE_HALVES_ALONE = 32, 40
 """Those of a lane whose operands have registers of their own; of a wave that has its SIMD alone."""
 
+BESIDE_ELEMENTS = 8
+"""Beside elements that a wave loads one by one: where a group, or a share of a sum, ends."""
+
 SIMDS = 4
 """Of a compute unit, over which the waves of a workgroup are dealt."""
 
@@ -134,8 +137,10 @@ def _registers(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
     sums, waves_a_simd = config.accumulators, -(-config.waves // SIMDS)
     alone = waves_a_simd == 1  # it has registers of both kinds
     if config.together:
-        held = config.held_registers(config.resolved_stages(chip, spec))
-        others = held + (BESIDE_HALVES_ALONE if alone else BESIDE_HALVES)
+        stages = config.resolved_stages(chip, spec)
+        others = config.held_registers(stages) + (BESIDE_HALVES_ALONE if alone else BESIDE_HALVES)
+        if stages == 1 and (spec.groups is not None or config.split_k > 1):
+            others += BESIDE_ELEMENTS
         granted = chip.thread_registers // waves_a_simd
         over = max(sums, others) - MOST_ACCUMULATORS if alone else sums + others - granted
     else:
