@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.blockwise.scales import UNIT, BlockScales, ScaleLoader, ScaleTile
@@ -55,7 +55,7 @@ class BlockwiseSpec(MatmulSpec):
         rows = -(-(config.tile[config.swap_ab] + shifted * (UNIT - 1)) // ATOM_ROWS) * ATOM_ROWS
         return (ScaleTile(rows, 4 * rows, shifted),) if self.scale_load == "tma" else ()
 
-    def further_loaders(self, w: Writer, op: Any, payload: Any, *, swapped: bool) -> tuple[TileLoader, ...]:
+    def further_loaders(self, w: Writer, op: Any, payload: Any, *, swapped: bool, role: Role) -> tuple[TileLoader, ...]:
         """Their loader."""
         return tuple(ScaleLoader(w, t, swapped=swapped, counted=self.groups == "counts") for t in payload.tiles[2:])
 

@@ -57,7 +57,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     scheduler = None
     if chip.SCHEDULES_FIRST:
         scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=None, starts=None)
-    further = spec.further_loaders(w, op, payload, swapped=config.swap_ab)
+    further = spec.further_loaders(w, op, payload, swapped=config.swap_ab, role=plan.get("load") or plan["mma"])
     loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
         w,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written import WrittenSpec
@@ -19,6 +19,7 @@ from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.call import Load, Major
@@ -294,13 +295,19 @@ class MatmulSpec:
         """What a stage holds beside A and B."""
         return ()
 
-    def further_loaders(self, w: Writer, op: Any, payload: Payload, *, swapped: bool) -> Sequence[TileLoader]:
-        """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
+    def further_loaders(
+        self, w: Writer, op: Any, payload: Payload, *, swapped: bool, role: Role
+    ) -> Sequence[TileLoader]:
+        """What loads the rest of a stage, in `role`, for an instruction that has A and B `swapped`."""
         return ()
 
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> Tcgen05:
         """The instruction of chips with tensor memory, which spans `group` CTAs."""
         return Tcgen05(a, b, group=group)
+
+    def wave_op(self, a: OperandTile, b: OperandTile, *, waves: int, columns: int, pieces: int) -> Mfma:
+        """The instruction of chips whose waves multiply, as `Mfma` takes these."""
+        return Mfma(a, b, waves=waves, columns=columns, pieces=pieces)
 
     def operation(self, op: Any) -> Any:
         """The instruction `op` as the family issues it."""

@@ -177,7 +177,8 @@ class CdnaConfig(KernelConfig):
 
     def instruction(self, spec: MatmulSpec) -> Mfma:
         """The matrix instruction."""
-        return Mfma(*self.operands(spec), waves=self.multiplying, columns=self.grid[1], pieces=self.pieces)
+        a, b = self.operands(spec)
+        return spec.wave_op(a, b, waves=self.multiplying, columns=self.grid[1], pieces=self.pieces)
 
     def output(self, spec: MatmulSpec) -> OutputPlan:
         """What takes tiles out: threads, from registers."""

@@ -25,6 +25,7 @@ from tilekit.targets import Target
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
 from tilekit.tile_op.mfma import ATOM, MFMA_FRAGMENT
 from tilekit.tiles.operand import SWIZZLE_BYTES
+from tilekit.tiles.scale_tile import ScaleTile
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.cdna.config import CdnaConfig
@@ -85,6 +86,10 @@ def _loads(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viola
     """Drivers without roles load rows along K; what else they ask for says how."""
     if not config.together:
         return
+    if spec.k_major:
+        text = f"driver={config.driver!r}: scales of blocks are read with a whole stage, of which it reads halves"
+        yield Violation("scales of halves", "driver", text)
+        return
     for name, major in (("a", spec.a_major), ("b", spec.b_major)):
         if major != "k":
             along = "M" if name == "a" else "N"
@@ -133,6 +138,13 @@ def _tile(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violat
             yield Violation(f"tile {side}", "tile", text)
 
 
+def _scales(config: CdnaConfig, spec: MatmulSpec) -> int:
+    """Registers of a stage's scales: a word for each 128 elements along K of an instruction's rows and columns."""
+    down, across = config.grid
+    words = [tile.words for tile in spec.further_tiles(config) if isinstance(tile, ScaleTile)]
+    return sum(words) // 2 * (config.tile[0] // down + config.tile[1] // across) // ATOM
+
+
 def _registers(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     sums, waves_a_simd = config.accumulators, -(-config.waves // SIMDS)
     alone = waves_a_simd == 1  # it has registers of both kinds
@@ -144,7 +156,7 @@ def _registers(config: CdnaConfig, chip: Target, spec: MatmulSpec) -> Iterator[V
         granted = chip.thread_registers // waves_a_simd
         over = max(sums, others) - MOST_ACCUMULATORS if alone else sums + others - granted
     else:
-        others = OTHER_REGISTERS
+        others = OTHER_REGISTERS + _scales(config, spec)
         granted = min(chip.thread_registers // waves_a_simd, MOST_ACCUMULATORS + OTHER_REGISTERS)
         over = sums + others - granted
     if over > 0:
