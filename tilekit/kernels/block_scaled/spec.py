@@ -95,8 +95,9 @@ class BlockScaledSpec(MatmulSpec):
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component."""
         return (
-            "StandardPayload with a ScaleTile of each operand, which a loader of scales loads",
-            "an instruction that takes scales: copied to tensor memory, or read from LDS beside the factors",
+            "StandardPayload with a ScaleTile of each operand, which ScaleLoader (WaveScaleLoader) loads",
+            "BlockScaledTcgen05 for Tcgen05 (ScaledMfma for Mfma): scales in tensor memory, copied there by the thread "
+            "that multiplies (in registers, read from LDS)",
         )
 
     @property

@@ -42,7 +42,7 @@ def check_types(a: DType, b: DType, names: tuple[str, str] = ("a", "b")) -> None
     nearest = f"{names[1]} to {a}" if a in (BF16, F16, *FP8, *fnuz) else "both to bf16"
     raise ArgumentError(
         f"{names[0]} is {a} and {names[1]} is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by "
-        f"e4m3/e5m2 (gfx942: those of FNUZ). Convert one operand, for example {nearest}.",
+        f"e4m3/e5m2 (or their FNUZ kinds). Convert one operand, for example {nearest}.",
         code="TK-MM-001",
     )
 
@@ -56,7 +56,7 @@ class MatmulSpec:
     Attributes
     ----------
     a_dtype, b_dtype
-        Operand types: both bf16, both f16, any two of e4m3 and e5m2 (gfx942: of e4m3fnuz and e5m2fnuz), or both f32
+        Operand types: both bf16, both f16, any two of e4m3 and e5m2, or of e4m3fnuz and e5m2fnuz, or both f32
         with ``precision="tf32"``.
     out_dtype
         bf16, f16, f32, e4m3 or e5m2. What is too large for an 8-bit type becomes its largest number.

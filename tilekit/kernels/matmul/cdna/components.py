@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32
+from tilekit.epilogue.written import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.memory import RING
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -50,9 +51,16 @@ def check(spec: MatmulSpec, target: Target) -> None:
         )
     if spec.promoted:
         raise ArgumentError(
-            f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps 13 bits "
-            f"of a sum of 8-bit products; {target.name} adds in f32, nearest: 'fast'",
+            f"accumulation='promoted' on {target.name}: it makes up for tensor cores that keep 13 bits of a sum of "
+            f"8-bit products; {target.name} adds in f32, nearest: 'fast'",
             code="TK-MM-027",
+        )
+    if isinstance(spec.functions, WrittenSpec) and spec.functions.reduces:
+        raise ArgumentError(
+            f"epilogue {spec.functions.graph.name} on {target.name}: totals of rows and columns are of neighbouring "
+            f"lanes that hold a row, which those of a wave do not; nearest: an epilogue that returns matrices alone, "
+            "and totals of them afterwards",
+            code="TK-EPI-001",
         )
     for name in ("loader_a", "loader_b"):
         if name in spec.components.names:

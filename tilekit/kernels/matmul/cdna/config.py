@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.kernels.matmul.cdna import rules
 from tilekit.kernels.matmul.cdna.components import past_registers
+from tilekit.kernels.matmul.cdna.loops import Clocks
 from tilekit.kernels.matmul.config import KernelConfig, plural
 from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -77,6 +78,8 @@ class CdnaConfig(KernelConfig):
 
     RULES = rules.RULES
     MAX_STAGES = 8
+    CLOCKS: ClassVar[Clocks]
+    """What the cycle model says of the chip's loops."""
 
     tile: tuple[int, int] = (128, 128)
     driver: Driver = "warp_specialized"

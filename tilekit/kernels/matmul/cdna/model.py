@@ -86,9 +86,9 @@ class BlockClocks:
         majors = {"a": spec.a_major, "b": spec.b_major}
         l1, pieces = 0.0, 0.0
         for name, lines in zip(names, config.tile, strict=True):
-            # Across K, 64 lanes bring two bytes each.
+            # Across K, 64 lanes bring an element each.
             wide = lines * line / L1_BYTES_PER_CLOCK
-            l1 += wide if majors[name] == "k" else lines * line / 2 / 64 * m.load_dword
+            l1 += wide if majors[name] == "k" else lines * line / spec.a_dtype.bytes / LANES * m.load_dword
             load = spec.a_load if name == "a" else spec.b_load
             if majors[name] == "k" and load != "tma" and load < WORD:
                 pieces += lines * line / (PIECE * LANES * config.loading)
@@ -97,7 +97,7 @@ class BlockClocks:
         matrix = 2 * rows * columns * config.k_block(spec.a_dtype) / PEAK[target.name][spec.a_dtype.bits]
         lds = read / m.lds_bytes + written / m.lds_write_bytes
         if config.together:
-            loop = loop_clocks(config, target, spec.a_dtype.bits, stages, matrix)
+            loop = loop_clocks(config, spec.a_dtype.bits, stages, matrix)
             return cls(matrix, lds, l1, ELEMENT_CLOCKS * pieces, loop, alone=pieces > 0)
         ahead = max(1, stages // 2) if past else 1
         idle = SIMDS / min(SIMDS, config.multiplying)
