@@ -31,15 +31,16 @@ Kernel = Annotated[str, typer.Argument(metavar="KERNEL", help="The kernel family
 Dtype = Annotated[
     str,
     typer.Option(
-        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
-        "tensor cores read 10 bits of mantissa."
+        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; tf32 "
+        "for f32 operands of which tensor cores read 10 bits of mantissa."
     ),
 ]
 FamilyDtype = Annotated[
     str | None,
     typer.Option(
-        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
-        "tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or nvfp4. Default: bf16, mxfp8."
+        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; tf32 "
+        "for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or nvfp4. "
+        "Default: bf16, mxfp8."
     ),
 ]
 OutDtype = Annotated[
@@ -86,6 +87,14 @@ StreamK = Annotated[
     typer.Option(
         help="On sm_90a, have all CTAs share the tiles of the last wave or two, each with an equal range of their "
         "k-blocks: so many ranges of a tile at most, 0 for none. Default: none."
+    ),
+]
+DriverName = Annotated[
+    str | None,
+    typer.Option(
+        "--driver",
+        help="Role loops on AMD's chips: warp_specialized, or all waves load and multiply, ping_pong or interleaved. "
+        "Default: chosen.",
     ),
 ]
 Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
@@ -383,6 +392,7 @@ def config_of(
     stages: int | None = None,
     schedule: str | None = None,
     stream_k: int | None = None,
+    driver: str | None = None,
 ) -> KernelConfig | None:
     """Return the best config for a shape that has what the options say, after checking it; None if they say nothing."""
     from tilekit.kernels.matmul.picker import closest
@@ -396,6 +406,7 @@ def config_of(
         "stages": stages,
         "schedule": schedule,
         "stream_k": stream_k,
+        "driver": driver,
     }
     overrides: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if not overrides:

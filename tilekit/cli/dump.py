@@ -73,6 +73,7 @@ def dump(
     stages: common.Stages = None,
     schedule: common.ScheduleName = None,
     stream_k: common.StreamK = None,
+    driver: common.DriverName = None,
     as_json: common.Json = False,
 ) -> None:
     """Build KERNEL for a target and show it: no GPU is needed, isa and resources need an assembler.
@@ -131,7 +132,7 @@ def dump(
             activation=activation,
             accumulation=accumulation,
         )
-        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
+        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k, driver)
         common.require_taken(family, workload, target, config)
         built = common.kernel_of(workload, target, config)
 

@@ -66,6 +66,7 @@ def run(
     stages: common.Stages = None,
     schedule: common.ScheduleName = None,
     stream_k: common.StreamK = None,
+    driver: common.DriverName = None,
     as_json: common.Json = False,
 ) -> None:
     """Run KERNEL once on random data and check every element against float64.
@@ -107,7 +108,7 @@ def run(
             activation=activation,
             accumulation=accumulation,
         )
-        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k)
+        config = common.config_of(workload, target, tile, cluster, cta_group, stages, schedule, stream_k, driver)
         common.require_taken(family, workload, target, config)
         place = choose_place(device, target)
         common.require_means(workload, emulated=place.emulated)

@@ -60,6 +60,7 @@ def trace(
     cluster: common.Cluster = None,
     schedule: common.ScheduleName = None,
     stream_k: common.StreamK = None,
+    driver: common.DriverName = None,
     out: Annotated[Path, typer.Option(help="Where the events go, for ui.perfetto.dev or chrome://tracing.")] = Path(
         "trace.json"
     ),
@@ -102,7 +103,7 @@ def trace(
             activation=activation,
             accumulation=accumulation,
         )
-        wished = common.config_of(workload, target, tile, cluster, schedule=schedule, stream_k=stream_k)
+        wished = common.config_of(workload, target, tile, cluster, schedule=schedule, stream_k=stream_k, driver=driver)
         common.require_taken(family, workload, target, wished)
         chosen = common.kernel_of(workload, target, wished).config
         if not isinstance(chosen, KernelConfig):
