@@ -31,7 +31,7 @@ OF_EACH = 16
 """Mutations of a kernel."""
 
 M, N, K = 130, 136, 336
-"""More than a tile along M, N inside of a second one, several k-blocks, the last one partial."""
+"""Tiles that end inside of the output, two of them a workgroup of two, several k-blocks, the last one partial."""
 
 
 def _product(a_type: str, config: Any, **how: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
@@ -77,7 +77,7 @@ def framed(name: str) -> Kernel:
     def run(text: str, schedule: Any, seed: int) -> tuple[LaunchReport, bool]:
         broken, d = copy(kernel), np.full((M, N), np.nan, np.float32)
         broken.text = replace(kernel.text, assembly=text)
-        plan = broken.bind(*operands, d, **further, seed=seed, schedule=schedule)
+        plan = broken.bind(*operands, d, **further, seed=seed, schedule=schedule, multiprocessors=2)
         assert isinstance(plan, EmulatedPlan)
         plan()
         return plan.report, np.array_equal(d, expected)

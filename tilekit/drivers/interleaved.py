@@ -119,14 +119,19 @@ class _Regions:
         w, other = self.w, stage ^ 1
         multiplied, read = self._regions(stage)
         loaded = (("b0", stage), ("b1", stage), ("a1", stage), ("a0", other))
+        following: list[Value] = []
+
+        def advance() -> None:
+            k.assign(k + self.depth)
+            following.append(k + STAGES * self.depth)
+
         for region in range(len(loaded)):
             half, target = loaded[region]
             self.writer.wait(w, _IN_FLIGHT)
             w.gcn.barrier.sync_lds()
-            ahead: list[Step] = []
+            ahead: list[Step] = [advance] if region == 2 else []
             if region == 3:
-                k.assign(k + self.depth)
-                ahead = loads.turn(held, k + STAGES * self.depth)
+                ahead = loads.turn(held, following[0])
             weave(multiplied[region](), [*read[region](), *ahead], loads.steps(half, images[target], held))
             self.writer.commit(w)
 
@@ -167,14 +172,15 @@ class _Regions:
 def weave(multiply: Sequence[Step], reads: Sequence[Step], loads: Sequence[Step]) -> None:
     """Emit reads between the first half of the products, and loads between the others, evenly.
 
-    What was read is there when the region ends, because nothing is read in its second half.
+    What was read is there when the region ends, because nothing is read in its second half; nor does a load stand
+    between its last product and the barrier behind it, where a wave has enough to issue.
     """
     half = len(multiply) // 2
-    for steps, others in ((multiply[:half], reads), (multiply[half:], loads)):
+    for steps, others, early in ((multiply[:half], reads, 0), (multiply[half:], loads, 1)):
         done = 0
         for place, step in enumerate(steps, 1):
             step()
-            due = len(others) * place // len(steps)
+            due = (2 * len(others) * place + early * len(steps)) // (2 * len(steps))
             for other in others[done:due]:
                 other()
             done = due
