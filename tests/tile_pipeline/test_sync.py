@@ -18,7 +18,7 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.roles import one_thread
 from tilekit.emulator import Device, EmulatorError
 from tilekit.targets import CHIPS
-from tilekit.tile_pipeline import counter_sync, named_barrier_sync, single_counter_sync
+from tilekit.tile_pipeline import named_barrier_sync, single_counter_sync, split_counter_sync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload
@@ -213,7 +213,7 @@ def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
         assert launch(w, seed, blocks=4 + 3 * seed).clean
 
 
-MODULES = {named_barriers: named_barrier_sync, counters: counter_sync, single_counters: single_counter_sync}
+MODULES = {named_barriers: named_barrier_sync, counters: split_counter_sync, single_counters: single_counter_sync}
 
 
 @pytest.mark.parametrize(
