@@ -249,8 +249,8 @@ def test_what_the_schedules_refuse() -> None:
 
 @pytest.mark.parametrize(
     ("driver", "dtype", "share"),
-    [("ping_pong", tk.BF16, 0.97), ("ping_pong", tk.E4M3, 0.98), ("interleaved", tk.BF16, 0.94),
-     ("interleaved", tk.E4M3, 0.97)],
+    [("ping_pong", tk.BF16, 0.97), ("ping_pong", tk.E4M3, 0.98), ("interleaved", tk.BF16, 0.98),
+     ("interleaved", tk.E4M3, 0.99)],
 )  # fmt: skip
 def test_the_loop_by_the_model(driver: str, dtype: tk.DType, share: float) -> None:
     """The matrix cores work so much of the loop's clocks, by the cycle model."""

@@ -131,10 +131,11 @@ def test_the_picker_takes_large_tiles_for_large_outputs(chip: Target) -> None:
             config = pick(spec, chip, m=m, n=n, k=k)
             assert type(config) is KINDS[chip]
             assert not config.problems(chip, spec)
-    large, small = (pick(MatmulSpec(), chip, m=m, n=m, k=4096).tile for m in (8192, 256))
-    assert large[0] * large[1] >= 65536 // 2 > small[0] * small[1]
-    drivers = [pick(MatmulSpec(), chip, m=m, n=m, k=m).driver for m in (8192, 2048, 128)]
-    assert drivers == ["ping_pong", "interleaved", "warp_specialized"]
+    most, least = (pick(MatmulSpec(), chip, m=m, n=m, k=4096).tile for m in (16384, 256))
+    assert most[0] * most[1] >= 65536 // 2 > least[0] * least[1]
+    drivers = [pick(MatmulSpec(), chip, m=m, n=m, k=m).driver for m in (16384, 2048, 128)]
+    large = "ping_pong" if chip is GFX942 else "interleaved"  # whose 64 KB of LDS have one stage of the largest tile
+    assert drivers == [large, "interleaved", "warp_specialized"]
     assert default_config(MatmulSpec(), chip).legal(chip, MatmulSpec())
 
 
@@ -307,7 +308,7 @@ def test_explain_without_roles(chip: Target, fields: dict[str, Any]) -> None:
     assert re.findall(r"^ +wave (\d+) ", page, re.M) == [*map(str, sorted(range(waves), key=lambda w: (w % 4, w)))]
     busy = re.search(r"loop +\d+ clocks a k-block, matrix cores busy (\d+)%", page)
     assert busy is not None
-    assert int(busy[1]) >= 87
+    assert int(busy[1]) >= 89
     assert "half of them in each half of the tile" in page
 
 
