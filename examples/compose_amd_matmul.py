@@ -71,7 +71,7 @@ def main() -> None:
     bias = random.integers(-9, 10, 100).astype(np.float32)
     expected = np.maximum(a.astype(np.float32) @ b.astype(np.float32).T + bias, 0).astype(ml_dtypes.bfloat16)
     for target in ("gfx942", "gfx950"):
-        for sync in (tk.CounterSync, tk.SingleCounterSync):
+        for sync in (tk.SplitCounterSync, tk.SingleCounterSync):
             for load in (tk.BufferLoader, tk.BufferToLdsLoader):
                 kernel = composed(target, sync, load)
                 assert (kernel(a, b, bias) == expected).all()

@@ -372,7 +372,7 @@ def scaled_matmul(
         The scales of `a` and `b`, whose type says the format. In blocks along K, (M, K / block) and (N, K / block),
         rounded up: ue8m0 (``float8_e8m0fnu``, or uint8) for 32 elements (MXFP8, MXFP4), or e4m3 for 16 of e2m1
         (NVFP4). They are laid out as the tensor core reads them by a small kernel; `lay_out_scales` does that ahead
-        of time, once for the scales of weights. sm_100a.
+        of time, once for the scales of weights. sm_100a; of MXFP8 and MXFP4 also gfx950.
         Or f32 for 128 elements of K of e4m3 or e5m2, (M, ⌈K/128⌉) and (⌈N/128⌉, ⌈K/128⌉): the sum over each is
         multiplied by both, and these are added in f32. Where the rows of `scale_a` lie behind each other (``.T`` of a
         (⌈K/128⌉, M) array whose lines are multiples of 16 bytes apart), as `torch._scaled_mm` takes them, sm_90a's

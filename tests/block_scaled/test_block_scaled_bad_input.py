@@ -46,7 +46,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "three dimensions": (call(A[None], B[None]), r"a has shape \(1, 48, 128\).*two dimensions.*TK-SCALE-004"),
     "odd K": (call(Q.a[:, :33], Q.b[:33], Q.scale_a[:, :3], Q.scale_b[:, :3]), "a has K=33.*nearest: 34"),
     "two Ks": (call(a=A[:, :96]), "K must agree.*TK-MM-011"),
-    "a chip without": (call(target="sm_90a"), "built for sm_100a, and the call is for sm_90a.*TK-API-005"),
+    "a chip without": (call(target="sm_90a"), "built for sm_100a.*, and the call is for sm_90a.*TK-API-005"),
     "an unpadded pitch": (call(np.ones((48, 40), A.dtype), B[:40], SA[:, :2], SB[:, :2]), "multiples of 8.*TK-MM-013"),
     "out of another shape": (call(out=np.zeros((48, 65), np.float32)), "out"),
     "a bias of M": (call(bias=np.zeros(48, np.float32)), "bias"),

@@ -14,7 +14,7 @@ Load = Callable[..., tk.OperandLoader]
 def matmul(
     target: str,
     *,
-    sync: Sync = tk.CounterSync,
+    sync: Sync = tk.SplitCounterSync,
     load: Load = tk.BufferLoader,
     dtype: tk.DType = tk.BF16,
     out: tk.DType = tk.BF16,

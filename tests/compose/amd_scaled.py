@@ -13,7 +13,7 @@ def matmul(
     dtype: tk.DType = tk.E4M3,
     b_dtype: tk.DType | None = None,
     out: tk.DType = tk.F32,
-    sync: Sync = tk.CounterSync,
+    sync: Sync = tk.SplitCounterSync,
     load: Load = tk.BufferToLdsLoader,
     tile: tuple[int, int] = (64, 64),
     columns: int = 1,

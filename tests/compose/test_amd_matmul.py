@@ -23,7 +23,7 @@ from tilekit.kernels.plan import EmulatedPlan
 from tilekit.runtime.resources import GcnResources
 
 CHIPS = ("gfx942", "gfx950")
-SYNCS: tuple[Sync, ...] = (tk.CounterSync, tk.SingleCounterSync)
+SYNCS: tuple[Sync, ...] = (tk.SplitCounterSync, tk.SingleCounterSync)
 SHAPES = ((128, 64, 64), (1, 1, 1), (129, 65, 65), (77, 200, 136), (300, 130, 331), (64, 257, 7), (256, 128, 512))
 F16 = np.dtype(np.float16)
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -228,7 +228,7 @@ def test_barriers_that_cannot_be() -> None:
     chip = tk.chip("gfx950")
     plan = tk.WarpPlan.waves(chip, load=1, mma=1)
     w = tk.Writer("k", target=chip, threads=256)
-    with pytest.raises(TraceError, match=r"2 of its 4 waves do.*CounterSync.*TK-TRACE-013"):
+    with pytest.raises(TraceError, match=r"2 of its 4 waves do.*SplitCounterSync.*TK-TRACE-013"):
         tk.BarrierSync(w, "r", stages=2, producers=(plan["load"],), consumers=(plan["mma"],))
 
 
@@ -249,8 +249,8 @@ def test_what_the_schedules_refuse() -> None:
 
 @pytest.mark.parametrize(
     ("driver", "dtype", "share"),
-    [("ping_pong", tk.BF16, 0.97), ("ping_pong", tk.E4M3, 0.98), ("interleaved", tk.BF16, 0.94),
-     ("interleaved", tk.E4M3, 0.97)],
+    [("ping_pong", tk.BF16, 0.97), ("ping_pong", tk.E4M3, 0.98), ("interleaved", tk.BF16, 0.98),
+     ("interleaved", tk.E4M3, 0.99)],
 )  # fmt: skip
 def test_the_loop_by_the_model(driver: str, dtype: tk.DType, share: float) -> None:
     """The matrix cores work so much of the loop's clocks, by the cycle model."""

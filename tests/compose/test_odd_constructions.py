@@ -198,7 +198,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "AlongColumns": lambda m: {"loader": tk.TmaLoader(m.w, m.a), "multicast": None, "batch_step": m.k, "half": None},
     "MbarrierSync": lambda m: {"name": "ring", **m.ring, "filled_by": "engine", "released_by": "threads"},
     "NamedBarrierSync": lambda m: {**_sides(m), "first_barrier": 1},
-    "CounterSync": lambda m: {"name": "ring", **_sides(m)},
+    "SplitCounterSync": lambda m: {"name": "ring", **_sides(m)},
     "TilePipeline": _ring,
     "RasterOrder": _raster,
     "StaticScheduler": lambda m: {"order": m.raster, "starts": None},
@@ -302,7 +302,7 @@ def test_what_is_of_no_legal_type_is_refused(name: str) -> None:
 
 LABELS = {
     ("BarrierSync", "name"),
-    ("CounterSync", "name"),
+    ("SplitCounterSync", "name"),
     ("SingleCounterSync", "name"),
     ("DirectEpilogue", "source"),
     ("MbarrierSync", "name"),
@@ -490,7 +490,7 @@ SYNCS: dict[str, Callable[[Bench, dict[str, Any]], Any]] = {
         m.w, "r", stage_bytes=m.a.bytes, cluster=m.cluster, filled_by="threads", **sides
     ),
     "named": lambda m, sides: tk.NamedBarrierSync(m.w, first_barrier=1, **sides),
-    "counter": lambda m, sides: tk.CounterSync(m.w, "r", **sides),
+    "counter": lambda m, sides: tk.SplitCounterSync(m.w, "r", **sides),
     "single": lambda m, sides: tk.SingleCounterSync(m.w, "r", **sides),
 }
 

@@ -205,3 +205,21 @@ def test_facts_are_json():
     assert facts["loops"] == ["first"]
     assert facts["utilisation"] == pytest.approx(facts["busy"][0])
     assert {"cause", "line", "text", "clocks"} == facts["idle"][0].keys()
+
+
+def test_labels_at_one_place_are_told_apart():
+    """Of two branches to one place, that is taken which names the label; the other goes on."""
+    inner = [
+        "s_cmp_lt_u32 s9, s10",
+        "s_cbranch_scc1 outer",
+        product(0),
+        "s_cmp_lt_u32 s11, s12",
+        "s_cbranch_scc1 inner",
+        *(product(n) for n in range(1, 8)),
+        "inner:",
+        "outer:",
+        product(8),
+    ]
+    text = loop(*inner)
+    whole, without, short = (replayed(text, taken=taken) for taken in ({}, {"outer": True}, {"inner": True}))
+    assert (whole.flop, without.flop, short.flop) == tuple(n * whole.flop // 9 for n in (9, 1, 2))

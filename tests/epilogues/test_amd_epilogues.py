@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import tilekit
 import tilekit.compose as tk
 from tests.compose.amd_matmul import matmul
-from tilekit.epilogue import exp, gelu, log, maximum, rsqrt, silu, uniform, where
+from tilekit.epilogue import exp, gelu, log, maximum, row_sum, rsqrt, silu, uniform, where
 from tilekit.errors import TilekitError
 
 PLACES = {
@@ -77,3 +78,40 @@ def test_places_are_given() -> None:
             tk.Written.of(w, whole, PLACES, columns=n, rows=n, outputs=outputs)
     with pytest.raises(TilekitError, match="pass rows"):
         tk.Written.of(w, whole, PLACES, columns=n)
+
+
+@tilekit.epilogue
+def gated(x, gate, factor):  # type: ignore[no-untyped-def]
+    """A second matrix, and a number."""
+    return maximum(x, 0) * gate * factor
+
+
+@tilekit.epilogue
+def totalled(x):  # type: ignore[no-untyped-def]
+    """Totals beside the result."""
+    return x, row_sum(x)
+
+
+FIELDS = ({}, {"driver": "ping_pong"}, {"driver": "interleaved"}, {"mma_columns": 2, "swap_ab": True}, {"split_k": 2})
+
+
+@pytest.mark.parametrize("fields", FIELDS, ids=str)
+@pytest.mark.parametrize("kind", [tilekit.Cdna3Config, tilekit.Cdna4Config])
+def test_the_family_s_kernels(kind: type[tilekit.Cdna4Config], fields: dict[str, Any]) -> None:
+    """`tilekit.matmul` of every driver applies a function with a matrix and a number, to the last bit."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-2, 3, shape).astype(ml_dtypes.bfloat16) for shape in ((150, 72), (136, 72)))
+    gate = rng.integers(-2, 3, (150, 136)).astype(ml_dtypes.bfloat16)
+    found = tilekit.matmul(
+        a, b.T, epilogue=gated(gate, 2.0), out_dtype="f32", target=kind.TARGET, config=kind(**fields)
+    )
+    expected = np.maximum(a.astype("f4") @ b.T.astype("f4"), 0) * gate.astype("f4") * 2
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_totals_are_refused_at_the_call(target: str) -> None:
+    """Lanes of a wave hold rows in another way than totals are made of: the error names epilogue and way out."""
+    a = np.ones((16, 16), np.float16)
+    with pytest.raises(TilekitError, match=rf"epilogue totalled on {target}: totals .*nearest: .*TK-EPI-001"):
+        tilekit.matmul(a, a, epilogue=totalled(), target=target)

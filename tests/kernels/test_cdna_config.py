@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilekit
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32
+from tilekit.dtypes import BF16, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError, ConfigError
 from tilekit.kernels.matmul.cdna.config import CdnaConfig
@@ -38,6 +38,16 @@ SPECS = (
 )
 """The plainest, and those with the most to hold beside the sums."""
 
+OWN = {GFX942: (E4M3FNUZ, E5M2FNUZ), GFX950: (E4M3, E5M2)}
+"""8-bit floats that a chip multiplies."""
+
+
+def narrow(chip: Target) -> tuple[MatmulSpec, ...]:
+    """Products of 8-bit floats, rows along K and across."""
+    a, b = OWN[chip]
+    scaled = ElementwiseSpec(bias=F32, scale_a=True, scale_b=True)
+    return MatmulSpec(a, b), MatmulSpec(b, a, F32, "mn", "mn", functions=scaled, store="direct")
+
 
 @ON_EACH
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
@@ -58,6 +68,46 @@ def test_every_candidate_assembles(chip: Target, spec: MatmulSpec) -> None:
         check_assembled(spec, config, chip)
 
 
+@ON_EACH
+def test_a_sample_of_8_bit_floats_assembles(chip: Target) -> None:
+    """The same of 8-bit floats."""
+    for spec in narrow(chip):
+        every = candidates(spec, chip)
+        largest = sorted(every, key=lambda config: -config.accumulators)[:1]  # type: ignore[attr-defined]
+        for config in (*largest, *every[3::67]):
+            check_assembled(spec, config, chip)
+
+
+@pytest.mark.breadth
+@ON_EACH
+def test_every_candidate_of_8_bit_floats_assembles(chip: Target) -> None:
+    """All of them."""
+    for spec in narrow(chip):
+        for config in candidates(spec, chip):
+            check_assembled(spec, config, chip)
+
+
+DRIVEN: tuple[tuple[Target, dict[str, Any]], ...] = (
+    (GFX950, {"driver": "ping_pong", "tile": (256, 256)}),
+    (GFX950, {"driver": "interleaved", "tile": (256, 256)}),
+    (GFX942, {"driver": "ping_pong", "tile": (256, 256)}),
+    (GFX942, {"driver": "interleaved"}),
+)
+
+
+@pytest.mark.parametrize(("chip", "fields"), DRIVEN, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize("spec", [SPECS[0], SPECS[4]], ids=lambda spec: spec.name)
+def test_drivers_without_roles_assemble(chip: Target, fields: dict[str, Any], spec: MatmulSpec) -> None:
+    """Each driver's largest tile, with sums shared and in groups: no scratch, LDS that holds tiles alone."""
+    for more in ({}, {"split_k": 2}):
+        config = KINDS[chip](**fields, **more)
+        if config.legal(chip, spec):
+            check_assembled(spec, config, chip)
+            assert {array.kind for array in trace(spec, config, chip).shared} == {"tile"}
+        else:
+            assert spec.groups or config.resolved_stages(chip, spec) == 1
+
+
 def check_assembled(spec: MatmulSpec, config: Any, chip: Target) -> None:
     """Trace, assemble, and compare what the code object says with the config and with the text's own metadata."""
     assert isinstance(config, CdnaConfig)
@@ -65,7 +115,7 @@ def check_assembled(spec: MatmulSpec, config: Any, chip: Target) -> None:
     used = assemble(text.assembly, chip.name, kernel_name=text.name).resources
     assert isinstance(used, GcnResources)
     assert used.stack_bytes == 0, config
-    assert used.registers <= config.warps(chip, spec).launch_registers, config
+    assert used.registers <= 512 // -(-config.waves // 4), config
     counts = {kind: int(re.search(rf"\.{kind}_count: (\d+)", text.assembly)[1]) for kind in ("vgpr", "agpr")}  # type: ignore[index]
     assert config.accumulators <= (counts["agpr"] or counts["vgpr"]), config
     assert used.static_shared_bytes == text.shared_bytes == config.memory(spec).size(text.stages), config
@@ -81,8 +131,11 @@ def test_the_picker_takes_large_tiles_for_large_outputs(chip: Target) -> None:
             config = pick(spec, chip, m=m, n=n, k=k)
             assert type(config) is KINDS[chip]
             assert not config.problems(chip, spec)
-    large, small = (pick(MatmulSpec(), chip, m=m, n=m, k=4096).tile for m in (8192, 256))
-    assert large[0] * large[1] >= 8192 > small[0] * small[1]
+    most, least = (pick(MatmulSpec(), chip, m=m, n=m, k=4096).tile for m in (16384, 256))
+    assert most[0] * most[1] >= 65536 // 2 > least[0] * least[1]
+    drivers = [pick(MatmulSpec(), chip, m=m, n=m, k=m).driver for m in (16384, 2048, 128)]
+    large = "ping_pong" if chip is GFX942 else "interleaved"  # whose 64 KB of LDS have one stage of the largest tile
+    assert drivers == [large, "interleaved", "warp_specialized"]
     assert default_config(MatmulSpec(), chip).legal(chip, MatmulSpec())
 
 
@@ -106,9 +159,74 @@ BAD: tuple[tuple[Target, dict[str, Any], str], ...] = (
     ),
     (GFX950, {"in_flight": 1, "stages": 1}, r"stages=1: 2 to \d fit \(in_flight=1 keeps"),
     (GFX950, {"load_waves": 3}, r"load_waves=3: 1, 2, 4 or 8(?s:.*)nearest: load_waves="),
-    (GFX950, {"driver": "other"}, r"driver='other': 'warp_specialized'"),
-    (GFX950, {"counters": 3}, r"counters=3: 1 or 2 counters a stage; nearest: counters=2"),
+    (
+        GFX950,
+        {"driver": "other"},
+        r"driver='other': 'ping_pong', 'warp_specialized' or 'interleaved'; nearest: driver=",
+    ),
+    (GFX950, {"counters": 3}, r"counters=3: 1 or 2 counters a stage, or None; nearest: counters=2"),
+    (GFX950, {"mma_columns": 3}, r"mma_columns=3: 1, 2, 4 or 8 waves side by side, or None; nearest: mma_columns=4"),
+    (GFX950, {"mma_columns": 8}, r"mma_columns=8: 4 waves multiply, and are a grid; nearest: mma_columns=4"),
+    (
+        GFX950,
+        {"driver": "ping_pong", "load_waves": 4},
+        r"load_waves=4 with driver='ping_pong': all of its waves load(?s:.*)nearest: driver='warp_specialized'",
+    ),
+    (GFX950, {"driver": "interleaved", "counters": 1}, r"counters=1 with driver='interleaved': all of its waves"),
+    (GFX942, {"driver": "ping_pong", "in_flight": 1}, r"in_flight=1 with driver='ping_pong'"),
+    (
+        GFX950,
+        {"driver": "ping_pong", "mma_waves": 1},
+        r"mma_waves=1: a ping-pong has two groups(?s:.*)nearest: mma_waves",
+    ),
+    (
+        GFX950,
+        {"driver": "ping_pong", "tile": (64, 128)},
+        r"tile M=64: a multiple of 128 up to 256 \(2 waves multiply 32 rows each of each half, 8 load 128 at once, in "
+        r"halves\); nearest: tile=\(128, 128\)",
+    ),
+    (
+        GFX942,
+        {"driver": "interleaved", "tile": (256, 256)},
+        r"2 stages of 65536 B(?s:.*)65536 B over the 65536 B(?s:.*)nearest: tile=\(128, 128\)",
+    ),
+    (
+        GFX942,
+        {"driver": "ping_pong", "tile": (256, 256), "stages": 2},
+        r"stages=2: 1 to 1 fit \(65536 B over the 65536 B(?s:.*)nearest: stages=1",
+    ),
+    (
+        GFX950,
+        {"driver": "ping_pong", "stages": 3},
+        r"stages=3: 1 to 2 of a ping-pong \(one is overwritten(?s:.*)stages=2",
+    ),
+    (GFX950, {"driver": "interleaved", "stages": 1}, r"stages=1: 2 to 2 fit \(driver='interleaved' overwrites one"),
+    (
+        GFX950,
+        {"driver": "ping_pong", "tile": (256, 256), "k_group": 2, "stages": 1},
+        r"registers: 128 accumulators of a lane and 224 others are 96 over the 256(?s:.*)the operands in registers are",
+    ),
 )
+
+
+ACROSS = "and waves that load turn it round; nearest: driver='warp_specialized'"
+ODD = r"a's rows, at multiples of 2 bytes, go through registers, of which it has none left(?s:.*)driver='ping_pong'"
+
+
+@pytest.mark.parametrize(
+    ("spec", "driver", "words"),
+    [
+        (MatmulSpec(b_major="mn"), "ping_pong", f"b is contiguous along N, {ACROSS}"),
+        (MatmulSpec(a_major="mn"), "interleaved", f"a is contiguous along M, {ACROSS}"),
+        (MatmulSpec(a_load=2), "interleaved", ODD),
+    ],
+    ids=["b across", "a across", "odd rows"],
+)
+def test_what_drivers_cannot_load(spec: MatmulSpec, driver: str, words: str) -> None:
+    """Operands that a driver's loads do not take are refused, with a driver that takes them."""
+    for chip, kind in KINDS.items():
+        with pytest.raises(ConfigError, match=words):
+            tilekit.compile(spec, chip.name, kind(driver=driver))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("chip", "fields", "words"), BAD, ids=lambda value: str(value)[:30])
@@ -128,19 +246,38 @@ def test_configs_are_one_chip_s_own() -> None:
 
 @ON_EACH
 def test_types_that_are_not_there(chip: Target) -> None:
-    """8-bit floats, each chip with its reason, tf32, and 8-bit outputs: with what is legal."""
-    words = {GFX942: "another kind .FNUZ., not those of OCP", GFX950: "yet to come"}[chip]
-    with pytest.raises(
-        ArgumentError, match=rf"a is e4m3 and b is e5m2(?s:.*){words}(?s:.*)nearest: both bf16.*TK-MM-001"
-    ):
-        tilekit.compile(MatmulSpec(E4M3, E5M2), chip.name)
-    with pytest.raises(ArgumentError, match=r"bf16 by bf16 or f16 by f16; nearest: both bf16.*TK-MM-001"):
+    """8-bit floats of the other chip, with the chip's own; tf32, 8-bit outputs, sums that are f32 anyway."""
+    mine, other = OWN[chip], OWN[GFX950 if chip is GFX942 else GFX942]
+    for one, own in zip(other, mine, strict=True):
+        why = "FNUZ, not of the OCP" if chip is GFX942 else "the OCP, not of FNUZ"
+        with pytest.raises(ArgumentError, match=rf"a is {one}: .*those of {why}; nearest: {own} \(.*TK-MM-001"):
+            tilekit.compile(MatmulSpec(one, one), chip.name)
+        array = np.zeros((16, 16), one.numpy)
+        with pytest.raises(ArgumentError, match=rf"a is {one}: .*nearest: {own} .*TK-MM-001"):
+            tilekit.matmul(array, array, target=chip.name)
+    with pytest.raises(ArgumentError, match=r"e4m3fnuz and b is e4m3: tensor cores multiply.*TK-MM-001"):
+        tilekit.compile(MatmulSpec(E4M3FNUZ, E4M3), chip.name)
+    with pytest.raises(ArgumentError, match=r"bf16 by bf16, f16 by f16, or .*; nearest: both bf16.*TK-MM-001"):
         tilekit.compile(MatmulSpec(F32, F32, precision="tf32"), chip.name)
     with pytest.raises(ArgumentError, match=r"out_dtype=e4m3: .* writes bf16, f16 or f32.*TK-MM-002"):
         tilekit.compile(MatmulSpec(out_dtype=E4M3), chip.name)
-    fnuz = np.zeros((8, 8), ml_dtypes.float8_e4m3fnuz)
-    with pytest.raises(ArgumentError, match=r"a is e4m3fnuz and b is e4m3fnuz.*TK-MM-001"):
-        tilekit.matmul(fnuz, fnuz, target=chip.name)
+    with pytest.raises(ArgumentError, match=r"accumulation='promoted' on gfx9.*nearest: 'fast'.*TK-MM-027"):
+        tilekit.compile(MatmulSpec(*mine, accumulation="promoted"), chip.name)
+
+
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_100a"])
+def test_fnuz_is_amd_s(chip: str) -> None:
+    """NVIDIA's chips refuse it with the type that they have."""
+    with pytest.raises(ArgumentError, match=rf"a is e5m2fnuz: of 8-bit floats {chip} multiplies .*nearest: e5m2 \(.*"):
+        tilekit.compile(MatmulSpec(E5M2FNUZ, E4M3FNUZ), chip)
+
+
+@ON_EACH
+def test_loaders_of_the_caller_are_tma_s(chip: Target) -> None:
+    """They are refused, and not passed over."""
+    own = tilekit.OwnComponents(loader_a=lambda w, tile, **how: None)
+    with pytest.raises(ArgumentError, match=r"components has a loader_a on gfx9.*TK-MM-028"):
+        tilekit.compile(MatmulSpec(components=own), chip.name)
 
 
 @ON_EACH
@@ -153,6 +290,26 @@ def test_what_loads_cannot_take(chip: Target) -> None:
     far = np.empty((2, 1 << 25), ml_dtypes.bfloat16)[:, :16]
     with pytest.raises(ArgumentError, match=r"rows 33554432 elements apart(?s:.*)nearest: \d+ elements.*TK-LOAD-001"):
         tilekit.matmul(far, np.zeros((16, 8), ml_dtypes.bfloat16), target=chip.name, config=KINDS[chip](tile=(128, 64)))
+
+
+@pytest.mark.parametrize(("chip", "fields"), DRIVEN, ids=lambda value: str(value)[:60])
+def test_explain_without_roles(chip: Target, fields: dict[str, Any]) -> None:
+    """Of every driver: registers as the code object has them, no bank conflict, all waves drawn, most of the peak."""
+    kernel = tilekit.compile(MatmulSpec(), chip.name, KINDS[chip](**fields))
+    page, used = kernel.explain(), kernel.resources
+    assert isinstance(used, GcnResources)
+    vgprs, agprs = map(int, re.search(r"registers +(\d+) VGPRs, (\d+) AGPRs", page).groups())  # type: ignore[union-attr]
+    assert vgprs <= used.vgprs <= vgprs + 8
+    assert agprs <= used.agprs <= agprs + 8
+    found = re.findall(r"^  [ab] (read|write) +(\d+) +(\d+) +(\d+)$", page, re.M)
+    assert len(found) == 4
+    assert all(int(passes) > 0 == int(conflicts) for _, _, passes, conflicts in found)
+    waves = 8 if fields["driver"] == "ping_pong" else 4
+    assert re.findall(r"^ +wave (\d+) ", page, re.M) == [*map(str, sorted(range(waves), key=lambda w: (w % 4, w)))]
+    busy = re.search(r"loop +\d+ clocks a k-block, matrix cores busy (\d+)%", page)
+    assert busy is not None
+    assert int(busy[1]) >= 89
+    assert "half of them in each half of the tile" in page
 
 
 @ON_EACH

@@ -26,8 +26,11 @@ def over(**cases: tuple[Case, ...]) -> Callable[[Test], Test]:
     return attach
 
 
-def check(machine: Machine, case: Case) -> None:
-    """Run a case on a poisoned output and compare it; operands and all that lies around must stay as they were."""
+def check(machine: Machine, case: Case, run: Callable[..., Any] = tilekit.matmul) -> None:
+    """Run a case on a poisoned output and compare it; operands and all that lies around must stay as they were.
+
+    `run` is `tilekit.matmul`, or takes what it does.
+    """
     inputs = inputs_of(case)
     a = machine.place(inputs.a, case.a_layout)
     b = machine.place(inputs.b, case.b_layout)
@@ -43,7 +46,7 @@ def check(machine: Machine, case: Case) -> None:
     if case.kernel.scale == "array":
         extras["scale"] = machine.place(one_f32(inputs.scale))
         scale = extras["scale"].array
-    result = tilekit.matmul(
+    result = run(
         a.array,
         b.array,
         out=out.array,

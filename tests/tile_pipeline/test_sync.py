@@ -18,13 +18,13 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.roles import one_thread
 from tilekit.emulator import Device, EmulatorError
 from tilekit.targets import CHIPS
-from tilekit.tile_pipeline import counter_sync, named_barrier_sync, single_counter_sync
-from tilekit.tile_pipeline.counter_sync import CounterSync
+from tilekit.tile_pipeline import named_barrier_sync, single_counter_sync, split_counter_sync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
+from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync
 from tilekit.tile_pipeline.sync import SyncStrategy
 from tilekit.tiles.cluster import Cluster
 
@@ -62,7 +62,7 @@ def named_barriers(w: Writer, stages: int) -> SyncStrategy:
 
 def counters(w: Writer, stages: int) -> SyncStrategy:
     """No barriers at all."""
-    return CounterSync(w, "ring", stages=stages, producers=(WRITE,), consumers=(READ,))
+    return SplitCounterSync(w, "ring", stages=stages, producers=(WRITE,), consumers=(READ,))
 
 
 def single_counters(w: Writer, stages: int) -> SyncStrategy:
@@ -228,7 +228,7 @@ def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
         assert launch(w, seed, blocks=4 + 3 * seed).clean
 
 
-MODULES = {named_barriers: named_barrier_sync, counters: counter_sync, single_counters: single_counter_sync}
+MODULES = {named_barriers: named_barrier_sync, counters: split_counter_sync, single_counters: single_counter_sync}
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_counts_follow_from_the_roles() -> None:
     sync = mbarriers(w, 2)
     assert isinstance(sync, MbarrierSync)
     assert (sync.full.arrivals, sync.empty.arrivals) == (2, 3)
-    counted = CounterSync(w, "counted", stages=2, producers=(ALONE,), consumers=(WRITE, READ))
+    counted = SplitCounterSync(w, "counted", stages=2, producers=(ALONE,), consumers=(WRITE, READ))
     assert (counted.full.arrivals, counted.empty.arrivals) == (1, 5)
     single = SingleCounterSync(w, "single", stages=2, producers=(ALONE,), consumers=(WRITE, READ))
     assert (single.filling, single.reading, single.lap) == (1, 5, 6)
@@ -273,13 +273,13 @@ def test_counts_follow_from_the_roles() -> None:
 
 def test_a_role_of_one_thread_has_no_named_barriers() -> None:
     """A named barrier counts whole warps: the role and the strategy are named, and what takes it."""
-    with pytest.raises(TraceError, match=r"role 'alone'.*NamedBarrierSync.*MbarrierSync or CounterSync.*TK-TRACE-013"):
+    with pytest.raises(TraceError, match=r"role 'alone'.*NamedBarrierSync.*or SplitCounterSync.*TK-TRACE-013"):
         NamedBarrierSync(writer(), stages=2, producers=(ALONE,), consumers=(READ,), first_barrier=1)
 
 
 def test_turns_skip_stages_that_a_named_barrier_counts() -> None:
     """Warps that take turns do not come to every stage: the role and the strategy are named."""
-    with pytest.raises(TraceError, match=r"role 'read' take 3 turns.*NamedBarrierSync.*CounterSync.*TK-TRACE-013"):
+    with pytest.raises(TraceError, match=r"role 'read' take 3 turns.*NamedBarrierSync.*SplitCounterSync.*TK-TRACE-013"):
         NamedBarrierSync(writer(), stages=2, producers=(WRITE,), consumers=(replace(READ, turns=3),), first_barrier=1)
 
 
@@ -287,7 +287,7 @@ def test_one_side_arrives_in_one_way() -> None:
     """A counter's phase counts threads that work alone or warps, not both."""
     w = Writer("mixed", target="sm_80", threads=32 * 5)
     with pytest.raises(TraceError, match=r"alone works with one thread and read with whole warps.*TK-TRACE-013"):
-        CounterSync(w, "mixed", stages=2, producers=(ALONE, READ), consumers=(WRITE,))
+        SplitCounterSync(w, "mixed", stages=2, producers=(ALONE, READ), consumers=(WRITE,))
     with pytest.raises(TraceError, match=r"one side of a SingleCounterSync.*TK-TRACE-013"):
         SingleCounterSync(w, "single", stages=2, producers=(ALONE, READ), consumers=(WRITE,))
 

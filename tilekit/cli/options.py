@@ -22,15 +22,16 @@ Kernel = Annotated[
 Dtype = Annotated[
     str,
     typer.Option(
-        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
-        "tensor cores read 10 bits of mantissa."
+        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; tf32 "
+        "for f32 operands of which tensor cores read 10 bits of mantissa."
     ),
 ]
 FamilyDtype = Annotated[
     str | None,
     typer.Option(
-        help="Operand type: bf16, f16, e4m3 or e5m2, two as 'e4m3,e5m2' for A and B; tf32 for f32 operands of which "
-        "tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or nvfp4. Default: bf16, mxfp8."
+        help="Operand type: bf16, f16, e4m3 or e5m2 (gfx942: e4m3fnuz, e5m2fnuz), two as 'e4m3,e5m2' for A and B; tf32 "
+        "for f32 operands of which tensor cores read 10 bits of mantissa. Of block_scaled: mxfp8, mxfp4 or nvfp4. "
+        "Default: bf16, mxfp8."
     ),
 ]
 OutDtype = Annotated[
@@ -77,6 +78,14 @@ StreamK = Annotated[
     typer.Option(
         help="On sm_90a, have all CTAs share the tiles of the last wave or two, each with an equal range of their "
         "k-blocks: so many ranges of a tile at most, 0 for none. Default: none."
+    ),
+]
+DriverName = Annotated[
+    str | None,
+    typer.Option(
+        "--driver",
+        help="Role loops on AMD's chips: warp_specialized, or all waves load and multiply, ping_pong or interleaved. "
+        "Default: chosen.",
     ),
 ]
 Stages = Annotated[int | None, typer.Option(help="Stages of the input ring. Default: what shared memory allows.")]
@@ -133,6 +142,7 @@ class CallOptions:
     stages: Stages
     schedule: ScheduleName
     stream_k: StreamK
+    driver: DriverName
 
     @property
     def given(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ __all__ = ["in_options"]
 
 _NAMES = (
     *("m", "n", "k", "batch", "a_major", "b_major", "out_dtype", "accumulation", "activation"),
-    *("target", "tile", "cluster", "cta_group", "stages", "schedule", "stream_k"),
+    *("target", "tile", "cluster", "cta_group", "stages", "schedule", "stream_k", "driver"),
     *("stride", "padding", "dilation", "groups"),
 )
 """Arguments and fields that have an option of their name."""

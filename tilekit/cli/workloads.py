@@ -250,6 +250,7 @@ def config_of(workload: MatmulWorkload | ConvWorkload, call: CallOptions) -> Ker
         "stages": call.stages,
         "schedule": call.schedule,
         "stream_k": call.stream_k,
+        "driver": call.driver,
     }
     overrides: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if not overrides:

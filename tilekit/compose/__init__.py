@@ -55,12 +55,12 @@ from tilekit.tile_op.tensor_accumulators import TensorAccumulators
 from tilekit.tile_op.tensor_memory import TensorMemory
 from tilekit.tile_op.wgmma import Wgmma
 from tilekit.tile_pipeline.barrier_sync import BarrierSync
-from tilekit.tile_pipeline.counter_sync import CounterSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload, StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
+from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import RasterOrder
@@ -103,7 +103,6 @@ __all__ = [
     "ConsumerSync",
     "Cooperative",
     "CopyPlan",
-    "CounterSync",
     "CpAsyncLoader",
     "DType",
     "DirectEpilogue",
@@ -143,6 +142,7 @@ __all__ = [
     "Schedule",
     "SingleCounterSync",
     "SourceRing",
+    "SplitCounterSync",
     "SplitKReduction",
     "Stage",
     "StageLoader",

@@ -375,7 +375,9 @@ class _Walk:
         for way in ways:
             if (block.taken in way) != (block.following in way):
                 return block.taken in way
-        name = self.flow.label(block.taken)
+        # Several labels may stand at one place; a branch is told by the one that it names.
+        given = last.text.split()[-1]
+        name = given if given in self.flow.labels.get(block.taken, ()) else self.flow.label(block.taken)
         if loop is not None:
             around = passed.get(block.taken, 0) if block.taken != loop.head else 0
             if name in self.turns and around:

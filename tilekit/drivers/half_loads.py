@@ -8,7 +8,8 @@ from typing import Protocol
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_io.buffer_to_lds import Along, Find
+from tilekit.tile_io.buffer import Finding
+from tilekit.tile_io.buffer_to_lds import Along
 from tilekit.tile_op.quadrants import HALVES
 from tilekit.tiles.stage import AsyncWriter, Step
 
@@ -29,8 +30,8 @@ class Loads(Protocol):
     def along(self, w: Writer, k: Value) -> list[Along]:
         """Where a k-block is."""
 
-    def finds(self, w: Writer, k: Value) -> list[tuple[Find, Find]]:
-        """The same, found piece by piece."""
+    def finds(self, w: Writer, k: Value) -> list[tuple[Finding, Finding]]:
+        """The same, found step by step."""
 
     def steps(self, w: Writer, image: Value, along: list[Along], *, part: int, parts: int) -> list[Step]:
         """The loads of a part of the rows, one by one."""
@@ -72,12 +73,12 @@ class HalfLoads:
     def turn(self, held: Place, k: Value) -> list[Step]:
         """Steps that go on to the k-block from element `k` on."""
         w = self._w
-        return [
-            partial(_assign, register, find)
-            for side, loads in self._loads.items()
-            for mine, finds in zip(held[side], loads.finds(w, k), strict=True)
-            for register, find in zip(mine, finds, strict=True)
-        ]
+        steps: list[Step] = []
+        for side, loads in self._loads.items():
+            for mine, findings in zip(held[side], loads.finds(w, k), strict=True):
+                for register, finding in zip(mine, findings, strict=True):
+                    steps += (*finding.before, partial(_assign, register, finding))
+        return steps
 
     def steps(self, half: str, images: Images, place: Place) -> list[Step]:
         """The loads of a half to a stage, one by one; what calls them closes the group."""
@@ -91,5 +92,5 @@ class HalfLoads:
         self._writer.commit(self._w)
 
 
-def _assign(register: Value, find: Find) -> None:
-    register.assign(find())
+def _assign(register: Value, find: Finding) -> None:
+    register.assign(find.last())

@@ -11,23 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import check_components
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.half_loads import HalfLoads, Images, Loads, Place
-from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
-from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.drivers.warp_specialized import Epilogue, StageLoader, TileScheduler
+from tilekit.drivers.together import Together
+from tilekit.drivers.warp_specialized import BoundLoader
 from tilekit.tile_op.accumulators import Warpgroup
-from tilekit.tile_op.mfma import BoundMfma, Mfma
+from tilekit.tile_op.mfma import BoundMfma
 from tilekit.tile_op.quadrants import HALVES, Half, products
-from tilekit.tile_op.register_accumulators import RegisterAccumulators
-from tilekit.tile_pipeline.payload import Payload
-from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.stage import AsyncWriter, Step
 from tilekit.tiles.tile import Tile
 
@@ -40,73 +34,40 @@ _IN_FLIGHT = 6
 Steps = Callable[[], list[Step]]
 
 
-@dataclass(frozen=True)
-class Interleaved:
-    """A kernel's components, ready to trace.
+@dataclass(frozen=True, kw_only=True)
+class Interleaved(Together):
+    """A kernel's components, ready to trace. Loads pass no registers, and the op has its waves' tiles in two pieces.
 
     Attributes
     ----------
-    warps, cluster
-        A plan of a single role, `WarpPlan.together`, and this CTA's place in its cluster.
-    payload, tiles
-        What a stage holds, and where its tiles lie; there are two stages.
-    loader, op, accumulators, scheduler, epilogue
-        The components. Loads pass no registers, and the op has its waves' rows and columns in two pieces.
-    k
-        K of the problem, u32.
+    stages
+        How many stages there are: two.
 
     Raises
     ------
     TraceError
-        ``TK-FIT-001`` for a component that does not offer what its protocol asks for, ``TK-TRACE-017`` for an op or a
-        loader that the schedule has no use for.
+        ``TK-FIT-001`` for a component that does not offer what its protocol asks for, ``TK-TRACE-017`` for an op, a
+        loader or a number of stages that the schedule has no use for.
     """
 
-    warps: WarpPlan
-    cluster: Cluster
-    payload: Payload
-    tiles: dict[str, Any]
-    loader: StageLoader
-    op: Mfma
-    accumulators: RegisterAccumulators
-    scheduler: TileScheduler
-    epilogue: Epilogue
-    k: Value
+    stages: int = STAGES
 
     def __post_init__(self) -> None:
-        check_components(self)
-        if self.op.pieces != HALVES:
+        super().__post_init__()
+        if self.op.pieces != HALVES or self.stages != STAGES:
             raise TraceError(
-                f"{type(self).__name__} multiplies quadrants; given Mfma(pieces={self.op.pieces}); nearest: pieces=2",
+                f"{type(self).__name__} multiplies quadrants of {STAGES} stages; given Mfma(pieces={self.op.pieces}) "
+                f"and stages={self.stages}; nearest: pieces=2, stages={STAGES}",
                 code="TK-TRACE-017",
             )
 
-    def trace(self, w: Writer) -> None:
-        """Emit the whole kernel body."""
-        warp = w.warp()
-        with one_thread(w, warp, self.warps["mma"]):
-            self.loader.prefetch(w)
-            self.epilogue.prefetch(w)
-            self.epilogue.initialise(w)
-            self.accumulators.initialise(w)
-            self.scheduler.initialise(w)
-        self.cluster.sync(w, self.warps.threads)
-        trace_roles(w, warp, match_bodies(self.warps.roles, {"mma": self._work}, {}))
-
-    def _work(self, w: Writer, warp: Value, role: Role) -> None:
-        group = Warpgroup.of(w, warp, role)
-        loader = self.loader.bind(w)
+    def k_tiles(self, w: Writer, warp: Value, role: Role, group: Warpgroup, loader: BoundLoader) -> _Regions:
+        """The regions."""
         if loader.writer is None:
             raise TraceError(
                 "Interleaved has its loads pass no registers; nearest: BufferToLdsLoader", code="TK-TRACE-017"
             )
-        regions = _Regions(w, self, self.op.bind(w, self.tiles, group), loader.writer, role)
-        epilogue = self.epilogue.bind(w, group)
-        for tile in self.scheduler.tiles(w, role):
-            a, b = loader.at(w, tile).tiles  # type: ignore[attr-defined]
-            regions.multiply(tile, a, b)
-            epilogue.store(w, regions.accumulators, tile)
-        epilogue.finish(w)
+        return _Regions(w, self, self.op.bind(w, self.tiles, group), loader.writer, role)
 
 
 class _Regions:
@@ -158,14 +119,19 @@ class _Regions:
         w, other = self.w, stage ^ 1
         multiplied, read = self._regions(stage)
         loaded = (("b0", stage), ("b1", stage), ("a1", stage), ("a0", other))
+        following: list[Value] = []
+
+        def advance() -> None:
+            k.assign(k + self.depth)
+            following.append(k + STAGES * self.depth)
+
         for region in range(len(loaded)):
             half, target = loaded[region]
             self.writer.wait(w, _IN_FLIGHT)
             w.gcn.barrier.sync_lds()
-            ahead: list[Step] = []
+            ahead: list[Step] = [advance] if region == 2 else []
             if region == 3:
-                k.assign(k + self.depth)
-                ahead = loads.turn(held, k + STAGES * self.depth)
+                ahead = loads.turn(held, following[0])
             weave(multiplied[region](), [*read[region](), *ahead], loads.steps(half, images[target], held))
             self.writer.commit(w)
 
@@ -206,14 +172,15 @@ class _Regions:
 def weave(multiply: Sequence[Step], reads: Sequence[Step], loads: Sequence[Step]) -> None:
     """Emit reads between the first half of the products, and loads between the others, evenly.
 
-    What was read is there when the region ends, because nothing is read in its second half.
+    What was read is there when the region ends, because nothing is read in its second half; nor does a load stand
+    between its last product and the barrier behind it, where a wave has enough to issue.
     """
     half = len(multiply) // 2
-    for steps, others in ((multiply[:half], reads), (multiply[half:], loads)):
+    for steps, others, early in ((multiply[:half], reads, 0), (multiply[half:], loads, 1)):
         done = 0
         for place, step in enumerate(steps, 1):
             step()
-            due = len(others) * place // len(steps)
+            due = (2 * len(others) * place + early * len(steps)) // (2 * len(steps))
             for other in others[done:due]:
                 other()
             done = due

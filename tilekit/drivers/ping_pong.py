@@ -14,20 +14,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Whole, check_components, require_whole, require_word
+from tilekit.assembly.fit import Whole, require_whole, require_word
 from tilekit.assembly.types import SMEM, U32
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.half_loads import HalfLoads, Loads
-from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
-from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.drivers.warp_specialized import Epilogue, StageLoader, TileScheduler
+from tilekit.drivers.together import Together
+from tilekit.drivers.warp_specialized import BoundLoader
 from tilekit.tile_op.accumulators import Warpgroup
-from tilekit.tile_op.mfma import BoundMfma, Mfma, StagePlaces
+from tilekit.tile_op.mfma import BoundMfma, StagePlaces
 from tilekit.tile_op.quadrants import HALVES, Half, products
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
-from tilekit.tile_pipeline.payload import Payload
-from tilekit.tiles.cluster import Cluster
 from tilekit.tiles.stage import AsyncWriter
 from tilekit.tiles.tile import Tile
 
@@ -54,8 +51,8 @@ class Copies(Protocol):
         """Write what has been loaded to a stage."""
 
 
-@dataclass(frozen=True)
-class PingPongWaves:
+@dataclass(frozen=True, kw_only=True)
+class PingPongWaves(Together):
     """A kernel's components, ready to trace.
 
     Loads that pass no registers fill two stages, half a tile a phase; loads through registers fill a single stage,
@@ -63,14 +60,8 @@ class PingPongWaves:
 
     Attributes
     ----------
-    warps, cluster
-        A plan of a single role, `WarpPlan.together`, and this CTA's place in its cluster.
-    payload, tiles, stages
-        What a stage holds, where its tiles lie, and how many there are.
-    loader, op, accumulators, scheduler, epilogue
-        The components. The op has its waves' rows and columns in two pieces.
-    k
-        K of the problem, u32.
+    stages
+        How many stages there are.
     favoured
         Which half of a phase a wave's priority is raised in (``s_setprio``); None for neither.
 
@@ -81,21 +72,11 @@ class PingPongWaves:
         number of waves or stages that the schedule has no use for.
     """
 
-    warps: WarpPlan
-    cluster: Cluster
-    payload: Payload
-    tiles: dict[str, Any]
     stages: int
-    loader: StageLoader
-    op: Mfma
-    accumulators: RegisterAccumulators
-    scheduler: TileScheduler
-    epilogue: Epilogue
-    k: Value
     favoured: Favoured | None = "products"
 
     def __post_init__(self) -> None:
-        check_components(self)
+        super().__post_init__()
         require_whole(type(self).__name__, "stages", self.stages, Whole(1, 2))
         if self.favoured is not None:
             require_word(type(self).__name__, "favoured", self.favoured, ("products", "memory"))
@@ -107,30 +88,10 @@ class PingPongWaves:
                 code="TK-TRACE-017",
             )
 
-    def trace(self, w: Writer) -> None:
-        """Emit the whole kernel body."""
-        warp = w.warp()
-        with one_thread(w, warp, self.warps["mma"]):
-            self.loader.prefetch(w)
-            self.epilogue.prefetch(w)
-            self.epilogue.initialise(w)
-            self.accumulators.initialise(w)
-            self.scheduler.initialise(w)
-        self.cluster.sync(w, self.warps.threads)
-        trace_roles(w, warp, match_bodies(self.warps.roles, {"mma": self._work}, {}))
-
-    def _work(self, w: Writer, warp: Value, role: Role) -> None:
-        group = Warpgroup.of(w, warp, role)
-        loader = self.loader.bind(w)
+    def k_tiles(self, w: Writer, warp: Value, role: Role, group: Warpgroup, loader: BoundLoader) -> _Phases:
+        """The phases."""
         op = self.op.bind(w, self.tiles, group)
-        accumulators = self.accumulators.producer(w, role)
-        epilogue = self.epilogue.bind(w, group)
-        phases = _Phases(w, self, op, accumulators, warp, loader.writer)
-        for tile in self.scheduler.tiles(w, role):
-            copies = loader.at(w, tile)
-            phases.multiply(tile, *copies.tiles)  # type: ignore[attr-defined]
-            epilogue.store(w, accumulators, tile)
-        epilogue.finish(w)
+        return _Phases(w, self, op, self.accumulators.producer(w, role), warp, loader.writer)
 
 
 class _Phases:

@@ -123,6 +123,8 @@ class RuleBook:
 
 
 def _distance(value: Any, given: Any) -> float:
+    if given is None:  # as the kernel finds best: no value is nearer than another
+        return 0.0
     if isinstance(value, tuple):
         return float(sum(abs(v - g) for v, g in zip(value, given, strict=True)))
     if isinstance(value, str) and isinstance(given, str):

@@ -25,5 +25,5 @@ GFX942: Final = Target(
     compute_capability=(9, 4),
     dies=8,
     named_barriers=1,
-    transposed_bits=(16,),
+    transposed_bits=(8, 16),
 )

@@ -27,5 +27,5 @@ GFX950: Final = Target(
     compute_capability=(9, 5),
     dies=8,
     named_barriers=1,
-    transposed_bits=(16,),
+    transposed_bits=(8, 16),
 )

@@ -8,6 +8,7 @@ bytes, a thread loads pieces of 16 bytes, else element by element: any K and any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from tilekit.assembly.errors import TraceError
@@ -21,7 +22,7 @@ from tilekit.targets import Target
 from tilekit.tiles.call import Call, fits
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
-from tilekit.tiles.stage import Stage
+from tilekit.tiles.stage import Stage, Step
 
 PIECE: Final = 16
 """Bytes that the swizzle keeps together."""
@@ -166,6 +167,28 @@ class BufferOperand:
         return block * self.tile.slice_bytes + self.tile.offset_of(step * self.lines_apart)
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A value found in steps of a few instructions each, between which others may stand.
+
+    Attributes
+    ----------
+    before
+        What comes first.
+    last
+        Emits the rest, and returns the value.
+    """
+
+    before: tuple[Step, ...]
+    last: Callable[[], Value]
+
+    def whole(self) -> Value:
+        """All of it at once."""
+        for step in self.before:
+            step()
+        return self.last()
+
+
 class TileBuffer:
     """The rows of one tile as a buffer, and a thread's places in it; once a tile.
 
@@ -218,14 +241,24 @@ class TileBuffer:
         """Place of the thread's bytes of a line where the row begins."""
         return self._places[step]
 
-    def bytes_to(self, w: Writer, k: Value) -> Value:
+    def find_bytes(self, w: Writer, k: Value) -> Finding:
         """From where rows begin to their element `k`; 0 where they do not have it."""
-        return w.select(k < self._operand.inner, k * self._operand.element, 0)
+        inside: list[Value] = []
+        return Finding(
+            (lambda: inside.append(k < self._operand.inner),),
+            lambda: w.select(inside[0], k * self._operand.element, 0),
+        )
 
-    def outside(self, w: Writer, k: Value) -> Value:
+    def find_outside(self, w: Writer, k: Value) -> Finding:
         """Bits that move a place out of the buffer where the row ends before the thread's bytes, else 0."""
-        inner = self._operand.inner
-        return w.select(self._column < inner - w.minimum(k, inner), 0, OUTSIDE)
+        inner, found = self._operand.inner, list[Value]()
+        return Finding(
+            (
+                lambda: found.append(inner - w.minimum(k, inner)),
+                lambda: found.append(self._column < found[0]),
+            ),
+            lambda: w.select(found[1], 0, OUTSIDE),
+        )
 
     def place(self, w: Writer, step: int, k: Value) -> Value:
         """The same where the row may end before them: then outside of the buffer."""
@@ -377,9 +410,13 @@ class BufferTile:
         words: list[Value] = []
         for first in range(0, PIECE // size, ELEMENTS_AT_ONCE):
             places = [buffer.place(w, step, k + first + index) for index in range(ELEMENTS_AT_ONCE)]
-            parts, wide = [load(buffer=buffer.words, place=place, offset=0) for place in places], size
-            while wide < WORD:
-                parts = [low | (high << (8 * wide)) for low, high in zip(parts[::2], parts[1::2], strict=True)]
-                wide *= 2
-            words += parts
-        return RegisterTile([word.retyped(B32) for word in words])
+            words += packed([load(buffer=buffer.words, place=place, offset=0) for place in places], size)
+        return RegisterTile(words)
+
+
+def packed(parts: list[Value], size: int) -> RegisterTile:
+    """Words of elements of so many bytes, each in a register of its own."""
+    while size < WORD:
+        parts = [low | (high << (8 * size)) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+        size *= 2
+    return RegisterTile([part.retyped(B32) for part in parts])

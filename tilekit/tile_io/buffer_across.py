@@ -8,27 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilekit.assembly.errors import TraceError
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import B32, SMEM
+from tilekit.assembly.types import SMEM
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
-from tilekit.tile_io.buffer import OFFSETS, OUTSIDE, PIECE, PIECES, BufferOperand
+from tilekit.tile_io.buffer import OFFSETS, OUTSIDE, PIECE, PIECES, BufferOperand, packed
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
 from tilekit.tiles.stage import Stage
 
-ELEMENT: Final = 2
-"""Bytes of an element: pieces are put together from words of two."""
-
-AT_ONCE: Final = 4
-"""Pieces that a thread has in registers."""
-
-DEPTH: Final = PIECE // ELEMENT
-"""Elements along K of a piece."""
+ELEMENTS_AT_ONCE: Final = 32
+"""Elements that a thread has on their way, each in a register."""
 
 
 class BufferAcrossLoader(BufferOperand):
@@ -52,12 +45,6 @@ class BufferAcrossLoader(BufferOperand):
     """
 
     def __init__(self, w: Writer, tile: OperandTile, *, role: Role, batched: bool = False) -> None:
-        if tile.bits != 8 * ELEMENT:
-            raise TraceError(
-                f"{type(self).__name__} fills images of elements of {8 * ELEMENT} bits; tile {tile.name!r} has some "
-                f"of {tile.bits}; nearest: a K-major operand, with BufferLoader",
-                code="TK-TRACE-017",
-            )
         self.threads = w.lanes * len(role.warps)
         super().__init__(w, tile, role=role, lines=self.threads // PIECES, batched=batched)
         # Rows of the image that neighbouring threads have: as many as all of them can go over in whole turns.
@@ -66,7 +53,7 @@ class BufferAcrossLoader(BufferOperand):
     def _pitch(self, call: Call) -> int:
         """The pitch: the rows of a k-block are to be within a buffer, whose size is counted in 32 bits."""
         matrix = call.matrix(self.tile.name)
-        most = OUTSIDE // (self.tile.k * ELEMENT)
+        most = OUTSIDE // (self.tile.k * self.element)
         if matrix.row_pitch > most:
             raise ArgumentError(
                 f"{matrix.name} has rows {matrix.row_pitch} elements apart, and {self.tile.k} of them exceed the 4 GB "
@@ -74,6 +61,11 @@ class BufferAcrossLoader(BufferOperand):
                 code="TK-LOAD-001",
             )
         return matrix.row_pitch
+
+    @property
+    def depth(self) -> int:
+        """Elements along K of a piece."""
+        return PIECE // self.element
 
     @property
     def pieces_at_once(self) -> int:
@@ -139,28 +131,30 @@ class BufferAcrossTile:
     def __init__(self, w: Writer, bound: BoundBufferAcross, row: Value, batch: Operand) -> None:
         self._bound = bound
         loader = bound.loader
+        self._element = element = loader.element
         self._matrix = loader.address
         if loader.batch_pitch is not None and isinstance(batch, Value):
-            self._matrix = self._matrix + w.widen_multiply(batch, loader.batch_pitch) * ELEMENT
-        self._pitch = loader.pitch * ELEMENT
-        along = bound.piece * DEPTH * self._pitch
+            self._matrix = self._matrix + w.widen_multiply(batch, loader.batch_pitch) * element
+        self._pitch = loader.pitch * element
+        along = bound.piece * loader.depth * self._pitch
         # Rows of the image that the operand does not have are as its last one: no sum of theirs is stored.
         last = loader.inner - 1
         self._columns = {
-            first: along + w.minimum(row + bound.row + first, last) * ELEMENT
+            first: along + w.minimum(row + bound.row + first, last) * element
             for first in sorted({place[1] for place in loader.places})
         }
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Copy this thread's pieces to `stage` from element `k` on."""
         bound, loader = self._bound, self._bound.loader
-        image = bound.image(w, stage.index)
-        base = (self._matrix + w.widen_multiply(k, loader.pitch) * ELEMENT).retyped(loader.address.type)
+        image, element = bound.image(w, stage.index), self._element
+        base = (self._matrix + w.widen_multiply(k, loader.pitch) * element).retyped(loader.address.type)
         rows = w.minimum(loader.outer - k, loader.tile.k)
         # The last row ends where the operand does, not where the next one would begin.
-        buffer = w.gcn.buffer.descriptor(base=base, bytes=(rows - 1) * self._pitch + loader.inner * ELEMENT)
-        for first in range(0, len(loader.places), AT_ONCE):
-            places = loader.places[first : first + AT_ONCE]
+        buffer = w.gcn.buffer.descriptor(base=base, bytes=(rows - 1) * self._pitch + loader.inner * element)
+        at_once = ELEMENTS_AT_ONCE // loader.depth
+        for first in range(0, len(loader.places), at_once):
+            places = loader.places[first : first + at_once]
             loaded = [self._piece(w, buffer, *place) for place in places]
             for (block, row, piece), values in zip(places, loaded, strict=True):
                 far, offset = divmod(block * loader.tile.slice_bytes + loader.tile.offset_of(row), OFFSETS)
@@ -169,11 +163,11 @@ class BufferAcrossTile:
 
     def _piece(self, w: Writer, buffer: RegisterTile, block: int, row: int, piece: int) -> RegisterTile:
         """Load a piece's elements, each from a row of memory of its own."""
-        loader = self._bound.loader
-        place = self._columns[row] + self._pitch * (block * loader.tile.slice_k + piece * DEPTH)
-        elements = []
-        for _ in range(DEPTH):
-            elements.append(w.gcn.buffer.load_b16(buffer=buffer, place=place, offset=0))
+        loader, wide = self._bound.loader, self._element
+        load = w.gcn.buffer.load_b8 if wide == 1 else w.gcn.buffer.load_b16
+        place = self._columns[row] + self._pitch * (block * loader.tile.slice_k + piece * loader.depth)
+        parts = []
+        for _ in range(loader.depth):
+            parts.append(load(buffer=buffer, place=place, offset=0))
             place = place + self._pitch
-        words = (low | (high << 16) for low, high in zip(elements[::2], elements[1::2], strict=True))
-        return RegisterTile([word.retyped(B32) for word in words])
+        return packed(parts, wide)

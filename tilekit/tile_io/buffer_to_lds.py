@@ -6,7 +6,6 @@ Loads complete in groups. A lane's bytes come whole or not at all: rows of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +17,7 @@ from tilekit.assembly.values import Operand, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.errors import ArgumentError
 from tilekit.targets import Target
-from tilekit.tile_io.buffer import BufferOperand, TileBuffer
+from tilekit.tile_io.buffer import BufferOperand, Finding, TileBuffer
 from tilekit.tiles.call import Call
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import ATOM_ROWS, SWIZZLE_BYTES, OperandTile
@@ -44,10 +43,6 @@ class Along(NamedTuple):
 
     bytes: Value
     outside: Value
-
-
-Find = Callable[[], Value]
-"""Emits what finds one of them."""
 
 
 @component
@@ -181,13 +176,13 @@ class BufferToLdsTile:
 
     def along(self, w: Writer, k: Value) -> list[Along]:
         """Where the slices of a k-block from element `k` on are."""
-        return [Along(find_bytes(), find_outside()) for find_bytes, find_outside in self.finds(w, k)]
+        return [Along(*(finding.whole() for finding in both)) for both in self.finds(w, k)]
 
-    def finds(self, w: Writer, k: Value) -> list[tuple[Find, Find]]:
-        """The same as two calls for each slice."""
+    def finds(self, w: Writer, k: Value) -> list[tuple[Finding, Finding]]:
+        """The same found step by step."""
         tile, buffer = self._bound.loader.tile, self._buffer
         starts = [k + block * tile.slice_k if block else k for block in range(tile.slices)]
-        return [(partial(buffer.bytes_to, w, start), partial(buffer.outside, w, start)) for start in starts]
+        return [(buffer.find_bytes(w, start), buffer.find_outside(w, start)) for start in starts]
 
     def steps(self, w: Writer, image: Value, along: list[Along], *, part: int = 0, parts: int = 1) -> list[Step]:
         """The loads of a k-block one by one, of one of so many equal parts of the tile's rows."""

@@ -46,7 +46,7 @@ class BarrierSync:
             given = f"role {alone[0]!r} does not" if alone else f"{waves} of its {w.threads // w.lanes} waves do"
             raise TraceError(
                 f"BarrierSync is for rings at whose barrier all waves of the CTA meet, with all of their threads, and "
-                f"{given}; nearest: CounterSync",
+                f"{given}; nearest: SplitCounterSync",
                 code="TK-TRACE-013",
             )
         if stages < 2:

@@ -52,13 +52,13 @@ class NamedBarrierSync:
             if role.one_thread:
                 raise TraceError(
                     f"role {role.name!r} works with one thread, but NamedBarrierSync counts whole warps; take "
-                    "MbarrierSync or CounterSync, or let all of the role's threads work",
+                    "MbarrierSync or SplitCounterSync, or let all of the role's threads work",
                     code="TK-TRACE-013",
                 )
             if role.turns > 1:
                 raise TraceError(
                     f"the warps of role {role.name!r} take {role.turns} turns and skip stages, but NamedBarrierSync "
-                    "has every role come to every stage; take MbarrierSync or CounterSync, or turns=1",
+                    "has every role come to every stage; take MbarrierSync or SplitCounterSync, or turns=1",
                     code="TK-TRACE-013",
                 )
         barriers = w.target.named_barriers
@@ -67,7 +67,7 @@ class NamedBarrierSync:
             raise TraceError(
                 f"stages={stages} from first_barrier={first_barrier} on take named barriers up to "
                 f"{first_barrier + 2 * stages - 1}; legal: 1 to {barriers - 1}, two a stage; nearest: "
-                f"stages={most} from first_barrier={max(1, min(first_barrier, barriers - 2))} on, or CounterSync",
+                f"stages={most} from first_barrier={max(1, min(first_barrier, barriers - 2))} on, or SplitCounterSync",
                 code="TK-TRACE-015",
             )
         self.stages = stages

@@ -7,13 +7,13 @@ from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.types import PRED
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
-from tilekit.tile_pipeline.counter_sync import alone
 from tilekit.tile_pipeline.position import RingPosition
+from tilekit.tile_pipeline.split_counter_sync import alone
 
 
 @component
 class SingleCounterSync:
-    """One counter a stage, half the memory of a `CounterSync`: a lap is the producers' arrivals, then the consumers'.
+    """One counter a stage, half of a `SplitCounterSync`'s: a lap is the producers' arrivals, then the consumers'.
 
     A counter only grows, and no one arrives out of turn: producers wait until a lap is over, consumers until the
     producers of their lap have arrived. A position in a ring knows whether its lap is even or odd, so the counter is

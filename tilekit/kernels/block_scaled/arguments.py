@@ -15,9 +15,10 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.block_scaled.layout import laid_out
 from tilekit.kernels.block_scaled.scales import Scales, read_scales
-from tilekit.kernels.block_scaled.spec import BlockScaledSpec
+from tilekit.kernels.block_scaled.spec import BlockScaledSpec, takes_scales
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.arguments import spec_of
+from tilekit.kernels.matmul.platforms import read_for
 from tilekit.kernels.problem import MatmulProblem, matrix_view, read_problem
 from tilekit.kernels.resolve import resolve_target
 from tilekit.kernels.scaled.keywords import ScaledKeywords
@@ -25,8 +26,8 @@ from tilekit.targets import TARGETS
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tile_op.block_scaled import FORMATS, ScaleFormat
 
-CHIPS = tuple(name for name, chip in TARGETS.items() if chip.has("tensor_memory"))
-"""Whose tensor cores take scales."""
+CHIPS = tuple(name for name, chip in TARGETS.items() if takes_scales(chip))
+"""Whose matrix instructions take scales; arrays in host memory are computed by the emulator of the first."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class BlockScaledArguments(Arguments):
         require_same_place([("a", va), *views.items()])
         place = given.get("target")
         target, device = resolve_target(va, CHIPS[0] if place is None and va.device == "cpu" else place, memory=memory)
+        loaded = read_for(target, va, vb)
+        problem = replace(problem, a=loaded.a, b=loaded.b)
         out = given.get("out")
         vo = None if out is None else matrix_view(out, "out")
         epilogue = {name: given[name] for name in ("bias", "scale", "residual", "beta") if name in given}

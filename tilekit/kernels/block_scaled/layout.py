@@ -111,7 +111,7 @@ class LayoutKernel(AssembledKernel):
         bound = BoundArrays(views, ("out",), out, launch, lambda launch: Work(flops=0, tiles=launch.tiles))
         if views["out"].device != "cpu":
             return DevicePlan(self, bound)
-        return StagedPlan(self, bound) if device == "cuda" else EmulatedPlan(self, bound, {})
+        return StagedPlan(self, bound) if device in ("cuda", "hip") else EmulatedPlan(self, bound, {})
 
 
 layout_kernel = cache(LayoutKernel)

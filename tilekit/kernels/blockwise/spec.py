@@ -9,7 +9,7 @@ from math import gcd
 from typing import Any, Literal
 
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.writer import Writer
+from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
 from tilekit.kernels.blockwise.scales import BLOCK, BlockScales, coarse_tile, fine_tile, loader
@@ -62,7 +62,7 @@ class BlockwiseSpec(MatmulSpec):
         both = (fine, self.scale_load), (coarse_tile(columns), self.scale_b_load)
         return tuple(tile for tile, load in both if load == "tma")
 
-    def further_loaders(self, w: Writer, op: Any, payload: Any, *, swapped: bool) -> tuple[TileLoader, ...]:
+    def further_loaders(self, w: Writer, op: Any, payload: Any, *, swapped: bool, role: Role) -> tuple[TileLoader, ...]:
         """Their loaders."""
         return tuple(loader(w, tile, swapped=swapped, groups=self.groups) for tile in payload.tiles[2:])
 

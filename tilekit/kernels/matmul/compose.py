@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
+from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.load_order import LoadOrder
+from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.profiler import TileProfiler
+from tilekit.drivers.together import Together
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
 from tilekit.epilogue.fixup import Fixup
@@ -29,11 +35,11 @@ from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.cluster import Cluster
 
-DRIVERS: dict[str, type[WarpSpecialized]] = {"warp_specialized": WarpSpecialized}
-"""The role loops that a config may name."""
+TOGETHER: dict[str, Callable[..., Together]] = {"ping_pong": PingPongWaves, "interleaved": Interleaved}
+"""The drivers without roles that a config may name."""
 
 
-def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -> WarpSpecialized:
+def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -> WarpSpecialized | Together:
     """Declare the kernel's parameters and shared memory, and return its components.
 
     The order of declarations is that of the parameters and of the memory map; `KernelMemory.of` says the latter before.
@@ -51,7 +57,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     scheduler = None
     if chip.SCHEDULES_FIRST:
         scheduler = _scheduler(w, spec, config, plan, cluster=cluster, k=k, rows=None, starts=None)
-    further = spec.further_loaders(w, op, payload, swapped=config.swap_ab)
+    further = spec.further_loaders(w, op, payload, swapped=config.swap_ab, role=plan.get("load") or plan["mma"])
     loader = StandardLoader(w, load_a, load_b, tiles, cluster, further)
     output = config.output(spec).build(
         w,
@@ -61,7 +67,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
         shares=Fixup if config.stream_k else SplitKReduction if config.split_k > 1 else None,
         cluster=cluster,
     )
-    sync = chip.sync(w, spec, config, plan, cluster, stages)
+    sync = None if config.driver in TOGETHER else chip.sync(w, spec, config, plan, cluster, stages)
     accumulators = chip.accumulators(w, op, spec, config, plan, cluster, tiles)
     order = None
     if config.load_order:
@@ -76,24 +82,29 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     if config.prefetch and isinstance(scheduler, StaticScheduler):
         prefetch = L2Prefetch(scheduler, loader, "a" if config.swap_ab else "b", config.prefetch, payload.k)
     turns = PingPong(plan["mma"], first_barrier=FIRST_NAMED_BARRIER + config.consumers) if config.pingpong else None
-    kernel = DRIVERS[config.driver](
-        warps=plan,
-        cluster=cluster,
+    parts: dict[str, Any] = {
+        "warps": plan,
+        "cluster": cluster,
+        "loader": loader,
+        "op": spec.operation(op),
+        "accumulators": accumulators,
+        "scheduler": scheduler,
+        "epilogue": output.epilogue,
+        "k": k,
+        "reduction": output.reduction,
+        "profiler": profiler,
+    }
+    if sync is None:
+        return TOGETHER[config.driver](payload=payload, tiles=tiles, stages=stages, **parts)
+    kernel = WarpSpecialized(
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
-        loader=loader,
-        op=spec.operation(op),
-        accumulators=accumulators,
-        scheduler=scheduler,
-        epilogue=output.epilogue,
-        k=k,
         in_flight=config.in_flight,
-        reduction=output.reduction,
         source=output.residual,
         order=order,
         starts=starts,
-        profiler=profiler,
         prefetch=prefetch,
         consumers=spec.components.turns(w) or turns or Cooperative(),
+        **parts,
     )
     return spec.components.with_role(w, kernel)
 

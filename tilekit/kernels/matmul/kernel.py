@@ -74,7 +74,8 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
     w = Writer(spec.name, target=target, threads=config.warps(target, spec).threads, cluster=config.cluster_size)
     kernel = compose(w, spec, config, target)
     kernel.trace(w)
-    w.shared.check(config.memory(spec).declared(kernel.inputs.stages), spec.name)
+    stages = config.resolved_stages(target, spec)
+    w.shared.check(config.memory(spec).declared(stages), spec.name)
     return KernelText(
         name=spec.name,
         target=target,
@@ -87,7 +88,7 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
         launch_bytes=w.shared.size if w.dialect.shared_at_launch else 0,
         roles=tuple(w.roles),
         shared=tuple(w.shared.arrays),
-        stages=kernel.inputs.stages,
+        stages=stages,
         exclusive=kernel.accumulators.allocated,
         profile=kernel.profiler,
     )

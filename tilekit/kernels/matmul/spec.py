@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
+from tilekit.assembly.writer import Role, Writer
+from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
@@ -19,12 +19,15 @@ from tilekit.targets import Target
 from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, TileLoader
 from tilekit.tile_io.tma import TmaLoader
+from tilekit.tile_op.mfma import Mfma
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_pipeline.payload import Payload, StageTile
 from tilekit.tiles.call import Load, Major
 from tilekit.tiles.operand import SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
 FP8 = (E4M3, E5M2)
+FNUZ = {E4M3: E4M3FNUZ, E5M2: E5M2FNUZ}
+"""Of the OCP's 8-bit floats, those with neither infinities nor a negative zero that chips with ``fnuz_floats`` have."""
 
 Groups = Literal["ends", "counts"]
 Precision = Literal["tf32"]
@@ -33,12 +36,13 @@ Accumulation = Literal["fast", "promoted"]
 
 def check_types(a: DType, b: DType, names: tuple[str, str] = ("a", "b")) -> None:
     """Raise `ArgumentError` (``TK-MM-001``) for a pair of types that no tensor core multiplies as they are."""
-    if (a == b and a in (BF16, F16)) or (a in FP8 and b in FP8):
+    fnuz = tuple(FNUZ.values())
+    if (a == b and a in (BF16, F16)) or any(a in kind and b in kind for kind in (FP8, fnuz)):
         return
-    nearest = f"{names[1]} to {a}" if a in (BF16, F16, *FP8) else "both to bf16"
+    nearest = f"{names[1]} to {a}" if a in (BF16, F16, *FP8, *fnuz) else "both to bf16"
     raise ArgumentError(
         f"{names[0]} is {a} and {names[1]} is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by "
-        f"e4m3/e5m2. Convert one operand, for example {nearest}.",
+        f"e4m3/e5m2 (or their FNUZ kinds). Convert one operand, for example {nearest}.",
         code="TK-MM-001",
     )
 
@@ -52,7 +56,8 @@ class MatmulSpec:
     Attributes
     ----------
     a_dtype, b_dtype
-        Operand types: both bf16, both f16, any two of e4m3 and e5m2, or both f32 with ``precision="tf32"``.
+        Operand types: both bf16, both f16, any two of e4m3 and e5m2, or of e4m3fnuz and e5m2fnuz, or both f32
+        with ``precision="tf32"``.
     out_dtype
         bf16, f16, f32, e4m3 or e5m2. What is too large for an 8-bit type becomes its largest number.
     a_major, b_major
@@ -145,7 +150,7 @@ class MatmulSpec:
             raise ArgumentError.of(
                 "accumulation", self.accumulation, legal="'fast' or 'promoted'", nearest="fast", code="TK-MM-027"
             )
-        if self.promoted and a not in FP8:
+        if self.promoted and a not in (*FP8, *FNUZ.values()):
             raise ArgumentError(
                 f"accumulation='promoted' with a of {a} and b of {b}: it is for 8-bit operands; sums of others are f32 "
                 "anyway, leave it out",
@@ -225,6 +230,7 @@ class MatmulSpec:
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""
+        self._check_floats(target)
         platform(target).components.check(self, target)
         for name, major, dtype in (("a", self.a_major, self.a_dtype), ("b", self.b_major, self.b_dtype)):
             if major == "k" or (dtype.bits in target.transposed_bits and not self.k_major):
@@ -237,6 +243,19 @@ class MatmulSpec:
                 + (", for example the .T of an (N, K) array." if name == "b" else "."),
                 code="TK-MM-004",
             )
+
+    def _check_floats(self, target: Target) -> None:
+        """Raise `ArgumentError` (``TK-MM-001``) for 8-bit floats of another chip's kind."""
+        fnuz = target.has("fnuz_floats")
+        kinds = FNUZ if fnuz else {other: own for own, other in FNUZ.items()}
+        for name, dtype in (("a", self.a_dtype), ("b", self.b_dtype)):
+            if dtype in kinds:
+                own = kinds[dtype]
+                raise ArgumentError(
+                    f"{name} is {dtype}: of 8-bit floats {target.name} multiplies those of "
+                    f"{'FNUZ, not of the OCP' if fnuz else 'the OCP, not of FNUZ'}; nearest: {own} ({own.long_name})",
+                    code="TK-MM-001",
+                )
 
     def operands(self, *, swapped: bool) -> tuple[tuple[DType, Major], tuple[DType, Major]]:
         """Type and major of what the instruction takes as A and as B; swapped, A is what the caller calls b."""
@@ -276,13 +295,19 @@ class MatmulSpec:
         """What a stage holds beside A and B."""
         return ()
 
-    def further_loaders(self, w: Writer, op: Any, payload: Payload, *, swapped: bool) -> Sequence[TileLoader]:
-        """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
+    def further_loaders(
+        self, w: Writer, op: Any, payload: Payload, *, swapped: bool, role: Role
+    ) -> Sequence[TileLoader]:
+        """What loads the rest of a stage, in `role`, for an instruction that has A and B `swapped`."""
         return ()
 
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> Tcgen05:
         """The instruction of chips with tensor memory, which spans `group` CTAs."""
         return Tcgen05(a, b, group=group)
+
+    def wave_op(self, a: OperandTile, b: OperandTile, *, waves: int, columns: int, pieces: int) -> Mfma:
+        """The instruction of chips whose waves multiply, as `Mfma` takes these."""
+        return Mfma(a, b, waves=waves, columns=columns, pieces=pieces)
 
     def operation(self, op: Any) -> Any:
         """The instruction `op` as the family issues it."""

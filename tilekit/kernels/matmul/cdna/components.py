@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, F16, F32
+from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.memory import RING
-from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_across import BufferAcrossLoader
@@ -31,30 +32,35 @@ if TYPE_CHECKING:
 
 SCHEDULES_FIRST = False
 
-OPERANDS = (BF16, F16)
 OUTPUTS = (BF16, F16, F32)
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
-    """Raise `ArgumentError` for types that these components do not load, multiply or store, and for groups of rows."""
-    if spec.a_dtype not in OPERANDS:
-        why = ""
-        if spec.a_dtype in FP8:
-            ocp = target.has("scaled_matrix")
-            why = (
-                f": of 8-bit floats {target.name} has those of OCP, and kernels for them are yet to come"
-                if ocp
-                else f": {target.name} multiplies 8-bit floats of another kind (FNUZ), not those of OCP"
-            )
+    """Raise `ArgumentError` for types that these components do not multiply or store, and components of TMA's."""
+    if spec.a_dtype == F32:
+        own = "8-bit floats of FNUZ" if target.has("fnuz_floats") else "e4m3/e5m2 by e4m3/e5m2"
         raise ArgumentError(
-            f"a is {spec.a_dtype} and b is {spec.b_dtype}: a matmul for {target.name} multiplies bf16 by bf16 or f16 "
-            f"by f16{why}; nearest: both bf16",
+            f"a is {spec.a_dtype} and b is {spec.b_dtype}: a matmul for {target.name} multiplies bf16 by bf16, f16 by "
+            f"f16, or {own}; nearest: both bf16",
             code="TK-MM-001",
         )
     if spec.out_dtype not in OUTPUTS:
         raise ArgumentError(
             f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
             code="TK-MM-002",
+        )
+    if spec.promoted:
+        raise ArgumentError(
+            f"accumulation='promoted' on {target.name}: it makes up for tensor cores that keep 13 bits of a sum of "
+            f"8-bit products; {target.name} adds in f32, nearest: 'fast'",
+            code="TK-MM-027",
+        )
+    if isinstance(spec.functions, WrittenSpec) and spec.functions.reduces:
+        raise ArgumentError(
+            f"epilogue {spec.functions.graph.name} on {target.name}: totals of rows and columns are of neighbouring "
+            f"lanes that hold a row, which those of a wave do not; nearest: an epilogue that returns matrices alone, "
+            "and totals of them afterwards",
+            code="TK-EPI-001",
         )
     for name, major in zip("ab", (spec.a_major, spec.b_major), strict=True):
         if major != "k" and f"loader_{name}" in spec.components.names:
@@ -81,7 +87,7 @@ def past_registers(spec: MatmulSpec, config: CdnaConfig, name: str, target: Targ
     """
     major, width = (spec.a_major, spec.a_load) if name == "a" else (spec.b_major, spec.b_load)
     lane = BufferToLdsLoader.lane_bytes_of(target)
-    lines = config.load_waves * target.lanes * lane // SWIZZLE_BYTES
+    lines = config.loading * target.lanes * lane // SWIZZLE_BYTES
     return major == "k" and (width == "tma" or width >= lane) and lines % ATOM_ROWS == 0
 
 
@@ -91,7 +97,8 @@ def loader_kind(
     """What loads operand `name`, as the caller has them."""
     if (spec.a_major if name == "a" else spec.b_major) != "k":
         return BufferAcrossLoader
-    return BufferToLdsLoader if past_registers(spec, config, name, target) else BufferLoader
+    through = config.together and config.resolved_stages(target, spec) == 1
+    return BufferToLdsLoader if past_registers(spec, config, name, target) and not through else BufferLoader
 
 
 def loaders(
@@ -106,7 +113,7 @@ def loaders(
 def _loader(
     w: Writer, spec: MatmulSpec, config: CdnaConfig, plan: WarpPlan, tile: OperandTile, name: str
 ) -> OperandLoader:
-    how: dict[str, Any] = {"role": plan["load"], "batched": spec.indexed}
+    how: dict[str, Any] = {"role": plan.get("load") or plan["mma"], "batched": spec.indexed}
     return spec.components.loader(name, w, tile, **how) or loader_kind(spec, config, name, w.target)(w, tile, **how)
 
 

@@ -18,10 +18,13 @@ from tilekit.cycles.machine import PEAK, Machine
 from tilekit.heuristics.picker import Array, Estimates
 from tilekit.kernels.matmul.cdna.components import past_registers
 from tilekit.kernels.matmul.cdna.config import CdnaConfig
+from tilekit.kernels.matmul.cdna.loops import SCHEDULES, loop_clocks
 from tilekit.kernels.matmul.estimates import Configs, Estimate, Grid, Grids
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
 from tilekit.targets import target as target_named
+from tilekit.tile_io.buffer import PIECE, WORD
+from tilekit.tile_op.mfma import LANES
 from tilekit.tiles.operand import SWIZZLE_BYTES
 
 LAUNCH_CLOCKS = 12_000
@@ -30,8 +33,15 @@ LAUNCH_CLOCKS = 12_000
 STORE_BYTES_PER_CLOCK = 32
 """How fast a compute unit's accumulators leave: assumed."""
 
-STAGE_CLOCKS = 120
-"""A stage's turn through a counter, an atomic of LDS on either side and a poll of it: assumed."""
+STAGE_CLOCKS = 530
+"""Beside a stage's products, of waves that multiply what others load: the counters, and reads that no product hides.
+
+So the cycle model has it, of loops whose stages are full (`notes.replayed`)."""
+
+ELEMENT_CLOCKS = 2900
+"""Of 16 bytes that a lane loads element by element, by the cycle model."""
+
+SIMDS = 4
 
 ROWS = (256, 128, 64, 32)
 COLUMNS = (256, 192, 128, 96, 64, 32, 16)
@@ -51,15 +61,18 @@ class BlockClocks:
     matrix, lds, l1
         Matrix cores; reads and writes of LDS; the vector L1's loads.
     latency
-        What is left of a load's way from memory where too few stages are on theirs.
+        What is left of a load's way from memory where too few stages are on theirs; and loads of single elements.
+    loop
+        A turn of the waves that multiply, with what the cycle model finds beside the matrix cores' clocks.
     alone
-        Whether the ring has one stage, which is either filled or multiplied.
+        Whether loads and products take turns: of a ring of one stage, and where elements are loaded one by one.
     """
 
     matrix: float
     lds: float
     l1: float
     latency: float
+    loop: float
     alone: bool
 
     @classmethod
@@ -67,22 +80,33 @@ class BlockClocks:
         """Work them out."""
         m = _machine(target.name)
         (rows, columns), line = config.tile, SWIZZLE_BYTES * config.k_group
-        read = (rows + config.mma_waves * columns) * line
+        read = (config.grid[1] * rows + config.grid[0] * columns) * line
         written = (rows + columns) * line
         names = "ba" if config.swap_ab else "ab"
         majors = {"a": spec.a_major, "b": spec.b_major}
-        l1 = 0.0
+        l1, pieces = 0.0, 0.0
         for name, lines in zip(names, config.tile, strict=True):
-            # Across K, 64 lanes bring two bytes each.
+            # Across K, 64 lanes bring an element each.
             wide = lines * line / L1_BYTES_PER_CLOCK
-            l1 += wide if majors[name] == "k" else lines * line / 2 / 64 * m.load_dword
+            l1 += wide if majors[name] == "k" else lines * line / spec.a_dtype.bytes / LANES * m.load_dword
+            load = spec.a_load if name == "a" else spec.b_load
+            if majors[name] == "k" and load != "tma" and load < WORD:
+                pieces += lines * line / (PIECE * LANES * config.loading)
         stages = config.resolved_stages(target, spec)
-        ahead = max(1, stages // 2) if all(past_registers(spec, config, name, target) for name in names) else 1
+        past = all(past_registers(spec, config, name, target) for name in names)
+        matrix = 2 * rows * columns * config.k_block(spec.a_dtype) / PEAK[target.name][spec.a_dtype.bits]
+        lds = read / m.lds_bytes + written / m.lds_write_bytes
+        if config.together:
+            loop = loop_clocks(config, spec.a_dtype.bits, stages, matrix)
+            return cls(matrix, lds, l1, ELEMENT_CLOCKS * pieces, loop, alone=pieces > 0)
+        ahead = max(1, stages // 2) if past else 1
+        idle = SIMDS / min(SIMDS, config.multiplying)
         return cls(
-            matrix=2 * rows * columns * config.k_block(spec.a_dtype) / PEAK[target.name][spec.a_dtype.bits],
-            lds=read / m.lds_bytes + written / m.lds_write_bytes,
+            matrix=matrix,
+            lds=lds,
             l1=l1,
-            latency=m.load_latency / ahead,
+            latency=m.load_latency / ahead + ELEMENT_CLOCKS * pieces,
+            loop=max(matrix * idle, lds) + STAGE_CLOCKS,
             alone=stages == 1,
         )
 
@@ -90,8 +114,7 @@ class BlockClocks:
     def taken(self) -> float:
         """What the k-block takes: the slowest of them; with one stage, what fills it and what multiplies it."""
         loads = max(self.l1, self.latency)
-        multiplies = max(self.matrix, self.lds, STAGE_CLOCKS)
-        return loads + multiplies if self.alone else max(loads, multiplies)
+        return loads + self.loop if self.alone else max(loads, self.loop)
 
 
 @lru_cache(maxsize=8)
@@ -114,7 +137,7 @@ class CdnaModel:
     kind: type[CdnaConfig]
     memory_tbps: float
 
-    DECISIVE: ClassVar[tuple[str, ...]] = ("tile", "load_waves", "mma_waves")
+    DECISIVE: ClassVar[tuple[str, ...]] = ("tile", "driver", "load_waves", "mma_waves")
     TUNED: ClassVar[frozenset[str]] = frozenset({"k_group", "in_flight", "counters"})
     FOR_GROUPS: ClassVar[CdnaConfig | None] = None
 
@@ -190,6 +213,10 @@ def _estimate(config: CdnaConfig, spec: MatmulSpec, chip: Target, grid: Grid, dr
 @lru_cache(maxsize=256)
 def _legal(kind: type[CdnaConfig], spec: MatmulSpec, target: Target) -> tuple[CdnaConfig, ...]:
     found = []
+    for driver, tile, across in SCHEDULES:
+        config = kind(tile=tile, driver=driver, mma_columns=across)
+        if config.legal(target, spec):
+            found.append(config)
     for rows, columns, (load, mma), swapped in product(ROWS, COLUMNS, WAVES, (False, True)):
         config = kind(tile=(rows, columns), load_waves=load, mma_waves=mma, swap_ab=swapped)
         if config.legal(target, spec):

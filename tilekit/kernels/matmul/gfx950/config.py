@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilekit.kernels.matmul.cdna.config import CdnaConfig
+from tilekit.kernels.matmul.gfx950.clocks import CLOCKS
 
 
 @dataclass(frozen=True)
@@ -12,3 +13,4 @@ class Cdna4Config(CdnaConfig):
     """One way to run a matmul on CDNA4 (gfx950): the fields of a `CdnaConfig`, with defaults that suit the chip."""
 
     TARGET = "gfx950"
+    CLOCKS = CLOCKS

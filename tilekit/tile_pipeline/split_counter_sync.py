@@ -12,7 +12,7 @@ from tilekit.tile_pipeline.position import RingPosition
 
 
 @component
-class CounterSync:
+class SplitCounterSync:
     """Two counters a stage: `full` of the producers' arrivals, `empty` of the consumers'.
 
     A counter only grows, so its phase is how often it has reached its arrivals, which follow from the roles: one of a
@@ -38,7 +38,7 @@ class CounterSync:
     def __init__(
         self, w: Writer, name: str, *, stages: Count, producers: tuple[Role, ...], consumers: tuple[Role, ...]
     ) -> None:
-        require_sides("CounterSync", producers, consumers)
+        require_sides("SplitCounterSync", producers, consumers)
         self.stages = stages
         self.full, self.empty = (
             _Side(w.shared.place(counters), arrivals=sum(role.arrivals for role in roles), alone=alone(self, roles))
@@ -83,12 +83,12 @@ class _Side:
 
 
 class CounterProducer:
-    """Takes stages of a `CounterSync`."""
+    """Takes stages of a `SplitCounterSync`."""
 
     leader: Value | None = None
     commits = True
 
-    def __init__(self, w: Writer, sync: CounterSync) -> None:
+    def __init__(self, w: Writer, sync: SplitCounterSync) -> None:
         self._sync = sync
         self._lanes = sync.full.lanes(w)
 
@@ -108,9 +108,9 @@ class CounterProducer:
 
 
 class CounterConsumer:
-    """Gives stages of a `CounterSync` back."""
+    """Gives stages of a `SplitCounterSync` back."""
 
-    def __init__(self, w: Writer, sync: CounterSync) -> None:
+    def __init__(self, w: Writer, sync: SplitCounterSync) -> None:
         self._w = w
         self._sync = sync
         self.active: Value | None = sync.empty.lanes(w)
