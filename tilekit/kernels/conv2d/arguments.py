@@ -113,7 +113,7 @@ class ConvArguments(MatmulArguments):
         plain, problem = super().spec_storing(store), self.problem
         if not isinstance(problem, ConvProblem):
             return plain
-        return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b)
+        return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b, lines=problem.lines)
 
 
 def _pixels(array: Any, name: str) -> ArrayView:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from tilekit.arrays import ArrayView
+from tilekit.arrays import ArrayView, c_strides
 from tilekit.kernels.conv2d.images import Axis, Images, Pitches
 from tilekit.kernels.problem import MatmulProblem, load_width, read_problem
+from tilekit.tile_io.cp_async import PIECE, WORD
 from tilekit.tile_io.tma import TMA_ALIGNMENT
 from tilekit.tiles.call import Load
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, SwizzleBytes
@@ -33,12 +34,13 @@ class ConvProblem(MatmulProblem):
 
     Attributes
     ----------
-    swizzle, im2col_b
+    swizzle, im2col_b, lines
         As of a `ConvSpec`.
     """
 
     swizzle: SwizzleBytes = SWIZZLE_BYTES
     im2col_b: bool = False
+    lines: bool = False
     multiplied = "images"
 
     @property
@@ -78,7 +80,36 @@ def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: i
         load=loads[1], y=filters[0], x=filters[1], count=n, channels=channels,
         pitches=pitches[1]._replace(group=n * pitches[1].image),
     )  # fmt: skip
-    return ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b)
+    problem = ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b)
+    return _by_lines(problem) if _in_lines(x, w, along) and groups == 1 and isinstance(loads[0], int) else problem
+
+
+def _in_lines(x: ArrayView, w: ArrayView, along: Axis) -> bool:
+    """Whether lines of images and filters are runs of elements, of words those of images, and pixels are no words."""
+    size, channels = x.dtype.bytes, x.shape[3]
+    if not channels * size % WORD or along.apart > 1 or x.strides[2] != channels or w.strides != c_strides(w.shape):
+        return False
+    of_images = [pitch * size for pitch in (*x.strides[:2], x.shape[2] * channels)]
+    return not any(number % WORD for number in (x.address, w.address, prod(w.shape) * size, *of_images))
+
+
+def _by_lines(problem: ConvProblem) -> ConvProblem:
+    """The same product, K over lines of the filter instead of places: an element is a pixel of one channel."""
+    images: Any = (problem.a, problem.b)
+    piece = PIECE // images[0].dtype.bytes
+    k = images[1].y.taps * -(-images[1].x.taps * images[0].channels // piece) * piece
+    a, b = (
+        replace(
+            one,
+            extents=(k, one.extents[1]),
+            load=WORD,
+            channels=1,
+            pitches=one.pitches._replace(pixel=1),
+            x=replace(one.x, **{name: getattr(one.x, name) * one.channels for name in ("extent", "taps", "step", "pad")}),
+        )
+        for one in images
+    )
+    return replace(problem, k=k, a=a, b=b, lines=True)
 
 
 def one_pitch(view: ArrayView) -> int | None:

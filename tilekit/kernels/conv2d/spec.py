@@ -8,6 +8,7 @@ from typing import Any, cast
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.gather import GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.im2col import Im2colLoader
+from tilekit.kernels.conv2d.lines import LineLoader, LinePlan
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
@@ -24,10 +25,13 @@ class ConvSpec(MatmulSpec):
         Bytes over which the image of A is swizzled, and of a slice of channels at one place (0: 16 bytes).
     im2col_b
         Whether filters are loaded like images, because their channels leave slices unfilled, or lie apart.
+    lines
+        Whether threads load a line of the filter at a time, whose channels are fewer than a word.
     """
 
     swizzle: int = SWIZZLE_BYTES
     im2col_b: bool = False
+    lines: bool = False
     own_loaders = True
 
     def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
@@ -38,12 +42,14 @@ class ConvSpec(MatmulSpec):
 
     def copy_plan(self, tile: OperandTile, width: int) -> CopyPlan:
         """Which thread copies what of an operand that TMA refuses."""
-        return GatherPlan(tile, width)
+        return (LinePlan if self.lines else GatherPlan)(tile, width)
 
     def loader(
         self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any
     ) -> OperandLoader:
         """The loader of the images, or of the filters."""
+        if isinstance(copies, LinePlan):
+            return LineLoader(w, copies, batched=self.batched)
         if copies is not None:
             return GatherLoader(w, copies, batched=self.batched)
         if operand == "a" or self.im2col_b:
@@ -53,6 +59,8 @@ class ConvSpec(MatmulSpec):
     @property
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component."""
+        if self.lines:
+            return ("LineLoader for TmaLoader: threads load lines of images and filters",)
         if self.copies:
             return ("GatherLoader for TmaLoader: threads load images and filters",)
         images = "Im2colLoader for TmaLoader: the copy engine goes over images"
@@ -62,4 +70,4 @@ class ConvSpec(MatmulSpec):
     def name(self) -> str:
         """A symbol that tells kernels apart in a profile, for example ``conv2d_bf16_bf16_bf16_kk_relu``."""
         slices = "" if self.copies or self.swizzle == SWIZZLE_BYTES else f"_slices{self.swizzle or PLAIN_BYTES}"
-        return super().name.replace("matmul", "conv2d", 1) + slices + ("_im2col_b" if self.im2col_b else "")
+        return super().name.replace("matmul", "conv2d", 1) + slices + ("_im2col_b" if self.im2col_b else "_lines" if self.lines else "")
