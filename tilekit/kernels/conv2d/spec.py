@@ -14,6 +14,9 @@ from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
 
+PIXEL_CLOCKS = 4.0
+"""Clocks in which the copy engine finds a pixel, whatever it copies of it (H200: 4.05 of 128 bytes, 4.05 of 64)."""
+
 
 @dataclass(frozen=True)
 class ConvSpec(MatmulSpec):
@@ -55,6 +58,13 @@ class ConvSpec(MatmulSpec):
         if operand == "a" or self.im2col_b:
             return Im2colLoader(w, tile, batched=self.batched, **tma)
         return super().loader(operand, w, tile, copies, stages, **tma)
+
+    def finding_clocks(self, config: Any) -> float:
+        """Clocks that the copy engine takes to find the pixels of a k-block, and filters that it looks for as such."""
+        images = (True, self.im2col_b)[:: -1 if config.swap_ab else 1]
+        parts = zip(config.operands(self), config.multicast, images, strict=True)
+        rows = sum(tile.image_rows * tile.slices / sharers for tile, sharers, found in parts if found)
+        return 0.0 if self.copies else PIXEL_CLOCKS * rows
 
     @property
     def swaps(self) -> tuple[str, ...]:

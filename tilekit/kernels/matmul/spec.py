@@ -280,6 +280,10 @@ class MatmulSpec:
         """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
         return ()
 
+    def finding_clocks(self, config: Any) -> float:
+        """Clocks that the copy engine takes to find what a k-block is made of, where that is more than to copy it."""
+        return 0.0
+
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> Tcgen05:
         """The instruction of chips with tensor memory, which spans `group` CTAs."""
         return Tcgen05(a, b, group=group)

@@ -333,7 +333,7 @@ class HopperConfigs(Configs):
         Rows of B's image, and whether N is its contiguous dimension.
     copies, copied, gathered
         Whether threads copy operands, how many bytes of a k-block's copies shared memory moves, and how many
-        instructions a warp needs for them where those take the time.
+        instructions a warp needs for them, or clocks the copy engine to find what it copies, where those take the time.
     stages
         Of the ring.
     drained
@@ -365,7 +365,10 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "mn_major_n": [config.operands(spec)[1].major == "mn" for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
-        "gathered": [sum(plan.clocks for plan in each) for each in plans],
+        "gathered": [
+            max(sum(plan.clocks for plan in each), spec.finding_clocks(config))
+            for config, each in zip(configs, plans, strict=True)
+        ],
         "drained": [config.in_flight == 0 for config in configs],
         "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
     }
