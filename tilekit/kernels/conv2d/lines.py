@@ -1,8 +1,9 @@
 """TileIO of convolutions by threads, a line of the filter at a time: for stems, whose channels are fewer than a word.
 
-What a filter covers of a line of an image lies behind each other, pixels and channels alike. Seen in elements instead of
-pixels it is one run, of 21 for 7 pixels of 3 channels, and K goes over runs, each filled up with zeros to whole pieces
-of 16 bytes. A run begins at any element: a thread loads the words that it lies in, five for a piece, and shifts them.
+What a filter covers of a line of an image lies behind each other, pixels and channels alike. Seen in elements instead
+of pixels it is one run, of 21 for 7 pixels of 3 channels, and K goes over runs, each filled up with zeros to whole
+pieces of 16 bytes. A run begins at any element: a thread loads the words that it lies in, five for a piece, and shifts
+them.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class LineRows(GatheredRows):
         super().__init__(w, bound, row, batch, k)
         n, size = self._loader.n, self._size
         run, line = n["end_x"] * size, n["extent_x"] * size
-        one_run = {"channels": n["end_x"], "taps_x": 1, "apart_x": 1, "end_x": 1}
-        self._at = Places(w, {**n, **one_run}, k, PIECE // size)
+        one_run: dict[str, Any] = {**n, "channels": n["end_x"], "taps_x": 1, "apart_x": 1, "end_x": 1}
+        self._at = Places(w, one_run, k, PIECE // size)
         self._last_word, self._kept = run // WORD, (w.constant(run.type, 1) << run % WORD * 8) - 1
         self._spans = []
         for _, _, x in self._pixels:

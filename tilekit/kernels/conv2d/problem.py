@@ -105,7 +105,9 @@ def _by_lines(problem: ConvProblem) -> ConvProblem:
             load=WORD,
             channels=1,
             pitches=one.pitches._replace(pixel=1),
-            x=replace(one.x, **{name: getattr(one.x, name) * one.channels for name in ("extent", "taps", "step", "pad")}),
+            x=replace(
+                one.x, **{name: getattr(one.x, name) * one.channels for name in ("extent", "taps", "step", "pad")}
+            ),
         )
         for one in images
     )

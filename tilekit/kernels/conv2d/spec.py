@@ -80,4 +80,8 @@ class ConvSpec(MatmulSpec):
     def name(self) -> str:
         """A symbol that tells kernels apart in a profile, for example ``conv2d_bf16_bf16_bf16_kk_relu``."""
         slices = "" if self.copies or self.swizzle == SWIZZLE_BYTES else f"_slices{self.swizzle or PLAIN_BYTES}"
-        return super().name.replace("matmul", "conv2d", 1) + slices + ("_im2col_b" if self.im2col_b else "_lines" if self.lines else "")
+        return (
+            super().name.replace("matmul", "conv2d", 1)
+            + slices
+            + ("_im2col_b" if self.im2col_b else "_lines" if self.lines else "")
+        )
