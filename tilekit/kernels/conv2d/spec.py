@@ -8,7 +8,7 @@ from typing import Any, cast
 from tilekit.assembly.writer import Writer
 from tilekit.kernels.conv2d.gather import GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.im2col import Im2colLoader
-from tilekit.kernels.conv2d.lines import LineLoader, LinePlan
+from tilekit.kernels.conv2d.lines import LINE_REGISTERS, LineLoader, LinePlan
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
@@ -58,6 +58,11 @@ class ConvSpec(MatmulSpec):
         if operand == "a" or self.im2col_b:
             return Im2colLoader(w, tile, batched=self.batched, **tma)
         return super().loader(operand, w, tile, copies, stages, **tma)
+
+    @property
+    def copying_registers(self) -> int:
+        """Registers of a thread that copies, or counts what it loads."""
+        return LINE_REGISTERS if self.lines else super().copying_registers
 
     def finding_clocks(self, config: Any) -> float:
         """Clocks that the copy engine takes to find the pixels of a k-block, and filters that it looks for as such."""

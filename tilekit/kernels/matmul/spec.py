@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
+from tilekit.drivers.warp_plan import COPYING_REGISTERS
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written import WrittenSpec
@@ -279,6 +280,11 @@ class MatmulSpec:
     def further_loaders(self, w: Writer, op: Any, payload: Payload, *, swapped: bool) -> Sequence[TileLoader]:
         """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
         return ()
+
+    @property
+    def copying_registers(self) -> int:
+        """Registers of a thread that copies, or counts what it loads."""
+        return COPYING_REGISTERS
 
     def finding_clocks(self, config: Any) -> float:
         """Clocks that the copy engine takes to find what a k-block is made of, where that is more than to copy it."""

@@ -170,6 +170,7 @@ class MatmulConfig(KernelConfig):
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
             counts=spec.own_loaders,
+            copying=spec.copying_registers,
         )
 
     def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:

@@ -464,7 +464,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     peers = np.where(grids.along_n < grids.along_m, c.cluster_m, c.cluster_n)
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     wave = np.where(c.pingpong, np.maximum(wave, stores), wave)
-    between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, stores)
+    waited = grids.k_blocks * np.maximum(c.gathered - block.tensor, 0)  # the ring fills while a tile is stored
+    between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, np.maximum(stores - waited, 0))
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone
