@@ -11,15 +11,13 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
+from tilekit.tile_io.cp_async import COPYING_REGISTERS
 
 _LOADS = frozenset({"load", "sync", "wait"})
 """What a role may do that starts copies to shared memory."""
 
 _COPIES = _LOADS | {"memory", "store"}
 """What a role may do whose threads copy themselves."""
-
-COPYING_REGISTERS = 56
-"""Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
 
 _TIMED = ("load", "mma", "epilogue", "epilogue_load")
 

@@ -39,6 +39,11 @@ class LinePlan(GatherPlan):
         return -(-self.tile.rows // (WARPS * 32))
 
     @property
+    def registers(self) -> int:
+        """Registers of a thread of the load role."""
+        return LINE_REGISTERS
+
+    @property
     def clocks(self) -> int:
         """Clocks of a stage."""
         return self.tile.row_bytes // PIECE * (COUNTING + self.rows_each * LOADING)

@@ -35,7 +35,7 @@ class ConvProblem(MatmulProblem):
     Attributes
     ----------
     swizzle, im2col_b, lines
-        As of a `ConvSpec`.
+        As of a `ConvSpec`, or of a `ThreadSpec`.
     """
 
     swizzle: SwizzleBytes = SWIZZLE_BYTES

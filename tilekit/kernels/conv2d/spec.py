@@ -6,16 +6,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tilekit.assembly.writer import Writer
-from tilekit.kernels.conv2d.gather import GatherLoader, GatherPlan
 from tilekit.kernels.conv2d.im2col import Im2colLoader
-from tilekit.kernels.conv2d.lines import LINE_REGISTERS, LineLoader, LinePlan
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.tile_io.cp_async import CopyPlan
 from tilekit.tile_io.payload_loader import OperandLoader
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, OperandTile, SwizzleBytes
-
-PIXEL_CLOCKS = 4.0
-"""Clocks in which the copy engine finds a pixel, whatever it copies of it (H200: 4.05 of 128 bytes, 4.05 of 64)."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +23,10 @@ class ConvSpec(MatmulSpec):
         Bytes over which the image of A is swizzled, and of a slice of channels at one place (0: 16 bytes).
     im2col_b
         Whether filters are loaded like images, because their channels leave slices unfilled, or lie apart.
-    lines
-        Whether threads load a line of the filter at a time, whose channels are fewer than a word.
     """
 
     swizzle: int = SWIZZLE_BYTES
     im2col_b: bool = False
-    lines: bool = False
     own_loaders = True
 
     def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
@@ -43,41 +35,22 @@ class ConvSpec(MatmulSpec):
         filters: SwizzleBytes = images if self.im2col_b else SWIZZLE_BYTES
         return (filters, images) if swapped else (images, filters)
 
-    def copy_plan(self, tile: OperandTile, width: int) -> CopyPlan:
-        """Which thread copies what of an operand that TMA refuses."""
-        return (LinePlan if self.lines else GatherPlan)(tile, width)
-
     def loader(
         self, operand: str, w: Writer, tile: OperandTile, copies: CopyPlan | None, stages: int, **tma: Any
     ) -> OperandLoader:
         """The loader of the images, or of the filters."""
-        if isinstance(copies, LinePlan):
-            return LineLoader(w, copies, batched=self.batched)
-        if copies is not None:
-            return GatherLoader(w, copies, batched=self.batched)
         if operand == "a" or self.im2col_b:
             return Im2colLoader(w, tile, batched=self.batched, **tma)
         return super().loader(operand, w, tile, copies, stages, **tma)
 
     @property
-    def copying_registers(self) -> int:
-        """Registers of a thread that copies, or counts what it loads."""
-        return LINE_REGISTERS if self.lines else super().copying_registers
-
-    def finding_clocks(self, config: Any) -> float:
-        """Clocks that the copy engine takes to find the pixels of a k-block, and filters that it looks for as such."""
-        images = (True, self.im2col_b)[:: -1 if config.swap_ab else 1]
-        parts = zip(config.operands(self), config.multicast, images, strict=True)
-        rows = sum(tile.image_rows * tile.slices / sharers for tile, sharers, found in parts if found)
-        return 0.0 if self.copies else PIXEL_CLOCKS * rows
+    def finds(self) -> tuple[bool, bool]:
+        """Whether the copy engine looks for the rows of A, and of B, one by one."""
+        return not self.copies, self.im2col_b
 
     @property
     def swaps(self) -> tuple[str, ...]:
         """What a kernel has in the place of a plain matmul's component."""
-        if self.lines:
-            return ("LineLoader for TmaLoader: threads load lines of images and filters",)
-        if self.copies:
-            return ("GatherLoader for TmaLoader: threads load images and filters",)
         images = "Im2colLoader for TmaLoader: the copy engine goes over images"
         return images, *(("Im2colLoader for TmaLoader of filters too",) if self.im2col_b else ())
 
@@ -85,8 +58,4 @@ class ConvSpec(MatmulSpec):
     def name(self) -> str:
         """A symbol that tells kernels apart in a profile, for example ``conv2d_bf16_bf16_bf16_kk_relu``."""
         slices = "" if self.copies or self.swizzle == SWIZZLE_BYTES else f"_slices{self.swizzle or PLAIN_BYTES}"
-        return (
-            super().name.replace("matmul", "conv2d", 1)
-            + slices
-            + ("_im2col_b" if self.im2col_b else "_lines" if self.lines else "")
-        )
+        return super().name.replace("matmul", "conv2d", 1) + slices + ("_im2col_b" if self.im2col_b else "")

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Writer
-from tilekit.drivers.warp_plan import COPYING_REGISTERS
 from tilekit.dtypes import BF16, DTYPES, E4M3, E5M2, F16, F32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written import WrittenSpec
@@ -281,15 +280,6 @@ class MatmulSpec:
         """The loaders of what a stage holds beside A and B, for an instruction that has them `swapped`."""
         return ()
 
-    @property
-    def copying_registers(self) -> int:
-        """Registers of a thread that copies, or counts what it loads."""
-        return COPYING_REGISTERS
-
-    def finding_clocks(self, config: Any) -> float:
-        """Clocks that the copy engine takes to find what a k-block is made of, where that is more than to copy it."""
-        return 0.0
-
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> Tcgen05:
         """The instruction of chips with tensor memory, which spans `group` CTAs."""
         return Tcgen05(a, b, group=group)
@@ -331,6 +321,11 @@ class MatmulSpec:
     def loads(self) -> tuple[Load, Load]:
         """How A and B are loaded."""
         return self.a_load, self.b_load
+
+    @property
+    def finds(self) -> tuple[bool, bool]:
+        """Whether the copy engine looks for the rows of A, and of B, one by one: they lie in no order."""
+        return False, False
 
     @property
     def copies(self) -> bool:

@@ -103,6 +103,9 @@ RAGGED_CLOCKS = 6.375
 ASKED_CLOCKS = 1.093
 """Between two answers of L2 about the same line."""
 
+PIXEL_CLOCKS = 4.0
+"""Clocks in which the copy engine finds a pixel, whatever it copies of it (H200: 4.05 of 128 bytes, 4.05 of 64)."""
+
 WIDE_GROUP_COST = 0.15
 """Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
 
@@ -366,7 +369,7 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
         "gathered": [
-            max(sum(plan.clocks for plan in each), spec.finding_clocks(config))
+            sum(plan.clocks for plan in each) + _finding_clocks(config, spec)
             for config, each in zip(configs, plans, strict=True)
         ],
         "drained": [config.in_flight == 0 for config in configs],
@@ -374,6 +377,13 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
     }
     own = {name: np.array(column) for name, column in values.items()}
     return HopperConfigs(tuple(configs), **Configs.fields(configs, spec), **own)
+
+
+def _finding_clocks(config: MatmulConfig, spec: MatmulSpec) -> float:
+    """Clocks that the copy engine takes to find the rows of a k-block that lie in no order."""
+    finds = spec.finds[:: -1 if config.swap_ab else 1]
+    parts = zip(config.operands(spec), config.multicast, finds, strict=True)
+    return PIXEL_CLOCKS * sum(tile.image_rows * tile.slices / sharers for tile, sharers, found in parts if found)
 
 
 def resident(configs: HopperConfigs, sms: int) -> Array:
