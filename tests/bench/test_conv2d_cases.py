@@ -130,6 +130,12 @@ def test_a_fused_case_shows_what_is_fused() -> None:
     assert (round(found.results[1].ratio, 2), round(found.worst_ratio, 2)) == (0.5, 1.5)
     lines = {line.peer: round(line.geomean, 2) for line in summaries([replace(found, suite="conv2d-fused")])}
     assert lines == {part.name: 0.5, "library": 1.5, "quickest peer": 1.5}
+    worse = replace(
+        found, suite="conv2d-fused", kind="worse", results=[found.results[0], replace(found.results[2], ratio=0.4)]
+    )
+    for order in ([worse, replace(found, suite="conv2d-fused")], [replace(found, suite="conv2d-fused"), worse]):
+        (line,) = (line for line in summaries(order) if line.peer == "library")
+        assert (line.worst, line.worst_case) == (0.4, f"{found.label} worse")
 
 
 def test_fused_layers_are_layers() -> None:

@@ -18,7 +18,7 @@ from tilekit.bench.conv2d import ConvWorkload
 from tilekit.dtypes import BF16, E4M3, F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.conv2d.gather import GatherPlan
-from tilekit.kernels.conv2d.problem import slice_for
+from tilekit.kernels.conv2d.problem import block_for, slice_for
 from tilekit.kernels.conv2d.spec import ConvSpec
 from tilekit.kernels.conv2d.threads import ThreadSpec
 from tilekit.kernels.matmul.kernel import trace
@@ -29,7 +29,7 @@ from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
-    "conv2d: reading a call": 355,
+    "conv2d: reading a call": 365,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: gradients": 205,
@@ -58,10 +58,15 @@ def test_what_counts_as_a_line() -> None:
     assert code_lines(text) == {6, 9, 10, 11}
 
 
+NARROW = ((64, 192, False), (32, 96, True), (0, 160, False), (64, 64, True))
+"""Swizzles, bytes of a block of three slices, ten and one, and whether filters are loaded alike."""
+
+
 def _specs() -> list[ConvSpec]:
     """Every way to load, with functions, types, groups and stores going round."""
     rng, found = Random(5), []
     loads: list[dict[str, Any]] = [{"swizzle": s, "im2col_b": b} for s in (128, 64, 32, 0) for b in (False, True)]
+    loads += [{"swizzle": s, "im2col_b": b, "block_bytes": n} for s, n, b in NARROW]
     loads += [{"a_load": a, "b_load": b} for a, b in ((2, 2), (8, 8), (4, 2), (1, 1), (8, 1))]
     loads += [{"a_load": 4, "b_load": 4, "lines": True}] * 3
     for turn, load in enumerate(loads):
@@ -133,6 +138,14 @@ def test_slices_are_as_wide_as_channels_allow() -> None:
     """The swizzle by bytes of channels: whole slices, or some zeros where narrower slices would cost more."""
     assert [slice_for(size, 1) for size in (128, 256, 64, 192, 32, 16, 144, 224)] == [128, 128, 64, 64, 32, 0, 64, 128]
     assert [slice_for(size, 4) for size in (128, 64, 48, 144)] == [128, 64, 0, 0]
+
+
+def test_stages_end_with_the_last_place() -> None:
+    """Of 3x3 and 1x1 filters no narrow slice lies behind it, but one of 16 bytes, which are read in pairs."""
+    found = {(size, slices): block_for(size, slices) // size for size in (64, 32, 16) for slices in (1, 9, 27)}
+    behind = {key: -key[1] % count for key, count in found.items()}
+    assert behind == {key: key[0] == 16 for key in found}
+    assert [block_for(64, count) // 64 for count in (2, 4, 25, 49)] == [2, 2, 2, 3]
 
 
 def test_the_picture_is_current() -> None:

@@ -55,11 +55,13 @@ def summaries(cases: Sequence[Case]) -> list[Summary]:
         peers = dict.fromkeys(result.name for case in own for result in case.results[1:])
         whole = {result.name for case in own for result in case.results[1:] if not result.part}
         for peer in [*peers, *([_BEST] if len(whole) > 1 else [])]:
-            pairs = [(case.label, result) for case in own for result in _measured(case, peer)]
+            pairs = [(case, result) for case in own for result in _measured(case, peer)]
             if not pairs:
                 continue
-            ratios = {label: result.ratio for label, result in pairs if result.ratio is not None}
-            worst_case = min(ratios, key=ratios.__getitem__)
+            worst, worst_ratio = min(
+                ((case, result.ratio or math.inf) for case, result in pairs), key=lambda pair: pair[1]
+            )
+            alike = [case for case in own if case.label == worst.label]
             bursts = [result.burst_ratio for _, result in pairs if result.burst_ratio is not None]
             found.append(
                 Summary(
@@ -67,8 +69,8 @@ def summaries(cases: Sequence[Case]) -> list[Summary]:
                     peer,
                     len(pairs),
                     _geometric_mean([result.ratio for _, result in pairs if result.ratio is not None]),
-                    ratios[worst_case],
-                    worst_case,
+                    worst_ratio,
+                    worst.label if len(alike) == 1 else f"{worst.label} {worst.kind}",
                     _geometric_mean(bursts) if bursts else None,
                 )
             )

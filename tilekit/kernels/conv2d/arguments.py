@@ -116,7 +116,8 @@ class ConvArguments(MatmulArguments):
             return plain
         if plain.copies:
             return ThreadSpec(**vars(plain), lines=problem.lines)
-        return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b)
+        how = {name: getattr(problem, name) for name in ("swizzle", "im2col_b", "block_bytes")}
+        return ConvSpec(**vars(plain), **how)
 
 
 def read_pixels(array: Any, name: str) -> ArrayView:

@@ -11,6 +11,7 @@ from tilekit.kernels.conv2d.images import Axis, Images, Pitches
 from tilekit.kernels.problem import MatmulProblem, load_width, read_problem
 from tilekit.tile_io.cp_async import PIECE, WORD
 from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tile_op.descriptors import K_BYTES
 from tilekit.tiles.call import Load
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, SwizzleBytes
 
@@ -28,18 +29,35 @@ def slice_for(channel_bytes: int, groups: int) -> SwizzleBytes:
     return min(legal, key=lambda swizzle: costs[swizzle] * SLICES[swizzle])
 
 
+MOST_BLOCK_BYTES = 192
+"""Of K in a stage whose slices are narrow."""
+
+
+def block_for(slice_bytes: int, slices: int) -> int:
+    """Bytes of K in a stage, so that few of so many slices lie behind the last, and there are few stages.
+
+    An instruction takes 32 bytes. A slice behind the last takes the copy engine as long as one of pixels; that a stage
+    takes a quarter of one is assumed.
+    """
+    step = max(1, K_BYTES // slice_bytes)
+    counts = range(step, MOST_BLOCK_BYTES // slice_bytes + 1, step)
+    costs = {count: -(-slices // count) * (count + 0.25) for count in counts}
+    return min(counts, key=costs.__getitem__) * slice_bytes
+
+
 @dataclass(frozen=True)
 class ConvProblem(MatmulProblem):
     """A product whose `a` are `Images`; a group is a matrix of a batch.
 
     Attributes
     ----------
-    swizzle, im2col_b, lines
+    swizzle, im2col_b, block_bytes, lines
         As of a `ConvSpec`, or of a `ThreadSpec`.
     """
 
     swizzle: SwizzleBytes = SWIZZLE_BYTES
     im2col_b: bool = False
+    block_bytes: int = SWIZZLE_BYTES
     lines: bool = False
     multiplied = "images"
 
@@ -80,7 +98,8 @@ def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: i
         load=loads[1], y=filters[0], x=filters[1], count=n, channels=channels,
         pitches=pitches[1]._replace(group=n * pitches[1].image),
     )  # fmt: skip
-    problem = ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b)
+    block = block_for(row * size, k // row) if tma and row * size < SWIZZLE_BYTES else SWIZZLE_BYTES
+    problem = ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b, block)
     return _by_lines(problem) if _in_lines(x, w, along) and groups == 1 and isinstance(loads[0], int) else problem
 
 

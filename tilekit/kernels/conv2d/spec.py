@@ -23,16 +23,20 @@ class ConvSpec(MatmulSpec):
         Bytes over which the image of A is swizzled, and of a slice of channels at one place (0: 16 bytes).
     im2col_b
         Whether filters are loaded like images, because their channels leave slices unfilled, or lie apart.
+    block_bytes
+        Bytes of K in a stage: whole slices, of which as few as can be lie behind the last place.
     """
 
     swizzle: int = SWIZZLE_BYTES
     im2col_b: bool = False
+    block_bytes: int = SWIZZLE_BYTES
     own_loaders = True
 
     def swizzles(self, *, swapped: bool) -> tuple[SwizzleBytes, SwizzleBytes]:
         """Bytes over which the images of what the instruction takes as A and as B are swizzled."""
         images = cast(SwizzleBytes, self.swizzle)
-        filters: SwizzleBytes = images if self.im2col_b else SWIZZLE_BYTES
+        alike = self.im2col_b or self.block_bytes % SWIZZLE_BYTES
+        filters: SwizzleBytes = images if alike else SWIZZLE_BYTES
         return (filters, images) if swapped else (images, filters)
 
     def loader(
@@ -57,5 +61,6 @@ class ConvSpec(MatmulSpec):
     @property
     def name(self) -> str:
         """A symbol that tells kernels apart in a profile, for example ``conv2d_bf16_bf16_bf16_kk_relu``."""
-        slices = "" if self.copies or self.swizzle == SWIZZLE_BYTES else f"_slices{self.swizzle or PLAIN_BYTES}"
+        size = self.swizzle or PLAIN_BYTES
+        slices = "" if self.copies or size == SWIZZLE_BYTES else f"_slices{self.block_bytes // size}x{size}"
         return super().name.replace("matmul", "conv2d", 1) + slices + ("_im2col_b" if self.im2col_b else "")

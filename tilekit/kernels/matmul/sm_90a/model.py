@@ -425,14 +425,14 @@ class BlockClocks:
         c = configs
         # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's
         # k32 likewise).
-        issues = 4 * c.k_group * -(-c.tile_m // ATOM_ROWS)
+        issues = spec.block_bytes // 32 * c.k_group * -(-c.tile_m // ATOM_ROWS)
         tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
         # whole chunks come.
-        fetched_m = c.tile_m / c.cluster_n * SWIZZLE_BYTES * c.k_group
-        fetched_n = c.loaded_n / c.cluster_m * SWIZZLE_BYTES * c.k_group
+        fetched_m = c.tile_m / c.cluster_n * spec.block_bytes * c.k_group
+        fetched_n = c.loaded_n / c.cluster_m * spec.block_bytes * c.k_group
         fetched = fetched_m + fetched_n
-        delivered = (c.tile_m + c.loaded_n) * SWIZZLE_BYTES * c.k_group
+        delivered = (c.tile_m + c.loaded_n) * spec.block_bytes * c.k_group
         read = issues * (ATOM_ROWS + c.tile_n) * 32
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
