@@ -29,7 +29,7 @@ from tilekit.targets import SM_90A, SM_100A, Target
 
 LIMITS = {
     "conv2d: im2col loader, spec, entry": 130,
-    "conv2d: reading a call": 365,
+    "conv2d: reading a call": 366,
     "conv2d: binding": 35,
     "conv2d: the threads' loaders": 195,
     "conv2d: gradients": 205,
@@ -146,6 +146,15 @@ def test_stages_end_with_the_last_place() -> None:
     behind = {key: -key[1] % count for key, count in found.items()}
     assert behind == {key: key[0] == 16 for key in found}
     assert [block_for(64, count) // 64 for count in (2, 4, 25, 49)] == [2, 2, 2, 3]
+
+
+def test_promoted_sums_are_of_128_products() -> None:
+    """Whatever the slices: a stage then holds no more, and the sums are exact."""
+    x, w = (np.ones(shape, ml_dtypes.float8_e4m3fn) for shape in ((1, 5, 5, 64), (16, 3, 3, 64)))
+    kernels = [tilekit.conv2d_kernel_for(x, w, accumulation=how) for how in ("fast", "promoted")]
+    assert [kernel.spec.block_bytes for kernel in kernels] == [192, 128]
+    found = tilekit.conv2d(x, w, accumulation="promoted", target="sm_90a")
+    np.testing.assert_array_equal(found, np.full((1, 3, 3, 16), 576))
 
 
 def test_the_picture_is_current() -> None:

@@ -31,6 +31,7 @@ from tilekit.kernels.epilogue_arguments import SharedEpilogueKeywords
 from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, check_types
 from tilekit.kernels.resolve import resolve_target
+from tilekit.tiles.operand import SWIZZLE_BYTES
 
 
 class ConvOperands(SharedEpilogueKeywords, total=False):
@@ -116,8 +117,8 @@ class ConvArguments(MatmulArguments):
             return plain
         if plain.copies:
             return ThreadSpec(**vars(plain), lines=problem.lines)
-        how = {name: getattr(problem, name) for name in ("swizzle", "im2col_b", "block_bytes")}
-        return ConvSpec(**vars(plain), **how)
+        block = SWIZZLE_BYTES if plain.promoted else problem.block_bytes  # 128 products are added at once
+        return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b, block_bytes=block)
 
 
 def read_pixels(array: Any, name: str) -> ArrayView:
