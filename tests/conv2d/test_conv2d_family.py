@@ -140,21 +140,25 @@ def test_slices_are_as_wide_as_channels_allow() -> None:
     assert [slice_for(size, 4) for size in (128, 64, 48, 144)] == [128, 64, 0, 0]
 
 
-def test_stages_end_with_the_last_place() -> None:
-    """Of 3x3 and 1x1 filters no narrow slice lies behind it, but one of 16 bytes, which are read in pairs."""
-    found = {(size, slices): block_for(size, slices) // size for size in (64, 32, 16) for slices in (1, 9, 27)}
-    behind = {key: -key[1] % count for key, count in found.items()}
-    assert behind == {key: key[0] == 16 for key in found}
-    assert [block_for(64, count) // 64 for count in (2, 4, 25, 49)] == [2, 2, 2, 3]
+def test_a_stage_of_few_channels_is_no_longer_than_they_are() -> None:
+    """Of one place; of several, and of whole lines, it is 128 bytes."""
+    found = {
+        (size, slices): block_for(size, slices, 1) for size, slices in ((64, 1), (64, 3), (32, 1), (16, 1), (16, 3))
+    }
+    assert found == {(64, 1): 64, (64, 3): 192, (32, 1): 32, (16, 1): 32, (16, 3): 64}
+    assert [block_for(*of) for of in ((64, 3, 9), (128, 1, 1), (64, 4, 1))] == [128, 128, 128]
+    layers = {16: "slices1x32", 24: "slices1x64_im2col_b", 32: "slices1x64", 96: "slices3x64", 64: "kk", 256: "kk"}
+    for channels, name in layers.items():
+        assert _kernel((2, 8, 8, channels), (32, 1, 1, channels)).name.endswith(name)
 
 
 def test_promoted_sums_are_of_128_products() -> None:
     """Whatever the slices: a stage then holds no more, and the sums are exact."""
-    x, w = (np.ones(shape, ml_dtypes.float8_e4m3fn) for shape in ((1, 5, 5, 64), (16, 3, 3, 64)))
+    x, w = (np.ones(shape, ml_dtypes.float8_e4m3fn) for shape in ((1, 5, 5, 192), (16, 1, 1, 192)))
     kernels = [tilekit.conv2d_kernel_for(x, w, accumulation=how) for how in ("fast", "promoted")]
     assert [kernel.spec.block_bytes for kernel in kernels] == [192, 128]
     found = tilekit.conv2d(x, w, accumulation="promoted", target="sm_90a")
-    np.testing.assert_array_equal(found, np.full((1, 3, 3, 16), 576))
+    np.testing.assert_array_equal(found, np.full((1, 5, 5, 16), 192))
 
 
 def test_the_picture_is_current() -> None:
