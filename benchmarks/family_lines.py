@@ -20,7 +20,8 @@ PARTS: dict[str, tuple[Path, ...]] = {
     "conv2d: im2col loader, spec, entry": tuple(CONV2D / f"{name}.py" for name in ("im2col", "spec", "family")),
     "conv2d: reading a call": tuple(CONV2D / f"{name}.py" for name in ("arguments", "problem", "images")),
     "conv2d: binding": (CONV2D / "compiled.py",),
-    "conv2d: the threads' loader": (CONV2D / "gather.py",),
+    "conv2d: the threads' loaders": tuple(CONV2D / f"{name}.py" for name in ("gather", "lines", "threads")),
+    "conv2d: gradients": (ROOT / "tilekit" / "gradients.py",),
     "block_scaled: payload, op, spec, entry": (
         ROOT / "tilekit" / "tile_op" / "block_scaled.py",
         *(BLOCK_SCALED / f"{name}.py" for name in ("payload", "spec", "family")),

@@ -13,13 +13,14 @@ from pathlib import Path
 import tilekit
 from tilekit import MatmulConfig, MatmulSpec
 from tilekit.kernels.conv2d.spec import ConvSpec
+from tilekit.kernels.conv2d.threads import ThreadSpec
 
 PICTURE = Path(__file__).with_name("conv2d-diff.svg")
 CONFIG = MatmulConfig(tile=(128, 128), cluster=(1, 1))
 COLUMNS = (
     ("plain matmul", MatmulSpec()),
     ("conv2d, Im2colLoader", ConvSpec()),
-    ("conv2d, GatherLoader", ConvSpec(a_load=2, b_load=2)),
+    ("conv2d, GatherLoader", ThreadSpec(a_load=2, b_load=2)),
 )
 ROLES = ("setup", "load", "mma")
 _ORIGIN = re.compile(r"//@ (\S+) (\w+)")

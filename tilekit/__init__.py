@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
+    from tilekit.gradients import conv2d_input_gradient, conv2d_weight_gradient
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
     from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.own import OwnComponents, OwnRole
@@ -53,7 +54,9 @@ __all__ = [
     "TilekitError",
     "compile",
     "conv2d",
+    "conv2d_input_gradient",
     "conv2d_kernel_for",
+    "conv2d_weight_gradient",
     "dequantise",
     "epilogue",
     "grouped_matmul",
@@ -79,7 +82,9 @@ _HOMES = {
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",
+    "conv2d_input_gradient": "tilekit.gradients",
     "conv2d_kernel_for": "tilekit.api",
+    "conv2d_weight_gradient": "tilekit.gradients",
     "dequantise": "tilekit.scales",
     "grouped_matmul": "tilekit.api",
     "kernel_for": "tilekit.api",

@@ -1,7 +1,8 @@
 """`tilekit.conv2d` as torch operators, for eager code, `torch.compile` and `torch.export`; `tilekit.torch` has it.
 
 As the operators of `tilekit.torch`, with an overload for a scale that is a tensor. Results lie in ``channels_last``
-memory. There are no gradients: where one is asked for the call is refused.
+memory. Gradients are operators too, of images, filters, bias and residual; where an activation is fused, of 8-bit
+operands and of a scale there are none, and the call is refused.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _NAMES = (
     *("bias", "scale", "stride", "padding", "dilation", "groups"),
     *("activation", "out_dtype", "residual", "beta", "accumulation"),
 )
+
+_WAYS = ("stride", "padding", "dilation", "groups")
 
 
 def _named_type(what: Any) -> Any:
@@ -75,7 +78,8 @@ def conv2d(
     Raises
     ------
     ArgumentError
-        As `tilekit.conv2d` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for.
+        As `tilekit.conv2d` does, for tensors without memory too. ``TK-TORCH-001`` where a gradient is asked for that
+        has no formula.
     """
     if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
         out_dtype = _torch_type(out_dtype)
@@ -122,18 +126,76 @@ def _fake_view(given: Any, name: str) -> ArrayView | Any:
     return view_of_fake(given, name) if isinstance(given, torch.Tensor) else given
 
 
-def _refuse_gradients(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    x, w, given = inputs[0], inputs[1], _keywords(inputs[2:])
     for name, needed in zip(("x", "w", *_NAMES), ctx.needs_input_grad, strict=False):
         if needed:
-            raise ArgumentError(
-                f"{name} requires a gradient: tilekit's convolutions have none. To train, call "
-                f"torch.nn.functional.conv2d; else pass {name}.detach(), or call under torch.no_grad()",
-                code="TK-TORCH-001",
-            )
+            _require_formula(name, x, w, given.get("activation"))
+    bias, residual, scale = (given.get(name) for name in ("bias", "residual", "scale"))
+    ctx.save_for_backward(x, w, scale if isinstance(scale, torch.Tensor) else None)
+    ctx.scale = None if isinstance(scale, torch.Tensor) else scale
+    usual: tuple[Any, ...] = ([1, 1], [0, 0], [1, 1], 1)
+    ctx.how = [given.get(name, value) for name, value in zip(_WAYS, usual, strict=True)]
+    ctx.bias_dtype = None if bias is None else bias.dtype
+    ctx.residual = None if residual is None else (residual.dtype, given.get("beta", 1.0))
 
 
-def _backward(ctx: Any, grad: torch.Tensor) -> tuple[None, ...]:
-    raise AssertionError("a call that needs a gradient is refused")
+def _require_formula(name: str, x: torch.Tensor, w: torch.Tensor, activation: str | None) -> None:
+    way_out = f"pass {name}.detach(), or call under torch.no_grad()"
+    if name == "scale":
+        reason = "tilekit has no gradient of scale"
+    elif activation is not None:
+        reason = f"activation={activation!r} has no gradient; apply torch's activation to the plain convolution"
+        way_out += " if none is needed"
+    elif x.element_size() == 1:
+        reason = f"the convolution of {as_dtype(x.dtype)} and {as_dtype(w.dtype)} has no gradient"
+    else:
+        return
+    raise ArgumentError(f"{name} requires a gradient: {reason}; {way_out}", code="TK-TORCH-001")
+
+
+def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    x, w, scale = ctx.saved_tensors
+    scale = ctx.scale if scale is None else scale
+    of_x, of_w, *rest = ctx.needs_input_grad  # as far as arguments were given
+    needed = dict(zip(_NAMES, rest, strict=False))
+    found: dict[str, torch.Tensor] = {}
+    if needed.get("bias"):
+        found["bias"] = grad.sum(dim=(0, 2, 3), dtype=torch.float32).to(ctx.bias_dtype)
+    if needed.get("residual"):
+        dtype, beta = ctx.residual
+        found["residual"] = (grad.float() * beta).to(dtype)
+    of_images = of_filters = None
+    if of_x or of_w:
+        dy = grad.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        overload = "tensor_scale" if isinstance(scale, torch.Tensor) else "default"
+        if of_x:
+            of_images = getattr(_ops.conv2d_input_gradient, overload)(dy, w, list(x.shape[2:]), scale, *ctx.how)
+        if of_w:
+            of_filters = getattr(_ops.conv2d_weight_gradient, overload)(x, dy, list(w.shape[2:]), scale, *ctx.how)
+    return (of_images, of_filters, *(found.get(name) for name in _NAMES))
+
+
+def _input_gradient(dy: torch.Tensor, w: torch.Tensor, extents: list[int], *given: Any) -> torch.Tensor:
+    how = dict(zip(("scale", *_WAYS), given, strict=False))
+    result: torch.Tensor = tilekit.conv2d_input_gradient(dy, w, extents, **how)
+    return result
+
+
+def _weight_gradient(x: torch.Tensor, dy: torch.Tensor, taps: list[int], *given: Any) -> torch.Tensor:
+    how = dict(zip(("scale", *_WAYS), given, strict=False))
+    result: torch.Tensor = tilekit.conv2d_weight_gradient(x, dy, taps, **how)
+    return result
+
+
+def _fake_input_gradient(dy: torch.Tensor, w: torch.Tensor, extents: Any, *given: Any) -> torch.Tensor:
+    groups = dict(zip(("scale", *_WAYS), given, strict=False)).get("groups", 1)
+    return dy.new_empty((dy.shape[0], *extents, w.shape[1] * groups)).permute(0, 3, 1, 2)
+
+
+def _fake_weight_gradient(x: torch.Tensor, dy: torch.Tensor, taps: Any, *given: Any) -> torch.Tensor:
+    groups = dict(zip(("scale", *_WAYS), given, strict=False)).get("groups", 1)
+    return x.new_empty((dy.shape[1], *taps, x.shape[1] // groups)).permute(0, 3, 1, 2)
 
 
 _library = _registry.Library("tilekit", "FRAGMENT")
@@ -158,7 +220,17 @@ def _register() -> None:
             _library.impl(f"conv2d_out{overload}", _compute_out, device)
         _registry.register_fake(f"tilekit::{name}", _fake, lib=_library)
         _registry.register_fake(f"tilekit::conv2d_out{overload}", _fake_out, lib=_library)
-        _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=_refuse_gradients, lib=_library)
+        _registry.register_autograd(f"tilekit::{name}", _backward, setup_context=_save_for_backward, lib=_library)
+    ways = "int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1"
+    for name, tensors, compute, fake in (
+        ("conv2d_input_gradient", "Tensor dy, Tensor w, int[2] extents", _input_gradient, _fake_input_gradient),
+        ("conv2d_weight_gradient", "Tensor x, Tensor dy, int[2] taps", _weight_gradient, _fake_weight_gradient),
+    ):
+        for overload, scale in (("", "float? scale=None"), (".tensor_scale", "Tensor scale")):
+            _library.define(f"{name}{overload}({tensors}, {scale}, {ways}) -> Tensor", tags=tags)
+            for device in ("CPU", "CUDA"):
+                _library.impl(f"{name}{overload}", compute, device)
+            _registry.register_fake(f"tilekit::{name}{overload}", fake, lib=_library)
 
 
 _register()

@@ -1,27 +1,62 @@
-"""cuDNN's convolutions through torch, channels last, with the algorithm that `cudnn.benchmark` finds quickest."""
+"""cuDNN's convolutions through torch, channels last, with the algorithm that `cudnn.benchmark` finds quickest.
+
+What is fused takes its fused graph, `cudnn_convolution_relu` and `cudnn_convolution_add_relu`. They return new tensors,
+which are kept as long as a case lasts, so that each operand set has its own as tilekit's has, and copied only for the
+check.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from tilekit.bench.conv2d import Filtered, images
 from tilekit.bench.entrants import Entrant
+from tilekit.bench.machine import Machine
 from tilekit.errors import ArgumentError
+
+_results: dict[int, torch.Tensor] = {}
+"""Of fused convolutions, by the address of the output that they belong to."""
 
 
 def launch(x: torch.Tensor, w: torch.Tensor, filtered: Filtered, out: torch.Tensor) -> None:
     """Enqueue the convolution into `out`; the first call of a shape measures the algorithms."""
-    if filtered.fused.bias is not None or filtered.fused.activation is not None:
-        # cudnn_convolution_relu and cudnn_convolution_add_relu return new tensors, and their overloads for an output
-        # copy from these (native_functions.yaml: autogen): the copy would be timed with it. Without a bias they fill
-        # one with zeros (ConvShared.cpp), which would be timed too.
-        legal = "None: torch has no call that fuses it and writes where it is told"
-        raise ArgumentError.of("activation", filtered.fused.activation, legal=legal, code="TK-BENCH-001")
     how, groups = filtered.how, filtered.how["groups"]
     torch.ops.aten.cudnn_convolution.out(
         images(x), images(w), how["padding"], how["stride"], how["dilation"], groups, True, False, True, out=images(out)
     )
 
 
-ENTRANTS = [Entrant("cuDNN", launch, "conv2d")]
+def launch_fused(x: torch.Tensor, w: torch.Tensor, filtered: Filtered, out: torch.Tensor) -> None:
+    """Enqueue the convolution with bias and relu, with a residual where there is one."""
+    fused, how = filtered.fused, filtered.how
+    if fused.activation != "relu" or fused.bias is None:
+        legal = "relu behind a bias, which torch has calls for"
+        raise ArgumentError.of("activation", fused.activation, legal=legal, code="TK-BENCH-001")
+    rest = fused.bias, how["stride"], how["padding"], how["dilation"], how["groups"]
+    if filtered.residual is None:
+        found = torch.ops.aten.cudnn_convolution_relu(images(x), images(w), *rest)
+    else:
+        added = images(filtered.residual)
+        found = torch.ops.aten.cudnn_convolution_add_relu(images(x), images(w), added, 1.0, *rest)
+    _results[out.data_ptr()] = found
+
+
+def collect(x: torch.Tensor, w: torch.Tensor, filtered: Filtered, out: torch.Tensor) -> None:
+    """Copy the latest result to `out`."""
+    images(out).copy_(_results[out.data_ptr()])
+
+
+def prepare(machine: Machine, sets: Sequence[tuple[Any, ...]]) -> None:
+    """Forget the results of the case before; let the calls measure the algorithms, as the plain one is told to."""
+    _results.clear()
+    torch.backends.cudnn.benchmark = True
+
+
+ENTRANTS = [
+    Entrant("cuDNN", launch, "conv2d"),
+    Entrant("cuDNN", launch_fused, "fused_conv2d", prepare=prepare, collect=collect),
+]
 ABOUT = {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}

@@ -64,6 +64,9 @@ class SimulatedMachine:
         values = product if fused.bias is None else product + fused.bias.astype(np.float32)
         return values if fused.activation is None else activated(values, fused.activation)
 
+    def single(self, array: Any) -> Any:
+        return array.astype(np.float32)
+
     def one(self) -> Any:
         return np.float32(1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -15,8 +16,9 @@ from tests.bench.simulated import SimulatedMachine
 from tests.conv2d.convolutions import convolved
 from tilekit.bench.conv2d import ConvWorkload
 from tilekit.bench.entrants import Entrant, tilekit_entrants
-from tilekit.bench.layers import LAYERS
+from tilekit.bench.layers import FUSED_LAYERS, LAYERS
 from tilekit.bench.matmul import ResultCheck, run
+from tilekit.bench.report import summaries
 from tilekit.bench.suites import SUITES, select
 from tilekit.dtypes import F16, F32
 from tilekit.errors import ArgumentError
@@ -62,11 +64,12 @@ def test_the_reference_is_the_definition(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_case_is_checked_and_timed(shape: str) -> None:
-    """tilekit's entrant computes it, with a bias and an activation; one that leaves padding out is found wrong."""
-    like = ConvWorkload((1, 1, 1, 8), (8, 1, 1), a_dtype=F16, b_dtype=F16, out_dtype=F16, bias=True, activation="relu")
+    """tilekit's entrant computes it, with all that can be fused; one that has an element wrong is found."""
+    types = {"a_dtype": F16, "b_dtype": F16, "out_dtype": F16}
+    like = ConvWorkload((1, 1, 1, 8), (8, 1, 1), bias=True, activation="relu", residual=True, **types)
     case, machine = ConvWorkload.parse(shape, like), SimulatedMachine()
     machine.l2_bytes = 1
-    ours = next(entrant for entrant in tilekit_entrants(machine) if entrant.family == "conv2d")
+    ours = next(entrant for entrant in tilekit_entrants(machine) if entrant.family == case.family == "fused_conv2d")
     sets = [case.operand_set(machine, itertools.count(turn)) for turn in (0, 9)]
     check = ResultCheck(case, machine, sets)
 
@@ -94,6 +97,52 @@ def test_a_run_measures_convolutions() -> None:
     machine.l2_bytes = 1
     (case,) = run([ConvWorkload.parse(SHAPES[0])], [Entrant(ours.name, timed(ours.launch), "conv2d")], machine)
     assert (case.label, case.results[0].failure, case.results[0].us is not None) == (SHAPES[0], None, True)
+
+
+def test_a_fused_case_shows_what_is_fused() -> None:
+    """A part of it is timed unchecked and is no peer; a library's new arrays are collected before the check."""
+    machine, made = SimulatedMachine(), {}
+    machine.l2_bytes = 1
+    case = ConvWorkload.parse(SHAPES[0], replace(ConvWorkload((1, 1, 1, 8), (8, 1, 1)), bias=True, residual=True))
+    ours, part = (entrant for entrant in tilekit_entrants(machine) if entrant.family == "fused_conv2d")
+
+    def library(*operands: Any) -> None:
+        out = np.empty_like(operands[-1])
+        ours.launch(*operands[:-1], out)
+        made[operands[-1].ctypes.data] = out
+
+    def collect(*operands: Any) -> None:
+        operands[-1][...] = made[operands[-1].ctypes.data]
+
+    def costing(entrant: Entrant, seconds: float) -> Entrant:
+        def launch(*operands: Any) -> None:
+            machine.spend(seconds)
+            entrant.launch(*operands)
+
+        return replace(entrant, launch=launch)
+
+    peer = Entrant("library", library, "fused_conv2d", collect=collect)
+    careless = Entrant("careless", library, "fused_conv2d")
+    entrants = [costing(ours, 2e-6), costing(part, 1e-6), costing(peer, 3e-6), costing(careless, 1e-6)]
+    (found,) = run([case], entrants, machine)
+    assert [result.failure is None for result in found.results] == [True, True, True, False]
+    assert found.results[1].error is None
+    assert (round(found.results[1].ratio, 2), round(found.worst_ratio, 2)) == (0.5, 1.5)
+    lines = {line.peer: round(line.geomean, 2) for line in summaries([replace(found, suite="conv2d-fused")])}
+    assert lines == {part.name: 0.5, "library": 1.5, "quickest peer": 1.5}
+    worse = replace(
+        found, suite="conv2d-fused", kind="worse", results=[found.results[0], replace(found.results[2], ratio=0.4)]
+    )
+    for order in ([worse, replace(found, suite="conv2d-fused")], [replace(found, suite="conv2d-fused"), worse]):
+        (line,) = (line for line in summaries(order) if line.peer == "library")
+        assert (line.worst, line.worst_case) == (0.4, f"{found.label} worse")
+
+
+def test_fused_layers_are_layers() -> None:
+    """Each is one of the list, with a bias and a relu, once without a residual and once with one."""
+    assert {layer.label for layer in FUSED_LAYERS} < {layer.label for layer in LAYERS}
+    assert {(x.bias, x.activation, x.family) for x in FUSED_LAYERS} == {(True, "relu", "fused_conv2d")}
+    assert [layer.residual for layer in FUSED_LAYERS] == [False, True] * (len(FUSED_LAYERS) // 2)
 
 
 def test_the_suite_has_forty_layers() -> None:

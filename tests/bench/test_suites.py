@@ -25,6 +25,7 @@ def test_the_suites_are_the_published_ones() -> None:
         "grouped": 3,
         "blockwise": 11,
         "conv2d": 55,
+        "conv2d-fused": 24,
     }
     labels = {name: [case.label for case in suite.cases] for name, suite in SUITES.items()}
     assert [label.split("x")[0] for label in labels["squares-large"]] == ["4096", "6144", "8192", "12288", "16384"]

@@ -12,6 +12,7 @@ from tests.conv2d.convolutions import convolved
 from tilekit.dtypes import F16, F32
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.conv2d.spec import ConvSpec
+from tilekit.kernels.conv2d.threads import ThreadSpec
 
 
 def _arrays(x: tuple[int, ...], w: tuple[int, ...], seed: int = 0) -> tuple[Any, Any]:
@@ -56,8 +57,16 @@ def test_an_output_a_bias_and_a_residual_are_bound() -> None:
 REFUSED: list[tuple[ConvSpec, Any, Any, dict[str, Any], str]] = [
     (ConvSpec(F16, F16, F16), (64, 64), (64, 64), {}, "x has shape .64, 64.: conv2d takes"),
     (ConvSpec(F16, F16, F16), (1, 4, 4, 32), (8, 3, 3, 32), {}, "swizzle 64, but conv2d_.* built for .* swizzle 128"),
-    (ConvSpec(F16, F16, F16), (1, 4, 4, 3), (8, 3, 3, 3), {}, "is GatherLoader .* was built for Im2colLoader"),
-    (ConvSpec(F16, F16, F16, a_load=2, b_load=2), (1, 4, 4, 64), (8, 3, 3, 64), {}, "was built for GatherLoader"),
+    (ConvSpec(F16, F16, F16), (1, 4, 5, 3), (8, 3, 3, 3), {}, "is GatherLoader .* was built for Im2colLoader"),
+    (ConvSpec(F16, F16, F16), (1, 4, 4, 3), (8, 3, 3, 3), {}, "is LineLoader .* was built for Im2colLoader"),
+    (
+        ThreadSpec(F16, F16, F16, a_load=4, b_load=4, lines=True),
+        (1, 4, 5, 3),
+        (8, 3, 3, 3),
+        {},
+        "is GatherLoader .*Line",
+    ),
+    (ThreadSpec(F16, F16, F16, a_load=2, b_load=2), (1, 4, 4, 64), (8, 3, 3, 64), {}, "was built for GatherLoader"),
     (ConvSpec(F16, F16, F16), (1, 4, 4, 64), (8, 1, 1, 64), {}, "multiplied is two matrices, but .* for images"),
     (ConvSpec(F16, F16, F16), (1, 4, 4, 128), (16, 3, 3, 64), {"groups": 2}, "batching is True"),
     (ConvSpec(F16, F16, F16), (1, 4, 4, 64), (8, 3, 3, 64), {"bias": np.zeros(8, np.float32)}, "bias's type is f32"),

@@ -25,6 +25,7 @@ ON_GPU = 320
 def _by_hand(chip: str) -> list[Convolution]:
     """Every way in which operands are loaded, and every feature of the matmul, at sizes that no tile divides."""
     last, hopper = {"seed": 1, "chip": chip, "types": ("bf16", "bf16"), "out": "f32"}, chip == "sm_90a"
+    eight = {**last, "types": ("e4m3", "e4m3")}
     shared = MatmulConfig(tile=(128, 64), cluster=(1, 2)) if hopper else BlackwellConfig(tile=(128, 64), cluster=(2, 2))
     split = (
         MatmulConfig(tile=(64, 64), cluster=(1, 1), schedule="pingpong", split_k=3)
@@ -44,6 +45,9 @@ def _by_hand(chip: str) -> list[Convolution]:
         Convolution(x=(3, 7, 7, 16), w=(24, 5, 5, 16), padding=(2, 2), beta=2.0, bias="bf16", **last),  # a residual
         Convolution(x=(2, 8, 8, 8), w=(32, 3, 3, 8), data="places", padding=(1, 1), config=swapped, **last),
         Convolution(x=(2, 15, 13, 3), w=(24, 7, 7, 3), stride=(2, 2), padding=(3, 3), activation="relu", **last),
+        Convolution(x=(2, 15, 14, 3), w=(24, 7, 7, 3), stride=(2, 2), padding=(3, 3), **last),  # lines of the filter
+        Convolution(x=(2, 9, 12, 3), w=(40, 4, 5, 3), stride=(1, 3), padding=(5, 4), dilation=(2, 1), **eight),
+        Convolution(x=(2, 5, 8, 1), w=(4, 6, 3, 1), stride=(2, 1), padding=(130, 1), config=split, **eight),
         Convolution(x=(1, 12, 9, 4), w=(24, 3, 3, 4), data="places", **last),  # 8 bytes at once
         Convolution(x=(1, 5, 5, 64), w=(24, 3, 3, 64), dilation=(130, 1), padding=(130, 0), **last),  # a box too large
         Convolution(x=(1, 4, 40, 16), w=(24, 1, 1, 16), stride=(1, 9), **last),  # a stride too large
@@ -89,7 +93,7 @@ def _skip_without_gpu() -> None:
 
 
 def test_the_sample_meets_every_loader() -> None:
-    """Among the cases of each chip are the engine's loader, for filters too, the threads', and the plain product."""
+    """Among the cases of each chip are the engine's loader, for filters too, the threads' two and the product."""
     for chip in CHIPS:
         found = set()
         for case in [*EMULATED, *_by_hand(chip)]:
@@ -97,7 +101,7 @@ def test_the_sample_meets_every_loader() -> None:
             given = {"stride": case.stride, "padding": case.padding, "dilation": case.dilation, "groups": case.groups}
             if case.chip == chip:
                 found.add(ConvArguments.parse(arrays["x"], arrays["w"], target=chip, **given).spec.swaps)
-        assert len(found) == 4, found
+        assert len(found) == 5, found
 
 
 @pytest.mark.parametrize("channels", [72, 96])
@@ -115,6 +119,18 @@ def test_numbers_that_are_none(channels: int) -> None:
         expected = convolved(x, w, (1, 1), (1, 1), (1, 1), 1)
         rounded = expected.astype(np.float32).astype(found.dtype)
         np.testing.assert_array_equal(found.astype(np.float64), rounded.astype(np.float64))
+
+
+def test_numbers_that_are_none_beside_a_run() -> None:
+    """Of a stem too: a filter's line ends where it ends, though the words that are loaded go on."""
+    rng = np.random.default_rng(2)
+    x, w = (rng.integers(1, 3, shape).astype(np.float16) for shape in ((1, 9, 10, 3), (16, 3, 3, 3)))
+    x[0, 4, 4, 2], x[0, 0, 9, 0] = np.nan, np.inf
+    for chip in CHIPS:
+        for stride in (1, 2):
+            found = tilekit.conv2d(x, w, padding=1, stride=stride, target=chip)
+            expected = convolved(x, w, (stride, stride), (1, 1), (1, 1), 1)
+            np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
 
 
 def test_an_empty_batch_and_no_filters() -> None:

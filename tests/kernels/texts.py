@@ -82,6 +82,11 @@ def convolutions() -> list[MatmulSpec]:
         return []  # an earlier commit, which runs this file too
     from tilekit.kernels.conv2d.spec import ConvSpec
 
+    threads: Any = ConvSpec  # of an earlier commit
+    if importlib.util.find_spec("tilekit.kernels.conv2d.threads") is not None:
+        from tilekit.kernels.conv2d.threads import ThreadSpec
+
+        threads = ThreadSpec
     loads: list[dict[str, Any]] = [{"swizzle": s, "im2col_b": b} for s in (128, 64, 32, 0) for b in (False, True)]
     loads += [{"a_load": a, "b_load": b} for a, b in ((2, 2), (8, 8), (4, 2))]
     functions = (ElementwiseSpec(), ElementwiseSpec(bias=F32, activation="relu"), ElementwiseSpec(residual=BF16))
@@ -89,7 +94,8 @@ def convolutions() -> list[MatmulSpec]:
     for turn, (load, function) in enumerate(product(loads, functions)):
         store = "direct" if "a_load" in load and function.residual else "tma"
         batched = turn % 4 == 3 and function.bias is None and not load.get("im2col_b")
-        found.append(ConvSpec(functions=function, store=store, batched=batched, **load))
+        kind = threads if "a_load" in load else ConvSpec
+        found.append(kind(functions=function, store=store, batched=batched, **load))
     return found
 
 

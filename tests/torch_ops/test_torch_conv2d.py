@@ -112,8 +112,69 @@ def test_layouts_that_would_need_a_copy(tensors: Any) -> None:
         conv2d(mode.from_tensor(packed), mode.from_tensor(w))
 
 
-def test_gradients_are_refused(tensors: Any) -> None:
-    """Nothing is computed wrongly in silence."""
+def gradients(call: Any, leaves: list[Any], weights: Any) -> list[Any]:
+    """The gradients of ``sum(weights * call(...))`` at `leaves`."""
+    leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+    return list(torch.autograd.grad((call(*leaves).double() * weights).sum(), leaves))
+
+
+@pytest.mark.parametrize("ways", [{}, WAYS, {"stride": (2, 1), "padding": (0, 2), "dilation": (1, 2)}], ids=str)
+def test_gradients_are_exact(tensors: Any, integers: Any, ways: dict[str, Any]) -> None:
+    """Of images, filters, a bias and a residual, in channels-last memory, with a scale as a number and as a tensor."""
+    x, w, bias, _ = tensors.values()
+    last = {"memory_format": torch.channels_last}
+    residual = integers(*reference(x, w, **ways).shape).contiguous(**last)
+    weights = integers(*residual.shape).double()
+    leaves = [x, w, bias, residual]
+
+    def expected(x: Any, w: Any, bias: Any, residual: Any) -> Any:
+        return 2 * torch.nn.functional.conv2d(x, w, **ways) + bias.view(1, -1, 1, 1) + 2 * residual
+
+    right = gradients(expected, [leaf.double() for leaf in leaves], weights)
+    for scale in (2.0, torch.tensor(2.0, device=x.device)):
+
+        def ours(x: Any, w: Any, bias: Any, residual: Any, scale: Any = scale) -> Any:
+            more = {"out_dtype": "f32", "scale": scale, "beta": 2.0}
+            return conv2d(x, w, bias, **ways, residual=residual.float(), **more)
+
+        found = gradients(ours, leaves, weights)
+        assert [one.dtype for one in found] == [leaf.dtype for leaf in leaves]
+        assert all(one.is_contiguous(**last) for one in found[:2])
+        for one, other in zip(found, right, strict=True):
+            assert torch.equal(one, other.to(one.dtype))
+
+
+def test_gradients_of_groups(integers: Any) -> None:
+    """A group's gradients are its own."""
+    last = {"memory_format": torch.channels_last}
+    x, w = integers(2, 16, 6, 6).contiguous(**last), integers(24, 8, 3, 3).contiguous(**last)
+    ways = {"padding": 1, "groups": 2}
+    weights = integers(2, 24, 6, 6).double()
+    found = gradients(lambda x, w: conv2d(x, w, **ways, out_dtype="f32"), [x, w], weights)
+    right = gradients(lambda x, w: torch.nn.functional.conv2d(x, w, **ways), [x.double(), w.double()], weights)
+    assert all(torch.equal(one, other.to(one.dtype)) for one, other in zip(found, right, strict=True))
+
+
+def test_a_training_step_in_a_graph(tensors: Any) -> None:
+    """Forward and backward are compiled, and give eager mode's gradients; a frozen operand gets none."""
     x, w, *_ = tensors.values()
-    with pytest.raises(ArgumentError, match=r"w requires a gradient.*torch\.nn\.functional\.conv2d.*TK-TORCH-001"):
-        conv2d(x, w.detach().requires_grad_())
+
+    def forward(x: Any, w: Any) -> Any:
+        return torch.relu(conv2d(x, w, **WAYS))
+
+    leaves = [x.detach().requires_grad_(), w.detach().requires_grad_()]
+    eager = torch.autograd.grad(forward(*leaves).sum(), leaves)
+    compiled = torch.compile(forward, fullgraph=True, backend="aot_eager")
+    found = torch.autograd.grad(compiled(*leaves).sum(), leaves)
+    assert all(torch.equal(one, other) for one, other in zip(found, eager, strict=True))
+    (alone,) = torch.autograd.grad(forward(x, leaves[1]).sum(), leaves[1:])
+    assert torch.equal(alone, eager[1])
+
+
+def test_gradients_without_a_formula_are_refused(tensors: Any) -> None:
+    """Through an activation, and of a scale: nothing is computed wrongly in silence."""
+    x, w, *_ = tensors.values()
+    with pytest.raises(ArgumentError, match=r"w requires a gradient: activation='relu'.*no_grad.*TK-TORCH-001"):
+        conv2d(x, w.detach().requires_grad_(), activation="relu")
+    with pytest.raises(ArgumentError, match=r"scale requires a gradient.*TK-TORCH-001"):
+        conv2d(x, w, scale=torch.tensor(2.0, device=x.device).requires_grad_())

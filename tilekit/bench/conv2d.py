@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from tilekit.bench.workload import Accuracy, Fused, Operands, accuracy_of, error_limit
+from tilekit.bench.workload import Accuracy, Fused, Operands, accuracy_of, checked_rows, error_limit
 from tilekit.dtypes import BF16, F32, DType
 from tilekit.errors import ArgumentError
 
@@ -28,10 +28,11 @@ _LETTERS = {"s": "stride", "p": "padding", "d": "dilation", "g": "groups"}
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """How filters go over images, as `tilekit.conv2d` takes it, and what is behind the product."""
+    """How filters go over images, as `tilekit.conv2d` takes it, and what is behind the product, or added to it."""
 
     how: dict[str, Any]
     fused: Fused
+    residual: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,6 @@ class ConvWorkload:
         As of a `MatmulWorkload`.
     """
 
-    family: ClassVar[str] = "conv2d"
     precision: ClassVar[None] = None
 
     x: tuple[int, int, int, int]
@@ -92,6 +92,11 @@ class ConvWorkload:
             how[_LETTERS[word[0]]] = numbers[0] if word[0] == "g" else (numbers[0], numbers[-1])
         values: dict[str, Any] = {"x": (n, h, w, c), "filters": (k, r, s), **how}
         return cls(**values) if like is None else replace(like, **values)
+
+    @property
+    def family(self) -> str:
+        """A convolution, or one with something fused."""
+        return "fused_conv2d" if self.bias or self.residual or self.activation is not None else "conv2d"
 
     @property
     def w(self) -> tuple[int, int, int, int]:
@@ -258,20 +263,25 @@ class ConvWorkload:
 
     def operand_set(self, machine: Machine, seeds: Iterator[int]) -> tuple[Any, ...]:
         """Return standard normal operands on a machine, channels last: ``(x, w, filtered, out)``."""
-        if self.residual:
-            raise ArgumentError.of("residual", True, legal="False: convolutions are timed without", code="TK-BENCH-001")
         x, w = machine.normal(self.x, self.a_dtype, next(seeds)), machine.normal(self.w, self.b_dtype, next(seeds))
         bias = machine.normal(self.filters[:1], self.out_dtype, next(seeds)) if self.bias else None
-        return x, w, Filtered(self.how, Fused(bias, self.activation)), machine.empty(self.out_shape, self.out_dtype)
+        added = machine.normal(self.out_shape, self.out_dtype, next(seeds)) if self.residual else None
+        filtered = Filtered(self.how, Fused(bias, self.activation), added)
+        return x, w, filtered, machine.empty(self.out_shape, self.out_dtype)
 
     def pieces(self, operands: Sequence[Any]) -> list[tuple[Any, Any, Any]]:
         """Return the product of all groups; rows of its A are gathered when they are asked for."""
         x, w, _, out = operands
-        return [(Unfolded(self, x), self._columns(w), out.reshape(self.m, self.groups, self.n).swapaxes(0, 1))]
+        return [(Unfolded(self, x), self._columns(w), self._matrices(out))]
+
+    def _matrices(self, out: Any) -> Any:
+        return out.reshape(self.m, self.groups, self.n).swapaxes(0, 1)
 
     def finished(self, machine: Machine, operands: Sequence[Any], product: Any) -> Any:
-        """Return what becomes of the product: with the bias, through the activation."""
-        bias = operands[2].fused.bias
+        """Return what becomes of the product's checked rows: with the residual and bias, through the activation."""
+        bias, residual = operands[2].fused.bias, operands[2].residual
+        if residual is not None:
+            product = product + machine.single(self._matrices(residual)[:, checked_rows(self.m)])
         if bias is None and self.activation is None:
             return product
         each = None if bias is None else bias.reshape(self.groups, 1, self.n)

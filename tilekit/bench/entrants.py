@@ -26,6 +26,9 @@ PEERS: Final = Path(__file__).parents[2] / "benchmarks" / "peers"
 
 Launch = Callable[..., None]
 
+Collect = Callable[..., None]
+"""Copies the result of the latest launch on a set's operands to the set's output, which is the last of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
@@ -40,16 +43,22 @@ class Entrant:
         The workloads that it computes, by the name of tilekit's function for them.
     prepare : callable or None
         Called once a case with the machine and all operand sets, before anything is timed: the place to tune.
+    collect : callable or None
+        For a library that returns new arrays: called after the pass that is checked, and not timed.
+    part : bool
+        Whether it computes a part of the workload, to show what the rest costs: it is not checked, and no peer.
     """
 
     name: str
     launch: Launch
     family: str = "matmul"
     prepare: Callable[[Machine, Sequence[tuple[Any, ...]]], None] | None = None
+    collect: Collect | None = None
+    part: bool = False
 
 
 def tilekit_entrants(machine: Machine) -> list[Entrant]:
-    """Return tilekit's own entrants, one a family: its array calls, with the kernels that its heuristics pick."""
+    """Return tilekit's own entrants: its array calls, with the kernels that its heuristics pick; one a family first."""
     import tilekit
 
     def matmul(a: Any, b: Any, out: Any) -> None:
@@ -73,15 +82,21 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
         tilekit.grouped_matmul(a, b, scale_a=groups.scales.a, scale_b=groups.scales.b, out=out, **bounds)
 
     def conv2d(x: Any, w: Any, filtered: Filtered, out: Any) -> None:
-        bias, activation = filtered.fused.bias, filtered.fused.activation
-        arrays = images(x), images(w)
-        tilekit.conv2d(*arrays, out=images(out), bias=bias, activation=activation, **filtered.how)
+        tilekit.conv2d(images(x), images(w), out=images(out), **filtered.how)
+
+    def fused_conv2d(x: Any, w: Any, filtered: Filtered, out: Any) -> None:
+        more = {"bias": filtered.fused.bias, "activation": filtered.fused.activation}
+        if filtered.residual is not None:
+            more["residual"] = images(filtered.residual)
+        tilekit.conv2d(images(x), images(w), out=images(out), **more, **filtered.how)
 
     return [
         Entrant(OURS, matmul),
         Entrant(OURS, fused_matmul, "fused_matmul"),
         Entrant(OURS, grouped, "grouped_matmul"),
         Entrant(OURS, conv2d, "conv2d"),
+        Entrant(OURS, fused_conv2d, "fused_conv2d"),
+        Entrant(f"{OURS}, nothing fused", conv2d, "fused_conv2d", part=True),
         Entrant(OURS, blockwise, "blockwise"),
         Entrant(OURS, grouped_blockwise, "grouped_blockwise"),
     ]

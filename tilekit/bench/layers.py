@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tilekit.bench.conv2d import ConvWorkload
@@ -39,5 +40,19 @@ _CONVNEXT: Final = (
 )
 """Those that are not depthwise: patches, downsampling, and the two products of a block."""
 
+_FUSED: Final = (
+    *("32x56x56x64 64x3x3 p1", "32x28x28x128 128x3x3 p1", "32x14x14x256 256x3x3 p1", "32x7x7x512 512x3x3 p1"),
+    *("32x56x56x64 256x1x1", "32x28x28x128 512x1x1", "32x14x14x256 1024x1x1", "32x7x7x512 2048x1x1"),
+    *("2x64x64x320 320x3x3 p1", "2x32x32x640 640x3x3 p1", "2x16x16x1280 1280x3x3 p1", "1x128x128x512 512x3x3 p1"),
+)
+"""Of these networks: the middle and the last of each bottleneck, and blocks of the UNet and the decoder."""
+
 LAYERS: Final = tuple(map(ConvWorkload.parse, (*_RESNET50, *_UNET, *_VAE_DECODER, *_CONVNEXT)))
 """All of them, bf16 in and out."""
+
+FUSED_LAYERS: Final = tuple(
+    replace(ConvWorkload.parse(shape), bias=True, activation="relu", residual=residual)
+    for shape in _FUSED
+    for residual in (False, True)
+)
+"""With a bias and a relu behind, and with what a block goes around by added before it."""

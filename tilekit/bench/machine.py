@@ -71,6 +71,10 @@ class Machine(Protocol):
         """Return a float32 product with what is fused behind it."""
         ...
 
+    def single(self, array: Any) -> Any:
+        """Return the values in float32."""
+        ...
+
     def one(self) -> Any:
         """Return a scalar 1 of float32 on the device, always the same one: the scale of 8-bit products."""
         ...
@@ -201,6 +205,9 @@ class TorchMachine:
             return functional.gelu(product, approximate="tanh")
         return getattr(functional, fused.activation)(product)
 
+    def single(self, array: Any) -> Any:
+        return array.float()
+
     def one(self) -> Any:
         if not hasattr(self, "_one"):
             self._one = self.torch.ones((), device="cuda")
@@ -291,6 +298,9 @@ class CupyMachine:
         if fused.bias is not None:
             values = values + self.cupy.asnumpy(fused.bias).astype(np.float32)
         return self.cupy.asarray(values if fused.activation is None else activated(values, fused.activation))
+
+    def single(self, array: Any) -> Any:
+        return array.astype(np.float32)
 
     def one(self) -> Any:
         if not hasattr(self, "_one"):

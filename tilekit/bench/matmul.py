@@ -12,15 +12,14 @@ from typing import Any, Final
 
 from tilekit.bench.clocks import ClockSampler
 from tilekit.bench.contest import THOROUGH, Pace, Timing, hold
-from tilekit.bench.entrants import Entrant, first_line
+from tilekit.bench.entrants import Collect, Entrant, first_line
 from tilekit.bench.machine import Machine
-from tilekit.bench.workload import Workload
+from tilekit.bench.workload import Workload, checked_rows
 
 __all__ = ["Case", "Result", "run"]
 
 _L2_MULTIPLE: Final = 3
 _MOST_SETS: Final = 1024
-_CHECKED_ROWS: Final = 1024
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ class Result:
     ----------
     name : str
     error : float or None
-        Relative Frobenius error of its first and last output against float32, the larger.
+        Relative Frobenius error of its first and last output against float32, the larger; None of a part.
     failure : str or None
         Why there are no times.
     us, burst_us : float or None
@@ -48,6 +47,8 @@ class Result:
         The same over tilekit's of the same round or burst; empty for tilekit itself.
     sm_mhz, watts : float or None
         Means over the entrant's measured slices.
+    part : bool
+        Whether it computes a part of the workload, to show what the rest costs: no peer.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Result:
     burst_ratios: Sequence[float] = ()
     sm_mhz: float | None = None
     watts: float | None = None
+    part: bool = False
 
     def summarise(self, flops: int) -> None:
         """Compute the figures from the rounds and bursts; a failure has none."""
@@ -112,7 +114,8 @@ class Case:
         """Smallest sustained ratio over the peers; a failure of tilekit's own counts as 0, no peer as infinity."""
         if self.results[0].failure is not None:
             return 0.0
-        return min((result.ratio for result in self.results if result.ratio is not None), default=math.inf)
+        peers = (result.ratio for result in self.results if not result.part and result.ratio is not None)
+        return min(peers, default=math.inf)
 
     @property
     def intensity(self) -> float:
@@ -181,7 +184,7 @@ def _measure(
 ) -> Case:
     began = time.perf_counter()
     sets = _operand_sets(workload, machine, seed)
-    results = {entrant.name: Result(entrant.name) for entrant in entrants}
+    results = {entrant.name: Result(entrant.name, part=entrant.part) for entrant in entrants}
     passes: dict[str, Callable[[], None]] = {}
     check = ResultCheck(workload, machine, sets)
     for entrant in entrants:
@@ -190,12 +193,16 @@ def _measure(
         try:
             if entrant.prepare is not None:
                 entrant.prepare(machine, sets)
-            result.error = check(work)
+            if entrant.part:
+                work()
+                machine.synchronize()
+            else:
+                result.error = check(work, entrant.collect)
         except Exception as error:
             # A peer that cannot run a case is a line of the table, not the end of the benchmark.
             result.failure = first_line(error)
             continue
-        if not result.error <= workload.error_limit:
+        if result.error is not None and not result.error <= workload.error_limit:
             result.failure = f"wrong: relative error {result.error:.2g}, limit {workload.error_limit:.2g}"
         else:
             passes[entrant.name] = work
@@ -235,30 +242,30 @@ def _one_pass(entrant: Entrant, sets: Sequence[tuple[Any, ...]]) -> Callable[[],
 class ResultCheck:
     """Compares the first and the last output of a pass with float32 products, which are computed once a case.
 
-    Every element must be written. Of tall outputs about a thousand rows are compared, so that the reference does not
-    take longer than what it checks: every ``step``-th up to the last, with an odd ``step``, so that they fall on every
-    row of a tile in turn.
+    Every element must be written; `checked_rows` are compared.
     """
 
     def __init__(self, workload: Workload, machine: Machine, sets: Sequence[tuple[Any, ...]]) -> None:
         self._machine = machine
-        self._outputs = [sets[0][-1], sets[-1][-1]]
+        self._sets = (sets[0], sets[-1])
+        self._outputs = [operands[-1] for operands in self._sets]
         self._written: list[Any] = []
         self._expected: list[tuple[Any, Any]] = []
         for operands in (sets[0], sets[-1]):
             for a, b, out in workload.pieces(operands):
                 self._written.append(out)
-                rows = a.shape[-2]
-                step = -(-rows // _CHECKED_ROWS) | 1
-                some = (..., slice((rows - 1) % step, None, step), slice(None))
+                some = (..., checked_rows(a.shape[-2]), slice(None))
                 expected = workload.finished(machine, operands, machine.product(a[some], b))
                 self._expected.append((out[some], expected))
 
-    def __call__(self, work: Callable[[], None]) -> float:
+    def __call__(self, work: Callable[[], None], collect: Collect | None = None) -> float:
         """Run a pass and return the largest relative error; what is left unwritten is NaN."""
         for out in self._outputs:
             self._machine.poison(out)
         work()
+        if collect is not None:
+            for operands in self._sets:
+                collect(*operands)
         self._machine.synchronize()
         if any(self._machine.any_nan(out) for out in self._written):
             return math.nan

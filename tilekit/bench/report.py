@@ -53,12 +53,15 @@ def summaries(cases: Sequence[Case]) -> list[Summary]:
     for suite in order:
         own = [case for case in cases if case.suite == suite and case.results[0].failure is None]
         peers = dict.fromkeys(result.name for case in own for result in case.results[1:])
-        for peer in [*peers, *([_BEST] if len(peers) > 1 else [])]:
-            pairs = [(case.label, result) for case in own for result in _measured(case, peer)]
+        whole = {result.name for case in own for result in case.results[1:] if not result.part}
+        for peer in [*peers, *([_BEST] if len(whole) > 1 else [])]:
+            pairs = [(case, result) for case in own for result in _measured(case, peer)]
             if not pairs:
                 continue
-            ratios = {label: result.ratio for label, result in pairs if result.ratio is not None}
-            worst_case = min(ratios, key=ratios.__getitem__)
+            worst, worst_ratio = min(
+                ((case, result.ratio or math.inf) for case, result in pairs), key=lambda pair: pair[1]
+            )
+            alike = [case for case in own if case.label == worst.label]
             bursts = [result.burst_ratio for _, result in pairs if result.burst_ratio is not None]
             found.append(
                 Summary(
@@ -66,8 +69,8 @@ def summaries(cases: Sequence[Case]) -> list[Summary]:
                     peer,
                     len(pairs),
                     _geometric_mean([result.ratio for _, result in pairs if result.ratio is not None]),
-                    ratios[worst_case],
-                    worst_case,
+                    worst_ratio,
+                    worst.label if len(alike) == 1 else f"{worst.label} {worst.kind}",
                     _geometric_mean(bursts) if bursts else None,
                 )
             )
@@ -103,7 +106,8 @@ def host_markdown(times: HostTimes) -> str:
 
 def _measured(case: Case, peer: str) -> Iterator[Result]:
     """Yield a peer's result in a case, or that of the quickest peer, if it has a ratio."""
-    results = [result for result in case.results[1:] if result.ratio is not None and peer in (result.name, _BEST)]
+    named = [result for result in case.results[1:] if peer == result.name or (peer == _BEST and not result.part)]
+    results = [result for result in named if result.ratio is not None]
     if results:
         yield min(results, key=lambda result: result.ratio or math.inf)
 

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, Precision
     from tilekit.tiles.call import Major
 
-__all__ = ["Accuracy", "Fused", "MatmulWorkload", "Operands", "Workload", "accuracy_of", "activated", "error_limit"]
+__all__ = [
+    "Accuracy",
+    "Fused",
+    "MatmulWorkload",
+    "Operands",
+    "Workload",
+    "accuracy_of",
+    "activated",
+    "checked_rows",
+    "error_limit",
+]
 
 _Array = np.ndarray[Any, Any]
 
@@ -31,6 +41,8 @@ Hopper's tensor cores (about 14 bits) for 8-bit ones, and for f32 ones the 13 bi
 _ACTIVATION_ERROR: Final = 2.0**-10
 """Of ``tanh.approx`` (PTX ISA: 2^-11), with what is computed around it."""
 
+
+_CHECKED_ROWS: Final = 1024
 
 _MOST: Final = (1 << 31) - 1
 """Of an extent: kernels count in 32 bits."""
@@ -94,6 +106,16 @@ def error_limit(operand: DType, out: DType) -> float:
     """Return the largest relative (Frobenius) error of a right product, for checks that look at whole arrays."""
     accumulation = 2e-3 if operand in (E4M3, E5M2, F32) else 2e-5
     return max(out.epsilon, accumulation) if out is not F32 else accumulation
+
+
+def checked_rows(rows: int) -> slice:
+    """Return which rows of an output are compared with a reference, so that it does not take longer than the rest.
+
+    About a thousand: every ``step``-th up to the last, with an odd ``step``, so that they fall on every row of a tile
+    in turn.
+    """
+    step = -(-rows // _CHECKED_ROWS) | 1
+    return slice((rows - 1) % step, None, step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Whole, component, require_whole
 from tilekit.assembly.writer import Role
 from tilekit.targets import Target
+from tilekit.tile_io.cp_async import COPYING_REGISTERS
 
 _LOADS = frozenset({"load", "sync", "wait"})
 """What a role may do that starts copies to shared memory."""
@@ -20,9 +21,6 @@ _COPIES = _LOADS | {"memory", "store"}
 
 MOST_WARPS = 32
 """Of a CTA, on every chip."""
-
-COPYING_REGISTERS = 56
-"""Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
 
 _TIMED = ("load", "mma", "epilogue", "epilogue_load")
 
@@ -189,6 +187,7 @@ class WarpPlan:
         epilogue_loads: bool = False,
         copies: bool = False,
         counts: bool = False,
+        copying: int = COPYING_REGISTERS,
     ) -> WarpPlan:
         """Plan for `consumers` warpgroups holding `accumulators` a thread.
 
@@ -197,7 +196,7 @@ class WarpPlan:
         to the consumers, in steps of 8 and at most 240 each. Two warpgroups have 255 each from the start, and nothing
         to give. The consumers share each tile, or have whole tiles in turn (`pingpong`). Where the epilogue reads an
         operand, the last warp of the load warpgroup loads it. Where the load warpgroup's threads make the `copies`
-        themselves, all of them do, and keep `COPYING_REGISTERS`. With `counts` its loaders count what they load in
+        themselves, all of them do, and keep `copying` registers. With `counts` its loaders count what they load in
         registers, and it keeps as many: two of them spill with 40.
         """
         groups = 1 + consumers
@@ -205,7 +204,7 @@ class WarpPlan:
         load_share: int | None = None
         mma_share: int | None = None
         if launch < target.thread_registers // 8 * 8:
-            load_share = COPYING_REGISTERS if copies or counts else 24 if accumulators >= 208 or consumers == 3 else 40
+            load_share = copying if copies or counts else 24 if accumulators >= 208 or consumers == 3 else 40
             mma_share = min(240, (launch * groups - load_share) // consumers // 8 * 8)
         waves = target.matrix_waves
         load = RoleEntry("load", waves, _COPIES if copies else _LOADS, load_share, one_thread=not copies)

@@ -61,7 +61,7 @@ def family_of(spec: Any) -> Family:
         For what is no family's spec.
     """
     known = families().values()
-    found = next((one for one in known if type(spec) is one.spec), None)
+    found = next((one for kind in type(spec).__mro__ for one in known if one.spec is kind), None)
     if found is None:
         legal = " or ".join(f"a {name}" for name in dict.fromkeys(one.spec.__name__ for one in known))
         raise ArgumentError.of("spec", spec, legal=legal)

@@ -41,6 +41,9 @@ SWIZZLE_LINES = 8
 WARPS = 4
 """Warps that copy."""
 
+COPYING_REGISTERS = 56
+"""Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
+
 TAIL_ALIGNMENT = 128
 
 LONGEST_LINE = (1 << 32) - 1024
@@ -83,6 +86,11 @@ class CopyPlan:
     def clocks(self) -> int:
         """Instructions of a warp of the load role for a stage, where they are what takes the time: here copies are."""
         return 0
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread of the load role."""
+        return COPYING_REGISTERS
 
     @property
     def copied(self) -> int:

@@ -46,7 +46,7 @@ def tunable(cases: Iterable[SuiteCase]) -> list[tuple[str, Tunable]]:
     return [
         (case.suite, work)
         for case in cases
-        if isinstance(work := case.workload, ConvWorkload)
+        if (isinstance(work := case.workload, ConvWorkload) and work.family == "conv2d")
         or (isinstance(work, MatmulWorkload) and work.m > MOST_TOKENS and not work.fused)
     ]
 

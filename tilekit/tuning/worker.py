@@ -87,7 +87,11 @@ def workload_from(family: str, values: dict[str, Any]) -> MatmulWorkload | ConvW
     types = {name: as_dtype(values[name]) for name in ("a_dtype", "b_dtype", "out_dtype")}
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     plain |= types
-    kinds: dict[str, type[MatmulWorkload | ConvWorkload]] = {"conv2d": ConvWorkload, "blockwise": BlockwiseWorkload}
+    kinds: dict[str, type[MatmulWorkload | ConvWorkload]] = {
+        "conv2d": ConvWorkload,
+        "fused_conv2d": ConvWorkload,
+        "blockwise": BlockwiseWorkload,
+    }
     return kinds.get(family, MatmulWorkload)(**plain)
 
 

@@ -26,10 +26,12 @@ from tilekit.kernels.arguments import in_c_order, result_type, settings
 from tilekit.kernels.conv2d.images import Axis
 from tilekit.kernels.conv2d.problem import ConvProblem, one_pitch, read_convolution
 from tilekit.kernels.conv2d.spec import ConvSpec
+from tilekit.kernels.conv2d.threads import ThreadSpec
 from tilekit.kernels.epilogue_arguments import SharedEpilogueKeywords
 from tilekit.kernels.matmul.arguments import CallKeywords, MatmulArguments
 from tilekit.kernels.matmul.spec import Accumulation, MatmulSpec, check_types
 from tilekit.kernels.resolve import resolve_target
+from tilekit.tiles.operand import SWIZZLE_BYTES
 
 
 class ConvOperands(SharedEpilogueKeywords, total=False):
@@ -73,10 +75,10 @@ class ConvArguments(MatmulArguments):
             False for arrays that are layouts alone: nothing is asked of their memory.
         """
         given: dict[str, Any] = checked_values(ConvKeywords, keywords)
-        images, filters = _pixels(x, "x"), _pixels(w, "w")
-        groups, (y, along) = _groups(images, filters, given.get("groups", 1)), _axes(images, filters, given)
+        images, filters = read_pixels(x, "x"), read_pixels(w, "w")
+        groups, (y, along) = read_groups(images, filters, given.get("groups", 1)), read_axes(images, filters, given)
         shape = images.shape[0], y.out, along.out, filters.shape[0]
-        out = None if given.get("out") is None else _pixels(given["out"], "out")
+        out = None if given.get("out") is None else read_pixels(given["out"], "out")
         dtype = result_type(images, out, given.get("out_dtype"))
         if out is not None:
             require_output(out, shape, dtype, [("x", images), ("w", filters)] if memory else ())
@@ -84,7 +86,7 @@ class ConvArguments(MatmulArguments):
         if given.get("bias") is not None:
             epilogue["bias"] = _bias(given["bias"], filters.shape[0], groups)
         if given.get("residual") is not None:
-            residual = _pixels(given["residual"], "residual")
+            residual = read_pixels(given["residual"], "residual")
             require_result(residual, shape, dtype, "residual")
             epilogue["residual"] = _rows(residual, "residual", groups)
         views = {}
@@ -106,17 +108,20 @@ class ConvArguments(MatmulArguments):
 
     def into(self, result: Any) -> Self:
         """The same call with a new output."""
-        return replace(self, out=_rows(_pixels(result, "out"), "out", self.problem.batches), result=result)
+        return replace(self, out=_rows(read_pixels(result, "out"), "out", self.problem.batches), result=result)
 
     def spec_storing(self, store: str) -> MatmulSpec:
         """The convolution that stores in the way `store`; a matmul where each output pixel is made of one pixel."""
         plain, problem = super().spec_storing(store), self.problem
         if not isinstance(problem, ConvProblem):
             return plain
-        return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b)
+        if plain.copies:
+            return ThreadSpec(**vars(plain), lines=problem.lines)
+        block = SWIZZLE_BYTES if plain.promoted else problem.block_bytes  # 128 products are added at once
+        return ConvSpec(**vars(plain), swizzle=problem.swizzle, im2col_b=problem.im2col_b, block_bytes=block)
 
 
-def _pixels(array: Any, name: str) -> ArrayView:
+def read_pixels(array: Any, name: str) -> ArrayView:
     """View images or filters with their channels last: torch's have them second."""
     view = view_of(array, name)
     if len(view.shape) != 4:
@@ -143,7 +148,7 @@ def _pixels(array: Any, name: str) -> ArrayView:
     return view
 
 
-def _groups(x: ArrayView, w: ArrayView, groups: int) -> int:
+def read_groups(x: ArrayView, w: ArrayView, groups: int) -> int:
     """Check types and extents of both operands, and that groups divide them."""
     check_types(x.dtype, w.dtype, ("x", "w"))
     channels, count = x.shape[3], w.shape[0]
@@ -168,7 +173,7 @@ def _groups(x: ArrayView, w: ArrayView, groups: int) -> int:
     return groups
 
 
-def _axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
+def read_axes(x: ArrayView, w: ArrayView, given: dict[str, Any]) -> list[Axis]:
     """How filters go over images, with at least one output pixel."""
     usual = {"stride": 1, "padding": 0, "dilation": 1}
     steps, pads, aparts = (_pair(given.get(name, least), name, least) for name, least in usual.items())
@@ -231,7 +236,7 @@ def _operands(call: Any, shape: tuple[int, int, int, int], groups: int) -> dict[
             vector, each = _bias(given, shape[3], groups), shape[3] // groups
             views[place] = replace(vector, shape=(groups, 1, each), strides=(each, 0, 1)) if groups > 1 else vector
             continue
-        view = _pixels(given, name) if len(extents) == 4 else None
+        view = read_pixels(given, name) if len(extents) == 4 else None
         if view is None or view.shape != shape:
             raise ArgumentError(
                 f"{name} has shape {extents}: legal are the result's, {shape} (N, P, Q, K), one value a filter, "

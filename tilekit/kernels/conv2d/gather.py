@@ -66,6 +66,7 @@ class GatherLoader:
     def __init__(self, w: Writer, plan: CopyPlan, *, batched: bool) -> None:
         self.tile, self.width, self.batched, name = plan.tile, plan.width, batched, plan.tile.name
         self.address = w.parameter(name, GMEM, lambda call: call.address(name))
+        self.rows: type[GatheredRows] = GatheredRows
         self.n = declare(w, self.tile, "extent_y", "extent_x", "count", "image_pitch", "line_pitch", "pixel_pitch")
 
     def prefetch(self, w: Writer) -> None:
@@ -89,7 +90,7 @@ class BoundGather:
 
     def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> GatheredRows:
         """Turn to the rows of a tile."""
-        return GatheredRows(w, self, row, batch, k)
+        return self.loader.rows(w, self, row, batch, k)
 
 
 class GatheredRows:
@@ -114,17 +115,22 @@ class GatheredRows:
 
     def load(self, w: Writer, stage: Stage, k: Value) -> None:
         """Load, pack and store this thread's rows, 16 bytes at a time."""
-        tile, image, width = self._loader.tile, self._bound.stages.at(w, stage.index), self._loader.width
-        for piece in w.range(tile.row_bytes // PIECE, name="piece"):
+        image, width = self._bound.stages.at(w, stage.index), self._loader.width
+        for piece in w.range(self._loader.tile.row_bytes // PIECE, name="piece"):
             words: list[list[Value]] = [[] for _ in self._pixels]
             for _ in range(PIECE // max(width, WORD)):
                 narrow = [self._place(w) for _ in range(max(1, WORD // width))]
                 for row, values in enumerate(zip(*narrow, strict=True)):
                     words[row] += [self._packed(one) for one in zip(*values, strict=True)]
-            for line, row_words in zip(self._bound.lines, words, strict=True):
-                with nullcontext() if tile.rows % (WARPS * w.lanes) == 0 else w.when(line < tile.rows):
-                    target = image + line * tile.row_bytes + tile.swizzled(piece * PIECE, line)
-                    w.isa.memory.store_shared_b32x4(address=target, values=RegisterTile(row_words))
+            self._store(w, image, piece, words)
+
+    def _store(self, w: Writer, image: Value, piece: Value, words: list[list[Value]]) -> None:
+        """Write a piece of each of this thread's rows."""
+        tile = self._loader.tile
+        for line, row_words in zip(self._bound.lines, words, strict=True):
+            with nullcontext() if tile.rows % (WARPS * w.lanes) == 0 else w.when(line < tile.rows):
+                target = image + line * tile.row_bytes + tile.swizzled(piece * PIECE, line)
+                w.isa.memory.store_shared_b32x4(address=target, values=RegisterTile(row_words))
 
     def _place(self, w: Writer) -> list[list[Value]]:
         """Load what lies at the place for each of this thread's pixels, and go on to the next place."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from tilekit.arrays import ArrayView
+from tilekit.arrays import ArrayView, c_strides
 from tilekit.kernels.conv2d.images import Axis, Images, Pitches
 from tilekit.kernels.problem import MatmulProblem, load_width, read_problem
+from tilekit.tile_io.cp_async import PIECE, WORD
 from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tile_op.descriptors import K_BYTES
 from tilekit.tiles.call import Load
 from tilekit.tiles.operand import PLAIN_BYTES, SWIZZLE_BYTES, SwizzleBytes
 
@@ -27,18 +29,34 @@ def slice_for(channel_bytes: int, groups: int) -> SwizzleBytes:
     return min(legal, key=lambda swizzle: costs[swizzle] * SLICES[swizzle])
 
 
+MOST_BLOCK_BYTES = 192
+"""Of K in a stage of narrow slices, and of channels of 1x1 filters that are loaded so and not as a plain product."""
+
+
+def block_for(slice_bytes: int, slices: int, places: int) -> int:
+    """Bytes of K in a stage: of a filter of one place, whose slices are few and narrow, all there are.
+
+    What would follow them in a stage of 128 bytes takes as long as they do. Of several places stages of 128 bytes are
+    quicker, though slices lie behind the last one (H200: 32 channels, 3x3, 49.7 us, and 53.9 in stages of three).
+    """
+    block = -(-slices * slice_bytes // K_BYTES) * K_BYTES
+    return block if places == 1 and slice_bytes < SWIZZLE_BYTES and block <= MOST_BLOCK_BYTES else SWIZZLE_BYTES
+
+
 @dataclass(frozen=True)
 class ConvProblem(MatmulProblem):
     """A product whose `a` are `Images`; a group is a matrix of a batch.
 
     Attributes
     ----------
-    swizzle, im2col_b
-        As of a `ConvSpec`.
+    swizzle, im2col_b, block_bytes, lines
+        As of a `ConvSpec`, or of a `ThreadSpec`.
     """
 
     swizzle: SwizzleBytes = SWIZZLE_BYTES
     im2col_b: bool = False
+    block_bytes: int = SWIZZLE_BYTES
+    lines: bool = False
     multiplied = "images"
 
     @property
@@ -57,7 +75,9 @@ def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: i
     flat, filter_bytes = pitches[1][1:3] == (taps[1] * channels, channels), pitches[1].image * size
     tma = not (y.beyond_engine or along.beyond_engine or 0 in pitches[0][:3] or 0 in pitches[1][:3])
     tma = tma and not any(number % TMA_ALIGNMENT for of in numbers for number in of)
-    if tma and groups == 1 and taps == [1, 1] and (y.step, along.step, y.pad, along.pad) == (1, 1, 0, 0) and pitch:
+    narrow = slice_for(channel_bytes, 1) != SWIZZLE_BYTES and channel_bytes <= MOST_BLOCK_BYTES
+    alone = taps == [1, 1] and (y.step, along.step, y.pad, along.pad) == (1, 1, 0, 0) and not narrow
+    if tma and groups == 1 and alone and pitch:
         a = replace(x, shape=(prod(x.shape[:3]), channels), strides=(pitch, 1))
         return read_problem(a, replace(w, shape=(channels, count), strides=(1, pitches[1].image)))
     tma = tma and (groups == 1 or (flat and channel_bytes % TMA_ALIGNMENT == 0))
@@ -78,7 +98,39 @@ def read_convolution(x: ArrayView, w: ArrayView, y: Axis, along: Axis, groups: i
         load=loads[1], y=filters[0], x=filters[1], count=n, channels=channels,
         pitches=pitches[1]._replace(group=n * pitches[1].image),
     )  # fmt: skip
-    return ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b)
+    block = block_for(row * size, k // row, taps[0] * taps[1]) if tma else SWIZZLE_BYTES
+    problem = ConvProblem(m, n, k, groups, groups > 1, a_images, b_images, swizzle, im2col_b, block)
+    return _by_lines(problem) if _in_lines(x, w, along) and groups == 1 and isinstance(loads[0], int) else problem
+
+
+def _in_lines(x: ArrayView, w: ArrayView, along: Axis) -> bool:
+    """Whether lines of images and filters are runs of elements, of words those of images, and pixels are no words."""
+    size, channels = x.dtype.bytes, x.shape[3]
+    if not channels * size % WORD or along.apart > 1 or x.strides[2] != channels or w.strides != c_strides(w.shape):
+        return False
+    of_images = [pitch * size for pitch in (*x.strides[:2], x.shape[2] * channels)]
+    return not any(number % WORD for number in (x.address, w.address, prod(w.shape) * size, *of_images))
+
+
+def _by_lines(problem: ConvProblem) -> ConvProblem:
+    """The same product, K over lines of the filter instead of places: an element is a pixel of one channel."""
+    images: Any = (problem.a, problem.b)
+    piece = PIECE // images[0].dtype.bytes
+    k = images[1].y.taps * -(-images[1].x.taps * images[0].channels // piece) * piece
+    a, b = (
+        replace(
+            one,
+            extents=(k, one.extents[1]),
+            load=WORD,
+            channels=1,
+            pitches=one.pitches._replace(pixel=1),
+            x=replace(
+                one.x, **{name: getattr(one.x, name) * one.channels for name in ("extent", "taps", "step", "pad")}
+            ),
+        )
+        for one in images
+    )
+    return replace(problem, k=k, a=a, b=b, lines=True)
 
 
 def one_pitch(view: ArrayView) -> int | None:

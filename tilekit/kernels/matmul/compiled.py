@@ -47,7 +47,7 @@ class MatmulKernel(CompiledKernel):
     @property
     def k_block(self) -> int:
         """Elements of K in a stage."""
-        return self.config.k_block(self.spec.a_dtype)
+        return self.config.k_block(self.spec.a_dtype, self.spec.block_bytes)
 
     @property
     def launch_registers(self) -> int:

@@ -141,7 +141,7 @@ def _scheduler(
         tile_n=tile_n,
         cluster=cluster,
         k=k,
-        k_block=config.k_block(spec.a_dtype),
+        k_block=config.k_block(spec.a_dtype, spec.block_bytes),
         batched=spec.batched,
         shares=config.split_k,
         order=config.raster_order,

@@ -145,13 +145,15 @@ class KernelConfig(ABC):
         (a, a_major), (b, b_major) = spec.operands(swapped=self.swap_ab)
         a_swizzle, b_swizzle = spec.swizzles(swapped=self.swap_ab)[0], self.b_swizzle(spec)
         return (
-            _operand("a", a, self.tile[0], a_major, self._slices(a_major, a_swizzle), a_swizzle),
-            _operand("b", b, self.tile[1] // self.cta_group, b_major, self._slices(b_major, b_swizzle), b_swizzle),
+            _operand("a", a, self.tile[0], a_major, self._slices(spec, a_major, a_swizzle), a_swizzle),
+            _operand(
+                "b", b, self.tile[1] // self.cta_group, b_major, self._slices(spec, b_major, b_swizzle), b_swizzle
+            ),
         )
 
-    def _slices(self, major: Major, swizzle: SwizzleBytes) -> int:
+    def _slices(self, spec: MatmulSpec, major: Major, swizzle: SwizzleBytes) -> int:
         """Slices of a k-block: those of a K-major operand are as long as a row of the image."""
-        return self.k_group * (SWIZZLE_BYTES // (swizzle or PLAIN_BYTES) if major == "k" else 1)
+        return self.k_group * (spec.block_bytes // (swizzle or PLAIN_BYTES) if major == "k" else 1)
 
     def b_swizzle(self, spec: MatmulSpec) -> SwizzleBytes:
         """Bytes over which the image of the instruction's B is swizzled; 0 for none."""
@@ -192,9 +194,9 @@ class KernelConfig(ABC):
         """Shared memory of the accumulators."""
         return ()
 
-    def k_block(self, dtype: DType) -> int:
-        """Elements of K in a stage."""
-        return self.k_group * SWIZZLE_BYTES // dtype.bytes
+    def k_block(self, dtype: DType, block_bytes: int = SWIZZLE_BYTES) -> int:
+        """Elements of K in a stage, of a spec with blocks of so many bytes."""
+        return self.k_group * block_bytes // dtype.bytes
 
     def memory(self, spec: MatmulSpec) -> KernelMemory:
         """The shared memory that the components declare."""

@@ -65,7 +65,7 @@ class Configs:
             "shares": [config.split_k for config in configs],
             "cluster_k": [config.cluster_k for config in configs],
             "stream_k": [config.stream_k for config in configs],
-            "k_block": [config.k_block(spec.a_dtype) for config in configs],
+            "k_block": [config.k_block(spec.a_dtype, spec.block_bytes) for config in configs],
             "chunk_m": [a.chunk for a, _ in operands],
             "chunk_n": [b.chunk for _, b in operands],
         }

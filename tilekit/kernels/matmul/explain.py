@@ -14,7 +14,7 @@ from tilekit.tile_schedule.clc import RESPONSE_BYTES
 
 def explain(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> str:
     """Describe a traced kernel."""
-    (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
+    (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype, spec.block_bytes)
     layers = f"x{config.cluster_k} along K" if config.cluster_k > 1 else ""
     head = (
         f"{text.name}: {spec.a_dtype} x {spec.b_dtype} -> {spec.out_dtype}, {tile_m}x{tile_n}x{k}, {text.stages} "
@@ -86,7 +86,7 @@ def _who(array: SharedArray, text: KernelText) -> str:
 
 def _costs(spec: MatmulSpec, config: KernelConfig, text: KernelText) -> list[str]:
     notes = platform(text.target).notes
-    (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype)
+    (tile_m, tile_n), k = config.tile, config.k_block(spec.a_dtype, spec.block_bytes)
     fetched, flops = config.memory(spec).stage_bytes, 2 * tile_m * tile_n * k * spec.a_dtype.packed
     out = f"{tile_m * tile_n * spec.out_dtype.bytes} B of output"
     lines = [

@@ -352,6 +352,16 @@ class MatmulSpec:
         return self.a_load, self.b_load
 
     @property
+    def block_bytes(self) -> int:
+        """Bytes of K in a stage, for each of a config's `k_group`."""
+        return SWIZZLE_BYTES
+
+    @property
+    def finds(self) -> tuple[bool, bool]:
+        """Whether the copy engine looks for the rows of A, and of B, one by one: they lie in no order."""
+        return False, False
+
+    @property
     def copies(self) -> bool:
         """Whether threads copy an operand."""
         return self.loads != ("tma", "tma")

@@ -20,7 +20,6 @@ from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_100A, Target
 from tilekit.tile_op.tcgen05 import LANES
-from tilekit.tiles.operand import SWIZZLE_BYTES
 
 SHARED_BYTES_PER_CLOCK = 128
 """What one SM's shared memory moves. It bounds small instructions: m128n64 of one CTA takes the 48 clocks of reading
@@ -205,12 +204,13 @@ class BlockClocks:
         (rows, columns), slices = config.tile, 4 * config.k_group
         share_a, share_b = config.multicast
         scales = config.instruction(spec).scale_columns * LANES
-        fetched = (a.image_rows / share_a + b.image_rows / share_b) * SWIZZLE_BYTES * config.k_group + scales
+        fetched = (a.image_rows / share_a + b.image_rows / share_b) * spec.block_bytes * config.k_group + scales
         return cls(
             # An instruction takes 32 bytes of K. It runs N / 2 clocks, for a pair with 64 rows each half of that.
             tensor=slices * columns / (4 if config.cta_group == 2 and rows == 64 else 2),
             operands=slices * (rows + b.rows) * 32 / SHARED_BYTES_PER_CLOCK,
-            writes=((a.image_rows + b.image_rows) * SWIZZLE_BYTES * config.k_group + scales) / SHARED_BYTES_PER_CLOCK,
+            writes=((a.image_rows + b.image_rows) * spec.block_bytes * config.k_group + scales)
+            / SHARED_BYTES_PER_CLOCK,
             l2=fetched * active / L2_BYTES_PER_CLOCK,
             port=fetched / SM_L2_BYTES_PER_CLOCK,
         )

@@ -50,7 +50,7 @@ def tensor_memory(spec: MatmulSpec, config: BlackwellConfig, chip: Target) -> li
 def instructions(spec: MatmulSpec, config: BlackwellConfig) -> str:
     """Their number and shape."""
     op = config.instruction(spec)
-    count = config.k_block(spec.a_dtype) * spec.a_dtype.bytes // 32
+    count = config.k_block(spec.a_dtype, spec.block_bytes) * spec.a_dtype.bytes // 32
     ctas = f"{config.cta_group} CTA" + ("s" if config.cta_group > 1 else "")
     return f", {count} x tcgen05.mma m{op.m}n{op.n}k{op.k} of {ctas}"
 

@@ -12,6 +12,7 @@ from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.sm_90a import rules
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
+from tilekit.tile_io.cp_async import COPYING_REGISTERS
 from tilekit.tile_io.tma import EVICT_FIRST, EVICT_LAST
 from tilekit.tile_op.wgmma import ATOM_ROWS, Wgmma, atom_layout
 from tilekit.tile_schedule.raster import Walk
@@ -170,6 +171,7 @@ class MatmulConfig(KernelConfig):
             epilogue_loads=spec.loads_residual,
             copies=spec.copies,
             counts=spec.own_loaders,
+            copying=max((p.registers for p in self.copy_plans(spec) if p is not None), default=COPYING_REGISTERS),
         )
         return spec.components.plan(plan)
 

@@ -103,6 +103,9 @@ RAGGED_CLOCKS = 6.375
 ASKED_CLOCKS = 1.093
 """Between two answers of L2 about the same line."""
 
+PIXEL_CLOCKS = 4.0
+"""Clocks in which the copy engine finds a pixel, whatever it copies of it (H200: 4.05 of 128 bytes, 4.05 of 64)."""
+
 WIDE_GROUP_COST = 0.15
 """Time lost by each 64 columns of a tile beyond 192 where rows come in groups, none of which shares its weights."""
 
@@ -345,7 +348,7 @@ class HopperConfigs(Configs):
         Rows of B's image.
     copies, copied, gathered
         Whether threads copy operands, how many bytes of a k-block's copies shared memory moves, and how many
-        instructions a warp needs for them where those take the time.
+        instructions a warp needs for them, or clocks the copy engine to find what it copies, where those take the time.
     stages
         Of the ring.
     drained
@@ -378,13 +381,23 @@ def collect(configs: Sequence[MatmulConfig], spec: MatmulSpec) -> HopperConfigs:
         "loaded_n": [config.operands(spec)[1].image_rows for config in configs],
         "copies": [bool(each) for each in plans],
         "copied": [sum(plan.tile.bytes * (SHIFTED if plan.shifts else COPIED) for plan in each) for each in plans],
-        "gathered": [sum(plan.clocks for plan in each) for each in plans],
+        "gathered": [
+            sum(plan.clocks for plan in each) + _finding_clocks(config, spec)
+            for config, each in zip(configs, plans, strict=True)
+        ],
         "drained": [config.in_flight == 0 for config in configs],
         "stages": [config.resolved_stages(SM_90A, spec) for config in configs],
         "factors": [spec.factors(config.tile[1], swapped=config.swap_ab) for config in configs],
     }
     own = {name: np.array(column) for name, column in values.items()}
     return HopperConfigs(tuple(configs), **Configs.fields(configs, spec), **own)
+
+
+def _finding_clocks(config: MatmulConfig, spec: MatmulSpec) -> float:
+    """Clocks that the copy engine takes to find the rows of a k-block that lie in no order."""
+    finds = spec.finds[:: -1 if config.swap_ab else 1]
+    parts = zip(config.operands(spec), config.multicast, finds, strict=True)
+    return PIXEL_CLOCKS * sum(tile.image_rows * tile.slices / sharers for tile, sharers, found in parts if found)
 
 
 def resident(configs: HopperConfigs, sms: int) -> Array:
@@ -426,14 +439,14 @@ class BlockClocks:
         c = configs
         # m64nN reads 64 rows of A and N of B per 32 bytes of K and runs N / 2 clocks (PTX k16 of 16-bit types; fp8's
         # k32 likewise).
-        issues = 4 * c.k_group * -(-c.tile_m // ATOM_ROWS)
+        issues = spec.block_bytes // 32 * c.k_group * -(-c.tile_m // ATOM_ROWS)
         tensor = issues * c.tile_n / 2
         # Each CTA fetches its share of A and B once; multicast delivers the rest without another L2 read. N-major,
         # whole chunks come.
-        fetched_m = c.tile_m / c.cluster_n * SWIZZLE_BYTES * c.k_group
-        fetched_n = c.loaded_n / c.cluster_m * SWIZZLE_BYTES * c.k_group
+        fetched_m = c.tile_m / c.cluster_n * spec.block_bytes * c.k_group
+        fetched_n = c.loaded_n / c.cluster_m * spec.block_bytes * c.k_group
         fetched = fetched_m + fetched_n
-        delivered = (c.tile_m + c.loaded_n) * SWIZZLE_BYTES * c.k_group
+        delivered = (c.tile_m + c.loaded_n) * spec.block_bytes * c.k_group
         read = issues * (ATOM_ROWS + c.tile_n) * 32
         shared = (read + delivered + c.copied) / SHARED_BYTES_PER_CLOCK
         # Of the larger operand each line comes from DRAM while those who need it ask for it.
@@ -474,7 +487,8 @@ def estimates(configs: HopperConfigs, spec: MatmulSpec, grids: Grids) -> Estimat
     wave = grids.k_blocks * block.taken * COUPLED_COST ** np.log2(peers)
     in_turn = (wave**TURN_OVERLAP + stores**TURN_OVERLAP) ** (1 / TURN_OVERLAP)
     wave = np.where(c.pingpong, in_turn, wave)
-    between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, stores)
+    waited = grids.k_blocks * np.maximum(c.gathered - block.tensor, 0)  # the ring fills while a tile is stored
+    between = np.maximum(grids.waves - 1, 0) * np.where(c.pingpong, 0, np.maximum(stores - waited, 0))
     rate = DRAM_BYTES_PER_CLOCK * (np.maximum(grids.active, 1) / SM_90A.multiprocessors) ** IDLE_COST
     alone = np.where(grids.waves > 1, LAST_WAVE * wave, 0)
     computed, streamed = grids.rounds * wave, grids.bytes / rate + alone

@@ -1,0 +1,162 @@
+"""Gradients of convolutions against float64, to the bit: on the emulator of both chips, and on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.errors import ArgumentError
+from tilekit.gradients import _remainders
+from tilekit.kernels.conv2d.images import Axis
+from tilekit.runtime import driver
+
+TYPES = (ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """A convolution of small integers, and the gradient of its result."""
+
+    seed: int
+    x: tuple[int, ...]
+    w: tuple[int, ...]
+    ways: dict[str, Any]
+    dtype: Any
+
+    @classmethod
+    def drawn(cls, seed: int) -> Gradients:
+        """The case of a seed."""
+        rng = Random(f"gradients {seed}")
+        while True:
+            groups = rng.choice((1, 1, 1, 2))
+            channels, filters = groups * rng.choice((1, 3, 4, 8, 16)), groups * rng.choice((4, 5, 8, 16))
+            x = (rng.choice((1, 2, 3, 8)), rng.randint(3, 10), rng.randint(3, 10), channels)
+            w = (filters, rng.randint(1, 4), rng.randint(1, 4), channels // groups)
+            ways = {
+                "stride": (rng.choice((1, 1, 2, 3)), rng.choice((1, 2, 2, 3))),
+                "padding": (rng.randint(0, 3), rng.randint(0, 3)),
+                "dilation": (rng.choice((1, 1, 2, 3)), rng.choice((1, 1, 2))),
+                "groups": groups,
+            }
+            case = cls(seed, x, w, ways, rng.choice(TYPES))
+            if min(case.result[1:3]) > 0:
+                return case
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """Shape of what the convolution returns."""
+        down, along = (
+            (self.x[1 + i] + 2 * self.ways["padding"][i] - (self.w[1 + i] - 1) * self.ways["dilation"][i] - 1)
+            // self.ways["stride"][i]
+            + 1
+            for i in range(2)
+        )
+        return self.x[0], down, along, self.w[0]
+
+    def check(self, target: str) -> None:
+        """Compute both gradients and compare."""
+        rng = np.random.default_rng(self.seed)
+        x, w, dy = (rng.integers(-2, 3, shape).astype(self.dtype) for shape in (self.x, self.w, self.result))
+        how = {**self.ways, "out_dtype": "f32", "target": target}
+        of_images, of_filters = self.expected(*(array.astype(np.float64) for array in (x, w, dy)))
+        np.testing.assert_array_equal(tilekit.conv2d_input_gradient(dy, w, self.x[1:3], **how), of_images)
+        np.testing.assert_array_equal(tilekit.conv2d_weight_gradient(x, dy, self.w[1:3], **how), of_filters)
+
+    def expected(self, x: Any, w: Any, dy: Any) -> tuple[Any, Any]:
+        """By the definition, place by place."""
+        (down, along), pads, (apart_y, apart_x) = (self.ways[name] for name in ("stride", "padding", "dilation"))
+        padded = np.pad(x, ((0, 0), (pads[0],) * 2, (pads[1],) * 2, (0, 0)))
+        of_images, of_filters = np.zeros_like(padded), np.zeros_like(w)
+        groups, rows, columns = self.ways["groups"], dy.shape[1], dy.shape[2]
+        for group, r, s in np.ndindex(groups, *w.shape[1:3]):
+            channels, filters = (
+                slice(group * n // groups, (group + 1) * n // groups) for n in (x.shape[3], w.shape[0])
+            )
+            y = slice(r * apart_y, r * apart_y + (rows - 1) * down + 1, down)
+            z = slice(s * apart_x, s * apart_x + (columns - 1) * along + 1, along)
+            of_images[:, y, z, channels] += dy[..., filters] @ w[filters, r, s]
+            of_filters[filters, r, s] = np.einsum("npqk,npqc->kc", dy[..., filters], padded[:, y, z, channels])
+        inner = slice(pads[0], pads[0] + x.shape[1]), slice(pads[1], pads[1] + x.shape[2])
+        return of_images[:, inner[0], inner[1]], of_filters
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_gradients_are_exact(seed: int) -> None:
+    """Strides, padding, dilation, groups and types drawn at random, on either chip's emulator."""
+    Gradients.drawn(seed).check(("sm_90a", "sm_100a")[seed % 2])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(100))
+def test_gradients_on_the_gpu(seed: int) -> None:
+    """The same generator."""
+    if driver.why_unavailable() or driver.devices()[0].compute_capability != (9, 0):
+        pytest.skip("needs a GPU of capability 9.0")
+    Gradients.drawn(seed).check("cuda")
+
+
+def test_pixels_are_met_by_the_places_that_meet_them() -> None:
+    """The convolutions of all remainders read, for each pixel, just the products that it was part of."""
+    rng = Random(3)
+    for _ in range(400):
+        axis = Axis("", *(rng.randint(1, most) for most in (12, 5, 4)), pad=rng.randint(0, 6), apart=rng.randint(1, 4))
+        if axis.out < 1:
+            continue
+        expected = {
+            (p * axis.step - axis.pad + r * axis.apart, r, p) for r in range(axis.taps) for p in range(axis.out)
+        }
+        found, pixels = [], []
+        for part in _remainders(axis):
+            for i in range(part.count):
+                pixels.append(part.first + i * part.step)
+                for turned in range(part.taps):
+                    place = part.tap + part.tap_step * (part.taps - 1 - turned)
+                    from_pixel = part.skip + i - part.pad + turned * part.apart
+                    if 0 <= from_pixel < axis.out:
+                        found.append((pixels[-1], place, from_pixel))
+            returned = axis.out + 2 * part.pad - part.apart * (part.taps - 1)
+            assert not part.taps or returned >= part.skip + part.count
+        assert sorted(pixels) == list(range(axis.extent))
+        assert sorted(found) == sorted(one for one in expected if 0 <= one[0] < axis.extent)
+
+
+def test_a_scale_and_no_images() -> None:
+    """The factor of the convolution is that of its gradients; of an empty batch the filters' gradient is zero."""
+    x, dy = np.ones((2, 4, 4, 8), np.float16), np.ones((2, 4, 4, 16), np.float16)
+    found = tilekit.conv2d_weight_gradient(x, dy, (1, 1), scale=0.5)
+    np.testing.assert_array_equal(found, np.full((16, 1, 1, 8), 16))
+    w = np.ones((16, 1, 1, 8), np.float16)
+    np.testing.assert_array_equal(tilekit.conv2d_input_gradient(dy, w, (4, 4), scale=2.0), np.full(x.shape, 32))
+    assert not tilekit.conv2d_weight_gradient(x[:0], dy[:0], (1, 1)).any()
+    assert tilekit.conv2d_input_gradient(dy[:0], w, (4, 4)).shape == (0, 4, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("extents", "words"),
+    [
+        ((5, 4), r"dy has shape \(2, 4, 4, 16\).*returns \(2, 5, 4, 16\).*TK-CONV-001"),
+        ((4,), r"extents: given \(4,\).*two whole numbers.*TK-CONV-001"),
+        ((4, 0), r"extents: given \(4, 0\).*TK-CONV-001"),
+    ],
+)
+def test_what_is_refused(extents: Any, words: str) -> None:
+    """Extents that the result's gradient does not belong to, and what is none."""
+    dy, w = np.ones((2, 4, 4, 16), np.float16), np.ones((16, 1, 1, 8), np.float16)
+    with pytest.raises(ArgumentError, match=words):
+        tilekit.conv2d_input_gradient(dy, w, extents)
+
+
+def test_layouts_and_types_are_the_convolutions() -> None:
+    """A gradient that would have to be copied is refused by its name; results are of the operand's type."""
+    dy, w = np.ones((2, 4, 4, 16), np.float16), np.ones((16, 1, 1, 8), np.float16)
+    with pytest.raises(ArgumentError, match=r"dy has strides.*TK-CONV-005"):
+        tilekit.conv2d_input_gradient(np.asfortranarray(dy), w, (4, 4))
+    assert tilekit.conv2d_input_gradient(dy, w, (4, 4)).dtype == np.float16
+    x = np.ones((2, 4, 4, 8), ml_dtypes.bfloat16)
+    assert tilekit.conv2d_weight_gradient(x, dy.astype(ml_dtypes.bfloat16), (1, 1)).dtype == ml_dtypes.bfloat16

@@ -1,0 +1,340 @@
+"""Gradients of `tilekit.conv2d`, each a convolution of rearranged arrays.
+
+That of the images is a convolution of the result's gradient with filters turned round, their two channel dimensions
+exchanged: one for each remainder of the stride, with the places of the filter that meet it. That of the filters is one
+whose channels are the images of a batch: filters are the result's gradient, whose pixels lie a stride apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd, prod
+from operator import index
+from typing import Any, TypedDict, Unpack
+
+from tilekit.annotations import checked_values, takes
+from tilekit.api import conv2d
+from tilekit.arrays import ArrayView, c_strides, new_arrays, require_same_place, resolve_stream
+from tilekit.dtypes import DType
+from tilekit.errors import ArgumentError
+from tilekit.kernels.arguments import in_c_order, result_type
+from tilekit.kernels.conv2d.arguments import read_axes, read_groups, read_pixels
+from tilekit.kernels.conv2d.images import Axis
+from tilekit.kernels.rearrange import Dimension, rearrange
+from tilekit.kernels.resolve import resolve_target
+from tilekit.targets import PlaceName, Target
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+
+__all__ = ["conv2d_input_gradient", "conv2d_weight_gradient"]
+
+
+class GradientKeywords(TypedDict, total=False):
+    """What both gradients take by keyword, but for ``stream``: as `tilekit.conv2d` takes it."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: int
+    scale: Any
+    out_dtype: Any
+    target: PlaceName | None
+
+
+@takes(GradientKeywords)
+def conv2d_input_gradient(
+    dy: Any, w: Any, extents: Any, *, stream: Any = None, **keywords: Unpack[GradientKeywords]
+) -> Any:
+    """Return the gradient of the images of a convolution, accumulated in f32.
+
+    Parameters
+    ----------
+    dy
+        The gradient of the result, (N, P, Q, K), of torch (N, K, P, Q) in ``channels_last`` memory.
+    w
+        Filters, as `conv2d` takes them.
+    extents
+        Lines of the images, and pixels of a line: with a stride several convolve to the same result.
+    stride, padding, dilation, groups, scale, target, stream
+        Of the convolution, as `conv2d` takes them.
+    out_dtype
+        By default that of `dy`.
+
+    Returns
+    -------
+    array
+        (N, H, W, C), of torch (N, C, H, W) in ``channels_last`` memory.
+
+    Raises
+    ------
+    ArgumentError
+        As `conv2d` does; ``TK-CONV-001`` where `dy` is not what the convolution would return.
+
+    Notes
+    -----
+    Filters are copied in another order. With a stride there are as many convolutions as it has remainders, down times
+    along, and each is copied to its pixels.
+
+    Examples
+    --------
+    >>> import numpy as np, tilekit
+    >>> dy, w = np.ones((1, 3, 3, 8), np.float16), np.ones((8, 3, 3, 16), np.float16)
+    >>> tilekit.conv2d_input_gradient(dy, w, (6, 6), stride=2, padding=1).shape
+    (1, 6, 6, 16)
+    """
+    given: dict[str, Any] = checked_values(GradientKeywords, keywords)
+    dy_view, w_view = read_pixels(dy, "dy"), read_pixels(w, "w")
+    groups, pair = given.get("groups", 1), _pair(extents, "extents")
+    x = in_c_order(dy_view, (dy_view.shape[0], *pair, w_view.shape[3] * groups), dy_view.dtype)
+    call = _Call.read(x, w_view, dy_view, given, ("w", w_view), stream)
+    found = call.new((x.shape[0], *pair, x.shape[3]))
+    for down in _remainders(call.axes[0]):
+        for along in _remainders(call.axes[1]):
+            call.input_part(dy, w_view, found, down, along)
+    return call.images(found)
+
+
+@takes(GradientKeywords)
+def conv2d_weight_gradient(
+    x: Any, dy: Any, taps: Any, *, stream: Any = None, **keywords: Unpack[GradientKeywords]
+) -> Any:
+    """Return the gradient of the filters of a convolution, accumulated in f32.
+
+    Parameters
+    ----------
+    x
+        Images, as `conv2d` takes them.
+    dy
+        The gradient of the result, (N, P, Q, K), of torch (N, K, P, Q) in ``channels_last`` memory.
+    taps
+        Lines of a filter, and places of a line.
+    stride, padding, dilation, groups, scale, target, stream
+        Of the convolution, as `conv2d` takes them.
+    out_dtype
+        By default that of `x`.
+
+    Returns
+    -------
+    array
+        (K, R, S, C / groups), of torch (K, C / groups, R, S) in ``channels_last`` memory.
+
+    Raises
+    ------
+    ArgumentError
+        As `conv2d` does; ``TK-CONV-001`` where `dy` is not what the convolution would return.
+
+    Notes
+    -----
+    Images and `dy` are copied with the batch behind the pixels, filled up to whole 16 bytes: a batch of a few images
+    multiplies more zeros than numbers. There is one convolution a group. Images of more than 128 pixels along or down
+    are beyond the copy engine's boxes, and threads load them.
+
+    Examples
+    --------
+    >>> import numpy as np, tilekit
+    >>> x, dy = np.ones((8, 6, 6, 16), np.float16), np.ones((8, 3, 3, 8), np.float16)
+    >>> tilekit.conv2d_weight_gradient(x, dy, (3, 3), stride=2, padding=1).shape
+    (8, 3, 3, 16)
+    """
+    given: dict[str, Any] = checked_values(GradientKeywords, keywords)
+    x_view, dy_view = read_pixels(x, "x"), read_pixels(dy, "dy")
+    groups, pair = given.get("groups", 1), _pair(taps, "taps")
+    each = x_view.shape[3] // groups if groups > 0 and x_view.shape[3] % groups == 0 else x_view.shape[3]
+    w = in_c_order(x_view, (dy_view.shape[3], *pair, each), x_view.dtype)
+    call = _Call.read(x_view, w, dy_view, given, ("x", x_view), stream)
+    found = call.new(w.shape)
+    for group in range(groups):
+        call.weight_part(x_view, dy_view, found, group)
+    return call.images(found)
+
+
+@dataclass(frozen=True)
+class _Remainder:
+    """Pixels of an image that are as far from a multiple of the stride, and the convolution that gives their gradient.
+
+    Attributes
+    ----------
+    first, step, count
+        The first of them, from one to the next, and how many.
+    tap, tap_step, taps
+        Places of the filter that meet them, likewise.
+    apart, pad, skip
+        Dilation and padding of the convolution, and of what it returns the first that counts.
+    """
+
+    first: int
+    step: int
+    count: int
+    tap: int
+    tap_step: int
+    taps: int
+    apart: int = 1
+    pad: int = 0
+    skip: int = 0
+
+
+def _remainders(axis: Axis) -> list[_Remainder]:
+    """What pixels there are, by what they leave divided by the stride.
+
+    A pixel h is met by the place r from the output pixel (h + pad - r apart) / step, where that is whole.
+    """
+    found = []
+    for first in range(min(axis.step, axis.extent)):
+        count, place = -(-(axis.extent - first) // axis.step), first + axis.pad
+        shared = gcd(axis.step, axis.apart)
+        tap_step, apart = axis.step // shared, axis.apart // shared
+        tap = next((r for r in range(min(tap_step, axis.taps)) if (place - r * axis.apart) % axis.step == 0), axis.taps)
+        taps = -(-(axis.taps - tap) // tap_step)
+        part = _Remainder(first, axis.step, count, tap, tap_step, taps)
+        if taps:
+            reach = apart * (taps - 1)
+            low = reach - (place - tap * axis.apart) // axis.step
+            pad = max(low, count + reach - low - axis.out, 0)
+            part = replace(part, apart=apart, pad=pad, skip=pad - low)
+        found.append(part)
+    return found
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call, read: how filters go over images, and where and when what is to be done is done."""
+
+    axes: list[Axis]
+    groups: int
+    like: ArrayView
+    dtype: DType
+    chip: Target
+    device: str | None
+    place: PlaceName | None
+    stream: Any
+    scale: Any
+
+    @classmethod
+    def read(
+        cls,
+        x: ArrayView,
+        w: ArrayView,
+        dy: ArrayView,
+        given: dict[str, Any],
+        other: tuple[str, ArrayView],
+        stream: Any,
+    ) -> _Call:
+        """Check images, filters and the result's gradient against each other; of one of the first two is the layout."""
+        groups = read_groups(x, w, given.get("groups", 1))
+        axes = read_axes(x, w, given)
+        expected = (x.shape[0], axes[0].out, axes[1].out, w.shape[0])
+        if dy.shape != expected:
+            raise ArgumentError(
+                f"dy has shape {dy.shape} (channels last): the convolution returns {expected}; pass its gradient",
+                code="TK-CONV-001",
+            )
+        require_same_place([other, ("dy", dy)])
+        chip, device = resolve_target(other[1], given.get("target"))
+        if dy.library != "torch" or stream is not None:
+            stream = None if dy.device == "cpu" else resolve_stream(stream, dy)
+        dtype = result_type(dy if other[0] == "w" else x, None, given.get("out_dtype"))
+        return cls(axes, groups, dy, dtype, chip, device, given.get("target"), stream, given.get("scale"))
+
+    def new(self, shape: tuple[int, ...], dtype: DType | None = None) -> Any:
+        """A new array in C order."""
+        return new_arrays(self.like, shape, dtype or self.dtype)(self.stream)
+
+    def images(self, array: Any) -> Any:
+        """The array as `conv2d` takes and returns it: of torch with its channels second."""
+        return array.permute(0, 3, 1, 2) if self.like.library == "torch" else array
+
+    def convolved(self, x: Any, w: Any, **how: Any) -> Any:
+        """The convolution of arrays with their channels last."""
+        own = {"stream": self.stream, "target": self.place, "out_dtype": self.dtype, "scale": self.scale}
+        return conv2d(x, self.images(w), **own, **how)
+
+    def copied(self, source: ArrayView, out: Any, dimensions: list[Dimension], read: int, write: int = 0) -> None:
+        """Copy elements, from one of each array on."""
+        place: dict[str, Any] = {"target": self.chip, "device": self.device, "stream": self.stream}
+        rearrange(source, out, dimensions, read_from=read, write_from=write, **place)
+
+    def input_part(self, dy: Any, w: ArrayView, found: Any, down: _Remainder, along: _Remainder) -> None:
+        """Compute the gradient of some of the pixels."""
+        count, height, width, channels = _shape(found)
+        lines = Dimension(down.count, 0, down.step * width * channels, count=0)
+        if not (down.taps and along.taps):
+            zeros = [Dimension(count, 0, height * width * channels), lines]
+            zeros += [Dimension(along.count, 0, along.step * channels), Dimension(channels, 0, 1)]
+            self.copied(self.like, found, zeros, 0, (down.first * width + along.first) * channels)
+            return
+        k, r, s, _ = w.strides
+        filters, each = w.shape[0] // self.groups, channels // self.groups
+        taps = (down.taps, along.taps)
+        turned = self.new((channels, *taps, filters), w.dtype)
+        strides = c_strides((channels, *taps, filters))
+        self.copied(
+            w,
+            turned,
+            [
+                Dimension(self.groups, filters * k, each * strides[0]),
+                Dimension(each, 1, strides[0]),
+                Dimension(down.taps, down.tap_step * r, strides[1], turned=True),
+                Dimension(along.taps, along.tap_step * s, strides[2], turned=True),
+                Dimension(filters, k, 1),
+            ],
+            down.tap * r + along.tap * s,
+        )
+        how = {"padding": (down.pad, along.pad), "dilation": (down.apart, along.apart), "groups": self.groups}
+        part = self.convolved(dy, turned, **how)
+        view = read_pixels(part, "dx")
+        image, line, pixel, _ = view.strides
+        self.copied(
+            view,
+            found,
+            [
+                Dimension(count, image, height * width * channels),
+                Dimension(down.count, line, down.step * width * channels),
+                Dimension(along.count, pixel, along.step * channels),
+                Dimension(channels, 1, 1),
+            ],
+            down.skip * line + along.skip * pixel,
+            (down.first * width + along.first) * channels,
+        )
+
+    def weight_part(self, x: ArrayView, dy: ArrayView, found: Any, group: int) -> None:
+        """Compute the gradient of a group's filters."""
+        if 0 in x.shape:
+            self.copied(x, found, [Dimension(prod(_shape(found)), 0, 1, count=0)], 0)
+            return
+        down, along = self.axes
+        count, unit = x.shape[0], TMA_ALIGNMENT // x.dtype.bytes
+        padded = -(-count // unit) * unit
+        arrays = []
+        for view in (x, dy):
+            channels = view.shape[3] // self.groups
+            image, line, pixel, _ = view.strides
+            array = self.new((channels, *view.shape[1:3], padded), view.dtype)
+            strides = c_strides((channels, *view.shape[1:3], padded))
+            order = [Dimension(channels, 1, strides[0]), Dimension(view.shape[1], line, strides[1])]
+            order += [Dimension(view.shape[2], pixel, strides[2]), Dimension(padded, image, 1, count=count)]
+            self.copied(view, array, order, group * channels)
+            arrays.append(array)
+        steps = {"stride": (down.apart, along.apart), "dilation": (down.step, along.step)}
+        part = self.convolved(self.images(arrays[0]), arrays[1], padding=(down.pad, along.pad), **steps)
+        view = read_pixels(part, "dw")
+        strides, shape = view.strides, _shape(found)
+        filters, out = shape[0] // self.groups, c_strides(shape)
+        order = [Dimension(filters, 1, out[0]), Dimension(shape[1], strides[1], out[1])]
+        order += [Dimension(shape[2], strides[2], out[2]), Dimension(shape[3], strides[0], 1)]
+        self.copied(view, found, order, 0, group * filters * out[0])
+
+
+def _shape(array: Any) -> tuple[int, ...]:
+    """The shape of an array, as numbers."""
+    return tuple(int(extent) for extent in array.shape)
+
+
+def _pair(given: Any, name: str) -> tuple[int, int]:
+    """Read two extents, down and along."""
+    try:
+        down, along = (index(number) for number in given)
+        legal = min(down, along) >= 1
+    except (TypeError, ValueError):
+        legal = False
+    if not legal:
+        raise ArgumentError.of(name, given, legal="two whole numbers from 1 on, down and along", code="TK-CONV-001")
+    return down, along
