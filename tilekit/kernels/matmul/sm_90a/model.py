@@ -17,7 +17,6 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, Target
 from tilekit.tile_op.scaled_accumulators import OVERLAPPED_REGISTERS
 from tilekit.tile_op.wgmma import ATOM_ROWS
-from tilekit.tiles.operand import SWIZZLE_BYTES
 
 # Most of the constants below were fitted to 3452 times of 105 cases on an H200 (2026-11); they are kept in
 # benchmarks/results, and `python -m benchmarks.model` says how far the model's choices are from the quickest.
