@@ -121,6 +121,11 @@ class Target:
         """Threads of the waves that issue a matrix instruction together."""
         return self.lanes * self.matrix_waves
 
+    @property
+    def portable(self) -> bool:
+        """Whether later chips run its text: of PTX, what is for one chip alone has a letter behind the number."""
+        return self.isa == "ptx" and self.name[-1].isdigit()
+
     def has(self, capability: str) -> bool:
         """Whether the chip has a capability of `CAPABILITIES`."""
         assert capability in CAPABILITIES, capability

@@ -160,10 +160,17 @@ class MmaSync:
 
 
 class BoundMmaSync:
-    """An `MmaSync` in a role: places and registers at hand, ready to multiply stages."""
+    """An `MmaSync` in a role: places and registers at hand, ready to multiply stages.
+
+    Attributes
+    ----------
+    steps
+        Steps along a stage's K.
+    """
 
     def __init__(self, w: Writer, op: MmaSync, tiles: dict[str, SharedArray], part: Value | int) -> None:
         self._op = op
+        self.steps = op.steps
         down, across = in_grid(part, op.across.waves)
         self._a = _Places(w, op.a, tiles[op.a.name], op.down, down, rows=True)
         self._b = _Places(w, op.b, tiles[op.b.name], op.across, across, rows=False)
