@@ -24,6 +24,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
 from tilekit.tiles.call import Matrix, fits
 from tilekit.tiles.cluster import Multicast, require_alone
+from tilekit.tiles.interleave import INTERLEAVED, interleaved_row
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -66,11 +67,15 @@ class CopyPlan:
         What the operand's address, rows and pitches, in bytes, are multiples of: one of `WIDTHS`, or 16.
     warps
         Warps that copy; the first of them has a number that is a multiple of this.
+    interleaved
+        Whether lines of the image are rows of the tile in the order of `interleaved_row`, for an `MmaSync` of that name:
+        of K-major tiles, copied by 32 lines of 16 bytes a piece.
     """
 
     tile: OperandTile
     width: int
     warps: int = WARPS
+    interleaved: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tile, OperandTile):
@@ -138,6 +143,12 @@ class CopyPlan:
                 "load it by TMA",
                 code="TK-TRACE-017",
             )
+        if self.interleaved and (tile.major != "k" or self.unit % INTERLEAVED):
+            raise TraceError(
+                f"tile {tile.name!r}, {tile.major!r}-major, is copied {self.unit} lines at once, and interleaved are "
+                f"{INTERLEAVED} of a K-major one; nearest: interleaved=False",
+                code="TK-TRACE-017",
+            )
         if self.block_lines % self.unit:
             nearest = -(-self.block_lines // self.unit) * self.unit
             raise TraceError(
@@ -145,6 +156,10 @@ class CopyPlan:
                 f"and tile {tile.name!r} has {self.block_lines}; nearest: {nearest} rows, or a wider swizzle",
                 code="TK-TRACE-017",
             )
+
+    def row_after(self, index: int) -> int:
+        """Rows of the tile from a warp's first class of lines to another."""
+        return interleaved_row(index) if self.interleaved else index
 
     @property
     def tail_bytes(self) -> int:
@@ -233,6 +248,8 @@ class BoundCpAsyncLoader:
         This thread in its warp, and the first byte of its pieces in their lines.
     first, line
         First line of the warp's first class, and of this thread's in it; the next class begins a line on.
+    row
+        The tile's row, or its line along K, that this thread's first line is.
     """
 
     def __init__(self, w: Writer, loader: CpAsyncLoader, stages: SharedArray) -> None:
@@ -244,6 +261,9 @@ class BoundCpAsyncLoader:
         self.offset = (self.lane % copies) * plan.copied
         self.first = (w.warp() % plan.warps) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
+        self.row = self.line
+        if plan.interleaved:
+            self.row = self.first // 2 * 8 + self.first % 2 + self.lane // copies * 2
         self._first_shift = w.variable(U32, 0, "shift")
         self.completes = plan.shifts
         self.writer = CopyWriter((self,))
@@ -318,7 +338,7 @@ class CpAsyncTile:
         if loader.batch_pitch is not None and isinstance(batch, Value):
             self._matrix = loader.address + w.widen_multiply(batch, loader.batch_pitch) * self._size
         self._length = loader.inner * self._size
-        self._start = self.address(w, bound.line) + w.widen_multiply(bound.offset, 1)
+        self._start = self.address(w, bound.row) + w.widen_multiply(bound.offset, 1)
         groups = -(-plan.lines // (32 * plan.warps)) if plan.shifts else 0
         self._tails = [_Tails(w, self, bound, group) for group in range(groups)]
 
@@ -362,13 +382,14 @@ class CpAsyncTile:
         copy = getattr(w.ptx.cp_async, f"copy_{plan.copied}")
         start = self._start + distance
         for index in range(plan.classes):
-            line, address = bound.line + index, start + w.widen_multiply(loader.pitch, index * self._size)
+            line = bound.line + index
+            address = start + w.widen_multiply(loader.pitch, plan.row_after(index) * self._size)
             target = image + line * row_bytes + plan.tile.swizzled(bound.offset, line)
             sizes: list[Operand] = [plan.copied] * plan.blocks
             if not inside:
                 at, end = position + bound.offset, self.end(w, address)
                 sizes = [_left(w, at + block * row_bytes, end, plan.copied) for block in range(plan.blocks)]
-                room = _left(w, first + line, loader.outer)
+                room = _left(w, first + bound.row + plan.row_after(index), loader.outer)
             source = _first_piece(address) if plan.shifts else address
             for turn in range(plan.block_lines // plan.unit):
                 if turn > 0:

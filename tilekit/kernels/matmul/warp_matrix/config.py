@@ -15,6 +15,7 @@ from tilekit.targets import Target
 from tilekit.tile_io.cp_async import PIECE, CopyPlan
 from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_schedule.raster import Walk
+from tilekit.tiles.interleave import INTERLEAVED
 
 Driver = Literal["multistage"]
 """The role loops of a kernel."""
@@ -85,10 +86,15 @@ class WarpMatrixConfig(KernelConfig):
     def plans(self, spec: MatmulSpec) -> tuple[CopyPlan, CopyPlan]:
         """How threads copy A and B."""
         a, b = (
-            CopyPlan(tile, PIECE if load == "tma" else load, self.count)
-            for tile, load in zip(self.operands(spec), spec.loads, strict=True)
+            CopyPlan(tile, PIECE if load == "tma" else load, self.count, side == "b" and self.interleaved(spec))
+            for side, tile, load in zip("ab", self.operands(spec), spec.loads, strict=True)
         )
         return a, b
+
+    def interleaved(self, spec: MatmulSpec) -> bool:
+        """Whether threads have neighbours of a row of the output, since B's rows are loaded in the order for that."""
+        whole = self.tile[1] % (INTERLEAVED * self.grid[1]) == 0
+        return whole and spec.b_major == "k" and spec.b_load == "tma"
 
     def copy_plans(self, spec: MatmulSpec) -> tuple[CopyPlan | None, CopyPlan | None]:
         """The same: threads copy everything."""
@@ -96,7 +102,9 @@ class WarpMatrixConfig(KernelConfig):
 
     def instruction(self, spec: MatmulSpec) -> MmaSync:
         """The matrix instruction."""
-        return MmaSync(*self.operands(spec), warps=self.count, columns=self.grid[1])
+        return MmaSync(
+            *self.operands(spec), warps=self.count, columns=self.grid[1], interleaved=self.interleaved(spec)
+        )
 
     def output(self, spec: MatmulSpec) -> OutputPlan:
         """What takes tiles out: threads, from registers."""
