@@ -22,6 +22,7 @@ from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
+from tilekit.tile_io.cp_async_pieces import PieceTile
 from tilekit.tiles.call import Matrix, fits
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.interleave import INTERLEAVED, interleaved_row
@@ -143,7 +144,7 @@ class CopyPlan:
                 "load it by TMA",
                 code="TK-TRACE-017",
             )
-        if self.interleaved and (tile.major != "k" or self.unit % INTERLEAVED):
+        if self.interleaved and (self.width != PIECE or tile.major != "k" or self.unit % INTERLEAVED):
             raise TraceError(
                 f"tile {tile.name!r}, {tile.major!r}-major, is copied {self.unit} lines at once, and interleaved are "
                 f"{INTERLEAVED} of a K-major one; nearest: interleaved=False",
@@ -277,8 +278,10 @@ class BoundCpAsyncLoader:
         assert self.loader.tails is not None
         return self.loader.tails.at(w, stage)
 
-    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> CpAsyncTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> CpAsyncTile | PieceTile:
         """Turn to the tile at `row` of M or N; once a tile."""
+        if self.plan.width == PIECE:
+            return PieceTile(w, self, row, batch)
         tile = CpAsyncTile(w, self, row, batch)
         if self.plan.shifts:
             self._first_shift.assign(_shift(w, tile.address(w, self.first)))
@@ -338,7 +341,7 @@ class CpAsyncTile:
         if loader.batch_pitch is not None and isinstance(batch, Value):
             self._matrix = loader.address + w.widen_multiply(batch, loader.batch_pitch) * self._size
         self._length = loader.inner * self._size
-        self._start = self.address(w, bound.row) + w.widen_multiply(bound.offset, 1)
+        self._start = self.address(w, bound.line) + w.widen_multiply(bound.offset, 1)
         groups = -(-plan.lines // (32 * plan.warps)) if plan.shifts else 0
         self._tails = [_Tails(w, self, bound, group) for group in range(groups)]
 
@@ -382,14 +385,13 @@ class CpAsyncTile:
         copy = getattr(w.ptx.cp_async, f"copy_{plan.copied}")
         start = self._start + distance
         for index in range(plan.classes):
-            line = bound.line + index
-            address = start + w.widen_multiply(loader.pitch, plan.row_after(index) * self._size)
+            line, address = bound.line + index, start + w.widen_multiply(loader.pitch, index * self._size)
             target = image + line * row_bytes + plan.tile.swizzled(bound.offset, line)
             sizes: list[Operand] = [plan.copied] * plan.blocks
             if not inside:
                 at, end = position + bound.offset, self.end(w, address)
                 sizes = [_left(w, at + block * row_bytes, end, plan.copied) for block in range(plan.blocks)]
-                room = _left(w, first + bound.row + plan.row_after(index), loader.outer)
+                room = _left(w, first + line, loader.outer)
             source = _first_piece(address) if plan.shifts else address
             for turn in range(plan.block_lines // plan.unit):
                 if turn > 0:
