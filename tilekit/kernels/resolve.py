@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError, DriverError, HipError
 from tilekit.runtime import driver, hip
@@ -39,7 +41,7 @@ def target_of(device: driver.DeviceInfo, target: str | None) -> Target:
     asked = next((t for t in chips if t.name == target), None)
     if asked is not None and _translates(asked, device):
         return asked
-    chip = _native(chips, device)
+    chip = native_chip(chips, device)
     if chip is None:
         built = ", ".join(f"{t.name} ({t.product})" for t in chips)
         raise DriverError(
@@ -62,12 +64,12 @@ def machine_of(target: Target) -> str:
     Cubins run on GPUs of their major number; text runs on every later one, if it is not for one chip alone.
     """
     devices = [] if driver.why_unavailable() is not None else driver.devices()
-    if not devices or target.isa != "ptx" or _native([target], devices[0]) or not _translates(target, devices[0]):
+    if not devices or target.isa != "ptx" or native_chip([target], devices[0]) or not _translates(target, devices[0]):
         return target.name
     return "sm_{}{}".format(*devices[0].compute_capability)
 
 
-def _native(chips: list[Target], device: driver.DeviceInfo) -> Target | None:
+def native_chip(chips: Sequence[Target], device: driver.DeviceInfo) -> Target | None:
     """The chip whose cubins a GPU runs: its own, or the nearest before it of the same major number."""
     major, minor = device.compute_capability
     same = [t for t in chips if t.compute_capability == (major, minor)]

@@ -173,7 +173,7 @@ class MmaSync:
         if w.target.matrix_waves != 1:
             raise TraceError(
                 f"MmaSync has a warp hold its own sums, and on {w.target.name} the epilogue takes those of "
-                f"{w.target.matrix_waves} warps together; nearest: Wgmma, or a target below sm_90a",
+                f"{w.target.matrix_waves} warps together; nearest: Wgmma, or a chip without it",
                 code="TK-TRACE-013",
             )
         return BoundMmaSync(w, self, tiles, group.part)
