@@ -17,6 +17,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -216,7 +217,7 @@ def main(
                 except Exception as fault:  # a tile that does not fit is no contestant
                     print(f"# triton {tile}: {type(fault).__name__}")
                     continue
-                contestants[f"triton {tile}"] = lambda tile=tile: launch(a, b, out, tile)
+                contestants[f"triton {tile}"] = partial(launch, a, b, out, tile)
         times = milliseconds(contestants)
         theirs = {name: time for name, time in times.items() if name.startswith("triton")}
         ours = {name: time for name, time in times.items() if name not in theirs}

@@ -164,10 +164,10 @@ def test_candidates_are_legal_and_every_config_explains_itself(chip: str) -> Non
 def test_what_a_chip_lacks() -> None:
     """8-bit floats on sm_80, types of the output, bad grids: refused at the call, with the nearest."""
     a = np.zeros((16, 32), ml_dtypes.float8_e4m3fn)
-    with pytest.raises(ArgumentError, match="sm_80 has no matrix instruction of 8-bit floats.*TK-MM-001"):
+    with pytest.raises(ArgumentError, match=r"sm_80 has no matrix instruction of 8-bit floats.*TK-MM-001"):
         tilekit.matmul(a, a.T, target="sm_80", out_dtype="bf16")
     half = np.zeros((16, 32), np.float16)
-    with pytest.raises(ArgumentError, match="writes bf16, f16 or f32.*TK-MM-002"):
+    with pytest.raises(ArgumentError, match=r"writes bf16, f16 or f32.*TK-MM-002"):
         tilekit.matmul(half, half.T, target="sm_89", out_dtype="e4m3")
     kind = platform(target("sm_80")).config
     with pytest.raises(ConfigError, match="grid"):
@@ -195,7 +195,9 @@ def test_chips_of_gpus(capability: tuple[int, int], asked: str | None, found: st
     assert target_of(device, asked).name == found
 
 
-@pytest.mark.parametrize(("capability", "asked"), [((7, 5), None), ((12, 1), None), ((8, 6), "sm_89"), ((9, 0), "sm_120a")])
+@pytest.mark.parametrize(
+    ("capability", "asked"), [((7, 5), None), ((12, 1), None), ((8, 6), "sm_89"), ((9, 0), "sm_120a")]
+)
 def test_gpus_that_run_no_text_of_ours(capability: tuple[int, int], asked: str | None) -> None:
     """Before Ampere, between chips whose text is for one alone, and text of a later chip: refused by name."""
     with pytest.raises((ArgumentError, DriverError), match=r"TK-API-00[13]"):

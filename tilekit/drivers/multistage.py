@@ -14,6 +14,7 @@ from tilekit.assembly.errors import TraceError
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.profiler import timed
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles
 from tilekit.drivers.warp_specialized import WarpSpecialized
 from tilekit.tile_io.payload_loader import TileCopies
@@ -90,8 +91,9 @@ class Multistage(WarpSpecialized):
         op = self.op.bind(w, self.inputs.tiles, group)
         store = self._storing(w, group)
         stages = _Stages(w, self, cast(SteppedOp, op), loader.writer)
+        clock = self._clock(w, "mma", group)
         for tile in self.scheduler.tiles(w, role):
-            with accumulators.acquire(tile) as target:
+            with timed(clock, tile), accumulators.acquire(tile) as target:
                 stages.multiply(tile, loader.at(w, tile), target)
             store.tile(target, tile)
         store.finish()

@@ -69,8 +69,8 @@ class CopyPlan:
     warps
         Warps that copy; the first of them has a number that is a multiple of this.
     interleaved
-        Whether lines of the image are rows of the tile in the order of `interleaved_row`, for an `MmaSync` of that name:
-        of K-major tiles, copied by 32 lines of 16 bytes a piece.
+        Whether lines of the image are rows of the tile in the order of `interleaved_row`, as an interleaved `MmaSync`
+        reads B: of K-major tiles that are copied in pieces of 16 bytes.
     """
 
     tile: OperandTile

@@ -87,9 +87,6 @@ class InterleavedFragment(AccumulatorFragment):
         return registers
 
 
-INTERLEAVED_FRAGMENT: Final = InterleavedFragment(
-    rows=FRAGMENT_ROWS, columns=INTERLEAVED, row_lanes=4, column_lanes=1
-)
+INTERLEAVED_FRAGMENT: Final = InterleavedFragment(rows=FRAGMENT_ROWS, columns=INTERLEAVED, row_lanes=4, column_lanes=1)
 """Four lanes a row, each with 8 neighbours of 32 columns: instruction j of four multiplies the columns
-``8 (c / 2) + 2 j + c % 2`` as its columns c (`interleaved_row`), so that thread t has ``8 (t % 4) + 2 j`` and ``+ 1``."""
-
+``8 (c / 2) + 2 j + c % 2`` as its columns c (`interleaved_row`): thread t has ``8 (t % 4) + 2 j`` and ``+ 1``."""

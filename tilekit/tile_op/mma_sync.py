@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Count, component
@@ -197,13 +197,10 @@ class BoundMmaSync:
         registers = (op.rows + op.columns) // ROWS * FOUR
         self._slots = [w.tile(B32, registers, f"fragment{slot}_") for slot in range(SLOTS)]
 
-    def multiply(
-        self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value | bool
-    ) -> None:
+    def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
         """Multiply a stage: a step's fragments are read before the step ahead of it is multiplied."""
-        if accumulate is not True:
-            with w.when(~accumulate):
-                accumulators.clear(w)
+        with w.when(~accumulate):
+            accumulators.clear(w)
         self.read(w, stage.index, 0)
         for step in range(self._op.steps):
             if step + 1 < self._op.steps:
@@ -290,7 +287,10 @@ def _check_tile(tile: OperandTile, warps: int) -> None:
         )
 
 
-def _place(tile: OperandTile, lane: int | Value, *, rows: bool) -> tuple[int | Value, int | Value]:
+_Lane = TypeVar("_Lane", int, Value)
+
+
+def _place(tile: OperandTile, lane: _Lane, *, rows: bool) -> tuple[_Lane, _Lane]:
     """Line of the image, and byte in it, that a lane reads: row ``lane % 8`` of matrix ``lane / 8``.
 
     Of A, matrices 0 and 1 lie below each other, and 2 and 3 are their neighbours along K; of B the matrices 0 and 1 are
@@ -313,7 +313,6 @@ class _Places:
         self._tile = tile
         self._stages = stages
         line, byte = _place(tile, w.lane(), rows=rows)
-        assert isinstance(line, Value) and isinstance(byte, Value)
         own = share.own
         first: Value | int = warp * tile.offset_of(own)
         turns = range(0, tile.row_bytes, STEP_BYTES)

@@ -8,7 +8,7 @@ from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
 
 
 @dataclass(frozen=True)
-class Blackwell120Config(WarpMatrixConfig):
-    """One way to run a matmul on RTX 50 (sm_120a): the fields of a `WarpMatrixConfig`, with defaults that suit the chip."""
+class Rtx50Config(WarpMatrixConfig):
+    """One way to run a matmul on RTX 50 (sm_120a): the fields of a `WarpMatrixConfig`."""
 
     TARGET = "sm_120a"

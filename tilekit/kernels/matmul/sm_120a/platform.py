@@ -1,7 +1,7 @@
 """What RTX 50 brings to the matmul."""
 
-from tilekit.kernels.matmul.sm_120a.config import Blackwell120Config
 from tilekit.kernels.matmul.platforms import Platform
+from tilekit.kernels.matmul.sm_120a.config import Rtx50Config
 from tilekit.kernels.matmul.warp_matrix import components, notes
 from tilekit.kernels.matmul.warp_matrix.model import WarpMatrixModel
 
@@ -11,6 +11,12 @@ MEMORY_TBPS = 1.79
 FLOPS = 512
 """Of a multiprocessor in a clock, bf16 with sums in f32 (data sheet)."""
 
+L2_BYTES = 16
+"""What L2 brings a multiprocessor in a clock: assumed."""
+
 PLATFORM = Platform(
-    config=Blackwell120Config, components=components, model=WarpMatrixModel(Blackwell120Config, MEMORY_TBPS, FLOPS), notes=notes
+    config=Rtx50Config,
+    components=components,
+    model=WarpMatrixModel(Rtx50Config, MEMORY_TBPS, FLOPS, L2_BYTES),
+    notes=notes,
 )

@@ -9,6 +9,6 @@ from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
 
 @dataclass(frozen=True)
 class AmpereConfig(WarpMatrixConfig):
-    """One way to run a matmul on A100 (sm_80): the fields of a `WarpMatrixConfig`, with defaults that suit the chip."""
+    """One way to run a matmul on A100 (sm_80): the fields of a `WarpMatrixConfig`."""
 
     TARGET = "sm_80"

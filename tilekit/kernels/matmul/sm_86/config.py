@@ -8,7 +8,7 @@ from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
 
 
 @dataclass(frozen=True)
-class Ampere86Config(WarpMatrixConfig):
-    """One way to run a matmul on RTX 30 (sm_86): the fields of a `WarpMatrixConfig`, with defaults that suit the chip."""
+class Rtx30Config(WarpMatrixConfig):
+    """One way to run a matmul on RTX 30 (sm_86): the fields of a `WarpMatrixConfig`."""
 
     TARGET = "sm_86"

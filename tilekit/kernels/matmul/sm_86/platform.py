@@ -1,7 +1,7 @@
 """What RTX 30 brings to the matmul."""
 
-from tilekit.kernels.matmul.sm_86.config import Ampere86Config
 from tilekit.kernels.matmul.platforms import Platform
+from tilekit.kernels.matmul.sm_86.config import Rtx30Config
 from tilekit.kernels.matmul.warp_matrix import components, notes
 from tilekit.kernels.matmul.warp_matrix.model import WarpMatrixModel
 
@@ -11,6 +11,12 @@ MEMORY_TBPS = 0.94
 FLOPS = 512
 """Of a multiprocessor in a clock, bf16 with sums in f32 (data sheet)."""
 
+L2_BYTES = 16
+"""What L2 brings a multiprocessor in a clock: assumed."""
+
 PLATFORM = Platform(
-    config=Ampere86Config, components=components, model=WarpMatrixModel(Ampere86Config, MEMORY_TBPS, FLOPS), notes=notes
+    config=Rtx30Config,
+    components=components,
+    model=WarpMatrixModel(Rtx30Config, MEMORY_TBPS, FLOPS, L2_BYTES),
+    notes=notes,
 )

@@ -9,6 +9,6 @@ from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
 
 @dataclass(frozen=True)
 class AdaConfig(WarpMatrixConfig):
-    """One way to run a matmul on RTX 40 (sm_89): the fields of a `WarpMatrixConfig`, with defaults that suit the chip."""
+    """One way to run a matmul on RTX 40 (sm_89): the fields of a `WarpMatrixConfig`."""
 
     TARGET = "sm_89"

@@ -45,8 +45,7 @@ def check(spec: MatmulSpec, target: Target) -> None:
         )
     if spec.promoted:
         raise ArgumentError(
-            f"accumulation='promoted': on {target.name} the tensor core adds 8-bit products as it does others; nearest: "
-            "'fast'",
+            f"accumulation='promoted': on {target.name} the tensor core adds 8-bit products as others; nearest: 'fast'",
             code="TK-MM-027",
         )
 

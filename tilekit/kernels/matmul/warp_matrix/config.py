@@ -46,6 +46,8 @@ class WarpMatrixConfig(KernelConfig):
         Tiles are walked down M first, ``"m"``, or along N, ``"n"``.
     raster_group
         Rows of tiles walked together, with ``"n"`` columns; ``None`` chooses by footprint.
+    profile_tiles
+        Tiles of a CTA whose times its warps note (`tilekit trace`); 0, and there is no trace of it in the kernel.
     """
 
     RULES = rules.RULES
@@ -59,9 +61,9 @@ class WarpMatrixConfig(KernelConfig):
     split_k: int = 1
     raster_order: Walk = "m"
     raster_group: int | None = None
+    profile_tiles: int = 0
 
     k_group = 1
-    profile_tiles = 0
 
     @property
     def least_stages(self) -> int:
@@ -102,9 +104,7 @@ class WarpMatrixConfig(KernelConfig):
 
     def instruction(self, spec: MatmulSpec) -> MmaSync:
         """The matrix instruction."""
-        return MmaSync(
-            *self.operands(spec), warps=self.count, columns=self.grid[1], interleaved=self.interleaved(spec)
-        )
+        return MmaSync(*self.operands(spec), warps=self.count, columns=self.grid[1], interleaved=self.interleaved(spec))
 
     def output(self, spec: MatmulSpec) -> OutputPlan:
         """What takes tiles out: threads, from registers."""

@@ -53,11 +53,14 @@ class WarpMatrixModel:
         What its memory delivers, TB/s.
     flops
         Of a multiprocessor's matrix cores in a clock, of 16-bit operands.
+    l2_bytes
+        What L2 brings a multiprocessor in a clock.
     """
 
     kind: type[WarpMatrixConfig]
     memory_tbps: float
     flops: int
+    l2_bytes: int
 
     DECISIVE: ClassVar[tuple[str, ...]] = ("tile", "grid")
     TUNED: ClassVar[frozenset[str]] = frozenset({"stages", "resident"})
@@ -98,7 +101,7 @@ class WarpMatrixModel:
 
     def resident(self, configs: Configs, sms: int) -> Array:
         """As many CTAs a multiprocessor as each config is for."""
-        return np.array([sms * config.resident for config in configs.each])  # type: ignore[attr-defined]
+        return np.array([sms * config.resident for config in configs.each])
 
     def estimates(self, configs: Configs, spec: MatmulSpec, grids: Grids) -> Estimates:
         """Model the time of one launch of each."""
@@ -117,17 +120,18 @@ def _estimate(config: WarpMatrixConfig, spec: MatmulSpec, model: WarpMatrixModel
     # Each warp reads its rows of A and its columns of B; and copies write the stage.
     read = (rows * across + columns * down + rows + columns) * SWIZZLE_BYTES
     shared = read / SHARED_BYTES_PER_CLOCK
+    l2 = (rows + columns) * SWIZZLE_BYTES / model.l2_bytes
     alone = config.resident == 1
     busy = min(config.resident, -(-grid.tiles // model.target.multiprocessors))
     # One CTA of four warps leaves the matrix cores idle while its warps meet and read.
     idle = 1.0 + (0.25 if config.count * busy <= 4 else 0.08 if config.count * busy < 16 else 0.05)
-    block = max(tensor * idle, shared) + (STAGE_CLOCKS if alone else STAGE_CLOCKS / 2)
+    block = max(tensor * idle, shared, l2) + (STAGE_CLOCKS if alone else STAGE_CLOCKS / 2)
     store = rows * columns * spec.out_dtype.bytes / STORE_BYTES_PER_CLOCK
     tile = LATENCY_CLOCKS / busy + grid.k_blocks * block + store / busy
     if config.split_k > 1:
         tile += SHARE_CLOCKS + 2 * rows * columns * 4 / STORE_BYTES_PER_CLOCK
     total = LAUNCH_CLOCKS + max(grid.waves * busy * tile, dram)
-    return Estimate(config, grid.waves, grid.tiles, tensor, shared, 0.0, dram / max(grid.waves, 1), 1.0, total)
+    return Estimate(config, grid.waves, grid.tiles, tensor, shared, l2, dram / max(grid.waves, 1), 1.0, total)
 
 
 @lru_cache(maxsize=256)

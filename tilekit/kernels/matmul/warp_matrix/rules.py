@@ -12,6 +12,7 @@ from tilekit.kernels.matmul.rules import (
     common_values,
     grouped_rule,
     own_rule,
+    profile_rule,
     raster_rule,
     shared_memory_rule,
     written_rule,
@@ -52,8 +53,8 @@ def _shares(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterato
             yield Violation(
                 f"chunks of {tile.name.upper()}",
                 "tile",
-                f"tile {rows}x{columns}: {own} of {tile.name.upper()}'s {tile.rows} rows a warp neither divide nor fill "
-                f"the {tile.chunk} of a chunk",
+                f"tile {rows}x{columns}: {own} of {tile.name.upper()}'s {tile.rows} rows a warp neither divide nor "
+                f"fill the {tile.chunk} of a chunk",
             )
     for copies in config.plans(spec):
         if copies.block_lines % copies.unit or not copies.classes:
@@ -68,7 +69,9 @@ def _shares(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterato
 def _registers(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     granted = min(chip.thread_registers, chip.registers // (config.resident * config.count * chip.lanes) // 8 * 8)
     sums = config.accumulators
-    fragments = SLOTS * FOUR * sum(extent // (ROWS * warps) for extent, warps in zip(config.tile, config.grid, strict=True))
+    fragments = (
+        SLOTS * FOUR * sum(extent // (ROWS * warps) for extent, warps in zip(config.tile, config.grid, strict=True))
+    )
     over = sums + fragments + OTHER_REGISTERS - granted
     if over > 0:
         yield Violation(
@@ -92,7 +95,10 @@ def _least(config: WarpMatrixConfig) -> str:
 
 RULES = RuleBook(
     phases=(
-        (DRIVER, GRID, RESIDENT, SPLIT_K, RASTER_ORDER, raster_rule, grouped_rule, written_rule, own_rule),
+        (
+            *(DRIVER, GRID, RESIDENT, SPLIT_K, RASTER_ORDER),
+            *(raster_rule, profile_rule, grouped_rule, written_rule, own_rule),
+        ),
         (_tile,),
         (_shares, _registers),
         (shared_memory_rule,),
