@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import tilekit
+from tilekit.drivers.multistage import _Stages
 from tilekit.dtypes import as_dtype
+from tilekit.emulator.core.errors import EmulatorError
 from tilekit.errors import ArgumentError, ConfigError, DriverError
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
 from tilekit.kernels.matmul.picker import candidates, pick
@@ -20,6 +22,9 @@ from tilekit.kernels.resolve import target_of
 from tilekit.runtime.assembler import assemble
 from tilekit.runtime.driver import DeviceInfo
 from tilekit.targets import target
+from tilekit.tile_io.cp_async import CopyPlan, CopyWriter
+from tilekit.tile_io.cp_async_pieces import PieceTile
+from tilekit.tile_pipeline.together_sync import TogetherSync
 
 CHIPS = ("sm_80", "sm_86", "sm_89", "sm_120a")
 CANARY = 16
@@ -232,3 +237,61 @@ def _on_gpu(torch: Any) -> Any:
         )
 
     return place
+
+
+def _without_meetings(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TogetherSync, "meet", lambda self, w: None)
+
+
+def _waiting_for_a_group_less(patch: pytest.MonkeyPatch) -> None:
+    right = CopyWriter.wait
+    patch.setattr(CopyWriter, "wait", lambda self, w, pending: right(self, w, pending + 1))
+
+
+def _loading_one_stage_further(patch: pytest.MonkeyPatch) -> None:
+    right = _Stages._load
+
+    def load(self: Any, tile: Any, copies: Any, stage: Any, ahead: Any) -> None:
+        right(self, tile, copies, (stage + 1) % self.count, ahead)
+
+    patch.setattr(_Stages, "_load", load)
+
+
+def _with_rows_of_b_in_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CopyPlan, "row_after", lambda self, index: index)
+
+
+def _ignoring_one_line_late(patch: pytest.MonkeyPatch) -> None:
+    right = PieceTile._lines_left
+    patch.setattr(PieceTile, "_lines_left", lambda self, w, k: [left + 1 for left in right(self, w, k)])
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        _without_meetings,
+        _waiting_for_a_group_less,
+        _loading_one_stage_further,
+        _with_rows_of_b_in_order,
+        _ignoring_one_line_late,
+    ],
+)
+def test_mutants_are_found(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is broken in meetings, waits, stages, the order of rows or the operand's end is a finding or a wrong sum."""
+    random = np.random.default_rng(5)
+    a, b = (random.integers(-2, 3, shape).astype(np.float16) for shape in ((72, 456), (136, 456)))
+    kind = platform(target("sm_80")).config
+    config = replace(kind(), tile=(64, 64), grid=(2, 1), stages=3)
+    spec = MatmulSpec(a_dtype=as_dtype("f16"), b_dtype=as_dtype("f16"), out_dtype=as_dtype("f32"))
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+
+    def found() -> Any:
+        return MatmulKernel(spec, config, target("sm_80")).bind(a, b.T)()
+
+    np.testing.assert_array_equal(found(), expected)
+    mutant(monkeypatch)
+    try:
+        wrong = found()
+    except EmulatorError:
+        return
+    assert not np.array_equal(wrong, expected)
