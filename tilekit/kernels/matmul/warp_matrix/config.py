@@ -7,6 +7,7 @@ from typing import Literal
 
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.kernels.matmul.config import KernelConfig, plural
 from tilekit.kernels.matmul.output import OutputPlan
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -94,7 +95,12 @@ class WarpMatrixConfig(KernelConfig):
         return a, b
 
     def interleaved(self, spec: MatmulSpec) -> bool:
-        """Whether threads have neighbours of a row of the output, since B's rows are loaded in the order for that."""
+        """Whether threads have neighbours of a row of the output, since B's rows are loaded in the order for that.
+
+        Functions that know more than a column hold too many registers for eight neighbours.
+        """
+        if not isinstance(spec.functions, ElementwiseSpec) or spec.functions.residual or spec.functions.scale_a:
+            return False
         whole = self.tile[1] % (INTERLEAVED * self.grid[1]) == 0
         return whole and spec.b_major == "k" and spec.b_load == "tma"
 

@@ -30,6 +30,12 @@ MAX_TILE = 256
 OTHER_REGISTERS = 48
 """Registers of a thread beside sums and fragments: addresses of copies and reads, positions, the epilogue's."""
 
+SHARE_REGISTERS = 12
+"""Those more where a sum is shared."""
+
+NARROW_REGISTERS = 92
+"""Those more where an operand is copied in pieces of less than 16 bytes: two ways, and lines to shift."""
+
 DRIVER = Choice("driver", ("multistage",), "'multistage'")
 GRIDS = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (4, 2), (1, 8), (8, 1))
 GRID = Choice("grid", GRIDS, "1, 2, 4 or 8 warps in rows and columns")
@@ -72,12 +78,14 @@ def _registers(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iter
     fragments = (
         SLOTS * FOUR * sum(extent // (ROWS * warps) for extent, warps in zip(config.tile, config.grid, strict=True))
     )
-    over = sums + fragments + OTHER_REGISTERS - granted
+    others = OTHER_REGISTERS + (SHARE_REGISTERS if config.split_k > 1 else 0)
+    others += NARROW_REGISTERS if spec.copies else 0
+    over = sums + fragments + others - granted
     if over > 0:
         yield Violation(
             "registers",
             "tile",
-            f"registers: {sums} accumulators of a thread, {fragments} of operands and {OTHER_REGISTERS} others are "
+            f"registers: {sums} accumulators of a thread, {fragments} of operands and {others} others are "
             f"{over} over the {granted} that a thread has; the accumulators are the largest object",
         )
 
