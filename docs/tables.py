@@ -14,6 +14,8 @@ from tilekit.assembly.dialect import Dialect
 from tilekit.assembly.fragment import Fragment
 from tilekit.assembly.fragment_files import every_fragment
 from tilekit.assembly.instruction_sets import DIALECTS
+from tilekit.kernels.registry import families
+from tilekit.targets import TARGETS
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "tilekit"
@@ -88,6 +90,29 @@ def model_table() -> str:
     return "\n".join(rows)
 
 
+CHIP_STATES = {
+    "sm_80": "kernels built by `mma.sync`; the text for sm_80 run on an H200 and on the emulator; not yet on an A100",
+    "sm_86": "kernels built, those of sm_80 with its limits; assembled by ptxas, run on the emulator",
+    "sm_89": "kernels built, with 8-bit floats; assembled by ptxas, run on the emulator",
+    "sm_90a": "kernels built; run and measured on an H200; emulated",
+    "sm_100a": "kernels built; assembled by ptxas, run exactly on the emulator; not yet on a B200",
+    "sm_120a": "kernels built by `mma.sync`, with 8-bit floats; assembled by ptxas, run on the emulator",
+    "gfx942": "kernels built; assembled by LLVM, run exactly on the emulator; launched through HIP, so far on a double "
+    "of its runtime; not yet on an AMD GPU ([AMD](docs/amd.md))",
+    "gfx950": "the same: kernels built, not yet run on an AMD GPU",
+}
+"""What has been done with each chip's kernels."""
+
+
+def chips_table() -> str:
+    """The chips that the registry's families are built for, with the families and what has been done with them."""
+    rows = ["| target | as in | families | state |", "|---|---|---|---|"]
+    for target in TARGETS.values():
+        own = ", ".join(f"`{family.name}`" for family in families().values() if target.name in family.targets)
+        rows.append(f"| `{target.name}` | {target.product} | {own} | {CHIP_STATES[target.name]} |")
+    return "\n".join(rows)
+
+
 def with_table(page: str, name: str, table: str) -> str:
     """Return the page with the table called `name` replaced."""
     return re.sub(
@@ -99,6 +124,8 @@ def main() -> None:
     """Bring the pages up to date."""
     fragments, errors, model = DOCS / "fragments.md", DOCS / "errors.md", DOCS / "hopper-model.md"
     model.write_text(with_table(model.read_text("utf-8"), "model", model_table()), "utf-8")
+    readme = DOCS.parent / "README.md"
+    readme.write_text(with_table(readme.read_text("utf-8"), "chips", chips_table()), "utf-8")
     text = fragments.read_text("utf-8")
     for isa, dialect in DIALECTS.items():
         text = with_table(text, f"fragments {isa}", fragments_table(dialect))

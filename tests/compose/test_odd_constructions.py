@@ -189,7 +189,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "policy": None,
         "l2_promotion": "128B",
     },
-    "CopyPlan": lambda m: {"tile": m.a, "width": 8},
+    "CopyPlan": lambda m: {"tile": m.a, "width": 8, "warps": 4},
     "CpAsyncLoader": lambda m: {"plan": tk.CopyPlan(m.a, 8), "stages": 2, "batched": False},
     "TransformLoader": _transform,
     "StandardLoader": _standard,
@@ -231,6 +231,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "profile_tiles": 0,
     },
     "TileProfiler": lambda m: {"tiles": 16, "activities": {"load": 1, "mma": 2}},
+    "TogetherSync": lambda m: {"stages": 2},
     "SingleCounterSync": lambda m: {"name": "ring", **_sides(m)},
     "RegisterAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
     "PromotedAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
@@ -241,6 +242,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "TensorAccumulators": _tensor,
     "ClcScheduler": _claimed,
     "Mfma": lambda m: {"a": m.a, "b": m.b, **_grid(4), "pieces": 1},
+    "MmaSync": lambda m: {"a": m.a, "b": m.b, "warps": 4, "columns": 2},
     "BufferLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
     "BufferToLdsLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
     "BarrierSync": lambda m: {"name": "ring", "stages": 2, "producers": (LOAD,), "consumers": (REST,)},
@@ -472,7 +474,16 @@ def test_every_component_is_tried(name: str) -> None:
     """What is left out here is a protocol, a type, a function, or made by components rather than by hand."""
     value = getattr(tk, name)
     made = {"Call", "ComposedKernel", "HeldStage", "Matrix", "RegisterTile", "Schedule", "Stage", "Tile", "Value"}
-    made |= {"AccumulatorLayout", "Cluster", "Cooperative", "DType", "Target", "WarpSpecialized", "Warpgroup"}
+    made |= {
+        "AccumulatorLayout",
+        "Cluster",
+        "Cooperative",
+        "DType",
+        "Multistage",
+        "Target",
+        "WarpSpecialized",
+        "Warpgroup",
+    }
     protocol = getattr(value, "_is_protocol", False)
     assert name in made or protocol or not inspect.isclass(value)
 

@@ -140,6 +140,8 @@ def test_generated_tables_are_current():
     assert tables["with_table"](errors, "errors", tables["errors_table"](errors)) == errors
     model = (ROOT / "docs" / "hopper-model.md").read_text("utf-8")
     assert tables["with_table"](model, "model", tables["model_table"]()) == model
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert tables["with_table"](readme, "chips", tables["chips_table"]()) == readme
     assert model.count("\n| `") > 25
 
 

@@ -13,6 +13,7 @@ from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
+from tilekit.drivers.multistage import Multistage
 from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.profiler import TileProfiler, timed
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
@@ -48,6 +49,7 @@ from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_op.mfma import Mfma
+from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
 from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
@@ -62,6 +64,7 @@ from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.split_counter_sync import SplitCounterSync
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
+from tilekit.tile_pipeline.together_sync import TogetherSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
@@ -119,6 +122,8 @@ __all__ = [
     "Matrix",
     "MbarrierSync",
     "Mfma",
+    "MmaSync",
+    "Multistage",
     "NamedBarrierSync",
     "OperandLoader",
     "OperandTile",
@@ -164,6 +169,7 @@ __all__ = [
     "TileProfiler",
     "TileScheduler",
     "TmaLoader",
+    "TogetherSync",
     "Transform",
     "TransformLoader",
     "Value",

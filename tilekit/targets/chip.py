@@ -15,6 +15,7 @@ CAPABILITIES: Final = {
     "deep_matrix": "matrix instructions of 16-bit floats that are 32 deep (mfma_f32_16x16x32_bf16)",
     "dependent_launch": "a kernel starts before the one ahead of it is complete (griddepcontrol)",
     "elect": "an instruction that elects one lane of a wave",
+    "float8_matrix": "a matrix instruction of one warp for 8-bit floats (mma.sync m16n8k32)",
     "fnuz_floats": "8-bit floats with neither infinities nor a negative zero, in place of OCP's",
     "loads_to_lds": "loads that fill shared memory without passing through registers (buffer_load ... lds)",
     "mbarriers": "barriers in shared memory with phases (mbarrier)",
@@ -118,6 +119,11 @@ class Target:
     def matrix_threads(self) -> int:
         """Threads of the waves that issue a matrix instruction together."""
         return self.lanes * self.matrix_waves
+
+    @property
+    def portable(self) -> bool:
+        """Whether later chips run its text: of PTX, what is for one chip alone has a letter behind the number."""
+        return self.isa == "ptx" and self.name[-1].isdigit()
 
     def has(self, capability: str) -> bool:
         """Whether the chip has a capability of `CAPABILITIES`."""

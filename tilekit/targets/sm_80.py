@@ -1,4 +1,4 @@
-"""A100: text is written and emulated for it; no kernel is built for it yet."""
+"""A100: matrix instructions of a warp, copies that threads start."""
 
 from __future__ import annotations
 

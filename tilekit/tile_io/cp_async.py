@@ -22,8 +22,10 @@ from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
+from tilekit.tile_io.cp_async_pieces import PieceTile
 from tilekit.tiles.call import Matrix, fits
 from tilekit.tiles.cluster import Multicast, require_alone
+from tilekit.tiles.interleave import INTERLEAVED, interleaved_row
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -39,7 +41,7 @@ SWIZZLE_LINES = 8
 """Lines after which the swizzle repeats."""
 
 WARPS = 4
-"""Warps that copy."""
+"""Warps that copy where nothing else is asked for."""
 
 COPYING_REGISTERS = 56
 """Registers of a thread that copies: addresses of both operands, and the words it has in hand."""
@@ -66,16 +68,24 @@ class CopyPlan:
     tile
         The image.
     width
-        What the operand's address and pitches, in bytes, are multiples of: one of `WIDTHS`.
+        What the operand's address, rows and pitches, in bytes, are multiples of: one of `WIDTHS`, or 16.
+    warps
+        Warps that copy; the first of them has a number that is a multiple of this.
+    interleaved
+        Whether lines of the image are rows of the tile in the order of `interleaved_row`, as an interleaved `MmaSync`
+        reads B: of K-major tiles that are copied in pieces of 16 bytes.
     """
 
     tile: OperandTile
     width: int
+    warps: int = WARPS
+    interleaved: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tile, OperandTile):
             raise illegal("CopyPlan", "tile", self.tile, "an OperandTile")
-        require_word("CopyPlan", "width", self.width, WIDTHS)
+        require_word("CopyPlan", "width", self.width, (PIECE, *WIDTHS))
+        require_word("CopyPlan", "warps", self.warps, (1, 2, 4, 8))
 
     @property
     def shifts(self) -> bool:
@@ -105,7 +115,7 @@ class CopyPlan:
     @property
     def classes(self) -> int:
         """Classes of a warp."""
-        return self.period // WARPS
+        return self.period // self.warps
 
     @property
     def unit(self) -> int:
@@ -142,6 +152,12 @@ class CopyPlan:
                 "load it by TMA",
                 code="TK-TRACE-017",
             )
+        if self.interleaved and (self.width != PIECE or tile.major != "k" or self.unit % INTERLEAVED):
+            raise TraceError(
+                f"tile {tile.name!r}, {tile.major!r}-major, is copied {self.unit} lines at once, and interleaved are "
+                f"{INTERLEAVED} of a K-major one; nearest: interleaved=False",
+                code="TK-TRACE-017",
+            )
         if self.block_lines % self.unit:
             nearest = -(-self.block_lines // self.unit) * self.unit
             raise TraceError(
@@ -149,6 +165,10 @@ class CopyPlan:
                 f"and tile {tile.name!r} has {self.block_lines}; nearest: {nearest} rows, or a wider swizzle",
                 code="TK-TRACE-017",
             )
+
+    def row_after(self, index: int) -> int:
+        """Rows of the tile from a warp's first class of lines to another."""
+        return interleaved_row(index) if self.interleaved else index
 
     @property
     def tail_bytes(self) -> int:
@@ -227,7 +247,7 @@ def _outer(matrix: Matrix) -> int:
 
 
 class BoundCpAsyncLoader:
-    """A `CpAsyncLoader` in a role of four warps.
+    """A `CpAsyncLoader` in a role of as many warps as its plan has.
 
     Attributes
     ----------
@@ -237,6 +257,8 @@ class BoundCpAsyncLoader:
         This thread in its warp, and the first byte of its pieces in their lines.
     first, line
         First line of the warp's first class, and of this thread's in it; the next class begins a line on.
+    row
+        The tile's row, or its line along K, that this thread's first line is.
     """
 
     def __init__(self, w: Writer, loader: CpAsyncLoader, stages: SharedArray) -> None:
@@ -246,8 +268,11 @@ class BoundCpAsyncLoader:
         self.lane = w.lane()
         copies = plan.tile.row_bytes // plan.copied
         self.offset = (self.lane % copies) * plan.copied
-        self.first = (w.warp() % WARPS) * plan.classes
+        self.first = (w.warp() % plan.warps) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
+        self.row = self.line
+        if plan.interleaved:
+            self.row = self.first // 2 * 8 + self.first % 2 + self.lane // copies * 2
         self._first_shift = w.variable(U32, 0, "shift")
         self.completes = plan.shifts
         self.writer = CopyWriter((self,))
@@ -261,8 +286,10 @@ class BoundCpAsyncLoader:
         assert self.loader.tails is not None
         return self.loader.tails.at(w, stage)
 
-    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> CpAsyncTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> CpAsyncTile | PieceTile:
         """Turn to the tile at `row` of M or N; once a tile."""
+        if self.plan.width == PIECE:
+            return PieceTile(w, self, row, batch)
         tile = CpAsyncTile(w, self, row, batch)
         if self.plan.shifts:
             self._first_shift.assign(_shift(w, tile.address(w, self.first)))
@@ -323,7 +350,7 @@ class CpAsyncTile:
             self._matrix = loader.address + w.widen_multiply(batch, loader.batch_pitch) * self._size
         self._length = loader.inner * self._size
         self._start = self.address(w, bound.line) + w.widen_multiply(bound.offset, 1)
-        groups = -(-plan.lines // (32 * WARPS)) if plan.shifts else 0
+        groups = -(-plan.lines // (32 * plan.warps)) if plan.shifts else 0
         self._tails = [_Tails(w, self, bound, group) for group in range(groups)]
 
     def address(self, w: Writer, line: Value) -> Value:
@@ -392,7 +419,7 @@ class _Tails:
         plan = bound.plan
         self._tile = tile
         self._bound = bound
-        self._lanes = min(32, plan.lines // WARPS - 32 * group)
+        self._lanes = min(32, plan.lines // plan.warps - 32 * group)
         index = bound.lane + 32 * group
         line = (index // plan.classes) * plan.period + index % plan.classes + bound.first
         self._target = line * PIECE

@@ -10,6 +10,7 @@ from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.load_order import LoadOrder
+from tilekit.drivers.multistage import Multistage
 from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.together import Together
@@ -36,7 +37,10 @@ from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.cluster import Cluster
 
 TOGETHER: dict[str, Callable[..., Together]] = {"ping_pong": PingPongWaves, "interleaved": Interleaved}
-"""The drivers without roles that a config may name."""
+"""The drivers without a ring that a config may name."""
+
+RINGS: dict[str, type[WarpSpecialized]] = {"multistage": Multistage, "warp_specialized": WarpSpecialized}
+"""Those with one."""
 
 
 def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -> WarpSpecialized | Together:
@@ -96,7 +100,7 @@ def compose(w: Writer, spec: MatmulSpec, config: KernelConfig, target: Target) -
     }
     if sync is None:
         return TOGETHER[config.driver](payload=payload, tiles=tiles, stages=stages, **parts)
-    kernel = WarpSpecialized(
+    kernel = RINGS[config.driver](
         inputs=TilePipeline(payload, tiles, stages=stages, sync=sync),
         in_flight=config.in_flight,
         source=output.residual,
