@@ -469,13 +469,13 @@ def _buffers(chip: str) -> None:
 
 
 @check("buffer_lds.load_b32", "buffer_lds.load_b32x3", "buffer_lds.load_b32x4", "buffer_lds.commit", "buffer_lds.wait",
-       "barrier.sync_cta", "barrier.sync_lds", "barrier.meet", "barrier.warp_sync",
+       "barrier.sync_cta", "barrier.sync_cta_shared", "barrier.meet", "barrier.warp_sync",
        "barrier.warp_sync_shared")  # fmt: skip
 def _loads_to_lds(chip: str) -> None:
     for name, words in (("load_b32", 1), ("load_b32x3", 3), ("load_b32x4", 4)):
         if chip == "gfx942" and words > 1:
             continue
-        for barrier in ("sync_cta", "sync_lds", "meet"):
+        for barrier in ("sync_cta", "sync_cta_shared", "meet"):
             k = BufferKernel(chip, 64 * 4 * words * 2)
             w = k.w
             block = w.shared.allocate("block", size=2 * 256 * words, alignment=16).at(w, w.constant(U32, 0))

@@ -11,6 +11,7 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
+from tilekit.compose.portable import PortableChoice, portable_choices, portable_matmul
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.ping_pong import PingPongWaves
@@ -42,6 +43,7 @@ from tilekit.tile_io.payload_loader import (
     StandardLoader,
     TileLoader,
 )
+from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
@@ -127,11 +129,13 @@ __all__ = [
     "PingPong",
     "PingPongWaves",
     "Place",
+    "PortableChoice",
     "ProducerSync",
     "PromotedAccumulators",
     "RasterOrder",
     "Reduction",
     "RegisterAccumulators",
+    "RegisterLoader",
     "RegisterTile",
     "Role",
     "RowSums",
@@ -173,6 +177,8 @@ __all__ = [
     "chip",
     "kernel",
     "one_thread",
+    "portable_choices",
+    "portable_matmul",
     "registers",
     "target",
     "trace_roles",

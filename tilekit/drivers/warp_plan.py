@@ -34,7 +34,7 @@ class RoleEntry:
         The name of its body in the driver, and in reports.
     warps
         How many.
-    may, registers, raised, one_thread, leaders_only, turns
+    may, registers, raised, one_thread, leaders_only, turns, matrix_waves
         As of a `tilekit.assembly.writer.Role`.
     """
 
@@ -46,6 +46,7 @@ class RoleEntry:
     one_thread: bool = False
     leaders_only: bool = False
     turns: int = 1
+    matrix_waves: int | None = None
 
     def on(self, first: int) -> Role:
         """The role, on warps from `first` on."""
@@ -58,6 +59,7 @@ class RoleEntry:
             one_thread=self.one_thread,
             leaders_only=self.leaders_only,
             turns=self.turns,
+            matrix_waves=self.matrix_waves,
         )
 
 
@@ -236,13 +238,14 @@ class WarpPlan:
 
     @classmethod
     @cache
-    def waves(cls, target: Target, *, load: int, mma: int) -> WarpPlan:
+    def waves(cls, target: Target, *, load: int, mma: int, copies: bool = True) -> WarpPlan:
         """Plan for matrix instructions of a single wave: `load` waves that copy and `mma` that multiply and store.
 
-        Every thread keeps the registers that it was launched with.
+        Without `copies` one thread loads. Every thread keeps the registers that it was launched with.
         """
         may = frozenset({"mma", "sync", "wait", "store", "memory"})
-        return cls.of(target, (RoleEntry("load", load, _COPIES), RoleEntry("mma", mma, may)))
+        loads = RoleEntry("load", load, _COPIES if copies else _LOADS, one_thread=not copies)
+        return cls.of(target, (loads, RoleEntry("mma", mma, may, matrix_waves=1)))
 
     @classmethod
     @cache

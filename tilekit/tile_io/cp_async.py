@@ -22,7 +22,7 @@ from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
-from tilekit.tiles.call import Matrix, fits
+from tilekit.tiles.call import Call, Matrix, fits
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
@@ -178,7 +178,7 @@ class CpAsyncLoader:
         self.tile = plan.tile
         self.batched = batched
         name = self.tile.name
-        self.address = w.parameter(name, GMEM, lambda call: call.address(name))
+        self.address = w.parameter(name, GMEM, self._address)
         self.inner = w.parameter(f"{name}_inner", U32, lambda call: _line(call.matrix(name)))
         self.outer = w.parameter(f"{name}_outer", U32, lambda call: _outer(call.matrix(name)))
         self.pitch = w.parameter(f"{name}_pitch", U32, lambda call: call.matrix(name).row_pitch)
@@ -188,6 +188,18 @@ class CpAsyncLoader:
         self.tails: SharedArray | None = None
         for declared in plan.declared("inputs", stages):
             self.tails = w.shared.place(declared)
+
+    def _address(self, call: Call) -> int:
+        matrix, address, width = call.matrix(self.tile.name), call.address(self.tile.name), self.plan.width
+        given = address | matrix.pitch | (matrix.batch_pitch if self.batched else 0)
+        if given % width and 0 not in matrix.extents:
+            fits = next(fitting for fitting in WIDTHS if given % fitting == 0)
+            raise ArgumentError(
+                f"{matrix.name} at address {address:#x}, with rows {matrix.pitch} bytes apart, is copied in pieces of "
+                f"{width} bytes; nearest: a CopyPlan of width={fits}, or rows padded to a multiple of {width} bytes",
+                code="TK-LOAD-001",
+            )
+        return address
 
     prefetches = False
     """Threads bring nothing into L2 ahead of time."""

@@ -58,8 +58,8 @@ class Warpgroup:
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
-        waves = w.target.matrix_waves
-        thread = w.thread() & (w.target.matrix_threads - 1)
+        waves = role.matrix_waves or w.target.matrix_waves
+        thread = w.thread() & (waves * w.lanes - 1)
         member = warp - role.warps.start
         if len(role.warps) == waves:
             return cls(index=0, part=0, warp=member, thread=thread)
