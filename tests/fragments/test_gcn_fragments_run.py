@@ -228,11 +228,13 @@ def _global_loads(chip: str) -> None:
     same(run(chip, "memory", "load_global_f32x4", memory=MEMORY, address=PLACES).only, _at(MEMORY, PLACES, 4))
 
 
-@check("memory.load_global_u8", "memory.load_global_u16", "memory.load_global_u32", "memory.load_global_u32x2")
+@check("memory.load_global_u8", "memory.load_global_u16", "memory.load_global_u32", "memory.load_global_u32x2",
+       "memory.load_global_b32x4")  # fmt: skip
 def _widening_loads(chip: str) -> None:
     for name, kind, apart in (("u8", np.uint8, 3), ("u16", np.uint16, 2), ("u32", np.uint32, 4)):
         found = run(chip, "memory", f"load_global_{name}", memory=MEMORY, address=PLACES + apart, valid=VALID).only
         same(found, np.where(VALID, MEMORY.view(kind)[(PLACES + apart) // kind().itemsize], 0))
+    same(run(chip, "memory", "load_global_b32x4", memory=MEMORY, address=PLACES).only, _at(MEMORY, PLACES, 4))
     found = run(chip, "memory", "load_global_u32x2", memory=MEMORY, address=PLACES + 8, valid=VALID).outputs
     for word, part in enumerate(("low", "high")):
         same(found[part], np.where(VALID, _at(MEMORY, PLACES + 8 + 4 * word), 0))
