@@ -48,6 +48,7 @@ from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
 from tilekit.tile_op.mfma import Mfma
+from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.register_accumulators import PromotedAccumulators, RegisterAccumulators
 from tilekit.tile_op.scaled_mfma import ScaledMfma
 from tilekit.tile_op.tcgen05 import Tcgen05
@@ -120,6 +121,7 @@ __all__ = [
     "Matrix",
     "MbarrierSync",
     "Mfma",
+    "MmaSync",
     "NamedBarrierSync",
     "OperandLoader",
     "OperandTile",

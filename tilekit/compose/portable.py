@@ -30,6 +30,7 @@ from tilekit.tile_io.payload_loader import OperandLoader, StandardLoader
 from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_op.mfma import Mfma
+from tilekit.tile_op.mma_sync import MmaSync
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
 from tilekit.tile_op.tcgen05 import Tcgen05
 from tilekit.tile_op.tensor_accumulators import TensorAccumulators
@@ -244,6 +245,11 @@ def _waves(target: Target, tile: tuple[int, int], copies: bool) -> WarpPlan:
     return WarpPlan.waves(target, load=WARPS if copies else 1, mma=WARPS, copies=copies)
 
 
+def _mma_sync(p: Parts) -> tuple[Any, Any]:
+    op = MmaSync(p.a, p.b, warps=WARPS, columns=2)
+    return op, RegisterAccumulators(op)
+
+
 def _mfma(p: Parts) -> tuple[Any, Any]:
     op = Mfma(p.a, p.b, waves=WARPS)
     return op, RegisterAccumulators(op)
@@ -279,6 +285,7 @@ def _tcgen05(p: Parts) -> tuple[Any, Any]:
 OPS = (
     OpChoice(Tcgen05, "tensor_memory", "ptx", _tensor_memory, _tcgen05, commits=True),
     OpChoice(Wgmma, "warpgroup_matrix", "ptx", _warpgroups, _wgmma, in_flight=1),
+    OpChoice(MmaSync, "", "ptx", _waves, _mma_sync),
     OpChoice(Mfma, "", "gcn", _waves, _mfma),
 )
 """Instructions, the fastest first."""

@@ -11,8 +11,11 @@ from tilekit.targets.chip import CAPABILITIES, Target
 from tilekit.targets.gfx942 import GFX942
 from tilekit.targets.gfx950 import GFX950
 from tilekit.targets.sm_80 import SM_80
+from tilekit.targets.sm_86 import SM_86
+from tilekit.targets.sm_89 import SM_89
 from tilekit.targets.sm_90a import SM_90A
 from tilekit.targets.sm_100a import SM_100A
+from tilekit.targets.sm_120a import SM_120A
 
 __all__ = [
     "CAPABILITIES",
@@ -21,8 +24,11 @@ __all__ = [
     "GFX942",
     "GFX950",
     "SM_80",
+    "SM_86",
+    "SM_89",
     "SM_90A",
     "SM_100A",
+    "SM_120A",
     "TARGETS",
     "ChipName",
     "PlaceName",
@@ -31,7 +37,7 @@ __all__ = [
     "target",
 ]
 
-CHIPS: Final = {t.name: t for t in (SM_80, SM_90A, SM_100A, GFX942, GFX950)}
+CHIPS: Final = {t.name: t for t in (SM_80, SM_86, SM_89, SM_90A, SM_100A, SM_120A, GFX942, GFX950)}
 """Every chip that text can be written for."""
 
 TARGETS: Final = {t.name: t for t in (SM_90A, SM_100A, GFX942, GFX950)}

@@ -1,4 +1,4 @@
-"""A100: text is written and emulated for it; no kernel is built for it yet."""
+"""A100: matrix instructions of a warp, copies that threads start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SM_80: Final = Target(
     name="sm_80",
     isa="ptx",
     architectures=("sm_80",),
-    capabilities=frozenset({"async_copies", "mbarriers", "named_barriers"}),
+    capabilities=frozenset({"async_copies", "mbarriers", "named_barriers", "warp_matrix"}),
     lanes=32,
     matrix_waves=1,
     product="A100",

@@ -39,7 +39,7 @@ SWIZZLE_LINES = 8
 """Lines after which the swizzle repeats."""
 
 WARPS = 4
-"""Warps that copy."""
+"""Warps that copy where nothing else is asked for."""
 
 TAIL_ALIGNMENT = 128
 
@@ -63,16 +63,20 @@ class CopyPlan:
     tile
         The image.
     width
-        What the operand's address and pitches, in bytes, are multiples of: one of `WIDTHS`.
+        What the operand's address, rows and pitches, in bytes, are multiples of: one of `WIDTHS`, or 16.
+    warps
+        Warps that copy; the first of them has a number that is a multiple of this.
     """
 
     tile: OperandTile
     width: int
+    warps: int = WARPS
 
     def __post_init__(self) -> None:
         if not isinstance(self.tile, OperandTile):
             raise illegal("CopyPlan", "tile", self.tile, "an OperandTile")
-        require_word("CopyPlan", "width", self.width, WIDTHS)
+        require_word("CopyPlan", "width", self.width, (PIECE, *WIDTHS))
+        require_word("CopyPlan", "warps", self.warps, (1, 2, 4, 8))
 
     @property
     def shifts(self) -> bool:
@@ -97,7 +101,7 @@ class CopyPlan:
     @property
     def classes(self) -> int:
         """Classes of a warp."""
-        return self.period // WARPS
+        return self.period // self.warps
 
     @property
     def unit(self) -> int:
@@ -231,7 +235,7 @@ def _outer(matrix: Matrix) -> int:
 
 
 class BoundCpAsyncLoader:
-    """A `CpAsyncLoader` in a role of four warps.
+    """A `CpAsyncLoader` in a role of as many warps as its plan has.
 
     Attributes
     ----------
@@ -250,7 +254,7 @@ class BoundCpAsyncLoader:
         self.lane = w.lane()
         copies = plan.tile.row_bytes // plan.copied
         self.offset = (self.lane % copies) * plan.copied
-        self.first = (w.warp() % WARPS) * plan.classes
+        self.first = (w.warp() % plan.warps) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
         self._first_shift = w.variable(U32, 0, "shift")
         self.completes = plan.shifts
@@ -327,7 +331,7 @@ class CpAsyncTile:
             self._matrix = loader.address + w.widen_multiply(batch, loader.batch_pitch) * self._size
         self._length = loader.inner * self._size
         self._start = self.address(w, bound.line) + w.widen_multiply(bound.offset, 1)
-        groups = -(-plan.lines // (32 * WARPS)) if plan.shifts else 0
+        groups = -(-plan.lines // (32 * plan.warps)) if plan.shifts else 0
         self._tails = [_Tails(w, self, bound, group) for group in range(groups)]
 
     def address(self, w: Writer, line: Value) -> Value:
@@ -396,7 +400,7 @@ class _Tails:
         plan = bound.plan
         self._tile = tile
         self._bound = bound
-        self._lanes = min(32, plan.lines // WARPS - 32 * group)
+        self._lanes = min(32, plan.lines // plan.warps - 32 * group)
         index = bound.lane + 32 * group
         line = (index // plan.classes) * plan.period + index % plan.classes + bound.first
         self._target = line * PIECE

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from tilekit.assembly.fit import component
-from tilekit.assembly.types import F32
+from tilekit.assembly.types import F32, S32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_op.accumulators import AccumulatorLayout, Warpgroup
@@ -37,6 +37,7 @@ class RegisterAccumulators:
 
     def __init__(self, op: RegisterOp) -> None:
         self.layout = op.layout
+        self._type: RegisterType = getattr(op, "sums", F32)
         self._tiles: list[RegisterTile] = []
 
     def initialise(self, w: Writer) -> None:
@@ -49,7 +50,7 @@ class RegisterAccumulators:
         """Declare the registers; once a role."""
         layout = self.layout
         registers = layout.rows * layout.columns // layout.threads
-        self._tiles = [w.tile(F32, registers, "acc") for _ in range(layout.blocks)]
+        self._tiles = [w.tile(self._type, registers, "acc") for _ in range(layout.blocks)]
         return self
 
     def consumer(self, w: Writer, group: Warpgroup) -> RegisterAccumulators:
@@ -81,11 +82,14 @@ class RegisterAccumulators:
         """Zero the accumulators with ordinary moves."""
         for tile in self._tiles:
             for register in tile:
-                register.assign(0.0)
+                register.assign(0.0 if self._type is F32 else 0)
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
-        """Return the registers of `columns` columns of a block."""
-        return self._read(self._tiles[block], left, columns)
+        """Return `columns` columns of a block: the registers, or whole numbers as f32, rounded to the nearest."""
+        (values,) = self._read(self._tiles[block], left, columns)
+        if self._type is S32:
+            values = RegisterTile([w.isa.convert.float_s32(whole=value) for value in values])
+        return [values]
 
     def _read(self, tile: RegisterTile, left: int, columns: int) -> list[RegisterTile]:
         layout = self.layout

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilekit.emulator.ptx.execution.warp import Warp
 
 _TYPES = "f16|bf16|tf32|e4m3|e5m2|s8|u8|s4|u4"
-_ABSENT = "it belongs to sm_120a, which the emulator does not have"
+_ABSENT = "it is one of those that only sm_120a has, which the emulator does not run"
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
