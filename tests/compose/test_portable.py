@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ from tests.compose.composed import BF16, integers, padded, run
 from tests.compose.portable_cases import BODIES, TARGETS, anywhere, composed, every_choice, exact, places, product
 from tests.compose.portable_table import BEGIN, END, PAGE, shape_of, table
 from tilekit.assembly.errors import TraceError
+from tilekit.compose import portable
+from tilekit.drivers import warp_specialized
 from tilekit.emulator import EmulatorError
 from tilekit.errors import ArgumentError
 from tilekit.kernels.plan import EmulatedPlan
@@ -86,8 +87,6 @@ def test_each_order_is_needed(order: str) -> None:
     text = "\n".join(
         line.replace(order, weak[order]) if order in weak else line for line in lines if order in weak or order not in line
     )
-    from dataclasses import replace
-
     kernel.__dict__["traced"] = replace(kernel.traced, text=text)
     rng = np.random.default_rng(0)
     a, b, d = integers(rng, 3, 70, 328), integers(rng, 3, 60, 328), np.zeros((70, 60), BF16)
@@ -117,12 +116,12 @@ def test_what_a_chip_cannot_do(target: str, given: dict[str, Any], parts: tuple[
 
 
 def test_rows_that_begin_elsewhere_than_copies() -> None:
-    """cp.async of 8 bytes refuses rows at odd elements, and says which width takes them."""
+    """cp.async of 16 bytes refuses rows at odd elements, and says which width takes them."""
     kernel = tk.portable_matmul("sm_90a", load=tk.CpAsyncLoader)
     a, b = np.zeros((8, 9), BF16)[:, 1:], np.zeros((8, 8), BF16)
-    with pytest.raises(ArgumentError, match=r"a at address .* pieces of 8 bytes.*width=2.*TK-LOAD-001"):
+    with pytest.raises(ArgumentError, match=r"a at address .* pieces of 16 bytes.*width=2.*TK-LOAD-001"):
         kernel(a, b)
-    with pytest.raises(TraceError, match=r"width=3.*one of 8, 4, 2 bytes.*TK-PART-001"):
+    with pytest.raises(TraceError, match=r"width=3.*one of 16, 8, 4, 2 bytes.*TK-PART-001"):
         tk.portable_matmul("sm_90a", load=tk.CpAsyncLoader, width=3)
 
 
@@ -140,9 +139,6 @@ def test_no_bank_conflicts_of_the_register_loader(target: str, bits: int) -> Non
 
 def test_the_driver_asks_for_no_chip() -> None:
     """The driver and the composition name no chip, no vendor and no instruction set's fragments."""
-    from tilekit.compose import portable
-    from tilekit.drivers import warp_specialized
-
     for module in (warp_specialized, portable):
         code = re.sub(r'""".*?"""', "", inspect.getsource(module), flags=re.DOTALL)
         assert not re.search(r"sm_\d|gfx\d|\.name ==|nvidia|amd\b|w\.ptx|w\.gcn", code, re.IGNORECASE), module.__name__
@@ -153,6 +149,22 @@ def test_the_table_of_the_page_is_current() -> None:
     page = PAGE.read_text("utf-8")
     written = page[page.index(BEGIN) + len(BEGIN) : page.index(END)].strip()
     assert shape_of(written) == shape_of(table({})), "run python -m tests.compose.portable_table"
+
+
+@pytest.mark.parametrize(
+    ("target", "fastest"),
+    [
+        ("sm_86", "CpAsyncLoader MbarrierSync MmaSync"),
+        ("sm_89", "CpAsyncLoader MbarrierSync MmaSync"),
+        ("sm_120a", "TmaLoader MbarrierSync MmaSync"),
+    ],
+)
+def test_chips_that_it_was_not_written_for(target: str, fastest: str) -> None:
+    """Another chip is no line of the composition: its capabilities say what it is made of."""
+    choice = tk.portable_choices(target)[0]
+    assert str(choice) == fastest
+    exact(target, choice, 0)
+    places(target, choice, 1)
 
 
 @pytest.mark.gpu

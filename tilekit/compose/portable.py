@@ -25,7 +25,7 @@ from tilekit.errors import ArgumentError
 from tilekit.targets import Target, chip
 from tilekit.tile_io.buffer import BufferLoader
 from tilekit.tile_io.buffer_to_lds import BufferToLdsLoader
-from tilekit.tile_io.cp_async import WIDTHS, CopyPlan, CpAsyncLoader
+from tilekit.tile_io.cp_async import PIECE, WIDTHS, CopyPlan, CpAsyncLoader
 from tilekit.tile_io.payload_loader import OperandLoader, StandardLoader
 from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader
@@ -411,7 +411,7 @@ def portable_matmul(
     stages
         Of the ring; by default as many as shared memory has room for, at most four.
     width
-        For a loader that copies by `cp.async`: bytes that the operands' rows begin at multiples of; by default 8.
+        For a loader that copies by `cp.async`: bytes that the operands' rows begin at multiples of; by default 16.
     functions
         What becomes of each element.
     batched
@@ -435,9 +435,9 @@ def portable_matmul(
     """
     chosen_target = chip(target)
     chosen_op, chosen_load, chosen_sync = _chosen(chosen_target, load, sync, op)
-    if width is not None and (width not in WIDTHS or 8 * width < dtype.bits):
-        legal = ", ".join(str(legal) for legal in WIDTHS if 8 * legal >= dtype.bits)
-        raise illegal("portable_matmul", "width", width, f"one of {legal} bytes", WIDTHS[0])
+    widths = [width for width in (PIECE, *WIDTHS) if 8 * width >= dtype.bits]
+    if width is not None and width not in widths:
+        raise illegal("portable_matmul", "width", width, f"one of {', '.join(map(str, widths))} bytes", PIECE)
     plan = chosen_op.plan(chosen_target, tile, chosen_load.copies)
     applied = functions or ElementwiseSpec()
     batch = "b" if batched else ""
@@ -456,7 +456,7 @@ def portable_matmul(
         tiles = payload.allocate(w.shared, "inputs", depth)
         parts = Parts(w, plan, cluster, a, b, payload, depth)
         instruction, accumulators = chosen_op.make(parts)
-        loaders = [chosen_load.make(parts, one, batched, width or WIDTHS[0]) for one in (a, b)]
+        loaders = [chosen_load.make(parts, one, batched, width or PIECE) for one in (a, b)]
         ring = chosen_sync.make(parts, chosen_load, chosen_op)
         k, rows, columns = (_extent(w, name) for name in "kmn")
         raster = RasterOrder(

@@ -197,7 +197,7 @@ class CpAsyncLoader:
         matrix, address, width = call.matrix(self.tile.name), call.address(self.tile.name), self.plan.width
         given = address | matrix.pitch | (matrix.batch_pitch if self.batched else 0)
         if given % width and 0 not in matrix.extents:
-            fits = next(fitting for fitting in WIDTHS if given % fitting == 0)
+            fits = next(fitting for fitting in (PIECE, *WIDTHS) if given % fitting == 0)
             raise ArgumentError(
                 f"{matrix.name} at address {address:#x}, with rows {matrix.pitch} bytes apart, is copied in pieces of "
                 f"{width} bytes; nearest: a CopyPlan of width={fits}, or rows padded to a multiple of {width} bytes",
