@@ -11,8 +11,11 @@ from tilekit.dtypes import BF16, E4M3, F32, DType
 
 
 def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, valid: Value) -> None:
-    """Round an f32 to `dtype` and store it if `valid`; 8-bit types take their largest number where it is too large."""
-    if dtype == F32:
+    """Round an f32 to `dtype` and store it if `valid`; 8-bit types take their largest number where it is too large.
+
+    Of s32 the f32 has the bits.
+    """
+    if dtype.bits == 32:
         w.isa.memory.store_global_f32(address=address, value=value, valid=valid)
     elif dtype.bits == 16:
         pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
@@ -25,7 +28,7 @@ def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, vali
 
 def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
     """Round four f32 to `dtype`, of 16 or 32 bits, and store them together if `valid`: aligned as all four."""
-    if dtype == F32:
+    if dtype.bits == 32:
         words = RegisterTile([value.retyped(B32) for value in values])
         w.isa.memory.store_global_b32x4(address=address, values=words, valid=valid)
         return
