@@ -37,6 +37,7 @@ VENDOR = {
     "tile_io/tma.py",
     "tile_io/transform.py",
     "tile_op/block_scaled.py",
+    "tile_op/mma_sync.py",
     "tile_op/tcgen05.py",
     "tile_op/tensor_accumulators.py",
     "tile_op/tensor_memory.py",

@@ -20,7 +20,7 @@ Ran = Mapping[tuple[str, tk.PortableChoice], int]
 
 
 def table(ran: Ran) -> str:
-    """A row for each target, instruction and loader, a column for each strategy; how many launches were exact and clean."""
+    """A row for each target, instruction and loader, a column for each strategy: launches that were exact and clean."""
     syncs = sorted({choice.sync.__name__ for _, choice in every_choice()})
     rows = [f"| target | op | loader | {' | '.join(syncs)} |", "|---" * (3 + len(syncs)) + "|"]
     for target in TARGETS:
@@ -29,7 +29,7 @@ def table(ran: Ran) -> str:
             cells = []
             for sync in syncs:
                 choice = choices.get((op, load, sync))
-                cells.append("–" if choice is None else f"{ran.get((target, choice), 0)}")
+                cells.append("-" if choice is None else f"{ran.get((target, choice), 0)}")
             rows.append(f"| {target} | `{op}` | `{load}` | {' | '.join(cells)} |")
     return "\n".join(rows)
 

@@ -11,7 +11,8 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
-from tilekit.compose.portable import PortableChoice, portable_choices, portable_matmul
+from tilekit.compose.portable import portable_matmul
+from tilekit.compose.portable_choices import PortableChoice, portable_choices
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.ping_pong import PingPongWaves

@@ -226,7 +226,7 @@ class BoundMmaSync:
         """Nothing to close: reads return to registers."""
 
     def wait(self, w: Writer, pending: int) -> None:
-        """Wait for the warp's lanes, whose reads are done when it multiplies: one of them gives the stage back for all."""
+        """Wait for the warp's lanes, whose reads are done when it multiplies: one gives the stage back for all."""
         w.warp_sync_shared()
 
 

@@ -13,7 +13,7 @@ from tilekit.tile_pipeline.position import RingPosition
 from tilekit.tiles.stage import AsyncReader
 
 FOR_READS_IN_FLIGHT: Final = 4
-"""Stages of a ring where a stage is still read at the next one's barrier: of three, half of the ring ahead is that one."""
+"""Stages of a ring where one is still read at the next one's barrier: of three, a producer is ahead by that one."""
 
 
 @component

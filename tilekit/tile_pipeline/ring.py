@@ -81,9 +81,10 @@ class TilePipeline:
         held = getattr(self.sync, "most_in_flight", None)
         most = min(MAX_IN_FLIGHT, self.stages - 1 if held is None else held(reader))
         if not 0 <= in_flight <= most:
+            nearest = max(0, min(in_flight, most))
             raise TraceError(
                 f"in_flight={in_flight} with a ring of {self.stages} stages: {type(reader).__name__} would wait for "
-                f"one more than {type(self.sync).__name__} gives; legal: 0 to {most}; nearest: {max(0, min(in_flight, most))}",
+                f"one more than {type(self.sync).__name__} gives; legal: 0 to {most}; nearest: {nearest}",
                 code="TK-TRACE-019",
             )
         return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader)
@@ -173,11 +174,12 @@ class Consumer(RingPosition):
         self._sync = ring.sync.consumer(w)
         commits = getattr(self._sync, "commits", False)
         if getattr(reader, "committed", False) != commits:
-            nearest = "MbarrierSync with released_by='threads'" if commits else "MbarrierSync with released_by='commit'"
+            reads, gives, released = "threads give", "a commit", "threads"
+            if not commits:
+                reads, gives, released = "a commit gives", "threads", "commit"
             raise TraceError(
-                f"{type(reader).__name__} reads stages that {'threads give' if commits else 'a commit gives'} back, and "
-                f"this ring's {type(ring.sync).__name__} has {'a commit' if commits else 'threads'} do so; nearest: "
-                f"{nearest}",
+                f"{type(reader).__name__} reads stages that {reads} back, and this ring's {type(ring.sync).__name__} "
+                f"has {gives} do so; nearest: MbarrierSync with released_by={released!r}",
                 code="TK-TRACE-013",
             )
         self._sync_name = type(ring.sync).__name__

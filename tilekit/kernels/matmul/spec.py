@@ -62,7 +62,8 @@ class MatmulSpec:
     a_dtype, b_dtype
         Operand types: both bf16, both f16, any two of e4m3 and e5m2, both s8, or both f32 with ``precision="tf32"``.
     out_dtype
-        bf16, f16, f32, e4m3 or e5m2; of s8 operands s32, bf16, f16 or f32. What is too large for an 8-bit type becomes its largest number.
+        bf16, f16, f32, e4m3 or e5m2; of s8 operands s32, bf16, f16 or f32. What is too large for
+        an 8-bit float becomes its largest number.
     a_major, b_major
         ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. On sm_90a f32 and fp8
         operands must be ``"k"``.

@@ -30,7 +30,7 @@ from tilekit.kernels.matmul.rules import (
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_op.wgmma import WHOLE_COLUMNS, WORDS_OF_WHOLE, ATOM_ROWS, MAX_N, atom_layout
+from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N, WHOLE_COLUMNS, WORDS_OF_WHOLE, atom_layout
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
