@@ -10,6 +10,8 @@ import pytest
 
 import tilekit
 from tilekit import MatmulConfig
+from tilekit.bench.workload import MatmulWorkload
+from tilekit.dtypes import S8, S32
 from tilekit.errors import ArgumentError, ConfigError
 
 Array = npt.NDArray[Any]
@@ -162,6 +164,18 @@ def test_configs_that_cannot_be(config: MatmulConfig, parts: tuple[str, ...]) ->
     with pytest.raises(ConfigError) as caught:
         tilekit.matmul(random(1, 128, 128), random(2, 128, 128).T, config=config)
     assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+def test_the_workload_holds_sums_to_the_last_bit() -> None:
+    """What `tilekit run` and `bench` compare with: exact in s32, and close to it rounded."""
+    workload = MatmulWorkload(8, 8, 32, a_dtype=S8, b_dtype=S8, out_dtype=S32)
+    operands = workload.operands(0)
+    exact = operands.a.astype(np.int32) @ operands.b.astype(np.int32)
+    assert workload.accuracy(operands, exact).worst == 0
+    exact[3, 4] += 1
+    assert workload.accuracy(operands, exact).worst > 1
+    assert workload.error_limit < 1e-4
+    assert workload.kind == "s8→s32 k/k"
 
 
 @pytest.mark.gpu
