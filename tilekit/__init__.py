@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
     from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.own import OwnComponents
+    from tilekit.kernels.matmul.sm_80.config import AmpereConfig
+    from tilekit.kernels.matmul.sm_86.config import Rtx30Config
+    from tilekit.kernels.matmul.sm_89.config import AdaConfig
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
     from tilekit.kernels.matmul.sm_100a.config import BlackwellConfig
+    from tilekit.kernels.matmul.sm_120a.config import Rtx50Config
     from tilekit.kernels.matmul.spec import MatmulSpec
     from tilekit.scales import dequantise, lay_out_scales, quantise
     from tilekit.tuning.tuner import tune
@@ -42,6 +46,8 @@ logging.getLogger("tilekit").addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaConfig",
+    "AmpereConfig",
     "BlackwellConfig",
     "Cdna3Config",
     "Cdna4Config",
@@ -49,6 +55,8 @@ __all__ = [
     "MatmulConfig",
     "MatmulSpec",
     "OwnComponents",
+    "Rtx30Config",
+    "Rtx50Config",
     "TilekitError",
     "compile",
     "conv2d",
@@ -67,6 +75,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdaConfig": "tilekit.kernels.matmul.sm_89.config",
+    "AmpereConfig": "tilekit.kernels.matmul.sm_80.config",
     "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
     "Cdna3Config": "tilekit.kernels.matmul.gfx942.config",
     "Cdna4Config": "tilekit.kernels.matmul.gfx950.config",
@@ -74,6 +84,8 @@ _HOMES = {
     "MatmulConfig": "tilekit.kernels.matmul.sm_90a.config",
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "OwnComponents": "tilekit.kernels.matmul.own",
+    "Rtx30Config": "tilekit.kernels.matmul.sm_86.config",
+    "Rtx50Config": "tilekit.kernels.matmul.sm_120a.config",
     "TilekitError": "tilekit.errors",
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",

@@ -34,6 +34,7 @@ VENDOR = {
     "kernels/gemv/sums.py",
     "kernels/gemv/weights.py",
     "tile_io/cp_async.py",
+    "tile_io/cp_async_pieces.py",
     "tile_io/tma.py",
     "tile_io/transform.py",
     "tile_op/block_scaled.py",

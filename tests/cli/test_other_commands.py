@@ -100,7 +100,7 @@ def test_list_shows_every_family(invoke: Any) -> None:
     rows = json.loads(invoke("list", "--json").stdout)
     assert {"name", "summary", "targets"} == set(rows[0])
     matmul = next(row for row in rows if row["name"] == "matmul")
-    assert matmul["targets"] == ["sm_90a", "sm_100a", "gfx942", "gfx950"]
+    assert matmul["targets"] == ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a", "gfx942", "gfx950"]
 
 
 def test_bench_without_a_gpu_exits_with_3(invoke: Any, kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,12 +252,13 @@ def test_doctor_with_a_driver_that_python_cannot_reach(invoke: Any, monkeypatch:
 
 def test_doctor_with_a_gpu_of_another_generation(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that no kernel is built for is said to be none of the targets, and the emulator runs."""
-    old = driver.DeviceInfo(0, "Paper A100", (8, 0), 108, 40 << 30, 40 << 20, (13, 0))
+    old = driver.DeviceInfo(0, "Paper T4", (7, 5), 40, 40 << 30, 40 << 20, (13, 0))
     monkeypatch.setattr(driver, "devices", lambda: (old,))
     result = invoke("doctor")
     assert result.exit_code == 0
     assert "(not a target of tilekit)" in result.stdout
-    assert "no GPU here is one of tilekit's targets: sm_90a (9.0), sm_100a (10.0)" in result.stdout
+    names = "sm_80 (8.0), sm_86 (8.6), sm_89 (8.9), sm_90a (9.0), sm_100a (10.0), sm_120a (12.0)"
+    assert f"no GPU here is one of tilekit's targets: {names}" in result.stdout
 
 
 def test_doctor_knows_blackwell(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`MmaSync` composed into a kernel, run for every type and major it has; and its reads, proved free of bank conflicts."""
+"""`MmaSync` in a kernel, for every type and major it has; and its reads, proved free of bank conflicts."""
 
 from __future__ import annotations
 

@@ -135,6 +135,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "WarpPlan": lambda m: {"target": m.w.target, "roles": (LOAD, MMA)},
     "Role": lambda m: {"name": "load", "warps": range(4), "may": frozenset({"load"}), "turns": 1},
     "Writer": lambda m: {"name": "k", "target": "sm_90a", "threads": 128, "cluster": 1, "resident": 1},
+    "TogetherSync": lambda m: {"stages": 2},
     "SingleCounterSync": lambda m: {"name": "ring", **_sides(m)},
     "RegisterAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
     "PromotedAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
@@ -350,7 +351,16 @@ def test_every_component_is_tried(name: str) -> None:
     """What is left out here is a protocol, a type, a function, or made by components rather than by hand."""
     value = getattr(tk, name)
     made = {"Call", "ComposedKernel", "HeldStage", "Matrix", "RegisterTile", "Schedule", "Stage", "Tile", "Value"}
-    made |= {"AccumulatorLayout", "Cluster", "Cooperative", "DType", "Target", "WarpSpecialized", "Warpgroup"}
+    made |= {
+        "AccumulatorLayout",
+        "Cluster",
+        "Cooperative",
+        "DType",
+        "Multistage",
+        "Target",
+        "WarpSpecialized",
+        "Warpgroup",
+    }
     made |= {"PortableChoice"}
     protocol = getattr(value, "_is_protocol", False)
     assert name in made or protocol or not inspect.isclass(value)

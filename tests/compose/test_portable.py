@@ -147,11 +147,14 @@ def test_what_a_chip_cannot_do(target: str, given: dict[str, Any], parts: tuple[
 
 
 def test_rows_that_begin_elsewhere_than_copies() -> None:
-    """cp.async of 16 bytes refuses rows at odd elements, and says which width takes them."""
+    """cp.async of 8 bytes refuses rows at odd elements, and says which width takes them."""
     kernel = tk.portable_matmul("sm_90a", load=tk.CpAsyncLoader)
     a, b = np.zeros((8, 9), BF16)[:, 1:], np.zeros((8, 8), BF16)
-    with pytest.raises(ArgumentError, match=r"a at address .* pieces of 16 bytes.*width=2.*TK-LOAD-001"):
+    with pytest.raises(ArgumentError, match=r"a at address .* pieces of 8 bytes.*width=2.*TK-LOAD-001"):
         kernel(a, b)
+    wide = tk.portable_matmul("sm_90a", load=tk.CpAsyncLoader, width=16)
+    with pytest.raises(ArgumentError, match=r"rows of 24 bytes, 32 apart.*pieces of 16 bytes.*width=8.*LOAD-001"):
+        wide(np.zeros((8, 16), BF16)[:, :12], np.zeros((8, 16), BF16)[:, :12])
     with pytest.raises(TraceError, match=r"width=3.*one of 16, 8, 4, 2 bytes.*TK-PART-001"):
         tk.portable_matmul("sm_90a", load=tk.CpAsyncLoader, width=3)
 

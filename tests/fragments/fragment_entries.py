@@ -24,8 +24,8 @@ TARGETS = ("sm_80", "sm_90a", "sm_100a")
 
 CHIPS_BY_NAME = {
     **CHIPS,
-    "sm_90": replace(SM_90A, name="sm_90", architectures=("sm_80", "sm_89", "sm_90")),
-    "sm_100": replace(SM_100A, name="sm_100", architectures=("sm_80", "sm_89", "sm_90", "sm_100")),
+    "sm_90": replace(SM_90A, name="sm_90", architectures=("sm_80", "sm_86", "sm_89", "sm_90")),
+    "sm_100": replace(SM_100A, name="sm_100", architectures=("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")),
 }
 """Also the chips without what is one generation's alone."""
 

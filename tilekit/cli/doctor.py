@@ -82,6 +82,7 @@ def _versions() -> Section:
 def _gpus() -> tuple[Section, str | None, bool]:
     """Return the GPUs, what stands in the way of using one, and whether one should be usable."""
     from tilekit.errors import DriverError
+    from tilekit.kernels.resolve import native_chip
     from tilekit.runtime import driver
     from tilekit.targets import TARGETS
 
@@ -89,18 +90,19 @@ def _gpus() -> tuple[Section, str | None, bool]:
         found = driver.devices()
     except DriverError as error:
         return {"none": error.message}, error.message, _has_nvidia_driver()
-    supported = {target.compute_capability: name for name, target in TARGETS.items() if target.isa == "ptx"}
+    supported = [target for target in TARGETS.values() if target.isa == "ptx"]
     section: Section = {}
     for gpu in found:
         major, minor = gpu.compute_capability
-        runs = f"runs {supported[major, minor]}" if (major, minor) in supported else "not a target of tilekit"
+        chip = native_chip(supported, gpu)
+        runs = f"runs {chip.name}" if chip is not None else "not a target of tilekit"
         version = ".".join(map(str, gpu.driver_version))
         section[f"cuda:{gpu.ordinal}"] = (
             f"{gpu.name}, compute capability {major}.{minor} ({runs}), "
             f"{gpu.sms} SMs, {gpu.memory / 2**30:.0f} GiB, driver for CUDA {version}"
         )
-    if not any(gpu.compute_capability in supported for gpu in found):
-        names = ", ".join(f"{name} ({'.'.join(map(str, cc))})" for cc, name in supported.items())
+    if not any(native_chip(supported, gpu) for gpu in found):
+        names = ", ".join(f"{t.name} ({'.'.join(map(str, t.compute_capability))})" for t in supported)
         return section, f"no GPU here is one of tilekit's targets: {names}", False
     return section, None, True
 

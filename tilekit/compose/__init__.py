@@ -15,6 +15,7 @@ from tilekit.compose.portable import portable_matmul
 from tilekit.compose.portable_choices import PortableChoice, portable_choices
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
+from tilekit.drivers.multistage import Multistage
 from tilekit.drivers.ping_pong import PingPongWaves
 from tilekit.drivers.roles import one_thread, trace_roles, working_threads
 from tilekit.drivers.warp_plan import WarpPlan
@@ -64,6 +65,7 @@ from tilekit.tile_pipeline.payload import Payload, StandardPayload
 from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_pipeline.single_counter_sync import SingleCounterSync
 from tilekit.tile_pipeline.sync import ConsumerSync, ProducerSync, SyncStrategy
+from tilekit.tile_pipeline.together_sync import TogetherSync
 from tilekit.tile_schedule.clc import ClcScheduler
 from tilekit.tile_schedule.raster import RasterOrder
 from tilekit.tile_schedule.start_order import StartOrder
@@ -123,6 +125,7 @@ __all__ = [
     "MbarrierSync",
     "Mfma",
     "MmaSync",
+    "Multistage",
     "NamedBarrierSync",
     "OperandLoader",
     "OperandTile",
@@ -167,6 +170,7 @@ __all__ = [
     "TilePipeline",
     "TileScheduler",
     "TmaLoader",
+    "TogetherSync",
     "Transform",
     "TransformLoader",
     "Value",

@@ -64,7 +64,8 @@ def portable_matmul(
     stages
         Of the ring; by default as many as shared memory has room for, at most four.
     width
-        For a loader that copies by `cp.async`: bytes that the operands' rows begin at multiples of; by default 16.
+        For a loader that copies by `cp.async`: bytes that the operands' rows begin at multiples of, by default 8; with
+        16 their length is one, too.
     functions
         What becomes of each element.
     batched
@@ -109,7 +110,7 @@ def portable_matmul(
         tiles = payload.allocate(w.shared, "inputs", depth)
         parts = Parts(w, plan, cluster, a, b, payload, depth, out)
         instruction, accumulators = chosen_op.make(parts)
-        load_a, load_b = (chosen_load.make(parts, one, batched, width or PIECE) for one in (a, b))
+        load_a, load_b = (chosen_load.make(parts, one, batched, width or WIDTHS[0]) for one in (a, b))
         ring = chosen_sync.make(parts, chosen_load, chosen_op)
         k, rows, columns = (_extent(w, name) for name in "kmn")
         raster = RasterOrder(

@@ -19,8 +19,8 @@ from tilekit.tiles.tile import Tile
 COLUMNS_AT_ONCE = 64
 """Columns read from the accumulators together, where they are not in registers already."""
 
-WIDE = 4
-"""Neighbours of a row that are stored at once."""
+MOST_AT_ONCE = 16
+"""Bytes of neighbours of a row that are stored at once."""
 
 
 @component
@@ -46,8 +46,8 @@ class DirectEpilogue:
     transposed
         Whether the accumulators hold the transpose of the output.
     wide
-        Whether address, pitches and rows of the output are multiples of 16 bytes: then a thread that has four
-        neighbours of a row stores them at once.
+        Whether address, pitches and rows of the output are multiples of 16 bytes: then a thread stores neighbours of a
+        row that it has at once, up to 16 bytes of them.
 
     Raises
     ------
@@ -72,8 +72,8 @@ class DirectEpilogue:
         readable = getattr(functions, "source", None)  # threads read any second matrix themselves
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         self._layout = layout
-        neighbours = layout.fragment.neighbours
-        rows_kind = _AsWideRows if wide and out.bits >= 16 and neighbours % WIDE == 0 else _AsRows
+        self._wide = min(layout.fragment.neighbours, MOST_AT_ONCE // out.bytes)
+        rows_kind = _AsWideRows if wide and out.bits >= 16 else _AsRows
         self._kind: type[_AsRows | _AsColumns] = _AsColumns if transposed else rows_kind
         self._functions = functions
         self._out = out
@@ -138,9 +138,9 @@ class BoundDirectEpilogue:
                 if block == layout.blocks - 1 and left == lefts[-1]:
                     accumulators.done(w)
                 for pair, registers in zip(held, fragments, strict=True):
-                    for four in range(0, len(registers) // FOUR, pair.FOURS):
+                    for four in range(0, len(registers) // FOUR, pair.fours):
                         column = tile.column + layout.column_of(left + fragment.left(four)) + self._column
-                        pair.store(w, registers[FOUR * four : FOUR * (four + pair.FOURS)], column)
+                        pair.store(w, registers[FOUR * four : FOUR * (four + pair.fours)], column)
             for pair in held:
                 pair.finish(w, tile)
 
@@ -174,10 +174,17 @@ class _Known:
 
 
 class _Matrix:
-    """The output's matrix of a tile, and the second one."""
+    """The output's matrix of a tile, and the second one.
+
+    Attributes
+    ----------
+    wide
+        Neighbours of a row that are stored at once.
+    """
 
     def __init__(self, w: Writer, epilogue: DirectEpilogue, tile: Tile) -> None:
         self._e = e = epilogue
+        self.wide = e._wide
         self._batch = tile.batch
         self._start = _start(w, e._address, tile, e._batch_pitch, e._out)
         # Rows of a group end where the group does.
@@ -248,10 +255,15 @@ class _Matrix:
 
 
 class _AsRows:
-    """A thread's two accumulator rows of a fragment: rows of the output."""
+    """A thread's two accumulator rows of a fragment: rows of the output.
 
-    FOURS = 1
-    """Fours of accumulators that are stored together."""
+    Attributes
+    ----------
+    fours
+        Fours of accumulators that are stored together.
+    """
+
+    fours = 1
 
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix
@@ -271,15 +283,18 @@ class _AsRows:
 
 
 class _AsWideRows(_AsRows):
-    """The same where a thread has four neighbours of a row, which are stored at once."""
+    """The same where neighbours of a row that a thread has are stored at once."""
 
-    FOURS = 2
+    def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
+        super().__init__(w, matrix, rows, apart)
+        self._wide = matrix.wide
+        self.fours = self._wide // 2
 
     def store(self, w: Writer, four: RegisterTile, column: Value) -> None:
-        """Store the accumulators of `column` and of those after it, two fours of them."""
+        """Store the accumulators of `column` and of those after it."""
         rows: tuple[list[Value], list[Value]] = [], []
         valid = [self._matrix.inside(line, column) for line in self._lines]
-        for first in range(0, WIDE, 2):
+        for first in range(0, self._wide, 2):
             known = _Known(self._pair, self._matrix.column_pair(w, column + first, apart=1))
             for index, value in enumerate(four[2 * first : 2 * first + FOUR]):
                 half, odd = divmod(index, 2)
@@ -292,7 +307,7 @@ class _AsWideRows(_AsRows):
 class _AsColumns:
     """The same as columns of the output, of which the accumulators hold the transpose."""
 
-    FOURS = 1
+    fours = 1
 
     def __init__(self, w: Writer, matrix: _Matrix, rows: list[Value], apart: int) -> None:
         self._matrix = matrix

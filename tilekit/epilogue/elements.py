@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilekit.assembly.types import B32
+from tilekit.assembly.types import F32 as FLOAT
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import BF16, E4M3, F32, DType
@@ -27,15 +28,17 @@ def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, vali
 
 
 def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
-    """Round four f32 to `dtype`, of 16 or 32 bits, and store them together if `valid`: aligned as all four."""
+    """Round f32 to `dtype`, of 16 or 32 bits, and store them together if `valid`: 4, 8 or 16 bytes, aligned as all."""
     if dtype.bits == 32:
-        words = RegisterTile([value.retyped(B32) for value in values])
-        w.isa.memory.store_global_b32x4(address=address, values=words, valid=valid)
+        words = [value.retyped(B32) for value in values]
+    else:
+        pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
+        words = [pack(low=low, high=high) for low, high in zip(values[::2], values[1::2], strict=True)]
+    if len(words) == 1:
+        w.isa.memory.store_global_f32(address=address, value=words[0].retyped(FLOAT), valid=valid)
         return
-    pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
-    pairs = zip(values[::2], values[1::2], strict=True)
-    words = RegisterTile([pack(low=low, high=high) for low, high in pairs])
-    w.isa.memory.store_global_b32x2(address=address, values=words, valid=valid)
+    store = w.isa.memory.store_global_b32x2 if len(words) == 2 else w.isa.memory.store_global_b32x4
+    store(address=address, values=RegisterTile(words), valid=valid)
 
 
 def load_element(w: Writer, dtype: DType, *, address: Value, valid: Value) -> Value:

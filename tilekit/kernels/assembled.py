@@ -12,7 +12,7 @@ from tilekit.drivers.profiler import TileProfiler
 from tilekit.errors import ArgumentError
 from tilekit.kernels.launch import Launch, bind_parameters
 from tilekit.kernels.picture import Shown, page, svg
-from tilekit.kernels.resolve import hip_target_of, target_of
+from tilekit.kernels.resolve import hip_target_of, machine_of, target_of
 from tilekit.runtime import driver, hip
 from tilekit.runtime.assembler import Assembled, assemble, disassemble
 from tilekit.runtime.launch import CudaKernel, CudaModule
@@ -85,7 +85,7 @@ class AssembledKernel(ABC):
     @cached_property
     def cuda(self) -> CudaKernel:
         """The kernel in the CUDA driver."""
-        return CudaModule.from_ptx(self.ptx, self.target.name, kernel_name=self.name).kernel(self.name)
+        return CudaModule.from_ptx(self.ptx, machine_of(self.target), kernel_name=self.name).kernel(self.name)
 
     @property
     def device(self) -> str:

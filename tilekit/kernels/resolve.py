@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilekit.arrays import ArrayView
 from tilekit.errors import ArgumentError, DriverError, HipError
 from tilekit.runtime import driver, hip
@@ -36,7 +38,10 @@ def resolve_target(a: ArrayView, target: str | None, *, memory: bool = True) -> 
 def target_of(device: driver.DeviceInfo, target: str | None) -> Target:
     """Return the chip of a device; `target` is what the caller asked for, to be checked against it."""
     chips = [t for t in TARGETS.values() if t.isa == "ptx"]
-    chip = next((t for t in chips if t.compute_capability == device.compute_capability), None)
+    asked = next((t for t in chips if t.name == target), None)
+    if asked is not None and _translates(asked, device):
+        return asked
+    chip = native_chip(chips, device)
     if chip is None:
         built = ", ".join(f"{t.name} ({t.product})" for t in chips)
         raise DriverError(
@@ -51,6 +56,31 @@ def target_of(device: driver.DeviceInfo, target: str | None) -> Target:
             code="TK-API-001",
         )
     return chip
+
+
+def machine_of(target: Target) -> str:
+    """The architecture that PTX for `target` is assembled for: that of the GPUs here, where it is a later one.
+
+    Cubins run on GPUs of their major number; text runs on every later one, if it is not for one chip alone.
+    """
+    devices = [] if driver.why_unavailable() is not None else driver.devices()
+    if not devices or target.isa != "ptx" or native_chip([target], devices[0]) or not _translates(target, devices[0]):
+        return target.name
+    return "sm_{}{}".format(*devices[0].compute_capability)
+
+
+def native_chip(chips: Sequence[Target], device: driver.DeviceInfo) -> Target | None:
+    """The chip whose cubins a GPU runs: its own, or the nearest before it of the same major number."""
+    major, minor = device.compute_capability
+    same = [t for t in chips if t.compute_capability == (major, minor)]
+    before = [t for t in chips if t.portable and t.compute_capability[0] == major and t.compute_capability[1] < minor]
+    return next(iter(same), None) or max(before, key=lambda t: t.compute_capability, default=None)
+
+
+def _translates(chip: Target, device: driver.DeviceInfo) -> bool:
+    """Whether a GPU runs text for a chip: it is a later one, or the chip itself."""
+    own = chip.compute_capability
+    return own == device.compute_capability or (chip.portable and own < device.compute_capability)
 
 
 def _first_amd_gpu() -> Target:

@@ -40,7 +40,7 @@ __all__ = [
 CHIPS: Final = {t.name: t for t in (SM_80, SM_86, SM_89, SM_90A, SM_100A, SM_120A, GFX942, GFX950)}
 """Every chip that text can be written for."""
 
-TARGETS: Final = {t.name: t for t in (SM_90A, SM_100A, GFX942, GFX950)}
+TARGETS: Final = {t.name: t for t in (SM_80, SM_86, SM_89, SM_90A, SM_100A, SM_120A, GFX942, GFX950)}
 """The chips that kernels are built for."""
 
 DEFAULT: Final = SM_90A

@@ -24,7 +24,6 @@ CAPABILITIES: Final = {
     "scaled_matrix": "a matrix instruction of narrow floats with a scale for each 32 of them (mfma_scale)",
     "tensor_memory": "a memory of the tensor core's own for accumulators (tcgen05)",
     "transposed_lds_reads": "reads of shared memory that transpose among the lanes (ds_read_tr)",
-    "warp_matrix": "a matrix instruction of one warp, whose sums a warp's epilogue stores (mma.sync)",
     "warpgroup_matrix": "a matrix instruction of a whole warpgroup that reads shared memory (wgmma)",
     "wide_loads_to_lds": "loads to shared memory of 12 or 16 bytes a lane (buffer_load_dwordx4 ... lds)",
     "xf32_matrix": "a matrix instruction of f32 that are rounded to 10 bits of mantissa (xf32)",
@@ -120,6 +119,11 @@ class Target:
     def matrix_threads(self) -> int:
         """Threads of the waves that issue a matrix instruction together."""
         return self.lanes * self.matrix_waves
+
+    @property
+    def portable(self) -> bool:
+        """Whether later chips run its text: of PTX, what is for one chip alone has a letter behind the number."""
+        return self.isa == "ptx" and self.name[-1].isdigit()
 
     def has(self, capability: str) -> bool:
         """Whether the chip has a capability of `CAPABILITIES`."""

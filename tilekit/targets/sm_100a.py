@@ -9,7 +9,7 @@ from tilekit.targets.chip import Target
 SM_100A: Final = Target(
     name="sm_100a",
     isa="ptx",
-    architectures=("sm_80", "sm_89", "sm_90", "sm_100", "sm_100a"),
+    architectures=("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_100a"),
     capabilities=frozenset(
         {
             "async_copies",

@@ -19,7 +19,6 @@ SM_120A: Final = Target(
             "float8_matrix",
             "mbarriers",
             "named_barriers",
-            "warp_matrix",
         }
     ),
     lanes=32,

@@ -9,7 +9,7 @@ from tilekit.targets.chip import Target
 SM_90A: Final = Target(
     name="sm_90a",
     isa="ptx",
-    architectures=("sm_80", "sm_89", "sm_90", "sm_90a"),
+    architectures=("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"),
     capabilities=frozenset(
         {
             "async_copies",

@@ -22,8 +22,10 @@ from tilekit.assembly.types import GMEM, SMEM, U32
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
+from tilekit.tile_io.cp_async_pieces import PieceTile
 from tilekit.tiles.call import Call, Matrix, fits
 from tilekit.tiles.cluster import Multicast, require_alone
+from tilekit.tiles.interleave import INTERLEAVED, interleaved_row
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -66,11 +68,15 @@ class CopyPlan:
         What the operand's address, rows and pitches, in bytes, are multiples of: one of `WIDTHS`, or 16.
     warps
         Warps that copy; the first of them has a number that is a multiple of this.
+    interleaved
+        Whether lines of the image are rows of the tile in the order of `interleaved_row`, as an interleaved `MmaSync`
+        reads B: of K-major tiles that are copied in pieces of 16 bytes.
     """
 
     tile: OperandTile
     width: int
     warps: int = WARPS
+    interleaved: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tile, OperandTile):
@@ -138,6 +144,12 @@ class CopyPlan:
                 "load it by TMA",
                 code="TK-TRACE-017",
             )
+        if self.interleaved and (self.width != PIECE or tile.major != "k" or self.unit % INTERLEAVED):
+            raise TraceError(
+                f"tile {tile.name!r}, {tile.major!r}-major, is copied {self.unit} lines at once, and interleaved are "
+                f"{INTERLEAVED} of a K-major one; nearest: interleaved=False",
+                code="TK-TRACE-017",
+            )
         if self.block_lines % self.unit:
             nearest = -(-self.block_lines // self.unit) * self.unit
             raise TraceError(
@@ -145,6 +157,10 @@ class CopyPlan:
                 f"and tile {tile.name!r} has {self.block_lines}; nearest: {nearest} rows, or a wider swizzle",
                 code="TK-TRACE-017",
             )
+
+    def row_after(self, index: int) -> int:
+        """Rows of the tile from a warp's first class of lines to another."""
+        return interleaved_row(index) if self.interleaved else index
 
     @property
     def tail_bytes(self) -> int:
@@ -196,11 +212,14 @@ class CpAsyncLoader:
     def _address(self, call: Call) -> int:
         matrix, address, width = call.matrix(self.tile.name), call.address(self.tile.name), self.plan.width
         given = address | matrix.pitch | (matrix.batch_pitch if self.batched else 0)
+        if width == PIECE:
+            given |= matrix.extents[0] * matrix.dtype.bytes
         if given % width and 0 not in matrix.extents:
             fits = next(fitting for fitting in (PIECE, *WIDTHS) if given % fitting == 0)
             raise ArgumentError(
-                f"{matrix.name} at address {address:#x}, with rows {matrix.pitch} bytes apart, is copied in pieces of "
-                f"{width} bytes; nearest: a CopyPlan of width={fits}, or rows padded to a multiple of {width} bytes",
+                f"{matrix.name} at address {address:#x}, with rows of {matrix.extents[0] * matrix.dtype.bytes} bytes, "
+                f"{matrix.pitch} apart, is copied in pieces of {width} bytes; nearest: a CopyPlan of width={fits}, or "
+                f"rows padded to a multiple of {width} bytes",
                 code="TK-LOAD-001",
             )
         return address
@@ -245,6 +264,8 @@ class BoundCpAsyncLoader:
         This thread in its warp, and the first byte of its pieces in their lines.
     first, line
         First line of the warp's first class, and of this thread's in it; the next class begins a line on.
+    row
+        The tile's row, or its line along K, that this thread's first line is.
     """
 
     def __init__(self, w: Writer, loader: CpAsyncLoader, stages: SharedArray) -> None:
@@ -256,6 +277,9 @@ class BoundCpAsyncLoader:
         self.offset = (self.lane % copies) * plan.copied
         self.first = (w.warp() % plan.warps) * plan.classes
         self.line = self.first + (self.lane // copies) * plan.period
+        self.row = self.line
+        if plan.interleaved:
+            self.row = self.first // 2 * 8 + self.first % 2 + self.lane // copies * 2
         self._first_shift = w.variable(U32, 0, "shift")
         self.completes = plan.shifts
         self.writer = CopyWriter((self,))
@@ -269,8 +293,10 @@ class BoundCpAsyncLoader:
         assert self.loader.tails is not None
         return self.loader.tails.at(w, stage)
 
-    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> CpAsyncTile:
+    def at(self, w: Writer, row: Value, batch: Operand, k: Operand) -> CpAsyncTile | PieceTile:
         """Turn to the tile at `row` of M or N; once a tile."""
+        if self.plan.width == PIECE:
+            return PieceTile(w, self, row, batch)
         tile = CpAsyncTile(w, self, row, batch)
         if self.plan.shifts:
             self._first_shift.assign(_shift(w, tile.address(w, self.first)))

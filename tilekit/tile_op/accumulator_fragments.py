@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilekit.assembly.values import RegisterTile, Value
+from tilekit.tiles.interleave import INTERLEAVED
 
 FOUR: Final = 4
 """Accumulators that an epilogue takes together: two rows by two neighbouring columns."""
@@ -72,3 +73,20 @@ FRAGMENT_ROWS: Final = 16
 QUAD_FRAGMENT: Final = AccumulatorFragment(rows=FRAGMENT_ROWS, columns=8, row_lanes=4, column_lanes=1)
 """Four lanes a row: thread t of a warp has in its i-th four registers the rows ``t / 4`` and ``+ 8`` and the columns
 ``8 i + 2 (t % 4)`` and ``+ 1`` (PTX ISA, wgmma D fragment; the 16x256b shape of tcgen05.ld is the same)."""
+
+
+@dataclass(frozen=True)
+class InterleavedFragment(AccumulatorFragment):
+    """The same where an instruction has 8 columns, and those of the next ones lie between them.
+
+    Registers come in fours already: two columns of the upper row, and of the lower.
+    """
+
+    def fours(self, registers: RegisterTile) -> RegisterTile:
+        """The accumulators as they are."""
+        return registers
+
+
+INTERLEAVED_FRAGMENT: Final = InterleavedFragment(rows=FRAGMENT_ROWS, columns=INTERLEAVED, row_lanes=4, column_lanes=1)
+"""Four lanes a row, each with 8 neighbours of 32 columns: instruction j of four multiplies the columns
+``8 (c / 2) + 2 j + c % 2`` as its columns c (`interleaved_row`): thread t has ``8 (t % 4) + 2 j`` and ``+ 1``."""

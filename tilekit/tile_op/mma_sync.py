@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import Count, component
@@ -17,11 +17,12 @@ from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import B32, F32, S32, SMEM, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS, QUAD_FRAGMENT
+from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS, INTERLEAVED_FRAGMENT, QUAD_FRAGMENT
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group
 from tilekit.tile_op.images import check_images
 from tilekit.tile_op.mfma import Kinds, Share, WaveLayout, in_grid
 from tilekit.tile_op.register_accumulators import RegisterAccumulators
+from tilekit.tiles.interleave import INTERLEAVED
 from tilekit.tiles.operand import OperandTile
 from tilekit.tiles.stage import Stage
 
@@ -52,12 +53,18 @@ KINDS: Final = (("bf16",), ("f16",), ("f32",), FP8, ("s8",))
 
 
 @cache
-def warp_layout(down: Share, across: Share) -> WaveLayout:
+def warp_layout(down: Share, across: Share, interleaved: bool) -> WaveLayout:
     """How a warp holds its share of a tile: 16 rows are a block."""
-    parts = (Part(0, FRAGMENT_ROWS, 0, 0),)
-    blocks = down.own // FRAGMENT_ROWS
     return WaveLayout(
-        blocks, FRAGMENT_ROWS, across.own, parts, waves=1, lanes=LANES, fragment=QUAD_FRAGMENT, down=down, across=across
+        down.own // FRAGMENT_ROWS,
+        FRAGMENT_ROWS,
+        across.own,
+        (Part(0, FRAGMENT_ROWS, 0, 0),),
+        waves=1,
+        lanes=LANES,
+        fragment=INTERLEAVED_FRAGMENT if interleaved else QUAD_FRAGMENT,
+        down=down,
+        across=across,
     )
 
 
@@ -73,6 +80,9 @@ class MmaSync:
         Warps that share the tile.
     columns
         Warps side by side along N; below each other are as many as that leaves.
+    interleaved
+        Whether the lines of B's image are those rows of it that give a thread 8 neighbouring columns of the result, as
+        a `CopyPlan` that is ``interleaved`` places them: then it stores 16 bytes at once.
 
     Raises
     ------
@@ -87,7 +97,9 @@ class MmaSync:
 
     kinds: Kinds = KINDS
 
-    def __init__(self, a: OperandTile, b: OperandTile, *, warps: Count, columns: Count = 1) -> None:
+    def __init__(
+        self, a: OperandTile, b: OperandTile, *, warps: Count, columns: Count = 1, interleaved: bool = False
+    ) -> None:
         check_images("mma.sync", a, b, self.kinds)
         if warps % columns:
             nearest = next(fits for fits in range(min(columns, warps), 0, -1) if warps % fits == 0)
@@ -97,13 +109,21 @@ class MmaSync:
         self.a, self.b = a, b
         for tile, share in ((a, warps // columns), (b, columns)):
             _check_tile(tile, share)
+        if interleaved and (b.major != "k" or b.rows % (INTERLEAVED * columns)):
+            raise TraceError(
+                f"tile {b.name!r}, {b.major!r}-major of {b.rows} rows, is not read interleaved: K is to be contiguous, "
+                f"and each of {columns} warps to have a multiple of {INTERLEAVED}; nearest: "
+                "interleaved=False",
+                code="TK-TRACE-017",
+            )
+        self.interleaved = interleaved
         self.down = Share(a.rows, warps // columns, 1)
         self.across = Share(b.rows, columns, 1)
 
     @property
     def layout(self) -> AccumulatorLayout:
         """How a warp holds its accumulators."""
-        return warp_layout(self.down, self.across)
+        return warp_layout(self.down, self.across, self.interleaved)
 
     @property
     def rows(self) -> int:
@@ -160,25 +180,29 @@ class MmaSync:
 
 
 class BoundMmaSync:
-    """An `MmaSync` in a role: places and registers at hand, ready to multiply stages."""
+    """An `MmaSync` in a role: places and registers at hand, ready to multiply stages.
+
+    Attributes
+    ----------
+    steps
+        Steps along a stage's K.
+    """
 
     synchronous = True
 
     def __init__(self, w: Writer, op: MmaSync, tiles: dict[str, SharedArray], part: Value | int) -> None:
         self._op = op
+        self.steps = op.steps
         down, across = in_grid(part, op.across.waves)
         self._a = _Places(w, op.a, tiles[op.a.name], op.down, down, rows=True)
         self._b = _Places(w, op.b, tiles[op.b.name], op.across, across, rows=False)
         registers = (op.rows + op.columns) // ROWS * FOUR
         self._slots = [w.tile(B32, registers, f"fragment{slot}_") for slot in range(SLOTS)]
 
-    def multiply(
-        self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value | bool
-    ) -> None:
+    def multiply(self, w: Writer, accumulators: RegisterAccumulators, stage: Stage, *, accumulate: Value) -> None:
         """Multiply a stage: a step's fragments are read before the step ahead of it is multiplied."""
-        if accumulate is not True:
-            with w.when(~accumulate):
-                accumulators.clear(w)
+        with w.when(~accumulate):
+            accumulators.clear(w)
         self.read(w, stage.index, 0)
         for step in range(self._op.steps):
             if step + 1 < self._op.steps:
@@ -266,7 +290,10 @@ def _check_tile(tile: OperandTile, warps: int) -> None:
         )
 
 
-def _place(tile: OperandTile, lane: int | Value, *, rows: bool) -> tuple[int | Value, int | Value]:
+_Lane = TypeVar("_Lane", int, Value)
+
+
+def _place(tile: OperandTile, lane: _Lane, *, rows: bool) -> tuple[_Lane, _Lane]:
     """Line of the image, and byte in it, that a lane reads: row ``lane % 8`` of matrix ``lane / 8``.
 
     Of A, matrices 0 and 1 lie below each other, and 2 and 3 are their neighbours along K; of B the matrices 0 and 1 are
@@ -289,7 +316,6 @@ class _Places:
         self._tile = tile
         self._stages = stages
         line, byte = _place(tile, w.lane(), rows=rows)
-        assert isinstance(line, Value) and isinstance(byte, Value)
         own = share.own
         first: Value | int = warp * tile.offset_of(own)
         turns = range(0, tile.row_bytes, STEP_BYTES)

@@ -6,6 +6,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.load_order import LoadOrder
+from tilekit.drivers.multistage import Multistage
 from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.drivers.warp_specialized import TileScheduler, WarpSpecialized
@@ -29,7 +30,7 @@ from tilekit.tile_schedule.static import StaticScheduler
 from tilekit.tile_schedule.stream_k import StreamKScheduler
 from tilekit.tiles.cluster import Cluster
 
-DRIVERS: dict[str, type[WarpSpecialized]] = {"warp_specialized": WarpSpecialized}
+DRIVERS: dict[str, type[WarpSpecialized]] = {"multistage": Multistage, "warp_specialized": WarpSpecialized}
 """The role loops that a config may name."""
 
 

@@ -58,7 +58,7 @@ class KernelConfig(ABC):
         128-byte slices of K in a stage.
     output_buffers, swap_ab, l2_promotion, consumers, cluster_k, cta_group, stream_k, prefetch, in_flight, clc_stages
         See the chips' configs.
-    load_order, xcds, driver
+    load_order, xcds, driver, resident
         See the chips' configs.
     """
 
@@ -91,6 +91,7 @@ class KernelConfig(ABC):
     load_order: bool = False
     xcds: bool = True
     driver: str = "warp_specialized"
+    resident: int = 1
 
     def __post_init__(self) -> None:
         check_fields(self)

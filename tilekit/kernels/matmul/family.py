@@ -42,8 +42,8 @@ def build(
     return compiled(spec, default_config(spec, target) if config is None else config, target, kind)
 
 
-COPY_ENGINE_CHIPS = tuple(chip.name for chip in TARGETS.values() if chip.has("copy_engine"))
-"""Targets of families whose loaders are the copy engine's."""
+COPY_ENGINE_CHIPS = tuple(c.name for c in TARGETS.values() if c.has("copy_engine") and c.matrix_waves > 1)
+"""Targets of families whose loaders are the copy engine's, and whose instruction reads what that brings as it lies."""
 
 MATMUL = Family(
     name="matmul",

@@ -71,7 +71,8 @@ def trace(spec: MatmulSpec, config: KernelConfig, target: Target) -> KernelText:
     """
     spec.check(target)
     config.check(target, spec)
-    w = Writer(spec.name, target=target, threads=config.warps(target, spec).threads, cluster=config.cluster_size)
+    threads = config.warps(target, spec).threads
+    w = Writer(spec.name, target=target, threads=threads, cluster=config.cluster_size, resident=config.resident)
     kernel = compose(w, spec, config, target)
     kernel.trace(w)
     w.shared.check(config.memory(spec).declared(kernel.inputs.stages), spec.name)

@@ -1,0 +1,234 @@
+"""The matmul by a warp's matrix instruction: exact sums on the emulator for each such chip, and as text on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.dtypes import as_dtype
+from tilekit.errors import ArgumentError, ConfigError, DriverError
+from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
+from tilekit.kernels.matmul.picker import candidates, pick
+from tilekit.kernels.matmul.platforms import platform
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.resolve import target_of
+from tilekit.runtime.assembler import assemble
+from tilekit.runtime.driver import DeviceInfo
+from tilekit.targets import target
+
+CHIPS = ("sm_80", "sm_86", "sm_89", "sm_120a")
+CANARY = 16
+"""Elements before and behind an output that nothing may touch."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product: extents, types, majors, and what is done with the sums."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "bfloat16"
+    out: str = "float32"
+    majors: tuple[str, str] = ("k", "k")
+    batches: int = 0
+    bias: bool = False
+    residual: bool = False
+    split: int = 1
+    pad: int = 0
+
+    @classmethod
+    def random(cls, random: np.random.Generator, most: int) -> Case:
+        """Odd extents as often as even ones; every other argument at random."""
+        step = int(random.choice([1, 8, 16]))
+        m, n, k = (int(step * random.integers(1, max(2, most // step))) for _ in range(3))
+        majors = ("k", "mn")
+        return cls(
+            m,
+            n,
+            k,
+            dtype=str(random.choice(["bfloat16", "float16"])),
+            out=str(random.choice(["float32", "same"])),
+            majors=(majors[random.integers(2)], majors[random.integers(2)]),
+            batches=int(random.choice([0, 0, 0, 1, 3])),
+            bias=bool(random.integers(2)),
+            residual=bool(random.integers(4) == 0),
+            split=int(random.choice([1, 1, 1, 2, 3])),
+            pad=int(random.choice([0, 0, 8, 3])),
+        )
+
+
+def run(case: Case, chip: str, seed: int, place: Any) -> None:
+    """Compute it in a poisoned output between canaries; small whole numbers, so that every sum is exact.
+
+    `place` takes an array to where it is multiplied and gives a function that brings it back.
+    """
+    random = np.random.default_rng(seed)
+    batch = (case.batches,) if case.batches else ()
+    dtype = np.dtype(getattr(ml_dtypes, case.dtype, None) or case.dtype)
+    out_dtype = dtype if case.out == "same" else np.dtype(case.out)
+    a, b = random.integers(-2, 3, (*batch, case.m, case.k)), random.integers(-2, 3, (*batch, case.k, case.n))
+    expected = (a @ b).astype(np.float64)
+    keywords: dict[str, Any] = {}
+    if case.bias:
+        bias = random.integers(-4, 5, case.n).astype(np.float32)
+        expected += bias
+        keywords["bias"] = place(bias)[0]
+    if case.residual:
+        residual = random.integers(-4, 5, expected.shape).astype(out_dtype)
+        expected += residual.astype(np.float64)
+        keywords["residual"], keywords["beta"] = place(residual)[0], 1.0
+    operands = []
+    for matrix, major in ((a, case.majors[0]), (np.swapaxes(b, -1, -2), case.majors[1])):
+        laid = matrix if major == "k" else np.swapaxes(matrix, -1, -2)
+        wide = np.full((*laid.shape[:-1], laid.shape[-1] + case.pad), np.nan).astype(dtype)
+        wide[..., : laid.shape[-1]] = laid
+        view = place(wide)[0][..., : laid.shape[-1]]
+        operands.append(view if major == "k" else view.swapaxes(-1, -2))
+    size = expected.size
+    storage, back = place(np.full(size + 2 * CANARY, np.nan).astype(out_dtype))
+    out = storage[CANARY : CANARY + size].reshape(expected.shape)
+    if case.split > 1:
+        spec = MatmulSpec(as_dtype(dtype), as_dtype(dtype), as_dtype(out_dtype), *case.majors)
+        config = pick(spec, target(chip), m=case.m, n=case.n, k=case.k).changed(split_k=case.split)
+        keywords["config"] = config
+    tilekit.matmul(operands[0], operands[1].swapaxes(-1, -2), out=out, target=chip, **keywords)
+    found = back(storage)
+    wanted = np.full(size + 2 * CANARY, np.nan).astype(out_dtype)
+    wanted[CANARY : CANARY + size] = expected.reshape(-1).astype(out_dtype)
+    np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64), err_msg=f"{case} seed {seed}")
+
+
+def here(array: Any) -> Any:
+    """On the host, for the emulator."""
+    return array, lambda found: found
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("seed", range(5))
+def test_random_products(chip: str, seed: int) -> None:
+    """Extents, layouts, pitches, batches, epilogues and shares at random: exact, and nothing else is written."""
+    random = np.random.default_rng([seed, CHIPS.index(chip)])
+    run(Case.random(random, 160), chip, seed, here)
+
+
+@pytest.mark.parametrize("majors", [("k", "k"), ("mn", "k"), ("k", "mn"), ("mn", "mn")])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_majors(majors: tuple[str, str], dtype: str) -> None:
+    """Of aligned operands, whose pieces are copied whole, and of ragged extents."""
+    run(Case(136, 200, 264, dtype, "same", majors), "sm_80", 1, here)
+    run(Case(65, 33, 130, dtype, "float32", majors), "sm_80", 2, here)
+
+
+def test_position_coded() -> None:
+    """Each row of A names itself and each column of B: no element is another's."""
+    m, n, k = 144, 136, 64
+    a, b = np.zeros((m, k), ml_dtypes.bfloat16), np.zeros((k, n), ml_dtypes.bfloat16)
+    a[:, 0], a[:, 1] = np.arange(m), 1
+    b[0, :], b[1, :] = 256, np.arange(n)
+    wanted = np.arange(m)[:, None] * 256 + np.arange(n)[None, :]
+    for columns in (b, np.ascontiguousarray(b.T).T):
+        found = tilekit.matmul(a, columns, target="sm_80", out_dtype="float32")
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("majors", ["kk", "mn"])
+def test_what_is_picked_assembles_without_spills(chip: str, majors: str) -> None:
+    """What the picker takes for a dozen shapes is machine code of the chip, and no register goes to memory."""
+    major = ("k", "k") if majors == "kk" else ("mn", "mn")
+    spec, named = MatmulSpec(a_major=major[0], b_major=major[1]), target(chip)  # type: ignore[arg-type]
+    shapes = ((512, 512, 512), (4096, 4096, 4096), (128, 4096, 4096), (64, 8192, 8192), (16, 4096, 1024))
+    for config in {pick(spec, named, m=m, n=n, k=k) for m, n, k in shapes}:
+        kernel = compiled(spec, config, named, MatmulKernel)
+        assert assemble(kernel.ptx, chip, kernel_name=kernel.name).resources.registers <= 255
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_candidates_are_legal_and_every_config_explains_itself(chip: str) -> None:
+    """The model tries no illegal config, and `explain` says what a warp has."""
+    named, spec = target(chip), MatmulSpec()
+    every = candidates(spec, named)
+    assert len(every) > 50
+    assert all(config.legal(named, spec) for config in every)
+    kernel = compiled(spec, every[0], named, MatmulKernel)
+    assert "a warp" in kernel.explain()
+    assert "accumulators" in kernel.explain()
+
+
+def test_what_a_chip_lacks() -> None:
+    """8-bit floats on sm_80, types of the output, bad grids: refused at the call, with the nearest."""
+    a = np.zeros((16, 32), ml_dtypes.float8_e4m3fn)
+    with pytest.raises(ArgumentError, match=r"sm_80 has no matrix instruction of 8-bit floats.*TK-MM-001"):
+        tilekit.matmul(a, a.T, target="sm_80", out_dtype="bf16")
+    half = np.zeros((16, 32), np.float16)
+    with pytest.raises(ArgumentError, match=r"writes bf16, f16 or f32.*TK-MM-002"):
+        tilekit.matmul(half, half.T, target="sm_89", out_dtype="e4m3")
+    kind = platform(target("sm_80")).config
+    with pytest.raises(ConfigError, match="grid"):
+        tilekit.matmul(half, half.T, target="sm_80", config=replace(kind(), grid=(3, 1)))
+    with pytest.raises(ConfigError, match="a multiple of 32"):
+        tilekit.matmul(half, half.T, target="sm_80", config=replace(kind(), tile=(120, 128)))
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked", "found"),
+    [
+        ((8, 0), None, "sm_80"),
+        ((8, 6), None, "sm_86"),
+        ((8, 7), None, "sm_86"),
+        ((8, 9), "cuda", "sm_89"),
+        ((12, 0), None, "sm_120a"),
+        ((9, 0), None, "sm_90a"),
+        ((9, 0), "sm_80", "sm_80"),
+        ((10, 0), "sm_89", "sm_89"),
+    ],
+)
+def test_chips_of_gpus(capability: tuple[int, int], asked: str | None, found: str) -> None:
+    """A GPU's own chip, or the nearest whose machine code it runs; text of an earlier one where it is asked for."""
+    device = _device(capability)
+    assert target_of(device, asked).name == found
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked"), [((7, 5), None), ((12, 1), None), ((8, 6), "sm_89"), ((9, 0), "sm_120a")]
+)
+def test_gpus_that_run_no_text_of_ours(capability: tuple[int, int], asked: str | None) -> None:
+    """Before Ampere, between chips whose text is for one alone, and text of a later chip: refused by name."""
+    with pytest.raises((ArgumentError, DriverError), match=r"TK-API-00[13]"):
+        target_of(_device(capability), asked)
+
+
+def _device(capability: tuple[int, int]) -> DeviceInfo:
+    from dataclasses import fields
+
+    given: dict[str, Any] = {field.name: 0 for field in fields(DeviceInfo)}
+    return DeviceInfo(**{**given, "name": "a GPU", "compute_capability": capability})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", range(10))
+def test_random_products_on_a_gpu(block: int) -> None:
+    """The text for sm_80 on the GPU that is here: 32 products at random a block, exact between canaries."""
+    torch = pytest.importorskip("torch")
+    for seed in range(32 * block, 32 * (block + 1)):
+        random = np.random.default_rng([7, seed])
+        case = Case.random(random, int(random.choice([40, 200, 700])))
+        run(case, "sm_80", seed, _on_gpu(torch))
+
+
+def _on_gpu(torch: Any) -> Any:
+    names = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+    def place(array: Any) -> Any:
+        return (
+            torch.from_numpy(array.astype(np.float32)).cuda().to(names[array.dtype.name]),
+            lambda found: found.float().cpu().numpy(),
+        )
+
+    return place

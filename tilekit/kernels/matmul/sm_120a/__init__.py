@@ -1,0 +1,1 @@
+"""The matmul on RTX 50 (sm_120a)."""

@@ -1,0 +1,1 @@
+"""The matmul on A100 (sm_80)."""

@@ -1,0 +1,14 @@
+"""How a matmul kernel computes on A100."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
+
+
+@dataclass(frozen=True)
+class AmpereConfig(WarpMatrixConfig):
+    """One way to run a matmul on A100 (sm_80): the fields of a `WarpMatrixConfig`."""
+
+    TARGET = "sm_80"

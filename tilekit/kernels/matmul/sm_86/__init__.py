@@ -1,0 +1,1 @@
+"""The matmul on RTX 30 (sm_86)."""

@@ -1,0 +1,1 @@
+"""The matmul on RTX 40 (sm_89)."""

@@ -1,0 +1,14 @@
+"""How a matmul kernel computes on RTX 40."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
+
+
+@dataclass(frozen=True)
+class AdaConfig(WarpMatrixConfig):
+    """One way to run a matmul on RTX 40 (sm_89): the fields of a `WarpMatrixConfig`."""
+
+    TARGET = "sm_89"

@@ -1,0 +1,87 @@
+"""The components of such a matmul: copies that threads start, the CTA's barrier, a warp's matrix instruction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import BF16, F16, F32
+from tilekit.errors import ArgumentError
+from tilekit.kernels.matmul.spec import FP8, MatmulSpec
+from tilekit.targets import Target
+from tilekit.tile_io.cp_async import WIDTHS, CpAsyncLoader
+from tilekit.tile_io.payload_loader import OperandLoader
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tile_op.accumulators import Accumulators
+from tilekit.tile_op.mma_sync import MmaSync
+from tilekit.tile_op.register_accumulators import RegisterAccumulators
+from tilekit.tile_pipeline.sync import SyncStrategy
+from tilekit.tile_pipeline.together_sync import TogetherSync
+from tilekit.tiles.call import Load, Matrix
+
+if TYPE_CHECKING:
+    from tilekit.assembly.shared import SharedArray
+    from tilekit.drivers.warp_plan import WarpPlan
+    from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
+    from tilekit.tiles.cluster import Cluster
+
+SCHEDULES_FIRST = False
+
+OUTPUTS = (BF16, F16, F32)
+
+
+def check(spec: MatmulSpec, target: Target) -> None:
+    """Raise `ArgumentError` for types that the chip does not multiply or these components do not store."""
+    if (spec.a_dtype in FP8 or spec.b_dtype in FP8) and not target.has("float8_matrix"):
+        raise ArgumentError(
+            f"a is {spec.a_dtype} and b is {spec.b_dtype}: {target.name} has no matrix instruction of 8-bit floats; "
+            "nearest: both bf16",
+            code="TK-MM-001",
+        )
+    if spec.out_dtype not in OUTPUTS:
+        raise ArgumentError(
+            f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
+            code="TK-MM-002",
+        )
+    if spec.promoted:
+        raise ArgumentError(
+            f"accumulation='promoted': on {target.name} the tensor core adds 8-bit products as others; nearest: 'fast'",
+            code="TK-MM-027",
+        )
+
+
+def load(matrix: Matrix) -> Load:
+    """As the copy engine's, with the length of its rows beside addresses and pitches: pieces of 16 bytes are whole."""
+    length = matrix.extents[0] * matrix.dtype.bytes
+    if length % TMA_ALIGNMENT == 0:
+        return matrix.load
+    width = next(width for width in WIDTHS if length % width == 0)
+    return width if matrix.load == "tma" else min(width, matrix.load)
+
+
+def loaders(
+    w: Writer, spec: MatmulSpec, config: WarpMatrixConfig, plan: WarpPlan, cluster: Cluster, stages: int
+) -> tuple[OperandLoader, OperandLoader]:
+    """Copies that threads start, of as many bytes as rows allow."""
+    a, b = (CpAsyncLoader(w, copies, stages=stages, batched=spec.indexed) for copies in config.plans(spec))
+    return a, b
+
+
+def sync(
+    w: Writer, spec: MatmulSpec, config: WarpMatrixConfig, plan: WarpPlan, cluster: Cluster, stages: int
+) -> SyncStrategy:
+    """The barrier of the CTA."""
+    return TogetherSync(stages=stages)
+
+
+def accumulators(
+    w: Writer,
+    op: MmaSync,
+    spec: MatmulSpec,
+    config: WarpMatrixConfig,
+    plan: WarpPlan,
+    cluster: Cluster,
+    tiles: dict[str, SharedArray],
+) -> Accumulators:
+    """Registers of the warps."""
+    return RegisterAccumulators(op)

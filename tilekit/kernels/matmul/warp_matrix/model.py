@@ -1,0 +1,144 @@
+"""The model of chips whose matrix instruction is one warp's: which tiles are tried, and what limits each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilekit.heuristics.picker import Array, Estimates
+from tilekit.kernels.matmul.estimates import Configs, Estimate, Grid, Grids
+from tilekit.kernels.matmul.spec import MatmulSpec
+from tilekit.kernels.matmul.warp_matrix.config import WarpMatrixConfig
+from tilekit.targets import Target
+from tilekit.targets import target as target_named
+from tilekit.tiles.operand import SWIZZLE_BYTES
+
+LAUNCH_CLOCKS = 6_000
+"""From launch to launch in a stream, without any k-block."""
+
+LATENCY_CLOCKS = 900
+"""From a tile's first copy to its first product."""
+
+STAGE_CLOCKS = 60
+"""The meeting of a CTA's warps, once a stage."""
+
+STORE_BYTES_PER_CLOCK = 24
+"""How fast a multiprocessor's accumulators leave."""
+
+SHARE_CLOCKS = 2_500
+"""What handing a share of a sum on costs, beside its bytes."""
+
+SHARED_BYTES_PER_CLOCK = 128
+"""What a multiprocessor reads from shared memory."""
+
+TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 256), (32, 128), (32, 64))
+GRIDS = ((2, 4), (4, 2), (2, 2), (1, 4))
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+@dataclass(frozen=True)
+class WarpMatrixModel:
+    """The model of one chip.
+
+    Attributes
+    ----------
+    kind
+        Its kind of config.
+    memory_tbps
+        What its memory delivers, TB/s.
+    flops
+        Of a multiprocessor's matrix cores in a clock, of 16-bit operands.
+    l2_bytes
+        What L2 brings a multiprocessor in a clock.
+    """
+
+    kind: type[WarpMatrixConfig]
+    memory_tbps: float
+    flops: int
+    l2_bytes: int
+
+    DECISIVE: ClassVar[tuple[str, ...]] = ("tile", "grid")
+    TUNED: ClassVar[frozenset[str]] = frozenset({"stages", "resident"})
+    FOR_GROUPS: ClassVar[WarpMatrixConfig | None] = None
+
+    @property
+    def target(self) -> Target:
+        """The chip."""
+        return target_named(self.kind.TARGET)
+
+    def default(self, spec: MatmulSpec) -> WarpMatrixConfig:
+        """What suits large outputs."""
+        return self.kind() if self.kind().legal(self.target, spec) else self.kind(tile=(64, 64))
+
+    def plain(self, spec: MatmulSpec, overrides: Mapping[str, Any]) -> WarpMatrixConfig:
+        """The chip's default."""
+        return self.kind()
+
+    def candidates(self, spec: MatmulSpec, target: Target) -> Iterator[WarpMatrixConfig]:
+        """Every legal candidate for `spec` on `target`."""
+        yield from _legal(self.kind, spec, target)
+
+    def tuning_candidates(self, spec: MatmulSpec, target: Target) -> Iterator[WarpMatrixConfig]:
+        """The same with fewer stages."""
+        for config in _legal(self.kind, spec, target):
+            for stages in (2, 3):
+                changed = config.changed(stages=stages)
+                if config.split_k == 1 and changed.legal(target, spec):
+                    yield changed
+
+    def variants(self, config: WarpMatrixConfig, spec: MatmulSpec, target: Target) -> tuple[WarpMatrixConfig, ...]:
+        """Legal variants in what the model knows nothing of: the raster."""
+        return (config.changed(raster_order="n" if config.raster_order == "m" else "m"),)
+
+    def collect(self, configs: Sequence[WarpMatrixConfig], spec: MatmulSpec) -> Configs:
+        """What the estimates of these configs depend on."""
+        return Configs.of(configs, spec)
+
+    def resident(self, configs: Configs, sms: int) -> Array:
+        """As many CTAs a multiprocessor as each config is for."""
+        return np.array([sms * config.resident for config in configs.each])
+
+    def estimates(self, configs: Configs, spec: MatmulSpec, grids: Grids) -> Estimates:
+        """Model the time of one launch of each."""
+        memory = self.memory_tbps * 1e6 / self.target.boost_mhz
+        found = []
+        for config, grid, fetched in zip(configs.each, grids.each, grids.bytes.tolist(), strict=True):
+            assert isinstance(config, WarpMatrixConfig)
+            found.append(_estimate(config, spec, self, grid, fetched / memory))
+        return Estimates(np.array([e.total for e in found]), found.__getitem__)
+
+
+def _estimate(config: WarpMatrixConfig, spec: MatmulSpec, model: WarpMatrixModel, grid: Grid, dram: float) -> Estimate:
+    (rows, columns), (down, across) = config.tile, config.grid
+    flops = model.flops * 16 / spec.a_dtype.bits
+    tensor = 2 * rows * columns * config.k_block(spec.a_dtype) / flops
+    # Each warp reads its rows of A and its columns of B; and copies write the stage.
+    read = (rows * across + columns * down + rows + columns) * SWIZZLE_BYTES
+    shared = read / SHARED_BYTES_PER_CLOCK
+    l2 = (rows + columns) * SWIZZLE_BYTES / model.l2_bytes
+    alone = config.resident == 1
+    busy = min(config.resident, -(-grid.tiles // model.target.multiprocessors))
+    # One CTA of four warps leaves the matrix cores idle while its warps meet and read.
+    idle = 1.0 + (0.25 if config.count * busy <= 4 else 0.08 if config.count * busy < 16 else 0.05)
+    block = max(tensor * idle, shared, l2) + (STAGE_CLOCKS if alone else STAGE_CLOCKS / 2)
+    store = rows * columns * spec.out_dtype.bytes / STORE_BYTES_PER_CLOCK
+    tile = LATENCY_CLOCKS / busy + grid.k_blocks * block + store / busy
+    if config.split_k > 1:
+        tile += SHARE_CLOCKS + 2 * rows * columns * 4 / STORE_BYTES_PER_CLOCK
+    total = LAUNCH_CLOCKS + max(grid.waves * busy * tile, dram)
+    return Estimate(config, grid.waves, grid.tiles, tensor, shared, l2, dram / max(grid.waves, 1), 1.0, total)
+
+
+@lru_cache(maxsize=256)
+def _legal(kind: type[WarpMatrixConfig], spec: MatmulSpec, target: Target) -> tuple[WarpMatrixConfig, ...]:
+    found = []
+    for tile, grid, resident, split in product(TILES, GRIDS, (1, 2, 3), SPLITS):
+        config = kind(tile=tile, grid=grid, resident=resident, split_k=split)
+        if config.legal(target, spec):
+            found.append(config)
+    return tuple(found)
