@@ -31,6 +31,19 @@ def product(a: Array, b: Array) -> Array:
 SHAPES = ((64, 64, 64), (130, 200, 256), (77, 101, 48), (5, 64, 128), (1, 1, 16), (300, 520, 272), (64, 64, 0))
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_120a"])
+def test_chips_of_mma_sync(target: str) -> None:
+    """By a warp's instruction as by a warpgroup's: whole, beyond what an f32 holds, and scaled; rows begin anywhere."""
+    a, b = np.full((70, 2080), -128, np.int8), np.full((40, 2080), -128, np.int8)
+    a[:, 0] = np.arange(70)
+    b[:, 0] = np.arange(40)
+    np.testing.assert_array_equal(tilekit.matmul(a, b.T, target=target), product(a, b))
+    a, b = random(4, 33, 131)[:, 1:98], random(5, 50, 130)[:, 3:100]
+    np.testing.assert_array_equal(tilekit.matmul(a, b.T, target=target), product(a, b))
+    scaled = tilekit.matmul(a, b.T, target=target, out_dtype="f32", scale_a=np.full(33, 0.5, np.float32))
+    np.testing.assert_array_equal(scaled, product(a, b) * np.float32(0.5))
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_exact(shape: tuple[int, int, int]) -> None:
     """Of every value a byte has, in shapes that end anywhere; the result is int32 where nothing else is asked for."""

@@ -26,6 +26,7 @@ from tilekit.kernels.matmul.rules import (
     shared_memory_rule,
     slice_rule,
     stored_columns,
+    whole_rule,
     written_rule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -127,17 +128,10 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
 
 
 def _whole(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
-    """Sums of whole numbers: instructions of fewer widths, and a sum is one CTA's, exact to the last bit."""
-    if not spec.whole:
-        return
+    """Instructions of whole numbers have fewer widths."""
     columns = config.tile[1]
-    if columns not in WHOLE_COLUMNS:
+    if spec.whole and columns not in WHOLE_COLUMNS:
         yield Violation("whole columns", "tile", f"tile N={columns} with operands of s8: {WORDS_OF_WHOLE}")
-    for field, none in (("split_k", 1), ("cluster_k", 1), ("stream_k", 0)):
-        given = getattr(config, field)
-        if given != none:
-            text = f"{field}={given} with operands of s8: shares of a sum are added in f32, which rounds"
-            yield Violation("whole shares", field, text)
 
 
 def _takers(config: MatmulConfig) -> str:
@@ -326,7 +320,7 @@ RULES = RuleBook(
         (
             *(CONSUMERS, SCHEDULE, _pingpong, CLUSTER_K, _cluster_k, STREAM_K, _stream_k, cluster_rule, SWAP_AB),
             *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
-            *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile, _whole),
+            *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile, _whole, whole_rule),
         ),
         (slice_rule, copies_rule, _prefetch, _rows_behind_a, written_rule, own_rule),
         (_registers, shared_memory_rule),
