@@ -87,7 +87,7 @@ def matmul(
         Matrices (M, K) and (K, N), or batches (B, M, K) and (B, K, N) of which one may have B = 1: CuPy, torch or
         NumPy arrays (bf16 and fp8 through ml_dtypes), or anything with DLPack or ``__cuda_array_interface__``. Both
         bf16, both f16, any of e4m3 and e5m2, or both f32 with `precision`. Either of the last two dimensions may be the
-        contiguous one (``.T`` costs nothing); f32, and on sm_90a fp8, need K contiguous.
+        contiguous one (``.T`` costs nothing); f32, and on sm_90a fp8 and int8, need K contiguous.
     out
         Where to write; made new, in the library of `a`, if None.
     bias
@@ -107,7 +107,8 @@ def matmul(
         and residual. Where it returns several things, so does the call, and `out` is a tuple of as many arrays.
     out_dtype
         bf16, f16, f32, e4m3 or e5m2: by default that of `out`, else that of `a`, else bf16 for fp8. What is too large
-        for an 8-bit type becomes its largest number.
+        for an 8-bit type becomes its largest number. Of s8 operands s32, the default, which takes no scales and no
+        bias, or bf16, f16 or f32, which do: their sums are exact, and rounded once.
     precision
         ``"tf32"`` to multiply f32 operands with the 10 bits of mantissa that tensor cores read of them (the others are
         cut off, not rounded); without it they are refused.

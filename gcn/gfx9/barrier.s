@@ -9,7 +9,7 @@
 s_waitcnt vmcnt(0) lgkmcnt(0)
 s_barrier
 
-//! fragment  sync_lds
+//! fragment  sync_cta_shared
 //! about     Wait for all threads of the CTA; what they wrote to LDS before can be seen, and loads to LDS that were waited for.
 //! kind      control
 //! aligned

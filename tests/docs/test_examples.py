@@ -48,6 +48,14 @@ def test_composed_blackwell_matmul(capsys: pytest.CaptureFixture[str]):
     assert "27200 elements and 200 row sums, all exact" in capsys.readouterr().out
 
 
+def test_portable(capsys: pytest.CaptureFixture[str]):
+    """One matmul on five chips, with each of their loaders and strategies: exact, and told one by one."""
+    _run("portable.py")
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("exact" in line for line in lines) == 26
+    assert sum("choices" in line for line in lines) == 5
+
+
 def test_fused_epilogues(capsys: pytest.CaptureFixture[str]):
     """SwiGLU, a gated residual, dropout and an RMS norm's statistics are what NumPy says."""
     _run("fused_epilogues.py")

@@ -228,11 +228,13 @@ def _global_loads(chip: str) -> None:
     same(run(chip, "memory", "load_global_f32x4", memory=MEMORY, address=PLACES).only, _at(MEMORY, PLACES, 4))
 
 
-@check("memory.load_global_u8", "memory.load_global_u16", "memory.load_global_u32", "memory.load_global_u32x2")
+@check("memory.load_global_u8", "memory.load_global_u16", "memory.load_global_u32", "memory.load_global_u32x2",
+       "memory.load_global_b32x4")  # fmt: skip
 def _widening_loads(chip: str) -> None:
     for name, kind, apart in (("u8", np.uint8, 3), ("u16", np.uint16, 2), ("u32", np.uint32, 4)):
         found = run(chip, "memory", f"load_global_{name}", memory=MEMORY, address=PLACES + apart, valid=VALID).only
         same(found, np.where(VALID, MEMORY.view(kind)[(PLACES + apart) // kind().itemsize], 0))
+    same(run(chip, "memory", "load_global_b32x4", memory=MEMORY, address=PLACES).only, _at(MEMORY, PLACES, 4))
     found = run(chip, "memory", "load_global_u32x2", memory=MEMORY, address=PLACES + 8, valid=VALID).outputs
     for word, part in enumerate(("low", "high")):
         same(found[part], np.where(VALID, _at(MEMORY, PLACES + 8 + 4 * word), 0))
@@ -470,13 +472,13 @@ def _buffers(chip: str) -> None:
 
 
 @check("buffer_lds.load_b32", "buffer_lds.load_b32x3", "buffer_lds.load_b32x4", "buffer_lds.commit", "buffer_lds.wait",
-       "barrier.sync_cta", "barrier.sync_lds", "barrier.meet", "barrier.warp_sync",
+       "barrier.sync_cta", "barrier.sync_cta_shared", "barrier.meet", "barrier.warp_sync",
        "barrier.warp_sync_shared")  # fmt: skip
 def _loads_to_lds(chip: str) -> None:
     for name, words in (("load_b32", 1), ("load_b32x3", 3), ("load_b32x4", 4)):
         if chip == "gfx942" and words > 1:
             continue
-        for barrier in ("sync_cta", "sync_lds", "meet"):
+        for barrier in ("sync_cta", "sync_cta_shared", "meet"):
             k = BufferKernel(chip, 64 * 4 * words * 2)
             w = k.w
             block = w.shared.allocate("block", size=2 * 256 * words, alignment=16).at(w, w.constant(U32, 0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_kernels import BF16, E4M3, E5M2, Array, SmallKernel
 
-from tilekit.assembly.types import B32, U32
+from tilekit.assembly.types import B32, S32, U32
 from tilekit.emulator import MemoryFault
 
 LANES = 32
@@ -177,6 +177,19 @@ def test_functions_of_python_epilogues() -> None:
         assert (abs(elementwise(name, x) - exact) <= 2.0**-21 * np.maximum(abs(exact), 0.5)).all(), name
     quotient = wide / wide[::-1]
     assert (abs(elementwise("divide", x, x[::-1].copy()) - quotient) <= 2.0**-22 * quotient).all()
+
+
+def test_whole_numbers_as_floats() -> None:
+    """`float_s32` is a whole number's nearest f32, and `bits_f32` keeps its bits."""
+    whole = np.linspace(-(2**31), 2**31 - 1, LANES).astype(np.int32)
+    out = np.zeros((2, LANES), np.float32)
+    k = SmallKernel(pointers=2)
+    value = k.load(0, k.thread, U32).retyped(S32)
+    k.store(1, k.thread, k.w.isa.convert.float_s32(whole=value))
+    k.store(1, k.thread + LANES, k.w.isa.convert.bits_f32(whole=value))
+    k.run(whole, out)
+    np.testing.assert_array_equal(out[0], whole.astype(np.float32))
+    np.testing.assert_array_equal(out[1].view(np.int32), whole)
 
 
 def test_float_u32_rounds_to_nearest() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_kernels import BF16, E4M3, E5M2, Array, SmallKernel, Tensor
 
-from tilekit.assembly.types import F32, U32
+from tilekit.assembly.types import F32, S32, U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.dtypes import as_dtype
@@ -46,16 +46,19 @@ def multiply(
                 w.ptx.tma.load_2d(dst=target, map=tensor, x=chunk * tile.chunk, y=0, full=full)
     w.warp_sync()
     w.ptx.mbarrier.wait_parity(bar=full, parity=0)
-    acc = w.tile(F32, n // 2, "acc")
+    whole = a.dtype == np.int8
+    acc = w.tile(S32 if whole else F32, n // 2, "acc")
     for register in acc:
-        register.assign(1.0)
+        register.assign(1 if whole else 1.0)
     a_desc, b_desc = (
         descriptor(w, tile, w.shared_base.retyped(U32) + place.offset)
         for tile, place in zip(tiles, places, strict=True)
     )
     w.ptx.wgmma.fence()
     common = {"acc": acc, "a": a_desc, "b": b_desc, "accumulate": accumulate, "n": n}
-    if a.dtype.itemsize == 1:
+    if whole:
+        w.ptx.wgmma.mma_s8(**common)
+    elif a.dtype.itemsize == 1:
         w.ptx.wgmma.mma_8bit(**common, a_type=tiles[0].dtype.name, b_type=tiles[1].dtype.name)
     else:
         transposed = {"a_mn_major": int(majors[0] == "mn"), "b_mn_major": int(majors[1] == "mn")}
@@ -65,9 +68,10 @@ def multiply(
     row = (k.thread >> 5) * 16 + ((k.thread >> 2) & 7)
     for index, register in enumerate(acc):
         column = (k.thread & 3) * 2 + (8 * (index // 4) + index % 2)
-        k.store(0, (row + 8 * (index // 2 % 2)) * n + column, register)
+        value = w.isa.convert.bits_f32(whole=register) if whole else register
+        k.store(0, (row + 8 * (index // 2 % 2)) * n + column, value)
     k.run(out, maps=tensors)
-    return out
+    return out.view(np.int32) if whole else out
 
 
 def descriptor(w: Writer, tile: OperandTile, address: Value) -> Value:
@@ -120,6 +124,16 @@ def test_8bit_types(a_dtype: np.dtype, b_dtype: np.dtype) -> None:
     """m64n64k32 with each pair of fp8 types, exact."""
     a, b = integers((64, 32), a_dtype, 3), integers((32, 64), b_dtype, 4)
     np.testing.assert_array_equal(multiply(a, b), product(a, b))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("n", [8, 24, 48, 256])
+def test_signed_bytes(n: int, accumulate: bool) -> None:
+    """m64nNk32 of signed bytes, both ends among them, in s32: a sum's bits are those of a whole number."""
+    rng = np.random.default_rng(n)
+    a, b = rng.integers(-128, 128, (64, 32), np.int8), rng.integers(-128, 128, (32, n), np.int8)
+    exact = a.astype(np.int32) @ b.astype(np.int32)
+    np.testing.assert_array_equal(multiply(a, b, accumulate=accumulate), exact + accumulate)
 
 
 @pytest.mark.parametrize("n", [8, 24, 256])

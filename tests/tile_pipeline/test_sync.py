@@ -1,4 +1,4 @@
-"""One ring, one kernel, four ways to synchronise: by mbarriers, named barriers, one counter in shared memory or two."""
+"""One ring, one kernel, five ways to synchronise: by mbarriers, barriers, one counter in shared memory or two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.roles import one_thread
 from tilekit.emulator import Device, EmulatorError
 from tilekit.targets import CHIPS
-from tilekit.tile_pipeline import named_barrier_sync, single_counter_sync, split_counter_sync
+from tilekit.tile_pipeline import barrier_sync, named_barrier_sync, single_counter_sync, split_counter_sync
+from tilekit.tile_pipeline.barrier_sync import BarrierSync
 from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
 from tilekit.tile_pipeline.named_barrier_sync import NamedBarrierSync
 from tilekit.tile_pipeline.payload import Payload
@@ -70,8 +71,14 @@ def single_counters(w: Writer, stages: int) -> SyncStrategy:
     return SingleCounterSync(w, "ring", stages=stages, producers=(WRITE,), consumers=(READ,))
 
 
+def barriers(w: Writer, stages: int) -> SyncStrategy:
+    """The barrier of the CTA, where all of its warps come to every stage."""
+    return BarrierSync(w, "ring", stages=stages, producers=(WRITE,), consumers=(READ,))
+
+
 STRATEGIES: dict[Make, tuple[str, ...]] = {
-    mbarriers: ("sm_90a",),
+    mbarriers: ("sm_80", "sm_90a"),
+    barriers: ("sm_80", "sm_90a", "gfx942", "gfx950"),
     named_barriers: ("sm_80", "sm_90a"),
     counters: ("sm_80", "sm_90a", "gfx942", "gfx950"),
     single_counters: ("sm_80", "sm_90a", "gfx942", "gfx950"),
@@ -80,6 +87,9 @@ STRATEGIES: dict[Make, tuple[str, ...]] = {
 
 CASES = [pytest.param(make, target, id=f"{make.__name__}-{target}") for make, on in STRATEGIES.items() for target in on]
 
+
+LEAST = {barriers: 2}
+"""Stages that a strategy takes at least, where one is not enough."""
 
 COPYING = [case for case in CASES if case.values[1].startswith("sm_")]
 """Those on chips with `cp.async`."""
@@ -96,6 +106,8 @@ class Words:
 
 class Reads:
     """Ordinary loads: each lane's are complete, and the warp's when its lanes have met."""
+
+    synchronous = True
 
     def commit(self, w: Writer) -> None:
         """Nothing is in flight."""
@@ -223,12 +235,17 @@ def test_the_next_stage_is_asked_for_early(make: Make, target: str) -> None:
 @pytest.mark.parametrize(("make", "target"), COPYING)
 def test_copies_that_land_later(make: Make, target: str, stages: int) -> None:
     """Stages that a role's threads copy asynchronously are handed over in their order, by every strategy."""
-    w = kernel(make, target, stages=stages, copies=Copies())
+    w = kernel(make, target, stages=max(stages, LEAST.get(make, 1)), copies=Copies())
     for seed in range(5):
         assert launch(w, seed, blocks=4 + 3 * seed).clean
 
 
-MODULES = {named_barriers: named_barrier_sync, counters: split_counter_sync, single_counters: single_counter_sync}
+MODULES = {
+    named_barriers: named_barrier_sync,
+    counters: split_counter_sync,
+    single_counters: single_counter_sync,
+    barriers: barrier_sync,
+}
 
 
 @pytest.mark.parametrize(
@@ -244,6 +261,8 @@ MODULES = {named_barriers: named_barrier_sync, counters: split_counter_sync, sin
 @pytest.mark.parametrize("verb", ["producer_acquire", "producer_commit", "consumer_wait", "consumer_release"])
 def test_each_verb_is_needed(make: Make, target: str, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one of the four does nothing, the emulator ends with an error or the sums are wrong."""
+    if make is barriers and verb in ("producer_acquire", "consumer_release"):
+        pytest.skip("the barrier of a stage is all of it: these two do nothing")
     sides = [value for name, value in vars(MODULES[make]).items() if name.endswith(verb.split("_")[0].capitalize())]
     assert len(sides) == 1
     monkeypatch.setattr(sides[0], verb, lambda *args: None)
@@ -251,10 +270,36 @@ def test_each_verb_is_needed(make: Make, target: str, verb: str, monkeypatch: py
     assert not all(clean(w, seed) for seed in range(5))
 
 
+RELEASE, ACQUIRE, LANES = "red.release.cta", "ld.acquire.cta", "bar.warp.sync"
+WEAKER = [
+    *((make, "sm_80", RELEASE, "red.relaxed.cta") for make in (counters, single_counters)),
+    *((make, "sm_80", ACQUIRE, "ld.relaxed.cta") for make in (counters, single_counters)),
+    *((make, "sm_80", LANES, "//") for make in (mbarriers, counters, single_counters)),
+    (mbarriers, "sm_80", "mbarrier.arrive.shared.b64", "mbarrier.arrive.relaxed.cta.shared::cta.b64"),
+    (mbarriers, "sm_90a", "mbarrier.arrive.shared::cta.b64", "mbarrier.arrive.relaxed.cta.shared::cta.b64"),
+    (mbarriers, "sm_90a", "mbarrier.try_wait.parity.shared", "mbarrier.try_wait.parity.relaxed.cta.shared"),
+]
+"""Orders of the memory model that a strategy states, and the same instruction without."""
+
+
+@pytest.mark.parametrize(("make", "target", "strong", "weak"), WEAKER)
+def test_each_order_is_needed(make: Make, target: str, strong: str, weak: str) -> None:
+    """Without the release, without the acquire, or with lanes that have not met, the emulator finds a race."""
+    w = kernel(make, target)
+    text = w.text()
+    assert strong in text
+    weakened = text.replace(strong, weak)
+    if target == "sm_80" and "relaxed.cta.shared::cta" in weak:  # what says so came with sm_90
+        weakened = weakened.replace("sm_80", "sm_90").replace(".version 7", ".version 8")
+    w.text = lambda: weakened  # type: ignore[method-assign]
+    assert not all(clean(w, seed) for seed in range(5))
+
+
 @pytest.mark.parametrize("stages", [1, 2, 7])
 @pytest.mark.parametrize("make", STRATEGIES)
 def test_any_number_of_stages(make: Make, stages: int) -> None:
     """One stage, two, and as many as there are named barriers for."""
+    stages = max(stages, LEAST.get(make, 1))
     assert launch(kernel(make, "sm_90a", stages=stages), seed=stages).clean
 
 
@@ -340,6 +385,65 @@ def test_threads_do_not_fill_the_stages_of_pairs() -> None:
             cluster=cluster,
             filled_by="threads",
         )
+
+
+class Asynchronous(Reads):
+    """Reads of a matrix unit that run on."""
+
+    synchronous = False
+
+
+class Committed(Reads):
+    """Reads of a tensor core, whose commit says when they are done."""
+
+    committed = True
+
+
+def test_reads_that_run_on_need_another_stage() -> None:
+    """At a barrier the stage before is still read: of three stages the producer would write that one."""
+    roles = {"producers": (WRITE,), "consumers": (READ,)}
+    for stages, most in ((2, 0), (3, 0), (4, 1)):
+        w = writer()
+        payload = Payload([Words(32)], k=1)
+        sync = BarrierSync(w, "ring", stages=stages, **roles)
+        ring = TilePipeline(payload, payload.allocate(w.shared, "ring", stages), stages=stages, sync=sync)
+        assert sync.most_in_flight(Reads()) == 1
+        if most:
+            ring.consumer(w, Asynchronous(), in_flight=1)
+        else:
+            with pytest.raises(TraceError, match=r"in_flight=1.*BarrierSync gives.*nearest: 0.*TK-TRACE-019"):
+                ring.consumer(w, Asynchronous(), in_flight=1)
+
+
+@pytest.mark.parametrize("make", [named_barriers, counters, single_counters, mbarriers, barriers])
+def test_reads_that_only_a_commit_knows_of(make: Make) -> None:
+    """Threads cannot give back what tcgen05 reads, nor a commit what threads read: op and strategy are named."""
+    w = writer()
+    payload = Payload([Words(32)], k=1)
+    ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=make(w, 2))
+    with pytest.raises(TraceError, match=r"Committed reads stages that a commit gives back.*Sync.*TK-TRACE-013"):
+        ring.consumer(w, Committed(), in_flight=0)
+
+
+def test_a_commit_gives_back_no_reads_of_threads() -> None:
+    """The other way round."""
+    w = Writer("k", target="sm_100a", threads=32 * 5)
+    payload = Payload([Words(32)], k=1)
+    sides = {"producers": (ALONE,), "consumers": (READ,), "cluster": Cluster.read(w, 1, 1)}
+    sync = MbarrierSync(w, "r", stages=2, stage_bytes=4, released_by="commit", **sides)
+    ring = TilePipeline(payload, payload.allocate(w.shared, "ring", 2), stages=2, sync=sync)
+    with pytest.raises(TraceError, match=r"Reads reads stages that threads give back.*a commit do so.*TK-TRACE-013"):
+        ring.consumer(w, Reads(), in_flight=0)
+
+
+def test_no_bytes_without_a_copy_engine() -> None:
+    """On a chip without TMA an mbarrier counts threads: both arguments that ask for more are named."""
+    for given, what in (({"filled_by": "engine", "stage_bytes": 0}, "filled_by='engine'"),
+                        ({"filled_by": "threads", "stage_bytes": 64}, "stage_bytes=64")):  # fmt: skip
+        w = Writer("k", target="sm_80", threads=32 * 5)
+        sides = {"producers": (WRITE,), "consumers": (READ,), "cluster": Cluster.read(w, 1, 1)}
+        with pytest.raises(TraceError, match=rf"MbarrierSync.*{what}.*sm_80.*TK-PART-001"):
+            MbarrierSync(w, "r", stages=2, **given, **sides)
 
 
 @pytest.mark.parametrize(("stages", "in_flight", "nearest"), [(1, 1, 0), (4, 2, 1), (2, -1, 0)])

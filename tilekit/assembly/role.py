@@ -29,6 +29,8 @@ class Role:
         Whether it does so only in the leading CTA of each CTA pair.
     turns
         Equal parts of its warps that take turns at its work; 1 where all of them work together.
+    matrix_waves
+        Warps that hold the accumulators of a matrix instruction together; None for as many as the target's widest has.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Role:
     one_thread: bool = False
     leaders_only: bool = False
     turns: int = 1
+    matrix_waves: int | None = None
 
     def __post_init__(self) -> None:
         """Check name, warps, kinds and turns.

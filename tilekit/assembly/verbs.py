@@ -144,6 +144,19 @@ class Verbs:
             raise self._lacking("an arrival that does not wait", "named barriers", "w.barrier(...)")
         self.isa.barrier.arrive(id=id, threads=threads)
 
+    def barrier_shared(self) -> None:
+        """Wait for all threads of the CTA; what they wrote to shared memory before can be seen."""
+        self.isa.barrier.sync_cta_shared()
+
+    def publish_shared(self) -> None:
+        """Order what this thread wrote to shared memory before what matrix instructions read there by themselves.
+
+        Those of whole warpgroups and of tensor memory read by the async proxy, which ordinary barriers do not order
+        (PTX ISA, Async proxy); nothing on a chip whose threads read operands into registers.
+        """
+        if self.target.has("warpgroup_matrix") or self.target.has("tensor_memory"):
+            self.fragments.tma.fence_shared()
+
     def warp_sync(self) -> None:
         """Wait for the warp's lanes; what they wrote before can be seen."""
         self.isa.barrier.warp_sync()

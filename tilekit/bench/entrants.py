@@ -63,8 +63,9 @@ def tilekit_entrants(machine: Machine) -> list[Entrant]:
 
     def matmul(a: Any, b: Any, out: Any) -> None:
         # 8-bit products have a scale a tensor, here 1, as the library's have; f32 is tf32 on both sides.
-        scale = machine.one() if a.dtype.itemsize == 1 else None
-        accumulation = machine.accumulation if a.dtype.itemsize == 1 else "fast"
+        floats = a.dtype.itemsize == 1 and not str(a.dtype).endswith("int8")
+        scale = machine.one() if floats else None
+        accumulation = machine.accumulation if floats else "fast"
         precision: Precision | None = "tf32" if a.dtype.itemsize == 4 else None
         tilekit.matmul(a, b, out=out, scale=scale, precision=precision, accumulation=accumulation)
 

@@ -11,12 +11,15 @@ import numpy as np
 
 from tilekit.bench.blockwise import Scales
 from tilekit.bench.workload import Fused, activated
-from tilekit.dtypes import DType
+from tilekit.dtypes import S8, DType
 from tilekit.errors import ArgumentError, DriverError
 from tilekit.kernels.matmul.spec import Accumulation
 from tilekit.runtime import driver
 
 __all__ = ["CupyMachine", "Machine", "TorchMachine", "find_machine", "require_machine"]
+
+WHOLE_DEVIATION = 32.0
+"""Standard deviation of signed bytes."""
 
 
 class Machine(Protocol):
@@ -33,7 +36,7 @@ class Machine(Protocol):
     l2_bytes: int
 
     def normal(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
-        """Return standard normal values rounded to ``dtype``, C-ordered."""
+        """Return standard normal values rounded to ``dtype``, C-ordered; of s8 `WHOLE_DEVIATION` times as large."""
         ...
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:
@@ -158,6 +161,8 @@ class TorchMachine:
     def normal(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
         generator = self.torch.Generator(device="cuda").manual_seed(seed)
         values = self.torch.randn(shape, generator=generator, device="cuda", dtype=self.torch.float32)
+        if dtype is S8:
+            values = (values * WHOLE_DEVIATION).clamp_(-128, 127)
         return values.to(self._type(dtype))
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:
@@ -176,6 +181,9 @@ class TorchMachine:
         array.view(self.torch.uint8).fill_(0xFF)
 
     def matmul(self, a: Any, b: Any, out: Any) -> None:
+        if a.dtype == self.torch.int8:
+            self.torch._int_mm(a, b, out=out)
+            return
         if a.element_size() > 1:
             settings = self.torch.backends.cuda.matmul
             before, settings.allow_tf32 = settings.allow_tf32, True  # as tilekit multiplies f32
@@ -269,7 +277,10 @@ class CupyMachine:
         self.l2_bytes = int(properties["l2CacheSize"])
 
     def normal(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
-        return self.cupy.random.RandomState(seed).standard_normal(shape, dtype=np.float32).astype(dtype.numpy)
+        values = self.cupy.random.RandomState(seed).standard_normal(shape, dtype=np.float32)
+        if dtype is S8:
+            values = (values * WHOLE_DEVIATION).clip(-128, 127)
+        return values.astype(dtype.numpy)
 
     def upload(self, values: np.ndarray[Any, Any]) -> Any:
         return self.cupy.asarray(np.ascontiguousarray(values))

@@ -69,7 +69,7 @@ def workload_of(
 ) -> MatmulWorkload:
     """Build the workload that the options describe; workload and spec check what the options say."""
     from tilekit.bench.workload import MatmulWorkload
-    from tilekit.dtypes import BF16, as_dtype
+    from tilekit.dtypes import BF16, S8, S32, as_dtype
     from tilekit.errors import ArgumentError
 
     names = dtype.split(",")
@@ -84,7 +84,7 @@ def workload_of(
             code="TK-MM-001",
         )
     a_dtype, b_dtype = (as_dtype("f32" if name == "tf32" else name, "--dtype") for name in (names[0], names[-1]))
-    default = a_dtype if a_dtype.bits > 8 else BF16
+    default = S32 if a_dtype is S8 else a_dtype if a_dtype.bits > 8 else BF16
     return MatmulWorkload(
         *shape,
         batch=batch,

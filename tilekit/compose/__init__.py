@@ -11,6 +11,8 @@ from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.compose.kernel import ComposedKernel, kernel
 from tilekit.compose.operands import Input, Output
+from tilekit.compose.portable import portable_matmul
+from tilekit.compose.portable_choices import PortableChoice, portable_choices
 from tilekit.drivers.consumer_schedule import Cooperative, PingPong
 from tilekit.drivers.interleaved import Interleaved
 from tilekit.drivers.multistage import Multistage
@@ -45,6 +47,7 @@ from tilekit.tile_io.payload_loader import (
     StandardLoader,
     TileLoader,
 )
+from tilekit.tile_io.registers import RegisterLoader
 from tilekit.tile_io.tma import TmaLoader
 from tilekit.tile_io.transform import Transform, TransformLoader
 from tilekit.tile_op.accumulators import AccumulatorLayout, Accumulators, AccumulatorTile, Warpgroup
@@ -133,11 +136,13 @@ __all__ = [
     "PingPong",
     "PingPongWaves",
     "Place",
+    "PortableChoice",
     "ProducerSync",
     "PromotedAccumulators",
     "RasterOrder",
     "Reduction",
     "RegisterAccumulators",
+    "RegisterLoader",
     "RegisterTile",
     "Role",
     "RoleEntry",
@@ -183,6 +188,8 @@ __all__ = [
     "chip",
     "kernel",
     "one_thread",
+    "portable_choices",
+    "portable_matmul",
     "registers",
     "target",
     "timed",

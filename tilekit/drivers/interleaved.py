@@ -93,13 +93,13 @@ class _Regions:
                 loads.start(which, images[stage], along)
         self.accumulators.clear(w)
         self.writer.wait(w, _IN_FLIGHT)
-        w.gcn.barrier.sync_lds()
+        w.gcn.barrier.sync_cta_shared()
         for read in (
             *self.rows[0].steps(w, self.row_places[0], 0),
             *self.columns[0].steps(w, self.column_places[0], 0),
         ):
             read()
-        w.gcn.barrier.sync_lds()
+        w.gcn.barrier.sync_cta_shared()
         ahead = loads.along(w.constant(U32, tile.k_first + STAGES * depth))
         held = loads.held(ahead)
         loads.start("a0", images[0], held)
@@ -112,7 +112,7 @@ class _Regions:
             self._last_k_tile()
         # What was loaded beyond the last k-tile is of no use, but its places are the next tile's.
         self.writer.wait(w, 0)
-        w.gcn.barrier.sync_lds()
+        w.gcn.barrier.sync_cta_shared()
 
     def _k_tile(self, loads: HalfLoads, images: list[Images], held: Place, k: Value, stage: int) -> None:
         """Four regions; the columns' halves are in the other registers in every second k-tile."""
@@ -128,7 +128,7 @@ class _Regions:
         for region in range(len(loaded)):
             half, target = loaded[region]
             self.writer.wait(w, _IN_FLIGHT)
-            w.gcn.barrier.sync_lds()
+            w.gcn.barrier.sync_cta_shared()
             ahead: list[Step] = [advance] if region == 2 else []
             if region == 3:
                 ahead = loads.turn(held, following[0])
@@ -140,7 +140,7 @@ class _Regions:
         multiplied, read = self._regions(0)
         for region in range(2):
             self.writer.wait(self.w, _IN_FLIGHT - region)
-            self.w.gcn.barrier.sync_lds()
+            self.w.gcn.barrier.sync_cta_shared()
             weave(multiplied[region](), read[region](), ())
         for region in (2, 3):
             weave(multiplied[region](), (), ())

@@ -138,10 +138,10 @@ class _Phases:
                 loads.start(half, loads.images(w.constant(U32, stage)), place)
         self.accumulators.clear(w)
         writer.wait(w, _IN_FLIGHT)
-        w.gcn.barrier.sync_lds()
+        w.gcn.barrier.sync_cta_shared()
         self.stage.assign(0)
         self._read(3, self.op.column_places(w, self.stage))
-        w.gcn.barrier.sync_lds()
+        w.gcn.barrier.sync_cta_shared()
         held = loads.held(loads.along(w.constant(U32, tile.k_first + 2 * depth)))
         images = {side: w.variable(SMEM, image, "image") for side, image in loads.images(self.stage).items()}
         with self._a_phase_late():
@@ -161,7 +161,7 @@ class _Phases:
                             for side, image in loads.images(following).items():
                                 images[side].assign(image)
                         writer.wait(w, _IN_FLIGHT)
-                        w.gcn.barrier.sync_lds()
+                        w.gcn.barrier.sync_cta_shared()
                     self._multiply(phase)
                 self.stage.assign(following)
         # What was loaded beyond the last k-tile is of no use, but its places are the next tile's.
@@ -178,7 +178,7 @@ class _Phases:
         self.accumulators.clear(w)
         for copies, registers in held:
             copies.put(w, self.stage, registers)
-        w.gcn.barrier.sync_lds()
+        w.gcn.barrier.sync_cta_shared()
         with self._a_phase_late():
             for k in w.range(tile.k_end, start=tile.k_first, step=depth, name="k"):
                 following = k + depth
@@ -196,7 +196,7 @@ class _Phases:
                         if phase == 3:
                             for copies, registers in held:
                                 copies.put(w, self.stage, registers)
-                        w.gcn.barrier.sync_lds()
+                        w.gcn.barrier.sync_cta_shared()
                     self._multiply(phase)
 
     # -- what both have -----------------------------------------------------------------------------------------------

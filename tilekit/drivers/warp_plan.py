@@ -35,7 +35,7 @@ class RoleEntry:
         The name of its body in the driver, and in reports.
     warps
         How many.
-    may, registers, raised, one_thread, leaders_only, turns
+    may, registers, raised, one_thread, leaders_only, turns, matrix_waves
         As of a `tilekit.assembly.writer.Role`.
     """
 
@@ -47,6 +47,7 @@ class RoleEntry:
     one_thread: bool = False
     leaders_only: bool = False
     turns: int = 1
+    matrix_waves: int | None = None
 
     def __post_init__(self) -> None:
         require_whole("RoleEntry", "warps", self.warps, Whole(1, MOST_WARPS))
@@ -63,6 +64,7 @@ class RoleEntry:
             one_thread=self.one_thread,
             leaders_only=self.leaders_only,
             turns=self.turns,
+            matrix_waves=self.matrix_waves,
         )
 
 
@@ -242,13 +244,14 @@ class WarpPlan:
 
     @classmethod
     @cache
-    def waves(cls, target: Target, *, load: int, mma: int) -> WarpPlan:
+    def waves(cls, target: Target, *, load: int, mma: int, copies: bool = True) -> WarpPlan:
         """Plan for matrix instructions of a single wave: `load` waves that copy and `mma` that multiply and store.
 
-        Every thread keeps the registers that it was launched with.
+        Without `copies` one thread loads. Every thread keeps the registers that it was launched with.
         """
         may = frozenset({"mma", "sync", "wait", "store", "memory"})
-        return cls.of(target, (RoleEntry("load", load, _COPIES), RoleEntry("mma", mma, may)))
+        loads = RoleEntry("load", load, _COPIES if copies else _LOADS, one_thread=not copies)
+        return cls.of(target, (loads, RoleEntry("mma", mma, may, matrix_waves=1)))
 
     @classmethod
     @cache

@@ -12,8 +12,11 @@ from tilekit.dtypes import BF16, E4M3, F32, DType
 
 
 def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, valid: Value) -> None:
-    """Round an f32 to `dtype` and store it if `valid`; 8-bit types take their largest number where it is too large."""
-    if dtype == F32:
+    """Round an f32 to `dtype` and store it if `valid`; 8-bit types take their largest number where it is too large.
+
+    Of s32 the f32 has the bits.
+    """
+    if dtype.bits == 32:
         w.isa.memory.store_global_f32(address=address, value=value, valid=valid)
     elif dtype.bits == 16:
         pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16
@@ -26,7 +29,7 @@ def store_element(w: Writer, dtype: DType, *, address: Value, value: Value, vali
 
 def store_elements(w: Writer, dtype: DType, *, address: Value, values: Sequence[Value], valid: Value) -> None:
     """Round f32 to `dtype`, of 16 or 32 bits, and store them together if `valid`: 4, 8 or 16 bytes, aligned as all."""
-    if dtype == F32:
+    if dtype.bits == 32:
         words = [value.retyped(B32) for value in values]
     else:
         pack = w.isa.convert.pack_bf16 if dtype == BF16 else w.isa.convert.pack_f16

@@ -9,7 +9,7 @@ from tilekit.assembly.fit import OWN_RULE, Barrier, Count, component, require_wo
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Role, Writer, require_warpgroups
-from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, DType
+from tilekit.dtypes import BF16, E4M3, E5M2, F16, F32, S32, DType
 from tilekit.epilogue.fusion import Fusion, require_fusion
 from tilekit.epilogue.rows import RowStores
 from tilekit.epilogue.source_ring import SourceRing
@@ -76,7 +76,7 @@ class StagedEpilogue:
         readable = source.plan.dtype if source is not None else None
         require_fusion(functions, type(self).__name__, transposed=transposed, source=readable)
         require_warpgroups("StagedEpilogue", "role", role, layout.waves)
-        require_word("StagedEpilogue", "out", out, (BF16, F16, F32, E4M3, E5M2))
+        require_word("StagedEpilogue", "out", out, (BF16, F16, F32, S32, E4M3, E5M2))
         self._plan = plan = SubtilePlan(layout, out, transposed)
         self.source = source
         self._rows = rows

@@ -14,7 +14,7 @@ from typing import Protocol
 from tilekit.assembly.types import F32 as F32_REGISTER
 from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, E4M3, F32, DType
+from tilekit.dtypes import BF16, E4M3, DType
 from tilekit.tile_op.accumulator_fragments import FRAGMENT_ROWS
 from tilekit.tile_op.accumulators import AccumulatorLayout
 
@@ -135,10 +135,10 @@ class SubtilePlan:
     def access(self, *, thread: Value, subtiles: Value) -> SubtileAccess:
         """Prepare a thread's addresses in buffers from `subtiles` on."""
         if self.transposed:
-            if self.dtype == F32:
+            if self.dtype.bits == 32:
                 return _TransposedWords(self, thread, subtiles)
             return (_TransposedHalves if self.dtype.bits == 16 else _TransposedBytes)(self, thread, subtiles)
-        if self.dtype == F32:
+        if self.dtype.bits == 32:
             return _Words(self.layout, thread, subtiles)
         kind = _Halves if self.dtype.bits == 16 else _Bytes
         return kind(self.dtype, self.layout, thread, subtiles)

@@ -16,7 +16,7 @@ from tilekit.arrays import (
     require_output,
     require_same_place,
 )
-from tilekit.dtypes import BF16, DType, as_dtype
+from tilekit.dtypes import BF16, S8, S32, DType, as_dtype
 from tilekit.epilogue.functions import Activation, ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.kernels.epilogue_arguments import EpilogueArguments, EpilogueKeywords
@@ -213,7 +213,7 @@ def result_type(a: ArrayView, out: ArrayView | None, out_dtype: Any) -> DType:
     """
     asked = None if out_dtype is None else as_dtype(out_dtype, "out_dtype")
     if out is None:
-        return asked or (a.dtype if a.dtype.bits > 8 else BF16)
+        return asked or (a.dtype if a.dtype.bits > 8 else S32 if a.dtype == S8 else BF16)
     if asked is not None:
         require_dtype(out, asked)
     return out.dtype

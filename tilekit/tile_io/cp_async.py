@@ -23,7 +23,7 @@ from tilekit.assembly.values import Operand, RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.errors import ArgumentError
 from tilekit.tile_io.cp_async_pieces import PieceTile
-from tilekit.tiles.call import Matrix, fits
+from tilekit.tiles.call import Call, Matrix, fits
 from tilekit.tiles.cluster import Multicast, require_alone
 from tilekit.tiles.interleave import INTERLEAVED, interleaved_row
 from tilekit.tiles.operand import OperandTile
@@ -206,7 +206,7 @@ class CpAsyncLoader:
         self.tile = plan.tile
         self.batched = batched
         name = self.tile.name
-        self.address = w.parameter(name, GMEM, lambda call: call.address(name))
+        self.address = w.parameter(name, GMEM, self._address)
         self.inner = w.parameter(f"{name}_inner", U32, lambda call: _line(call.matrix(name)))
         self.outer = w.parameter(f"{name}_outer", U32, lambda call: _outer(call.matrix(name)))
         self.pitch = w.parameter(f"{name}_pitch", U32, lambda call: call.matrix(name).row_pitch)
@@ -216,6 +216,21 @@ class CpAsyncLoader:
         self.tails: SharedArray | None = None
         for declared in plan.declared("inputs", stages):
             self.tails = w.shared.place(declared)
+
+    def _address(self, call: Call) -> int:
+        matrix, address, width = call.matrix(self.tile.name), call.address(self.tile.name), self.plan.width
+        given = address | matrix.pitch | (matrix.batch_pitch if self.batched else 0)
+        if width == PIECE:
+            given |= matrix.extents[0] * matrix.dtype.bytes
+        if given % width and 0 not in matrix.extents:
+            fits = next(fitting for fitting in (PIECE, *WIDTHS) if given % fitting == 0)
+            raise ArgumentError(
+                f"{matrix.name} at address {address:#x}, with rows of {matrix.extents[0] * matrix.dtype.bytes} bytes, "
+                f"{matrix.pitch} apart, is copied in pieces of {width} bytes; nearest: a CopyPlan of width={fits}, or "
+                f"rows padded to a multiple of {width} bytes",
+                code="TK-LOAD-001",
+            )
+        return address
 
     prefetches = False
     """Threads bring nothing into L2 ahead of time."""

@@ -48,24 +48,27 @@ class Warpgroup:
         turns and each has whole tiles.
     warp, thread
         The warp and the thread in its warpgroup: 0 to 3 and 0 to 127 where a matrix instruction is four warps'.
+    waves
+        Warps of a warpgroup.
     """
 
     index: Value | int
     part: Value | int
     warp: Value
     thread: Value
+    waves: int
 
     @classmethod
     def of(cls, w: Writer, warp: Value, role: Role) -> Warpgroup:
         """Work it out once."""
-        waves = w.target.matrix_waves
-        thread = w.thread() & (w.target.matrix_threads - 1)
+        waves = role.matrix_waves or w.target.matrix_waves
+        thread = w.thread() & (waves * w.lanes - 1)
         member = warp - role.warps.start
         if len(role.warps) == waves:
-            return cls(index=0, part=0, warp=member, thread=thread)
+            return cls(index=0, part=0, warp=member, thread=thread, waves=waves)
         index = member // waves
         part = index if role.turns == 1 else 0
-        return cls(index=index, part=part, warp=member & (waves - 1), thread=thread)
+        return cls(index=index, part=part, warp=member & (waves - 1), thread=thread, waves=waves)
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,8 @@ class BoundMfma:
         Reads of a lane that an instruction takes.
     """
 
+    synchronous = True
+
     def __init__(self, w: Writer, op: Mfma, tiles: dict[str, SharedArray], part: Value | int) -> None:
         self.op = op
         self._check_types(w)

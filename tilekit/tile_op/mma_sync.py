@@ -170,10 +170,10 @@ class MmaSync:
             ``TK-TRACE-013`` in a role whose warps do not hold their sums one by one.
         """
         group = require_group("MmaSync", group)
-        if w.target.matrix_waves != 1:
+        if group.waves != 1:
             raise TraceError(
-                f"MmaSync has a warp hold its own sums, and on {w.target.name} the epilogue takes those of "
-                f"{w.target.matrix_waves} warps together; nearest: Wgmma, or a chip without it",
+                f"MmaSync has a warp hold its own sums, and the epilogue of this role takes those of {group.waves} "
+                "warps together; nearest: a role with matrix_waves=1, as WarpPlan.waves has it",
                 code="TK-TRACE-013",
             )
         return BoundMmaSync(w, self, tiles, group.part)
@@ -187,6 +187,8 @@ class BoundMmaSync:
     steps
         Steps along a stage's K.
     """
+
+    synchronous = True
 
     def __init__(self, w: Writer, op: MmaSync, tiles: dict[str, SharedArray], part: Value | int) -> None:
         self._op = op
@@ -248,7 +250,8 @@ class BoundMmaSync:
         """Nothing to close: reads return to registers."""
 
     def wait(self, w: Writer, pending: int) -> None:
-        """Nothing to wait for: what a warp has read is in its registers when it multiplies."""
+        """Wait for the warp's lanes, whose reads are done when it multiplies: one gives the stage back for all."""
+        w.warp_sync_shared()
 
 
 def _check_tile(tile: OperandTile, warps: int) -> None:

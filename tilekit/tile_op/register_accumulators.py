@@ -31,11 +31,15 @@ class RegisterAccumulators:
     ----------
     op
         The instruction.
+    whole
+        Whether sums of whole numbers are handed on as they are, their bits in place of an f32's; else they are rounded
+        to f32.
     """
 
     allocated = False
 
-    def __init__(self, op: RegisterOp) -> None:
+    def __init__(self, op: RegisterOp, *, whole: bool = False) -> None:
+        self._whole = whole
         self.layout = op.layout
         self._type: RegisterType = getattr(op, "sums", F32)
         self._tiles: list[RegisterTile] = []
@@ -85,10 +89,11 @@ class RegisterAccumulators:
                 register.assign(0.0 if self._type is F32 else 0)
 
     def read(self, w: Writer, block: int, left: int, columns: int) -> list[RegisterTile]:
-        """Return `columns` columns of a block: the registers, or whole numbers as f32, rounded to the nearest."""
+        """Return `columns` columns of a block: the registers, or whole numbers as f32."""
         (values,) = self._read(self._tiles[block], left, columns)
         if self._type is S32:
-            values = RegisterTile([w.isa.convert.float_s32(whole=value) for value in values])
+            turned = w.isa.convert.bits_f32 if self._whole else w.isa.convert.float_s32
+            values = RegisterTile([turned(whole=value) for value in values])
         return [values]
 
     def _read(self, tile: RegisterTile, left: int, columns: int) -> list[RegisterTile]:

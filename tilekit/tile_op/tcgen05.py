@@ -124,6 +124,8 @@ class Tcgen05:
 class BoundTcgen05:
     """A `Tcgen05` in the thread that issues: descriptors at hand, ready to multiply stages."""
 
+    committed = True
+
     def __init__(self, w: Writer, op: Tcgen05, tiles: dict[str, SharedArray]) -> None:
         self._op = op
         a, b = tiles[op.a.name], tiles[op.b.name]

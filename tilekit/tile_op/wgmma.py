@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from tilekit.assembly.errors import TraceError
-from tilekit.assembly.fit import Count, Whole, component, require_whole
+from tilekit.assembly.fit import Count, Whole, component, illegal, require_whole
 from tilekit.assembly.shared import SharedArray
-from tilekit.assembly.types import U32
+from tilekit.assembly.types import F32, S32, U32, RegisterType
 from tilekit.assembly.values import RegisterTile, Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import AccumulatorLayout, Part, Warpgroup, require_group
@@ -23,8 +23,13 @@ ATOM_ROWS = 64
 MAX_N = 256
 """Columns of N that one instruction computes at most."""
 
-KINDS = (("bf16",), ("f16",), ("f32",), ("e4m3", "e5m2"))
+KINDS = (("bf16",), ("f16",), ("f32",), ("e4m3", "e5m2"), ("s8",))
 """Element types, those that one instruction takes together; f32 is read as tf32."""
+
+WHOLE_COLUMNS = (8, 16, 24, *range(32, MAX_N + 1, 16))
+"""Columns of N that an instruction of whole numbers may have (PTX ISA, wgmma.mma_async)."""
+
+WORDS_OF_WHOLE = f"8, 16, 24, or a multiple of 16 from 32 to {MAX_N}"
 
 
 @cache
@@ -71,6 +76,9 @@ class Wgmma:
             step = ATOM_ROWS * warpgroups
             require_whole(f"Wgmma of {warpgroups} warpgroups", "a.rows", a.rows, Whole(step, step=step))
         require_whole("Wgmma", "b.rows", b.rows, Whole(8, MAX_N, 8))
+        if a.dtype.name == "s8" and b.rows not in WHOLE_COLUMNS:
+            nearest = min(WHOLE_COLUMNS, key=lambda columns: abs(columns - b.rows))
+            raise illegal("Wgmma of s8", "b.rows", b.rows, WORDS_OF_WHOLE, nearest)
         for tile in (a, b):
             if tile.major == "mn" and tile.bits != 16:
                 raise TraceError(
@@ -93,6 +101,11 @@ class Wgmma:
     def layout(self) -> AccumulatorLayout:
         """How a warpgroup holds its accumulators: one block an instruction."""
         return atom_layout(self.rows, self.columns)
+
+    @property
+    def sums(self) -> RegisterType:
+        """The type of an accumulator."""
+        return S32 if self.a.dtype.name == "s8" else F32
 
     def bind(self, w: Writer, tiles: dict[str, SharedArray], group: Warpgroup | None) -> BoundWgmma:
         """Prepare the descriptors of a warpgroup; once a role."""
@@ -139,7 +152,9 @@ class BoundWgmma:
     def _issue(self, w: Writer, acc: RegisterTile, a: Value, b: Value, accumulate: Value | bool) -> None:
         op = self._op
         common = {"acc": acc, "a": a, "b": b, "accumulate": accumulate, "n": op.columns}
-        if op.a.bits == 8:
+        if op.sums is S32:
+            w.ptx.wgmma.mma_s8(**common)
+        elif op.a.bits == 8:
             w.ptx.wgmma.mma_8bit(**common, a_type=op.a.dtype.name, b_type=op.b.dtype.name)
         elif op.a.bits == 32:
             w.ptx.wgmma.mma_tf32(**common)

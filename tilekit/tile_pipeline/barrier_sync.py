@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tilekit.assembly.errors import TraceError
 from tilekit.assembly.fit import component, require_sides
 from tilekit.assembly.shared import SharedDeclaration
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
 from tilekit.tile_pipeline.position import RingPosition
+from tilekit.tiles.stage import AsyncReader
+
+FOR_READS_IN_FLIGHT: Final = 4
+"""Stages of a ring where one is still read at the next one's barrier: of three, a producer is ahead by that one."""
 
 
 @component
@@ -64,6 +70,10 @@ class BarrierSync:
     def initialise(self, w: Writer) -> None:
         """Nothing to prepare."""
 
+    def most_in_flight(self, reader: AsyncReader) -> int:
+        """Groups of reads that may run on behind a stage's barrier, where producers are half of the ring ahead."""
+        return 1 if getattr(reader, "synchronous", False) or self.stages >= FOR_READS_IN_FLIGHT else 0
+
     def producer(self, w: Writer) -> BarrierProducer:
         """A barrier behind each stage."""
         return BarrierProducer()
@@ -84,7 +94,8 @@ class BarrierProducer:
 
     def producer_commit(self, w: Writer, stage: Value) -> None:
         """Meet the consumers, once this wave's writes are done."""
-        w.gcn.barrier.sync_lds()
+        w.publish_shared()
+        w.barrier_shared()
 
     def tail(self, w: Writer, position: RingPosition) -> None:
         """Nothing: consumers meet as often as producers."""
@@ -97,7 +108,10 @@ class BarrierConsumer:
 
     def consumer_wait(self, w: Writer, stage: Value, phase: Value) -> None:
         """Meet the producers, once this wave's reads of the stage before are done."""
-        w.gcn.barrier.sync_lds()
+        w.barrier_shared()
+
+    def consumer_ready(self, w: Writer, stage: Value, phase: Value) -> None:
+        """Nothing: a barrier is met, not asked."""
 
     def ticket(self, stage: Value) -> Value:
         """The stage itself: nothing gives it back."""

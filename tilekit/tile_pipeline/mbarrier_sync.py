@@ -74,6 +74,10 @@ class MbarrierSync:
         require_sides("MbarrierSync", producers, consumers)
         if released_by == "commit" and not w.target.has("tensor_memory"):
             raise illegal("MbarrierSync", "released_by", released_by, f"'threads' on {w.target.name}", "threads")
+        if not w.target.has("copy_engine") and (filled_by == "engine" or stage_bytes):
+            what, given = ("filled_by", filled_by) if filled_by == "engine" else ("stage_bytes", stage_bytes)
+            nearest: object = "threads" if filled_by == "engine" else 0
+            raise illegal("MbarrierSync", what, given, f"{nearest!r} on {w.target.name}: no copy engine", nearest)
         if filled_by == "threads" and cluster.is_leader is not None:
             raise TraceError(
                 f"the stages of {name!r} are filled by the threads of {', '.join(role.name for role in producers)}, "
@@ -104,7 +108,8 @@ class MbarrierSync:
         for array in (self.full, self.empty):
             for stage in range(self.stages):
                 w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + stage * array.stride), count=array.arrivals)
-        w.ptx.mbarrier.fence_init()
+        if w.target.has("copy_engine"):  # threads of the CTA know of them by the barrier that follows
+            w.ptx.mbarrier.fence_init()
 
     def producer(self, w: Writer) -> ProducerSync:
         """One arrival on `full`: with the bytes to expect, or when a warp has written its part."""
@@ -207,7 +212,7 @@ class ThreadProducer(EngineProducer):
 
         Their writes are ordinary ones, the tensor cores' reads are not: the fence lies between.
         """
-        w.ptx.tma.fence_shared()
+        w.publish_shared()
         w.warp_sync()
         w.ptx.mbarrier.arrive(bar=self._sync.full.at(w, stage), active=self._first_lane)
 
@@ -233,6 +238,7 @@ class CommitConsumer(MbarrierConsumer):
     """Gives stages back by commits: each arrives when the matrix instructions before it have read their stage."""
 
     active: Value | None = None
+    commits = True
 
     def __init__(self, w: Writer, sync: MbarrierSync) -> None:
         super().__init__(sync)

@@ -19,7 +19,8 @@ class NamedBarrierSync:
     memory of what lies before: so that the producers wait on every lap alike, the consumers give each stage back once
     before they begin, and the tail takes what they give back last.
 
-    The readers are those of ordinary loads: nothing is fenced for a proxy, and no copy engine counts bytes here.
+    Barriers order the accesses of the threads that meet there (PTX ISA, Memory Consistency Model, Causality order). No
+    copy engine counts bytes here.
 
     Parameters
     ----------
@@ -104,6 +105,7 @@ class NamedBarrierProducer:
 
     def producer_commit(self, w: Writer, stage: Value) -> None:
         """Arrive: the barrier orders what this role wrote before what the consumers read behind it."""
+        w.publish_shared()
         w.barrier_arrive(id=stage + self._sync.full, threads=self._sync.threads)
 
     def tail(self, w: Writer, position: RingPosition) -> None:

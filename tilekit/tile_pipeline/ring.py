@@ -78,13 +78,16 @@ class TilePipeline:
         Raises
         ------
         TraceError
-            ``TK-TRACE-019`` where stages are not to be had: a role that keeps one waits for another.
+            ``TK-TRACE-019`` where stages are not to be had: a role that keeps one waits for another, or another is
+            filled already. ``TK-TRACE-013`` where threads give stages back that only a commit can, or a commit others.
         """
-        most = min(MAX_IN_FLIGHT, self.stages - 1)
+        held = getattr(self.sync, "most_in_flight", None)
+        most = min(MAX_IN_FLIGHT, self.stages - 1 if held is None else held(reader))
         if not 0 <= in_flight <= most:
+            nearest = max(0, min(in_flight, most))
             raise TraceError(
                 f"in_flight={in_flight} with a ring of {self.stages} stages: {type(reader).__name__} would wait for "
-                f"one more than there are; legal: 0 to {most}; nearest: {max(0, min(in_flight, most))}",
+                f"one more than {type(self.sync).__name__} gives; legal: 0 to {most}; nearest: {nearest}",
                 code="TK-TRACE-019",
             )
         return HoldingConsumer(w, self, reader) if in_flight else Consumer(w, self, reader, promotes=promotes)
@@ -172,6 +175,16 @@ class Consumer(RingPosition):
         super().__init__(w, ring.stages)
         self._reader = reader
         self._sync = ring.sync.consumer(w)
+        commits = getattr(self._sync, "commits", False)
+        if getattr(reader, "committed", False) != commits:
+            reads, gives, released = "threads give", "a commit", "threads"
+            if not commits:
+                reads, gives, released = "a commit gives", "threads", "commit"
+            raise TraceError(
+                f"{type(reader).__name__} reads stages that {reads} back, and this ring's {type(ring.sync).__name__} "
+                f"has {gives} do so; nearest: MbarrierSync with released_by={released!r}",
+                code="TK-TRACE-013",
+            )
         self._sync_name = type(ring.sync).__name__
         self._ready = w.variable(PRED, False, "ready") if promotes else None
 

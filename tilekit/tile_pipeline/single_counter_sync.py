@@ -90,6 +90,7 @@ class SingleCounterProducer:
 
     def producer_commit(self, w: Writer, stage: Value) -> None:
         """Arrive once all lanes of the warp have written."""
+        w.publish_shared()
         if not self._sync.filled_alone:
             w.warp_sync_shared()
         w.isa.counter.arrive(address=self._sync.counters.at(w, stage), active=self._lanes)

@@ -16,7 +16,10 @@ class SplitCounterSync:
     """Two counters a stage: `full` of the producers' arrivals, `empty` of the consumers'.
 
     A counter only grows, so its phase is how often it has reached its arrivals, which follow from the roles: one of a
-    single thread, else one a warp. Who waits polls. Nothing is fenced for a proxy, and no copy engine counts bytes.
+    single thread, else one a warp. Who waits polls. No copy engine counts bytes here.
+
+    An arrival releases and a wait acquires (PTX ISA, Memory Consistency Model: release and acquire patterns; of a warp
+    one lane does, behind a barrier of its lanes).
 
     Parameters
     ----------
@@ -99,6 +102,7 @@ class CounterProducer:
     def producer_commit(self, w: Writer, stage: Value) -> None:
         """Arrive once all lanes of the warp have written."""
         full = self._sync.full
+        w.publish_shared()
         if not full.alone:
             w.warp_sync_shared()
         w.isa.counter.arrive(address=full.counters.at(w, stage), active=self._lanes)

@@ -85,7 +85,9 @@ Step = Callable[[], None]
 class AsyncReader(Protocol):
     """Something that reads stages asynchronously: a matrix unit.
 
-    Where the sync strategy's release itself waits for the reads (a commit of the tensor core), both methods do nothing.
+    Where the sync strategy's release itself waits for the reads (a commit of the tensor core), both methods do nothing,
+    and an attribute `committed` is true. One `synchronous` is true where reads are done in the order of the threads'
+    instructions: loads to registers.
     """
 
     def commit(self, w: Writer) -> None:

@@ -135,11 +135,11 @@ def double_buffer(chip: str, seed: int = 0) -> Smoke:
         first = (lane >> 4) * 8
         column = w.isa.memory.load_global_f32x4(address=_row_chunk(w, b, warp * 16 + (lane & 15), first + k, depth))
         w.gcn.buffer_lds.wait(pending=1)
-        w.gcn.barrier.sync_lds()
+        w.gcn.barrier.sync_cta_shared()
         address = stages.at(w, stage) + (lane & 15) * (block * 2) + first * 2
         row = w.gcn.lds.read_b32x4(address=address.retyped(SMEM), offset=0)
         multiply(w, sums, row, _as_bits(w, column))
-        w.gcn.barrier.sync_lds()  # all have read before the next turn overwrites
+        w.gcn.barrier.sync_cta_shared()  # all have read before the next turn overwrites
     w.gcn.buffer_lds.wait(pending=0)
     _store_tile(w, d, sums, lane, 64, warp * 16)
     left = rng.integers(-4, 5, (16, depth)).astype(ml_dtypes.bfloat16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilekit.annotations import checked
 from tilekit.arrays import ArrayView
-from tilekit.dtypes import DType
+from tilekit.dtypes import S8, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.errors import ArgumentError
 from tilekit.kernels.family import Declined, Family, Selection, TunedConfigs
@@ -27,6 +27,8 @@ def select(arguments: MatmulArguments, tuned: TunedConfigs | None) -> Selection 
     a, b = arguments.a, arguments.b
     if arguments.epilogue.written is not None:
         return Declined("a Python epilogue is the matmul's")
+    if S8 in (a.dtype, b.dtype):
+        return Declined("sums of whole numbers are the matmul's")
     if arguments.components:
         return Declined("components are a matmul's")
     if arguments.config is not None:

@@ -74,6 +74,17 @@ def written_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterat
         yield Violation("short rows of threads", "tile", text)
 
 
+def whole_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """A sum of whole numbers is one CTA's, exact to the last bit."""
+    if not spec.whole:
+        return
+    for field, none in (("split_k", 1), ("cluster_k", 1), ("stream_k", 0)):
+        given = getattr(config, field)
+        if given != none:
+            text = f"{field}={given} with operands of s8: shares of a sum are added in f32, which rounds"
+            yield Violation("whole shares", field, text)
+
+
 def own_rule(config: KernelConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
     """Components of the caller's stand where the family's would."""
     own = spec.components

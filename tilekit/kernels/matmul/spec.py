@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from tilekit.annotations import check_fields
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.writer import Role, Writer
-from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, DType
+from tilekit.dtypes import BF16, DTYPES, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, F16, F32, S8, S32, DType
 from tilekit.epilogue.functions import ElementwiseSpec
 from tilekit.epilogue.written_spec import WrittenSpec
 from tilekit.errors import ArgumentError
@@ -29,20 +29,28 @@ FP8 = (E4M3, E5M2)
 FNUZ = {E4M3: E4M3FNUZ, E5M2: E5M2FNUZ}
 """Of the OCP's 8-bit floats, those with neither infinities nor a negative zero that chips with ``fnuz_floats`` have."""
 
+OF_WHOLE = (S32, BF16, F16, F32)
+"""What sums of whole numbers are stored as."""
+
 Groups = Literal["ends", "counts"]
 Precision = Literal["tf32"]
 Accumulation = Literal["fast", "promoted"]
 
 
-def check_types(a: DType, b: DType, names: tuple[str, str] = ("a", "b")) -> None:
-    """Raise `ArgumentError` (``TK-MM-001``) for a pair of types that no tensor core multiplies as they are."""
+def check_types(a: DType, b: DType, names: tuple[str, str] = ("a", "b"), *, whole: bool = False) -> None:
+    """Raise `ArgumentError` (``TK-MM-001``) for a pair of types that no tensor core multiplies as they are.
+
+    With `whole` signed bytes are multiplied, too.
+    """
     fnuz = tuple(FNUZ.values())
-    if (a == b and a in (BF16, F16)) or any(a in kind and b in kind for kind in (FP8, fnuz)):
+    alike = (BF16, F16, S8) if whole else (BF16, F16)
+    if (a == b and a in alike) or any(a in kind and b in kind for kind in (FP8, fnuz)):
         return
-    nearest = f"{names[1]} to {a}" if a in (BF16, F16, *FP8, *fnuz) else "both to bf16"
+    nearest = f"{names[1]} to {a}" if a in (*alike, *FP8, *fnuz) else "both to bf16"
+    legal = "".join(f"{dtype} by {dtype}, " for dtype in alike)
     raise ArgumentError(
-        f"{names[0]} is {a} and {names[1]} is {b}: tensor cores multiply bf16 by bf16, f16 by f16, or e4m3/e5m2 by "
-        f"e4m3/e5m2 (or their FNUZ kinds). Convert one operand, for example {nearest}.",
+        f"{names[0]} is {a} and {names[1]} is {b}: tensor cores multiply {legal}or e4m3/e5m2 by e4m3/e5m2 (or their "
+        f"FNUZ kinds). Convert one operand, for example {nearest}.",
         code="TK-MM-001",
     )
 
@@ -56,10 +64,11 @@ class MatmulSpec:
     Attributes
     ----------
     a_dtype, b_dtype
-        Operand types: both bf16, both f16, any two of e4m3 and e5m2, or of e4m3fnuz and e5m2fnuz, or both f32
+        Operand types: both bf16, both f16, any two of e4m3 and e5m2, or of e4m3fnuz and e5m2fnuz, both s8, or both f32
         with ``precision="tf32"``.
     out_dtype
-        bf16, f16, f32, e4m3 or e5m2. What is too large for an 8-bit type becomes its largest number.
+        bf16, f16, f32, e4m3 or e5m2; of s8 operands s32, bf16, f16 or f32. What is too large for
+        an 8-bit float becomes its largest number.
     a_major, b_major
         ``"k"`` where K is the contiguous dimension, ``"mn"`` where M (of A) or N (of B) is. On sm_90a f32 and fp8
         operands must be ``"k"``.
@@ -139,7 +148,9 @@ class MatmulSpec:
                     f"precision={self.precision!r} with a of {a} and b of {b}: it is for f32 operands; leave it out",
                     code="TK-MM-023",
                 )
-        if self.out_dtype not in DTYPES:
+        if a == S8 or self.out_dtype == S32:
+            self._check_whole()
+        elif self.out_dtype not in DTYPES:
             legal = ", ".join(dtype.name for dtype in DTYPES)
             raise ArgumentError.of("out_dtype", self.out_dtype, legal=legal, nearest=F32, code="TK-DTYPE-001")
         if self.groups not in (None, "ends", "counts"):
@@ -226,7 +237,34 @@ class MatmulSpec:
 
     def _check_types(self) -> None:
         """Raise `ArgumentError` (``TK-MM-001``) where tensor cores do not multiply A's type by B's."""
-        check_types(self.a_dtype, self.b_dtype)
+        check_types(self.a_dtype, self.b_dtype, whole=True)
+
+    def _check_whole(self) -> None:
+        """Raise `ArgumentError` for what is not made of sums of whole numbers."""
+        if self.a_dtype != S8 or self.out_dtype not in OF_WHOLE:
+            whole = self.a_dtype == S8
+            legal = ", ".join(dtype.name for dtype in OF_WHOLE) if whole else "bf16, f16, f32, e4m3 or e5m2"
+            raise ArgumentError(
+                f"out_dtype={self.out_dtype} with a of {self.a_dtype}: legal: {legal}; nearest: "
+                f"{S32 if whole else F32}",
+                code="TK-MM-002",
+            )
+        if self.out_dtype == S32 and (self.functions != ElementwiseSpec() or self.components.functions is not None):
+            raise ArgumentError(
+                "out_dtype=s32 with a bias, scales, a residual, an activation or an epilogue: these are computed in "
+                "f32, and sums in s32 are stored as they are; nearest: out_dtype=f32, or leave them out",
+                code="TK-MM-002",
+            )
+        if self.groups is not None:
+            raise ArgumentError(
+                f"groups={self.groups!r} with operands of s8: a grouped matmul multiplies floats; nearest: both bf16",
+                code="TK-MM-001",
+            )
+
+    @property
+    def whole(self) -> bool:
+        """Whether operands, and so sums, are whole numbers."""
+        return self.a_dtype == S8
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for what the components of `target` do not compute, and majors that it cannot read."""

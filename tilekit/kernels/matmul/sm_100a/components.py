@@ -30,7 +30,12 @@ sync = partial(copy_engine.ring_sync, released_by="commit")  # the tensor core g
 
 
 def check(spec: MatmulSpec, target: Target) -> None:
-    """Raise `ArgumentError` for promoted sums, and for operands that TMA refuses."""
+    """Raise `ArgumentError` for whole numbers, for promoted sums, and for operands that TMA refuses."""
+    if spec.whole:
+        raise ArgumentError(
+            f"a and b are s8 on {target.name}, whose kernels multiply floats; nearest: sm_90a, or both to bf16",
+            code="TK-MM-001",
+        )
     if spec.promoted and not spec.own_sums:
         raise ArgumentError(
             f"accumulation='promoted' on {target.name}: it makes up for the tensor core of sm_90a, which keeps "

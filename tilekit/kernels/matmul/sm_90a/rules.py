@@ -26,11 +26,12 @@ from tilekit.kernels.matmul.rules import (
     shared_memory_rule,
     slice_rule,
     stored_columns,
+    whole_rule,
     written_rule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import Target
-from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N, atom_layout
+from tilekit.tile_op.wgmma import ATOM_ROWS, MAX_N, WHOLE_COLUMNS, WORDS_OF_WHOLE, atom_layout
 
 if TYPE_CHECKING:
     from tilekit.kernels.matmul.sm_90a.config import MatmulConfig
@@ -124,6 +125,13 @@ def _tile(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Viol
         yield Violation("tile N", "tile", f"tile N={columns}: a multiple of {stored} up to {MAX_N} (one wgmma{reason})")
     elif config.cluster_k in CLUSTER_K.values and not config.m_below_atom:
         yield from _parts(config, spec, stored)
+
+
+def _whole(config: MatmulConfig, chip: Target, spec: MatmulSpec) -> Iterator[Violation]:
+    """Instructions of whole numbers have fewer widths."""
+    columns = config.tile[1]
+    if spec.whole and columns not in WHOLE_COLUMNS:
+        yield Violation("whole columns", "tile", f"tile N={columns} with operands of s8: {WORDS_OF_WHOLE}")
 
 
 def _takers(config: MatmulConfig) -> str:
@@ -314,7 +322,7 @@ RULES = RuleBook(
         (
             *(CONSUMERS, SCHEDULE, _pingpong, CLUSTER_K, _cluster_k, STREAM_K, _stream_k, cluster_rule, SWAP_AB),
             *(K_GROUP, OUTPUT_BUFFERS, IN_FLIGHT, PREFETCH, SPLIT_K, RASTER_ORDER, raster_rule, L2_PROMOTION),
-            *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile),
+            *(L2_STREAM, profile_rule, grouped_rule, _promotion, _tile, _whole, whole_rule),
         ),
         (slice_rule, copies_rule, _prefetch, _rows_behind_a, written_rule, own_rule),
         (_registers, shared_memory_rule),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilekit.assembly.writer import Writer
-from tilekit.dtypes import BF16, F16, F32
+from tilekit.dtypes import BF16, F16, F32, S32
 from tilekit.errors import ArgumentError
 from tilekit.kernels.matmul.spec import FP8, MatmulSpec
 from tilekit.targets import Target
@@ -38,7 +38,7 @@ def check(spec: MatmulSpec, target: Target) -> None:
             "nearest: both bf16",
             code="TK-MM-001",
         )
-    if spec.out_dtype not in OUTPUTS:
+    if spec.out_dtype not in OUTPUTS and not spec.whole:
         raise ArgumentError(
             f"out_dtype={spec.out_dtype}: a matmul for {target.name} writes bf16, f16 or f32; nearest: bf16",
             code="TK-MM-002",
@@ -84,4 +84,4 @@ def accumulators(
     tiles: dict[str, SharedArray],
 ) -> Accumulators:
     """Registers of the warps."""
-    return RegisterAccumulators(op)
+    return RegisterAccumulators(op, whole=spec.out_dtype == S32)

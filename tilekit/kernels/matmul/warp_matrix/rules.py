@@ -15,6 +15,7 @@ from tilekit.kernels.matmul.rules import (
     profile_rule,
     raster_rule,
     shared_memory_rule,
+    whole_rule,
     written_rule,
 )
 from tilekit.kernels.matmul.spec import MatmulSpec
@@ -105,7 +106,7 @@ RULES = RuleBook(
     phases=(
         (
             *(DRIVER, GRID, RESIDENT, SPLIT_K, RASTER_ORDER),
-            *(raster_rule, profile_rule, grouped_rule, written_rule, own_rule),
+            *(raster_rule, profile_rule, grouped_rule, written_rule, own_rule, whole_rule),
         ),
         (_tile,),
         (_shares, _registers),
