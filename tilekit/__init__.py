@@ -26,8 +26,10 @@ if TYPE_CHECKING:
         scaled_kernel_for,
         scaled_matmul,
     )
+    from tilekit.attention_call import attention, attention_kernel_for
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
+    from tilekit.kernels.attention.config import AttentionConfig
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
     from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.own import OwnComponents
@@ -42,6 +44,7 @@ logging.getLogger("tilekit").addHandler(logging.NullHandler())
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttentionConfig",
     "BlackwellConfig",
     "Cdna3Config",
     "Cdna4Config",
@@ -50,6 +53,8 @@ __all__ = [
     "MatmulSpec",
     "OwnComponents",
     "TilekitError",
+    "attention",
+    "attention_kernel_for",
     "compile",
     "conv2d",
     "conv2d_kernel_for",
@@ -67,6 +72,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AttentionConfig": "tilekit.kernels.attention.config",
     "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
     "Cdna3Config": "tilekit.kernels.matmul.gfx942.config",
     "Cdna4Config": "tilekit.kernels.matmul.gfx950.config",
@@ -75,6 +81,8 @@ _HOMES = {
     "MatmulSpec": "tilekit.kernels.matmul.spec",
     "OwnComponents": "tilekit.kernels.matmul.own",
     "TilekitError": "tilekit.errors",
+    "attention": "tilekit.attention_call",
+    "attention_kernel_for": "tilekit.attention_call",
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",
     "conv2d_kernel_for": "tilekit.api",
