@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
     chosen = [int(one) for one in options.cases.split(",")] if options.cases else range(len(CASES))
-    configs = eval(options.configs) if options.configs else {}  # noqa: S307  a developer's own command line
+    configs = eval(options.configs) if options.configs else {}
     results = []
     for number in chosen:
         case = CASES[number]

@@ -12,7 +12,6 @@ import tilekit
 from tests.attention.cases import Case, expected, generated, worst
 
 
-
 def checked(case: Case, seed: int) -> tuple[float, float]:
     """The call's largest errors of output (in units of rounding) and of logarithms."""
     arrays = case.arrays(seed)

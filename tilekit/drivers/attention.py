@@ -17,8 +17,9 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
 from tilekit.drivers.turns import BoundTurns, NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
-from tilekit.epilogue.heads import HeadEpilogue
-from tilekit.tile_io.heads import HeadLoader
+from tilekit.epilogue.heads import BoundHeadEpilogue, HeadEpilogue
+from tilekit.epilogue.shared_heads import SharedHeadEpilogue
+from tilekit.tile_io.heads import GroupLoader, HeadLoader
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tile_op.attention_wgmma import BoundScores, BoundWeighted, Scores, Weighted
 from tilekit.tile_op.key_range import BoundKeyRange, KeyBlocks, KeyRange
@@ -60,13 +61,13 @@ class Attention:
     queries: TilePipeline
     keys: TilePipeline
     values: TilePipeline
-    loaders: tuple[HeadLoader, HeadLoader, HeadLoader]
+    loaders: tuple[HeadLoader | GroupLoader, HeadLoader, HeadLoader]
     scores: Scores
     weighted: Weighted
     softmax: OnlineSoftmax
     range: KeyRange
     scheduler: HeadScheduler
-    epilogue: HeadEpilogue
+    epilogue: HeadEpilogue | SharedHeadEpilogue
     turns: Turns | NoTurns
     softcap: Softcap | None = None
     output_in_queries: bool = False
@@ -97,7 +98,7 @@ class Attention:
             load_query, load_key, load_value = self.loaders
             block_keys = self.range.keys
             for tile in self.scheduler.tiles(w, role):
-                blocks = self.range.blocks(w, tile.row)
+                blocks = self.range.blocks(w, tile)
                 own = {"head": tile.kv_head, "batch": tile.batch}
                 row = w.variable(U32, blocks.last * block_keys, "key")
                 with queries.acquire() as stage:
@@ -118,9 +119,9 @@ class Attention:
         work = _Warpgroup(w, self, group)
         epilogue = self.epilogue.bind(w, group)
         for tile in self.scheduler.tiles(w, role):
-            work.attend(tile, self.range.blocks(w, tile.row))
+            work.attend(tile, self.range.blocks(w, tile))
             epilogue.store(w, work.sums, work.softmax, tile)
-            if self.output_in_queries:
+            if isinstance(epilogue, BoundHeadEpilogue) and self.output_in_queries:
                 epilogue.drain(w)
                 work.queries.release()
         epilogue.finish(w)
@@ -198,9 +199,7 @@ class _Warpgroup:
         scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
         masks = end or right or left
         if masks:
-            scores = self.range.masked(
-                self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left
-            )
+            scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
         self.fresh, factors = self.softmax.weigh(scores, masked=masks)
         return factors
 

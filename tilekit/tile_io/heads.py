@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilekit.assembly.fit import component
+from tilekit.assembly.fit import Count, component
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import U64
 from tilekit.assembly.values import Value
@@ -56,6 +56,83 @@ def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int
         ) from None
 
 
+def describe_groups(call: Call, tile: OperandTile, group: int, positions: int) -> TensorMap:
+    """The tensor map of queries whose `group` heads of one head of keys are rows beside each other.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-ATT-004`` for an array beyond the limits of tensor maps.
+    """
+    assert isinstance(call, HeadCall)
+    array = call.heads["q"]
+    batch, queries, heads, elements = array.shape
+    size = array.dtype.bytes
+    row = -(-elements * size // TMA_ALIGNMENT) * TMA_ALIGNMENT
+    by_batch, by_query, by_head, _ = array.strides
+    extents = group, queries, heads // group, batch
+    strides = [
+        stride * size if extent > 1 else row
+        for extent, stride in zip(extents, (by_head, by_query, by_head * group, by_batch), strict=True)
+    ]
+    try:
+        return TensorMap.tiled(
+            call.address("q"),
+            array.dtype.tensor_map,
+            (elements, *extents),
+            strides,
+            (tile.slice_k, group, positions, 1, 1),
+            swizzle=MAP_SWIZZLES[tile.swizzle_bytes],
+        )
+    except ValueError as error:
+        raise ArgumentError(f"q cannot be described to the copy engine: {error}", code="TK-ATT-004") from None
+
+
+@component
+class GroupLoader:
+    """Loads tiles of queries whose heads share keys: a row is a query of one of them, the heads of a query together.
+
+    Parameters
+    ----------
+    w
+        The writer; the loader declares its tensor map as a kernel parameter.
+    tile
+        The image to fill: `group` rows a query.
+    group, positions
+        Heads that share keys, and queries of a load.
+    """
+
+    def __init__(self, w: Writer, tile: OperandTile, *, group: Count, positions: Count) -> None:
+        self.tile = tile
+        self.rows = group * positions
+        self.map = w.tensor_map("q_map", lambda call: describe_groups(call, tile, group, positions))
+
+    @property
+    def bytes(self) -> int:
+        """That a load counts on its barrier."""
+        return self.rows * self.tile.row_bytes * self.tile.slices
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def load(self, w: Writer, place: SharedArray, stage: Stage, *, row: Value, head: Value, batch: Value) -> None:
+        """Start the copies of a tile into a stage of `place`, from query `row` of group `head` on."""
+        target = w.shared_base + place.offset + stage.index * place.stride
+        full = stage.counting(f"the GroupLoader of {self.tile.name!r}")
+        for part in range(self.tile.slices):
+            w.ptx.tma.load_5d(
+                dst=target + part * self.tile.slice_bytes,
+                map=self.map,
+                x=part * self.tile.slice_k,
+                y=0,
+                z=row,
+                u=head,
+                v=batch,
+                full=full,
+            )
+
+
 @component
 class HeadLoader:
     """Loads tiles of one head's positions.
@@ -73,6 +150,11 @@ class HeadLoader:
     def __init__(self, w: Writer, tile: OperandTile, array: HeadArrayName) -> None:
         self.tile = tile
         self.map = w.tensor_map(f"{array}_map", lambda call: describe_heads(call, array, tile, tile.rows))
+
+    @property
+    def bytes(self) -> int:
+        """That a load counts on its barrier."""
+        return self.tile.transfer_bytes
 
     def prefetch(self, w: Writer) -> None:
         """Bring the tensor map close."""

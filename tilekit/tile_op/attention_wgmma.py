@@ -43,9 +43,7 @@ class Scores:
 class BoundScores:
     """`Scores` in a role."""
 
-    def __init__(
-        self, w: Writer, op: Scores, queries: SharedArray, keys: SharedArray, part: Value | int
-    ) -> None:
+    def __init__(self, w: Writer, op: Scores, queries: SharedArray, keys: SharedArray, part: Value | int) -> None:
         self._op = op
         self._query_stride, self._key_stride = queries.stride >> 4, keys.stride >> 4
         first = w.shared_base.retyped(U32) + queries.offset + part * op.queries.offset_of(WARPGROUP_ROWS)

@@ -12,7 +12,7 @@ from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Writer
 from tilekit.tile_op.accumulators import Warpgroup
 from tilekit.tiles.call import Call, fits
-from tilekit.tiles.heads import HeadCall
+from tilekit.tiles.heads import HeadCall, HeadTile
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,34 @@ class KeyRange:
         The writer; the numbers of queries and keys and the bounds are kernel parameters.
     queries, keys
         Of a tile, and of a block.
+    group
+        Rows of a query: heads that share keys.
+    shares
+        How many CTAs share a tile's keys, where several may; u32.
     left, right
         Whether there are such bounds. They count from the diagonal on which the last query meets the last key.
     """
 
-    def __init__(self, w: Writer, *, queries: Count, keys: Count, left: bool, right: bool) -> None:
-        self.queries, self.keys = queries, keys
+    def __init__(
+        self,
+        w: Writer,
+        *,
+        queries: Count,
+        keys: Count,
+        left: bool,
+        right: bool,
+        group: Count = 1,
+        shares: Value | None = None,
+    ) -> None:
+        self.queries, self.keys, self.group, self.shares = queries, keys, group, shares
         self.query_count = w.parameter("queries", U32, lambda call: fits("queries", call.m, 31, "TK-ATT-004"))
         self.key_count = w.parameter("keys", U32, lambda call: fits("keys", call.k, 31, "TK-ATT-004"))
         self.right = w.parameter("right", U32, lambda call: _bound(call, "right")).retyped(S32) if right else None
         self.left = w.parameter("left", U32, lambda call: _bound(call, "left")).retyped(S32) if left else None
 
-    def blocks(self, w: Writer, row: Value) -> KeyBlocks:
-        """The blocks of the tile of queries that begins at `row`."""
-        first_row, keys = row.retyped(S32), self.key_count.retyped(S32)
+    def blocks(self, w: Writer, tile: HeadTile) -> KeyBlocks:
+        """The blocks of a tile of queries, or of a share of them."""
+        first_row, keys = tile.row.retyped(S32), self.key_count.retyped(S32)
         nought = w.constant(U32, 0)
         end = keys
         whole: Value | None = None
@@ -72,6 +86,8 @@ class KeyRange:
             begin = _positive(w, first_row + self.left).retyped(U32) // self.keys
             last_row = first_row + (self.queries - 1)
             upto = (_positive(w, last_row + self.left).retyped(U32) + (self.keys - 1)) // self.keys
+        if self.shares is not None and tile.share is not None:
+            return self._share(w, begin, ends, tile.share, self.shares)
         count = w.select(ends > begin, ends - begin, 1)
         last = begin + count - 1
         top = last  # blocks from here on are masked on the right
@@ -83,6 +99,20 @@ class KeyRange:
         # The last block, and those that the right bound goes through, are masked on both sides.
         bottom = w.minimum(top, w.select(upto > begin, upto, begin))
         return KeyBlocks(last, count, upper, top - bottom, bottom - begin)
+
+    def _share(self, w: Writer, begin: Value, ends: Value, share: Value, shares: Value) -> KeyBlocks:
+        """An equal share of the blocks; where there are too few, one behind the last key, of which nothing is seen."""
+        blocks = w.select(ends > begin, ends - begin, 0)
+        first, end = blocks * share // shares, blocks * (share + 1) // shares
+        some = end > first
+        last = w.select(some, begin + end - 1, (self.key_count + (self.keys - 1)) // self.keys)
+        count = w.select(some, end - first, 1)
+        none = w.constant(U32, 0)
+        if self.left is None and self.right is None:
+            return KeyBlocks(last, count, none, count - 1, None)
+        if self.right is None:
+            return KeyBlocks(last, count, none, none, count - 1)
+        return KeyBlocks(last, count, count - 1, none, None)
 
     def bind(self, w: Writer, group: Warpgroup) -> BoundKeyRange:
         """Prepare a thread's place in its warpgroup's rows; once a role."""
@@ -107,10 +137,11 @@ class BoundKeyRange:
         """
         owner = self._owner
         first = (block * owner.keys + self._column).retyped(S32)
+        places = [self.row + 8 * half for half in range(2)]
         limits: list[list[Value]] = []
         lows: list[list[Value]] = []
         for half in range(2):
-            at = (self.row + row + 8 * half).retyped(S32)
+            at = (places[half] // owner.group + row if owner.group > 1 else places[half] + row).retyped(S32)
             limit = [owner.key_count.retyped(S32) - first] if end else []
             if right and owner.right is not None:
                 limit.append(at + owner.right + 1 - first)

@@ -11,6 +11,9 @@ from tilekit.assembly.writer import Role, Writer
 from tilekit.tiles.call import Call, Schedule, fits
 from tilekit.tiles.heads import HeadCall, HeadTile
 
+MOST_SHARES = 64
+"""CTAs that share a tile's keys, at most."""
+
 L2_BYTES = 32 << 20
 """Keys and values that CTAs go through at the same time, so that L2 keeps them: half of an H200's."""
 
@@ -30,29 +33,59 @@ class HeadScheduler:
         Of a tile.
     uneven
         Whether tiles of later queries have more keys.
+    group
+        Heads that share keys and are rows of one tile; 1 where each has tiles of its own.
+    shares
+        Whether CTAs share a tile's keys: as many as let all of them work.
+    keys
+        Of a block: a share has at least one.
     """
 
     yields_early = True
 
-    def __init__(self, w: Writer, *, queries: Count, uneven: bool) -> None:
-        self.queries, self.uneven = queries, uneven
-        self.count = w.parameter("tiles", U32, lambda call: fits("tiles", self._tiles(call), 31, "TK-ATT-004"))
-        self.heads = w.parameter("heads", U32, lambda call: _q(call)[2])
-        self.all_heads = w.parameter("all_heads", U32, lambda call: _q(call)[0] * _q(call)[2])
-        self.group = w.parameter("group", U32, lambda call: _q(call)[2] // call.heads["k"].shape[2])
+    def __init__(
+        self, w: Writer, *, queries: Count, uneven: bool, group: Count = 1, shares: bool = False, keys: Count = 1
+    ) -> None:
+        self.queries, self.uneven, self.packed, self.keys = queries, uneven, group, keys
+        self.shares = w.parameter("shares", U32, self._shares) if shares else None
+        self.count = w.parameter("tiles", U32, lambda call: fits("tiles", self._work(call), 31, "TK-ATT-004"))
+        self.heads = w.parameter("heads", U32, self._heads)
+        self.all_heads = w.parameter("all_heads", U32, lambda call: _q(call)[0] * self._heads(call))
+        self.group = w.parameter("group", U32, lambda call: self._heads(call) // call.heads["k"].shape[2])
         self.section = w.parameter("section", U32, self._section)
         self.rows = w.parameter("row_tiles", U32, self._row_tiles)
 
     def _row_tiles(self, call: Call) -> int:
         return -(-call.m // self.queries)
 
-    def _tiles(self, call: Call) -> int:
-        return self._row_tiles(call) * _q(call)[0] * _q(call)[2]
+    def tile_count(self, call: Call) -> int:
+        """Tiles, shares aside."""
+        return self._row_tiles(call) * _q(call)[0] * self._heads(call)
+
+    def _heads(self, call: Call) -> int:
+        """Heads, or groups of heads, with tiles of their own."""
+        return _q(call)[2] // self.packed
+
+    def _shares(self, call: Call) -> int:
+        """How many CTAs share a tile: the count with which the last to finish has the least to do.
+
+        A share costs, beside its blocks, about what two of them do.
+        """
+        assert isinstance(call, HeadCall)
+        tiles, blocks = self.tile_count(call), max(1, -(-call.k // self.keys))
+
+        def cost(shares: int) -> int:
+            return -(-tiles * shares // call.resident) * (-(-blocks // shares) + 2)
+
+        return min(range(1, min(blocks, MOST_SHARES) + 1), key=cost)
+
+    def _work(self, call: Call) -> int:
+        return self.tile_count(call) * (1 if self.shares is None else self._shares(call))
 
     def _section(self, call: Call) -> int:
         """Heads of a section: of equal tiles one, whose keys its tiles share."""
         assert isinstance(call, HeadCall)
-        batch, _, heads, _ = _q(call)
+        batch, heads = _q(call)[0], self._heads(call)
         if not self.uneven:
             return 1
         k, v = call.heads["k"], call.heads["v"]
@@ -61,7 +94,7 @@ class HeadScheduler:
 
     def schedule(self, call: Call) -> Schedule:
         """A CTA for each that runs at once, or for each tile where there are fewer."""
-        tiles = self._tiles(call)
+        tiles = self._work(call)
         return Schedule(min(call.resident, tiles), tiles)
 
     def tiles(self, w: Writer, role: Role) -> Iterator[HeadTile]:
@@ -79,7 +112,12 @@ class HeadScheduler:
                 yield self._tile(w, index)
 
     def _tile(self, w: Writer, index: Value) -> HeadTile:
-        """The tile of that number."""
+        """The tile, or share of one, of that number: the shares of a tile follow each other."""
+        share = number = None
+        if self.shares is not None:
+            number = index // self.shares
+            share = index - number * self.shares
+            index = number
         whole = self.section * self.rows
         section = index // whole
         within = index - section * whole
@@ -91,7 +129,7 @@ class HeadScheduler:
         head = pair - batch * self.heads
         if self.uneven:
             tile = self.rows - 1 - tile
-        return HeadTile(tile * self.queries, head, head // self.group, batch)
+        return HeadTile(tile * self.queries, head, head // self.group, batch, share, number)
 
 
 def _q(call: Call) -> tuple[int, int, int, int]:

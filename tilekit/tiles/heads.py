@@ -56,10 +56,16 @@ class HeadTile:
     row
         The first query.
     head, kv_head, batch
-        Whose queries they are, and whose keys and values they attend to; u32.
+        Whose queries they are, and whose keys and values they attend to; u32. Of packed heads `head` is the group.
+    share
+        Which of the tile's shares of the keys, where there are several.
+    number
+        Of the tile, shares aside; where there are several.
     """
 
     row: Value
     head: Value
     kv_head: Value
     batch: Value
+    share: Value | None = None
+    number: Value | None = None

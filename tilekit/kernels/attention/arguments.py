@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, log2, e as euler
+from math import e as euler
+from math import isfinite, log2
 from typing import Any
 
 from tilekit.arrays import (
     ArrayView,
     empty_like_library,
     require_output,
+    require_result,
     require_same_place,
     view_of,
 )
 from tilekit.dtypes import BF16, F16, F32
 from tilekit.errors import ArgumentError
+from tilekit.kernels.attention.config import ROWS
 from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
 from tilekit.kernels.resolve import resolve_target
 from tilekit.targets import Target
@@ -83,7 +86,10 @@ class AttentionArguments:
         shape = batch, queries, heads, views["v"].shape[3]
         made = empty_like_library(views["q"], shape, views["q"].dtype) if out is None else out
         views["o"] = _heads(made, "out")
-        require_output(views["o"], shape, views["q"].dtype, inputs)
+        if 0 in shape:
+            require_result(views["o"], shape, views["q"].dtype, "out")
+        else:
+            require_output(views["o"], shape, views["q"].dtype, inputs)
         results = [made]
         if lse is not None and lse is not False:
             logs = empty_like_library(views["q"], (batch, heads, queries), F32) if lse is True else lse
@@ -105,6 +111,7 @@ class AttentionArguments:
             left=left is not None,
             softcap=cap is not None,
             lse=len(results) > 1,
+            group=_group(views),
         )
         result = results[0] if len(results) == 1 else tuple(results)
         return cls(spec, chip, device, views, result, scale, cap, left, right)
@@ -227,6 +234,13 @@ def _check_shapes(views: Mapping[str, ArrayView]) -> None:
         raise ArgumentError.of(
             "k's heads", groups, legal=f"a divisor of q's {heads}", nearest=nearest, code="TK-ATT-001"
         )
+
+
+def _group(views: Mapping[str, ArrayView]) -> int:
+    """Heads that are rows of one tile, where all queries of a group of heads are no more rows than a tile has."""
+    queries, heads = views["q"].shape[1:3]
+    group = int(heads // views["k"].shape[2])
+    return group if group * queries <= ROWS and 0 not in views["o"].shape and 0 not in views["k"].shape else 0
 
 
 def _window(causal: bool, window: Any) -> tuple[int | None, int | None]:

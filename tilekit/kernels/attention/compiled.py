@@ -54,7 +54,9 @@ class AttentionKernel(AssembledKernel):
         """Roles, shared memory and what is computed, in words."""
         lines = [repr(self), f"tiles of {self.config.queries} queries, blocks of {self.config.keys} keys", ""]
         for role in self.text.roles:
-            lines.append(f"role {role.name}: warps {role.warps.start}-{role.warps.stop - 1}, registers {role.registers}")
+            lines.append(
+                f"role {role.name}: warps {role.warps.start}-{role.warps.stop - 1}, registers {role.registers}"
+            )
         lines.append("")
         for array in self.text.shared:
             lines.append(f"{array.offset:>8}  {array.count} x {array.stride} B  {array.name}")
@@ -109,8 +111,8 @@ class AttentionKernel(AssembledKernel):
         return str(self.config)
 
     def shared_scratch(self, name: str) -> str | None:
-        """No component asks for memory."""
-        return None
+        """Parts and counters are shared by all kernels of a stream: each leaves the counters as it finds them."""
+        return name
 
     def plan(self, arguments: AttentionArguments, **emulator: Any) -> Plan:
         """Prepare the launch for arguments that this kernel was built for."""

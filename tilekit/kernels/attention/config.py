@@ -47,7 +47,10 @@ class AttentionConfig:
     def shared_bytes(self, spec: AttentionSpec) -> int:
         """Shared memory of the tiles."""
         size = spec.dtype.bytes
-        tile = self.queries * size * (spec.head_dim + (spec.value_dim if self.own_output else 0))
+        rows = self.queries + (64 if spec.group else 0)  # of heads in one tile at most so many more are loaded
+        tile = size * (
+            rows * spec.head_dim + (self.queries * spec.value_dim if self.own_output and not spec.group else 0)
+        )
         return tile + self.stages * self.keys * size * (spec.head_dim + spec.value_dim) + BARRIER_BYTES
 
     def registers(self, spec: AttentionSpec) -> int:
@@ -68,6 +71,8 @@ class AttentionConfig:
         if not 16 <= self.keys <= 256 or self.keys % 16:
             nearest = min(256, max(16, round(self.keys / 16) * 16))
             problems.append(f"keys={self.keys}; legal: multiples of 16 from 16 to 256; nearest: {nearest}")
+        if spec.group and self.warpgroups != 1:
+            problems.append(f"warpgroups={self.warpgroups} for heads in one tile; legal: 1; nearest: 1")
         if self.stages < 1:
             problems.append(f"stages={self.stages}; legal: from 1 on; nearest: 1")
         if not problems:
@@ -94,11 +99,17 @@ class AttentionConfig:
 
 def default_config(spec: AttentionSpec, target: Target) -> AttentionConfig:
     """The config that is best for a spec, as timed on an H200 where `benchmarks/NOTES.md` says so."""
+    if spec.group:
+        keys = 128 if spec.value_dim <= 128 else 64
+        fitting = [
+            config
+            for stages in range(8, 0, -1)
+            if (config := AttentionConfig(1, keys, stages, turns=False)).shared_bytes(spec) <= target.shared_bytes
+        ]
+        return fitting[0]
     if spec.value_dim <= 64:
         made = AttentionConfig(warpgroups=3, keys=128, stages=3)
-    elif spec.value_dim <= 96:
-        made = AttentionConfig(warpgroups=2, keys=128, stages=2)
-    elif spec.value_dim <= 128:
+    elif spec.value_dim <= 96 or spec.value_dim <= 128:
         made = AttentionConfig(warpgroups=2, keys=128, stages=2)
     elif spec.value_dim <= 192:
         made = AttentionConfig(warpgroups=2, keys=80, stages=2)

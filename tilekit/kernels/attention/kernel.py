@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32
@@ -13,10 +14,11 @@ from tilekit.drivers.profiler import TileProfiler
 from tilekit.drivers.turns import NoTurns, Turns
 from tilekit.drivers.warp_plan import WarpPlan
 from tilekit.epilogue.heads import HeadEpilogue, LogSums
+from tilekit.epilogue.shared_heads import SharedHeadEpilogue
 from tilekit.kernels.attention.config import ROWS, AttentionConfig
 from tilekit.kernels.attention.spec import AttentionSpec
 from tilekit.targets import Target
-from tilekit.tile_io.heads import HeadLoader, HeadStorer
+from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
 from tilekit.tile_op.attention_wgmma import Scores, Weighted
 from tilekit.tile_op.key_range import KeyRange
 from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
@@ -26,7 +28,7 @@ from tilekit.tile_pipeline.ring import TilePipeline
 from tilekit.tile_schedule.heads import HeadScheduler
 from tilekit.tiles.call import Call, Schedule
 from tilekit.tiles.cluster import Cluster
-from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.operand import ATOM_ROWS, OperandTile
 
 FIRST_TURN = 1
 """Named barriers of turns; those of the epilogue come behind."""
@@ -85,23 +87,65 @@ def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> Atten
 def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpPlan) -> Attention:
     """Select the components."""
     cluster = Cluster.read(w, 1, 1)
-    queries = _tile("q", spec, config.queries, spec.head_dim)
+    # Of heads in one tile, rows beyond the last whole query are loaded, since the instruction reads them.
+    loaded = -(-config.queries // max(1, spec.group))
+    rows = -(-loaded * max(1, spec.group) // ATOM_ROWS) * ATOM_ROWS
+    queries = _tile("q", spec, rows, spec.head_dim)
     keys = _tile("k", spec, config.keys, spec.head_dim)
     values = _tile("v", spec, config.keys, spec.value_dim)
     output = _tile("o", spec, config.queries, spec.value_dim)
+    first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
+    loaders = first, HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
     rings = [
-        _ring(w, plan, cluster, tile, stages)
-        for tile, stages in ((queries, 1), (keys, config.stages), (values, config.stages))
+        _ring(w, plan, cluster, loader, stages)
+        for loader, stages in zip(loaders, (1, config.stages, config.stages), strict=True)
     ]
-    place = rings[0].tiles["q"]
-    if config.own_output:
-        place = w.shared.allocate("output", size=output.bytes, alignment=output.alignment, kind="tile")
-    loaders = HeadLoader(w, queries, "q"), HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
-    storer = HeadStorer(w, output, rows=ROWS)
     factor = w.parameter("factor", F32, lambda call: call.number("factor"))
     softcap = Softcap(w.parameter("squeeze", F32, lambda call: call.number("squeeze"))) if spec.softcap else None
-    key_range = KeyRange(w, queries=config.queries, keys=config.keys, left=spec.left, right=spec.right)
-    scheduler = HeadScheduler(w, queries=config.queries, uneven=spec.right)
+    positions, group = config.queries // max(1, spec.group), max(1, spec.group)
+    scheduler = HeadScheduler(
+        w,
+        queries=positions,
+        uneven=spec.right and not spec.group,
+        group=group,
+        shares=spec.group > 0,
+        keys=config.keys,
+    )
+    key_range = KeyRange(
+        w,
+        queries=positions,
+        keys=config.keys,
+        left=spec.left,
+        right=spec.right,
+        group=group,
+        shares=scheduler.shares,
+    )
+    log_sums = LogSums(w) if spec.lse else None
+    common: dict[str, Any] = {"queries": key_range.query_count, "factor": factor, "log_sums": log_sums}
+    epilogue: HeadEpilogue | SharedHeadEpilogue
+    if spec.group:
+        epilogue = SharedHeadEpilogue(
+            w,
+            dtype=spec.dtype,
+            columns=spec.value_dim,
+            scheduler=scheduler,
+            group=group,
+            positions=positions,
+            barrier=FIRST_TURN + config.warpgroups,
+            **common,
+        )
+    else:
+        place = rings[0].tiles["q"]
+        if config.own_output:
+            place = w.shared.allocate("output", size=output.bytes, alignment=output.alignment, kind="tile")
+        epilogue = HeadEpilogue(
+            output,
+            place,
+            HeadStorer(w, output, rows=ROWS),
+            heads=scheduler.heads,
+            first_barrier=FIRST_TURN + config.warpgroups,
+            **common,
+        )
     takes_turns = config.turns and config.warpgroups > 1
     return Attention(
         warps=plan,
@@ -115,19 +159,10 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         softmax=OnlineSoftmax(w, factor),
         range=key_range,
         scheduler=scheduler,
-        epilogue=HeadEpilogue(
-            output,
-            place,
-            storer,
-            queries=key_range.query_count,
-            heads=scheduler.heads,
-            factor=factor,
-            log_sums=LogSums(w) if spec.lse else None,
-            first_barrier=FIRST_TURN + config.warpgroups,
-        ),
+        epilogue=epilogue,
         turns=Turns(warpgroups=config.warpgroups, first_barrier=FIRST_TURN) if takes_turns else NoTurns(),
         softcap=softcap,
-        output_in_queries=not config.own_output,
+        output_in_queries=not config.own_output and not spec.group,
     )
 
 
@@ -138,13 +173,14 @@ def _tile(name: str, spec: AttentionSpec, rows: int, elements: int) -> OperandTi
     return OperandTile(name, spec.dtype, rows, "k", slices=slices, swizzle_bytes=row)  # type: ignore[arg-type]
 
 
-def _ring(w: Writer, plan: WarpPlan, cluster: Cluster, tile: OperandTile, stages: int) -> TilePipeline:
+def _ring(w: Writer, plan: WarpPlan, cluster: Cluster, loader: HeadLoader | GroupLoader, stages: int) -> TilePipeline:
+    tile = loader.tile
     payload = Payload([tile], k=tile.k)
     sync = MbarrierSync(
         w,
         tile.name,
         stages=stages,
-        stage_bytes=tile.transfer_bytes,
+        stage_bytes=loader.bytes,
         producers=(plan["load"],),
         consumers=(plan["mma"],),
         cluster=cluster,

@@ -26,6 +26,8 @@ class AttentionSpec:
         Whether scores are.
     lse
         Whether the logarithms of the rows' sums are stored.
+    group
+        Heads that share keys and are rows of one tile, whose keys several CTAs share: for few queries; or 0.
     """
 
     dtype: DType
@@ -35,13 +37,14 @@ class AttentionSpec:
     left: bool = False
     softcap: bool = False
     lse: bool = False
+    group: int = 0
 
     @property
     def name(self) -> str:
         """The entry's symbol."""
         sizes = f"{self.head_dim}" if self.head_dim == self.value_dim else f"{self.head_dim}x{self.value_dim}"
         words = ["right" if self.right else "", "left" if self.left else "", "softcap" if self.softcap else ""]
-        words.append("lse" if self.lse else "")
+        words += ["lse" if self.lse else "", f"group{self.group}" if self.group else ""]
         return "_".join(["attention", self.dtype.name, f"d{sizes}", *(word for word in words if word)])
 
 
