@@ -85,6 +85,7 @@ class Attention:
             self.epilogue.prefetch(w)
             for ring in (self.queries, self.keys, self.values):
                 ring.initialise(w)
+            self.scheduler.initialise(w)
         self.cluster.sync(w, self.warps.threads)
         w.wait_for_prerequisites()
         trace_roles(w, warp, match_bodies(self.warps.roles, {"load": self._load, "mma": self._attend}, {}))

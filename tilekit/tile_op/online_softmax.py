@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from math import inf
 
 from tilekit.assembly.fit import component
@@ -29,14 +30,19 @@ class OnlineSoftmax:
         The writer.
     factor
         c of the launch, an f32 of the kernel's parameters.
+    slack
+        By how many powers of 2 a row's weights may exceed 1 before its maximum is taken anew and earlier sums are
+        rescaled: where no row of a warp does, none is. 0 takes every new maximum. What is divided in the end is the
+        same (FlashAttention-4 calls this conditional rescaling).
     """
 
-    def __init__(self, w: Writer, factor: Value) -> None:
+    def __init__(self, w: Writer, factor: Value, *, slack: float = 0.0) -> None:
         self.factor = factor
+        self.slack = slack
 
     def bind(self, w: Writer) -> BoundSoftmax:
         """Declare the registers of a thread's rows; once a role."""
-        return BoundSoftmax(w, self.factor)
+        return BoundSoftmax(w, self.factor, self.slack)
 
 
 class BoundSoftmax:
@@ -48,9 +54,11 @@ class BoundSoftmax:
         Of a thread's rows; sums are those of its own columns until `finish`.
     """
 
-    def __init__(self, w: Writer, factor: Value) -> None:
+    def __init__(self, w: Writer, factor: Value, slack: float) -> None:
         self._w = w
         self._factor = factor
+        self._slack = slack
+        self._grown: Value | None = None
         self._minus = factor * -1.0
         self.maxima = [w.variable(F32, -inf, "row_max") for _ in range(ROWS)]
         self.sums = [w.variable(F32, 0.0, "row_sum") for _ in range(ROWS)]
@@ -75,9 +83,13 @@ class BoundSoftmax:
         weights: list[Value] = list(scores)
         factors = []
         scaled = []
+        found_maxima = []
         for row in range(ROWS):
             mine = [scores[index] for index in range(len(scores)) if index // 2 % 2 == row]
-            found = self._across(self._folded([self.maxima[row], *mine], self._larger), self._larger)
+            found_maxima.append(self._across(self._folded([self.maxima[row], *mine], self._larger), self._larger))
+        if self._slack:
+            found_maxima = self._kept(found_maxima)
+        for row, found in enumerate(found_maxima):
             negative = found * self._minus
             if masked:
                 negative = w.select(found == -inf, 0.0, negative, F32)
@@ -94,8 +106,9 @@ class BoundSoftmax:
 
     def rescale(self, sums: RegisterTile, factors: Sequence[Value]) -> None:
         """Multiply earlier sums, in an instruction's 64 rows, by their rows' factors."""
-        for index, register in enumerate(sums):
-            register.assign(register * factors[index // 2 % 2])
+        with nullcontext() if self._grown is None else self._w.when(self._grown):
+            for index, register in enumerate(sums):
+                register.assign(register * factors[index // 2 % 2])
 
     def finish(self) -> None:
         """Add up the rows' sums, which four lanes share."""
@@ -107,6 +120,15 @@ class BoundSoftmax:
         w.ptx.softmax.pin(address=address, low=self.sums[0], high=self.sums[1], never=never)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _kept(self, found: Sequence[Value]) -> list[Value]:
+        """The maxima that there were, unless one of the warp's has grown too much: then all that were found."""
+        w = self._w
+        grown = [(new - old) * self._factor > self._slack for new, old in zip(found, self.maxima, strict=True)]
+        self._grown = w.ptx.softmax.any(value=grown[0] | grown[1])
+        self._grown.uniform = True
+        w.broadcasts.add(self._grown.text)
+        return [w.select(self._grown, new, old, F32) for new, old in zip(found, self.maxima, strict=True)]
 
     def _larger(self, a: Value, b: Value) -> Value:
         result: Value = self._w.isa.elementwise.maximum(a=a, b=b)

@@ -8,6 +8,7 @@ from tilekit.assembly.fit import Count, component
 from tilekit.assembly.types import U32
 from tilekit.assembly.values import Value
 from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_schedule.claims import TileClaims
 from tilekit.tiles.call import Call, Schedule, fits
 from tilekit.tiles.heads import HeadCall, HeadTile
 
@@ -39,14 +40,24 @@ class HeadScheduler:
         Whether CTAs share a tile's keys: as many as let all of them work.
     keys
         Of a block: a share has at least one.
+    claims
+        The role that claims tiles from a counter in device memory, a single thread, and the role that it tells them;
+        None where every CTA has its tiles from the beginning.
     """
 
     yields_early = True
 
+    def initialise(self, w: Writer) -> None:
+        """Prepare the barriers of claims (one thread)."""
+        if self.claims is not None:
+            self.claims.initialise(w)
+
     def __init__(
-        self, w: Writer, *, queries: Count, uneven: bool, group: Count = 1, shares: bool = False, keys: Count = 1
+        self, w: Writer, *, queries: Count, uneven: bool, group: Count = 1, shares: bool = False, keys: Count = 1,
+        claims: tuple[Role, Role] | None = None,
     ) -> None:
         self.queries, self.uneven, self.packed, self.keys = queries, uneven, group, keys
+        self.claims = None if claims is None else TileClaims(w, *claims)
         self.shares = w.parameter("shares", U32, self._shares) if shares else None
         self.count = w.parameter("tiles", U32, lambda call: fits("tiles", self._work(call), 31, "TK-ATT-004"))
         self.heads = w.parameter("heads", U32, self._heads)
@@ -99,6 +110,11 @@ class HeadScheduler:
 
     def tiles(self, w: Writer, role: Role) -> Iterator[HeadTile]:
         """Device loop over this CTA's tiles."""
+        if self.claims is not None:
+            for index in self.claims.numbers(w, role, self.count):
+                with w.when(index < self.count):
+                    yield self._tile(w, index)
+            return
         cta, ctas = w.cta(), w.cta_count()
         if not self.uneven:
             for index in w.range(self.count, start=cta, step=ctas, name="tile"):

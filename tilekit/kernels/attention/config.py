@@ -11,6 +11,9 @@ from tilekit.targets import Target
 ROWS = 64
 """Queries of a warpgroup."""
 
+SPARE = 20
+"""Registers of a thread beside scores, weights and sums."""
+
 BARRIER_BYTES = 512
 """Room for the rings' barriers."""
 
@@ -31,6 +34,10 @@ class AttentionConfig:
         Whether warpgroups take turns at issuing products.
     own_output
         Whether the output has shared memory of its own, or takes that of the tile's queries.
+    slack
+        By how many powers of 2 weights may exceed 1 before sums are rescaled; 0 to rescale at every new maximum.
+    claims
+        Whether CTAs claim tiles of unequal length from a counter, or have theirs from the beginning.
     """
 
     warpgroups: int = 2
@@ -38,6 +45,8 @@ class AttentionConfig:
     stages: int = 2
     turns: bool = True
     own_output: bool = True
+    slack: int = 8
+    claims: bool = True
 
     @property
     def queries(self) -> int:
@@ -57,6 +66,11 @@ class AttentionConfig:
         """Registers of a thread that hold scores, weights and sums."""
         return self.keys // 2 + self.keys // 4 + spec.value_dim // 2
 
+    @property
+    def room(self) -> int:
+        """Registers of a thread that attends."""
+        return 152 if self.warpgroups == 3 else 232
+
     def check(self, spec: AttentionSpec, target: Target) -> None:
         """Check the choices.
 
@@ -73,15 +87,17 @@ class AttentionConfig:
             problems.append(f"keys={self.keys}; legal: multiples of 16 from 16 to 256; nearest: {nearest}")
         if spec.group and self.warpgroups != 1:
             problems.append(f"warpgroups={self.warpgroups} for heads in one tile; legal: 1; nearest: 1")
+        if not 0 <= self.slack <= 8:
+            problems.append(f"slack={self.slack}; legal: 0 to 8; nearest: {min(8, max(0, self.slack))}")
         if self.stages < 1:
             problems.append(f"stages={self.stages}; legal: from 1 on; nearest: 1")
         if not problems:
-            budget = 152 if self.warpgroups == 3 else 232
-            if self.registers(spec) + 20 > budget:
+            if self.registers(spec) + SPARE > self.room:
+                most = max(16, (self.room - SPARE - spec.value_dim // 2) * 4 // 3 // 16 * 16)
                 problems.append(
                     f"scores, weights and sums of {self.keys} keys and values of {spec.value_dim} elements are "
                     f"{self.registers(spec)} registers a thread; {self.warpgroups} warpgroups have room for "
-                    f"{budget - 20}; nearest: keys={max(16, (budget - 20 - spec.value_dim // 2) * 4 // 3 // 16 * 16)}"
+                    f"{self.room - SPARE}; nearest: keys={most}"
                 )
             taken = self.shared_bytes(spec)
             if taken > target.shared_bytes:
@@ -108,16 +124,22 @@ def default_config(spec: AttentionSpec, target: Target) -> AttentionConfig:
         ]
         return fitting[0]
     if spec.value_dim <= 64:
-        made = AttentionConfig(warpgroups=3, keys=128, stages=3)
-    elif spec.value_dim <= 96 or spec.value_dim <= 128:
-        made = AttentionConfig(warpgroups=2, keys=128, stages=2)
-    elif spec.value_dim <= 192:
-        made = AttentionConfig(warpgroups=2, keys=80, stages=2)
+        warpgroups, keys = 3, 128
+    elif spec.value_dim <= 128:
+        warpgroups, keys = 2, 128
     else:
-        made = AttentionConfig(warpgroups=2, keys=64, stages=2)
-    for output in (True, False):
-        for stages in range(made.stages, 0, -1):
-            config = AttentionConfig(made.warpgroups, made.keys, stages, made.turns, output)
-            if stages >= 2 and config.shared_bytes(spec) <= target.shared_bytes:
-                return config
-    return AttentionConfig(made.warpgroups, 64, 1, made.turns, True)
+        warpgroups, keys = 2, 80 if spec.value_dim <= 192 else 64
+    outputs = (True, False) if spec.value_dim == spec.head_dim else (True,)
+    made = [
+        AttentionConfig(groups, size, stages, own_output=output)
+        for groups in (warpgroups, 2)
+        for size in (keys, 96, 80, 64)
+        for output in outputs
+        for stages in (3, 2)
+        if size <= keys and groups <= warpgroups
+    ]
+    return next(
+        config
+        for config in made
+        if config.shared_bytes(spec) <= target.shared_bytes and config.registers(spec) + SPARE <= config.room
+    )

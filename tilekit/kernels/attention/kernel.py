@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilekit.assembly.shared import SharedArray
@@ -69,6 +69,9 @@ def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> Atten
     """
     config.check(spec, target)
     plan = WarpPlan.register_accumulators(target, consumers=config.warpgroups, accumulators=MOST_ACCUMULATORS)
+    # The thread that loads also claims tiles, and says which.
+    may = {role.name: role.may | ({"memory", "store"} if role.name == "load" else set()) for role in plan.roles}
+    plan = replace(plan, roles=tuple(replace(role, may=frozenset(may[role.name])) for role in plan.roles))
     w = Writer(spec.name, target=target, threads=plan.threads)
     kernel = compose(w, spec, config, plan)
     kernel.trace(w)
@@ -110,6 +113,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         group=group,
         shares=spec.group > 0,
         keys=config.keys,
+        claims=(plan["load"], plan["mma"]) if config.claims and spec.right and not spec.group else None,
     )
     key_range = KeyRange(
         w,
@@ -156,7 +160,7 @@ def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpP
         loaders=loaders,
         scores=Scores(queries, keys),
         weighted=Weighted(values),
-        softmax=OnlineSoftmax(w, factor),
+        softmax=OnlineSoftmax(w, factor, slack=config.slack),
         range=key_range,
         scheduler=scheduler,
         epilogue=epilogue,
