@@ -26,9 +26,11 @@ if TYPE_CHECKING:
         scaled_kernel_for,
         scaled_matmul,
     )
+    from tilekit.attention_call import attention, attention_kernel_for
     from tilekit.epilogue.functions import ElementwiseSpec
     from tilekit.errors import TilekitError
     from tilekit.gradients import conv2d_input_gradient, conv2d_weight_gradient
+    from tilekit.kernels.attention.config import AttentionConfig
     from tilekit.kernels.matmul.gfx942.config import Cdna3Config
     from tilekit.kernels.matmul.gfx950.config import Cdna4Config
     from tilekit.kernels.matmul.own import OwnComponents, OwnRole
@@ -49,6 +51,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaConfig",
     "AmpereConfig",
+    "AttentionConfig",
     "BlackwellConfig",
     "Cdna3Config",
     "Cdna4Config",
@@ -60,6 +63,8 @@ __all__ = [
     "Rtx30Config",
     "Rtx50Config",
     "TilekitError",
+    "attention",
+    "attention_kernel_for",
     "compile",
     "conv2d",
     "conv2d_input_gradient",
@@ -81,6 +86,7 @@ __all__ = [
 _HOMES = {
     "AdaConfig": "tilekit.kernels.matmul.sm_89.config",
     "AmpereConfig": "tilekit.kernels.matmul.sm_80.config",
+    "AttentionConfig": "tilekit.kernels.attention.config",
     "BlackwellConfig": "tilekit.kernels.matmul.sm_100a.config",
     "Cdna3Config": "tilekit.kernels.matmul.gfx942.config",
     "Cdna4Config": "tilekit.kernels.matmul.gfx950.config",
@@ -92,6 +98,8 @@ _HOMES = {
     "Rtx30Config": "tilekit.kernels.matmul.sm_86.config",
     "Rtx50Config": "tilekit.kernels.matmul.sm_120a.config",
     "TilekitError": "tilekit.errors",
+    "attention": "tilekit.attention_call",
+    "attention_kernel_for": "tilekit.attention_call",
     "compile": "tilekit.api",
     "conv2d": "tilekit.api",
     "conv2d_input_gradient": "tilekit.gradients",

@@ -1,0 +1,121 @@
+"""Attention on the emulator: against float64, by places that can be told apart, with what must not be touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilekit
+from tests.attention.cases import Case, expected, generated, worst
+from tilekit.kernels.attention.arguments import AttentionArguments
+from tilekit.kernels.attention.compiled import build
+
+MOST_UNITS = 4.0
+
+
+def check(case: Case, *, seed: int = 0, config: tilekit.AttentionConfig | None = None, **emulator: Any) -> Any:
+    """Run a case on the emulator into poisoned outputs, and hold it to float64; return the output."""
+    q, k, v = case.arrays(seed)
+    out = np.full((*q.shape[:3], v.shape[3]), np.nan, q.dtype)
+    lse = np.full((case.batch, case.heads, case.queries), np.nan, np.float32)
+    arguments = AttentionArguments.parse(q, k, v, out=out, lse=lse, **case.options)
+    build(arguments.spec, config, arguments.target).plan(arguments, **emulator)()
+    reference, logs = expected(q, k, v, **case.options)
+    assert worst(out, reference, v, case.dtype) < MOST_UNITS
+    finite = np.isfinite(logs)
+    assert (np.isneginf(lse) == ~finite).all()
+    cap = case.options.get("softcap")
+    np.testing.assert_allclose(lse[finite], logs[finite], rtol=0, atol=1e-4 if cap is None else 2e-3 * cap)
+    return out
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_generated_calls_are_those_of_float64(number: int) -> None:
+    """Head dims, ratios of heads, ragged lengths, masks and caps at random."""
+    check(generated(12, seed=19, longest=150)[number], seed=number)
+
+
+@pytest.mark.gpu
+def test_generated_calls_on_a_gpu_are_those_of_float64() -> None:
+    """Four hundred of them, into poisoned outputs."""
+    from tests.attention.gpu_check import checked
+
+    for number, case in enumerate(generated(400, seed=23, longest=700)):
+        error, logs = checked(case, number)
+        assert error < MOST_UNITS, case
+        assert logs < 2e-3 * case.options.get("softcap", 1.0), case
+
+
+@pytest.mark.parametrize("elements", [64, 96, 128, 192, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_query_that_knows_one_key_gets_its_value(elements: int, causal: bool) -> None:
+    """Each query is a large multiple of the key it points at, and values say where they lie: not a bit is lost."""
+    random = np.random.default_rng(elements)
+    keys, queries, heads = 150, 130, 2
+    codes = np.where(random.random((1, keys, heads, elements)) < 0.5, -1.0, 1.0)
+    pointed = random.permutation(keys)[:queries]
+    if causal:
+        pointed = np.minimum(pointed, np.arange(queries) + keys - queries)
+    q, k = (8.0 * codes[:, pointed]).astype(np.float16), codes.astype(np.float16)
+    v = np.broadcast_to(np.arange(keys, dtype=np.float16)[None, :, None, None], codes.shape).copy()
+    v[..., 1::2] = np.arange(heads, dtype=np.float16)[:, None]
+    out = tilekit.attention(q, k, v, causal=causal, scale=4.0)
+    np.testing.assert_array_equal(out[0, :, :, 0], np.repeat(pointed[:, None], heads, 1))
+    np.testing.assert_array_equal(out[0, :, :, 1], np.broadcast_to(np.arange(heads), (queries, heads)))
+
+
+@pytest.mark.parametrize("own_output", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_ctas_that_take_several_tiles_get_each_right(seed: int, own_output: bool) -> None:
+    """Three CTAs for a dozen tiles of unequal length, under several interleavings, output in memory of its own or not."""
+    config = tilekit.AttentionConfig(warpgroups=2, keys=32, own_output=own_output)
+    case = Case(1, 300, 200, 4, 2, 64, 64, "bf16", {"causal": True})
+    check(case, config=config, seed=seed, multiprocessors=3)
+
+
+@pytest.mark.parametrize("warpgroups", [1, 2, 3])
+@pytest.mark.parametrize("turns", [True, False])
+def test_warpgroups_with_and_without_turns(warpgroups: int, turns: bool) -> None:
+    """One to three warpgroups, in turns or as they come, compute the same."""
+    config = tilekit.AttentionConfig(warpgroups=warpgroups, keys=48, turns=turns)
+    check(Case(1, 200, 250, 1, 1, 64, 64), config=config)
+
+
+def test_rows_without_a_key_are_zero() -> None:
+    """More queries than keys under a causal mask, and no keys at all: 0, and minus infinity for their logarithms."""
+    random = np.random.default_rng(1)
+    q = random.standard_normal((1, 90, 1, 64)).astype(np.float16)
+    k = random.standard_normal((1, 30, 1, 64)).astype(np.float16)
+    out, lse = tilekit.attention(q, k, k, causal=True, lse=True)
+    assert (out[0, :60] == 0).all() and np.isneginf(lse[0, 0, :60]).all()
+    assert (out[0, 60:] != 0).any(axis=-1).all() and np.isfinite(lse[0, 0, 60:]).all()
+    out, lse = tilekit.attention(q, k[:, :0], k[:, :0], lse=True)
+    assert (out == 0).all() and np.isneginf(lse).all()
+
+
+def test_no_queries_are_no_launch() -> None:
+    """An output without elements comes back as it is."""
+    k = np.zeros((1, 5, 1, 64), np.float16)
+    assert tilekit.attention(k[:, :0], k, k).shape == (1, 0, 1, 64)
+
+
+def test_arrays_lie_anywhere_and_nothing_else_is_written() -> None:
+    """Heads before positions in memory, and an output within a larger array whose other elements stay."""
+    random = np.random.default_rng(2)
+    q, k, v = (random.standard_normal((2, 3, 70, 64)).astype(np.float16).transpose(0, 2, 1, 3) for _ in range(3))
+    whole = np.full((2, 90, 5, 80), 7.0, np.float16)
+    out = whole[:, 11:81, 1:4, 8:72]
+    assert tilekit.attention(q, k, v, out=out) is out
+    reference, _ = expected(q, k, v)
+    assert worst(out, reference, v, "f16") < MOST_UNITS
+    out[...] = 7.0
+    assert (whole == 7.0).all()
+
+
+def test_a_kernel_says_what_it_is() -> None:
+    """`attention_kernel_for` returns what a call launches, with its text and roles."""
+    q = np.zeros((1, 4, 2, 128), np.float16)
+    kernel = tilekit.attention_kernel_for(q, q, q, causal=True)
+    assert "role mma" in kernel.explain() and ".entry attention_f16_d128_right" in kernel.ptx

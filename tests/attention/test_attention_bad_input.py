@@ -1,0 +1,77 @@
+"""What attention refuses, by name, before anything is launched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilekit
+from tilekit.errors import TilekitError
+
+Q = np.zeros((2, 8, 4, 64), np.float16)
+K = np.zeros((2, 8, 2, 64), np.float16)
+
+
+def arrays(**other: Any) -> dict[str, Any]:
+    """A good call, with something in the place of one of its arguments."""
+    return {"q": Q, "k": K, "v": K, **other}
+
+
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "three dimensions": (arrays(q=Q[0]), "TK-ATT-001", "q has shape"),
+    "another type": (arrays(q=Q.astype(np.float32)), "TK-ATT-001", "q's type"),
+    "types that differ": (
+        arrays(k=K.astype(ml_dtypes.bfloat16), v=K.astype(ml_dtypes.bfloat16)),
+        "TK-ATT-001",
+        "k's type",
+    ),
+    "a head dim of 12": (arrays(q=np.zeros((2, 8, 4, 12), np.float16)), "TK-ATT-001", "nearest legal: 16"),
+    "a head dim of 264": (arrays(q=np.zeros((2, 8, 4, 264), np.float16)), "TK-ATT-001", "nearest legal: 256"),
+    "heads that do not divide": (
+        arrays(k=np.zeros((2, 8, 3, 64), np.float16), v=np.zeros((2, 8, 3, 64), np.float16)),
+        "TK-ATT-001",
+        "nearest legal: 2",
+    ),
+    "a batch that differs": (
+        arrays(k=np.zeros((1, 8, 2, 64), np.float16), v=np.zeros((1, 8, 2, 64), np.float16)),
+        "TK-ATT-001",
+        "k's batch",
+    ),
+    "values of other positions": (arrays(v=np.zeros((2, 9, 2, 64), np.float16)), "TK-ATT-001", "v's shape"),
+    "keys of another head dim": (arrays(k=np.zeros((2, 8, 2, 72), np.float16)), "TK-ATT-001", "k's head dim"),
+    "elements apart": (arrays(q=np.zeros((2, 8, 4, 128), np.float16)[..., ::2]), "TK-ATT-002", "strides"),
+    "strides of odd bytes": (arrays(q=np.zeros((2, 8, 4, 65), np.float16)[..., :64]), "TK-ATT-002", "multiples of 8"),
+    "a broadcast": (arrays(q=np.broadcast_to(Q[:1], Q.shape)), "TK-ATT-002", "C order"),
+    "an empty window": (arrays(window=(-3, 2)), "TK-ATT-003", "left + right"),
+    "half a window": (arrays(window=3), "TK-ATT-003", "window"),
+    "a window of halves": (arrays(window=(1.5, 2)), "TK-ATT-003", "window"),
+    "no scale": (arrays(scale=0.0), "TK-ATT-003", "scale"),
+    "a scale that is none": (arrays(scale=float("nan")), "TK-ATT-003", "scale"),
+    "a negative cap": (arrays(softcap=-1.0), "TK-ATT-003", "softcap"),
+    "causal as a number": (arrays(causal=1), "TK-ATT-003", "causal"),
+    "an output of another shape": (arrays(out=np.zeros((2, 8, 4, 72), np.float16)), "TK-ARRAY-008", "out"),
+    "an output that is the queries": (arrays(out=Q), "TK-ARRAY-009", "overlaps q"),
+    "logarithms of another type": (arrays(lse=np.zeros((2, 4, 8), np.float16)), "TK-ARRAY-008", "lse"),
+    "logarithms that are strided": (
+        arrays(lse=np.zeros((2, 4, 16), np.float32)[..., ::2]),
+        "TK-ATT-002",
+        "lse has strides",
+    ),
+    "a chip without the kernel": (arrays(target="sm_100a"), "TK-ATT-005", "sm_90a"),
+    "four warpgroups": (arrays(config=tilekit.AttentionConfig(warpgroups=4)), "TK-ATT-006", "nearest: 3"),
+    "keys that are no multiple": (arrays(config=tilekit.AttentionConfig(keys=100)), "TK-ATT-006", "nearest: 96"),
+    "too many keys": (arrays(config=tilekit.AttentionConfig(3, 256, 2)), "TK-ATT-006", "registers"),
+    "too many stages": (arrays(config=tilekit.AttentionConfig(2, 128, 9)), "TK-ATT-006", "nearest: stages="),
+}
+
+
+@pytest.mark.parametrize("which", BAD)
+def test_bad_input_is_refused(which: str) -> None:
+    """The error has its code, and names what was given and the nearest."""
+    given, code, words = BAD[which]
+    with pytest.raises(TilekitError, match=words.replace("(", r"\(").replace("+", r"\+")) as caught:
+        tilekit.attention(**given)
+    assert caught.value.code == code

@@ -1,0 +1,110 @@
+"""The call of attention: arrays in, arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from tilekit.arrays import fingerprint, resolve_stream, view_of
+from tilekit.kernels.attention.arguments import AttentionArguments
+from tilekit.kernels.attention.compiled import AttentionKernel, build
+from tilekit.kernels.attention.config import AttentionConfig
+from tilekit.kernels.launch_cache import LaunchCache
+from tilekit.targets import PlaceName
+
+_launches = LaunchCache()
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+    config: AttentionConfig | None = None,
+    target: PlaceName | None = None,
+) -> Any:
+    """Return ``softmax(scale * q @ kᵀ) @ v`` of each head, accumulated in f32.
+
+    Parameters
+    ----------
+    q, k, v
+        (B, Sq, H, D), (B, Sk, Hk, D) and (B, Sk, Hk, Dv): CuPy, torch or NumPy arrays of bf16 (through ml_dtypes) or
+        f16. Hk divides H, and head h attends to keys and values of head ``h // (H // Hk)``. The elements of a head lie
+        behind each other, every other dimension anywhere, in multiples of 16 bytes: (B, H, S, D) memory is a transpose
+        and no copy. D and Dv are multiples of 8 up to 256; those of 64, 96, 128, 192 and 256 fill their tiles.
+    causal
+        Whether query i sees keys up to ``i + Sk - Sq`` alone: the last query sees all.
+    window
+        (left, right): how many keys before and after its own, that of the diagonal, a query sees; None for all.
+    scale
+        A positive number, by default D ** -0.5.
+    softcap
+        Scores become ``softcap * tanh(score / softcap)`` before the softmax, with tanh to 11 bits.
+    out
+        Where to write, (B, Sq, H, Dv); made new if None. Rows of queries that see no key are 0.
+    lse
+        True, or where to write the logarithms of the sums of exponentials, (B, H, Sq) f32: minus infinity for queries
+        that see no key. The call then returns ``(out, lse)``.
+    stream, target
+        As for `tilekit.matmul`; sm_90a.
+    config
+        How to compute: an `AttentionConfig`; by default chosen for head dims and mask.
+
+    Raises
+    ------
+    ArgumentError
+        Before anything is launched, naming the argument, what was given, what is legal, and the nearest legal value.
+    ConfigError
+        Listing every rule that `config` violates.
+
+    Examples
+    --------
+    >>> import numpy as np, tilekit
+    >>> q = k = np.zeros((1, 4, 2, 64), np.float16)
+    >>> v = np.ones((1, 4, 2, 64), np.float16)
+    >>> float(tilekit.attention(q, k, v, causal=True)[0, 3, 1, 0])
+    1.0
+    """
+    key: Hashable = None
+    if out is not None and not isinstance(lse, bool):
+        try:
+            arrays = tuple(None if array is None else fingerprint(array) for array in (q, k, v, out, lse))
+            key = (arrays, causal, None if window is None else tuple(window), scale, softcap, config, target)
+            cached = _launches.launches.get(key)
+        except Exception:  # something that has no fingerprint, or no legal value: parsing it says what
+            cached = key = None
+        if cached is not None:
+            cached.launch(cached.current_stream() if stream is None else resolve_stream(stream, view_of(out)))
+            return out if lse is None else (out, lse)
+    arguments = AttentionArguments.parse(
+        q,
+        k,
+        v,
+        causal=causal,
+        window=window,
+        scale=scale,
+        softcap=softcap,
+        out=out,
+        lse=lse,
+        target=target,
+    )
+    plan = build(arguments.spec, config, arguments.target).plan(arguments)
+    plan(stream)
+    if plan.cacheable is not None and key is not None:
+        _launches.keep_launch(key, plan.cacheable)
+    return plan.out
+
+
+def attention_kernel_for(
+    q: Any, k: Any, v: Any, *, config: AttentionConfig | None = None, **keywords: Any
+) -> AttentionKernel:
+    """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
+    arguments = AttentionArguments.parse(q, k, v, **keywords)
+    return build(arguments.spec, config, arguments.target)

@@ -1,0 +1,211 @@
+"""Attention's driver: a load role brings queries, keys and values; warpgroups turn scores into weights of values.
+
+A warpgroup has 64 queries of the tile. It goes through the blocks of keys from the last to the first, and issues the
+product of the next block's scores ahead of that of this block's weights with the values: while the tensor core does
+these, the threads weigh the new scores. Warpgroups take turns at issuing, so that one weighs while another multiplies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.assembly.fit import check_components
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import PRED, U32
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.drivers.roles import match_bodies, one_thread, trace_roles, working_threads
+from tilekit.drivers.turns import BoundTurns, NoTurns, Turns
+from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.epilogue.heads import BoundHeadEpilogue, HeadEpilogue
+from tilekit.epilogue.shared_heads import SharedHeadEpilogue
+from tilekit.tile_io.heads import GroupLoader, HeadLoader
+from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.attention_wgmma import BoundScores, BoundWeighted, Scores, Weighted
+from tilekit.tile_op.key_range import BoundKeyRange, KeyBlocks, KeyRange
+from tilekit.tile_op.online_softmax import BoundSoftmax, OnlineSoftmax, Softcap
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_pipeline.stepped import SteppedConsumer
+from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.heads import HeadTile
+from tilekit.tiles.stage import Stage
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A kernel's components, ready to trace.
+
+    Attributes
+    ----------
+    warps, cluster
+        The role plan, and this CTA, alone in its cluster.
+    queries, keys, values
+        The rings; each stage is one tile.
+    loaders
+        What fills them, in this order.
+    scores, weighted
+        The two products.
+    softmax, range
+        What becomes of scores, and which keys there are for a tile.
+    softcap
+        What bounds scores, if anything.
+    output_in_queries
+        Whether the output goes through the shared memory of the tile's queries, a warpgroup's rows where its own were.
+    scheduler, epilogue, turns
+        Which tile is next, how it is stored, and how warpgroups take turns.
+    """
+
+    warps: WarpPlan
+    cluster: Cluster
+    queries: TilePipeline
+    keys: TilePipeline
+    values: TilePipeline
+    loaders: tuple[HeadLoader | GroupLoader, HeadLoader, HeadLoader]
+    scores: Scores
+    weighted: Weighted
+    softmax: OnlineSoftmax
+    range: KeyRange
+    scheduler: HeadScheduler
+    epilogue: HeadEpilogue | SharedHeadEpilogue
+    turns: Turns | NoTurns
+    softcap: Softcap | None = None
+    output_in_queries: bool = False
+
+    def __post_init__(self) -> None:
+        check_components(self)
+
+    def trace(self, w: Writer) -> None:
+        """Emit the whole kernel body."""
+        warp = w.warp()
+        w.launch_dependents()
+        with one_thread(w, warp, self.warps["load"]):
+            for loader in self.loaders:
+                loader.prefetch(w)
+            self.epilogue.prefetch(w)
+            for ring in (self.queries, self.keys, self.values):
+                ring.initialise(w)
+            self.scheduler.initialise(w)
+        self.cluster.sync(w, self.warps.threads)
+        w.wait_for_prerequisites()
+        trace_roles(w, warp, match_bodies(self.warps.roles, {"load": self._load, "mma": self._attend}, {}))
+
+    # -- roles --------------------------------------------------------------------------------------------------------
+
+    def _load(self, w: Writer, warp: Value, role: Role) -> None:
+        with working_threads(w, warp, role, self.cluster):
+            queries, keys, values = (ring.producer(w) for ring in (self.queries, self.keys, self.values))
+            places = [_place(ring) for ring in (self.queries, self.keys, self.values)]
+            load_query, load_key, load_value = self.loaders
+            block_keys = self.range.keys
+            for tile in self.scheduler.tiles(w, role):
+                blocks = self.range.blocks(w, tile)
+                own = {"head": tile.kv_head, "batch": tile.batch}
+                row = w.variable(U32, blocks.last * block_keys, "key")
+                with queries.acquire() as stage:
+                    load_query.load(w, places[0], stage, row=tile.row, head=tile.head, batch=tile.batch)
+                with keys.acquire() as stage:
+                    load_key.load(w, places[1], stage, row=row, **own)
+                for _ in w.range(blocks.count, start=1, name="block"):
+                    with keys.acquire() as stage:
+                        load_key.load(w, places[1], stage, row=row - block_keys, **own)
+                    with values.acquire() as stage:
+                        load_value.load(w, places[2], stage, row=row, **own)
+                    row.assign(row - block_keys)
+                with values.acquire() as stage:
+                    load_value.load(w, places[2], stage, row=row, **own)
+
+    def _attend(self, w: Writer, warp: Value, role: Role) -> None:
+        group = Warpgroup.of(w, warp, role)
+        work = _Warpgroup(w, self, group)
+        epilogue = self.epilogue.bind(w, group)
+        for tile in self.scheduler.tiles(w, role):
+            work.attend(tile, self.range.blocks(w, tile))
+            epilogue.store(w, work.sums, work.softmax, tile)
+            if isinstance(epilogue, BoundHeadEpilogue) and self.output_in_queries:
+                epilogue.drain(w)
+                work.queries.release()
+        epilogue.finish(w)
+
+
+class _Warpgroup:
+    """A warpgroup that attends, in the registers of its role."""
+
+    def __init__(self, w: Writer, driver: Attention, group: Warpgroup) -> None:
+        self.w, self.driver = w, driver
+        self.queries, self.keys, self.values = (
+            SteppedConsumer(w, ring) for ring in (driver.queries, driver.keys, driver.values)
+        )
+        self.product: BoundScores = driver.scores.bind(w, _place(driver.queries), _place(driver.keys), group)
+        self.weighted: BoundWeighted = driver.weighted.bind(w, _place(driver.values))
+        self.softmax: BoundSoftmax = driver.softmax.bind(w)
+        self.range: BoundKeyRange = driver.range.bind(w, group)
+        self.turns: BoundTurns = driver.turns.bind(w, group)
+        self.scores: RegisterTile = self.product.tile(w)
+        self.weights: RegisterTile = self.weighted.weights(w)
+        self.sums: RegisterTile = self.weighted.sums(w)
+        self.accumulate = w.new(PRED, "accumulate", uniform=True)
+        self.block = w.variable(U32, 0, "block")
+        self.pinned = w.shared_base + driver.epilogue.place.offset
+        self.never = driver.range.key_count == 0xFFFF_FFFF
+
+    def attend(self, tile: HeadTile, blocks: KeyBlocks) -> None:
+        """All blocks of a tile: sums and the softmax's sums are then complete."""
+        w = self.w
+        self.softmax.begin()
+        self.accumulate.assign(False)
+        self.block.assign(blocks.last)
+        self.held = self.queries.wait()
+        self.product.multiply(w, self.scores, self.held, self.keys.wait())
+        w.ptx.wgmma.wait(pending=0)
+        self.keys.release()
+        self._weigh(tile, end=True, right=True, left=True)
+        self.weighted.pack(w, self.weights, self.fresh)
+        masks = [(blocks.upper, True, True), (blocks.plain, False, False)]
+        if blocks.lower is not None:
+            masks.append((blocks.lower, False, True))
+        for count, right, left in masks:
+            if right and self.driver.range.right is None:
+                continue  # there is nothing but the last block on this side
+            for _ in w.range(count, name="block"):
+                self.block.assign(self.block - 1)
+                self._next_block(tile, right=right, left=left)
+        if not self.driver.output_in_queries:
+            self.queries.release()
+        self._add(self.values.wait())
+        w.ptx.wgmma.wait(pending=0)
+        self.values.release()
+
+    def _next_block(self, tile: HeadTile, *, right: bool, left: bool) -> None:
+        w = self.w
+        keys = self.keys.wait()
+        with self.turns.turn():
+            self.product.multiply(w, self.scores, self.held, keys)
+            self._add(self.values.wait())
+        w.ptx.wgmma.wait(pending=1)
+        self.keys.release()
+        factors = self._weigh(tile, end=False, right=right, left=left)
+        self.softmax.pin(w, self.pinned, self.never)
+        w.ptx.wgmma.wait(pending=0)
+        self.values.release()
+        self.weighted.pack(w, self.weights, self.fresh)
+        self.softmax.rescale(self.sums, factors)
+
+    def _add(self, values: Stage) -> None:
+        self.weighted.multiply(self.w, self.sums, self.weights, values, accumulate=self.accumulate)
+        self.accumulate.assign(True)
+
+    def _weigh(self, tile: HeadTile, *, end: bool, right: bool, left: bool) -> list[Value]:
+        cap = self.driver.softcap
+        scores = list(self.scores) if cap is None else cap.apply(self.w, self.scores)
+        masks = end or right or left
+        if masks:
+            scores = self.range.masked(self.w, scores, row=tile.row, block=self.block, end=end, right=right, left=left)
+        self.fresh, factors = self.softmax.weigh(scores, masked=masks)
+        return factors
+
+
+def _place(ring: TilePipeline) -> SharedArray:
+    """Where the one tile of a ring's stages lies."""
+    (place,) = ring.tiles.values()
+    return place

@@ -1,0 +1,240 @@
+"""Attention whose keys several CTAs share: each leaves its part of the output, and the last to come adds the parts up.
+
+It does so in the order of the shares, so that a result does not depend on who comes last.
+"""
+
+from __future__ import annotations
+
+from math import inf, log
+from typing import Any
+
+from tilekit.assembly.fit import Barrier, Count, component
+from tilekit.assembly.types import F32, GMEM, U32
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Writer
+from tilekit.dtypes import DType
+from tilekit.epilogue.heads import LogSums
+from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tile_op.attention_wgmma import WARPGROUP_ROWS
+from tilekit.tile_op.online_softmax import ROWS, BoundSoftmax
+from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tiles.call import Call, fits
+from tilekit.tiles.heads import HeadCall, HeadTile
+
+_AT_ONCE = 4
+"""Shares whose parts are awaited together."""
+
+_WIDTH = 4
+"""Columns that a thread adds up at a time."""
+
+
+@component
+class SharedHeadEpilogue:
+    """Parts of the output through a workspace, f32, and the tile that they add up to.
+
+    Parameters
+    ----------
+    w
+        The writer; the workspace, the output and its strides are kernel parameters.
+    dtype, columns
+        Of the output's elements, and how many a head has room for.
+    scheduler
+        What counts tiles and shares.
+    group, positions
+        Rows of a query, and queries of a tile.
+    queries, factor
+        Queries of the call, u32, and what takes a score to an exponent of 2.
+    log_sums
+        Where the logarithms go, if anywhere.
+    barrier
+        Named barrier of the warpgroup.
+    """
+
+    def __init__(
+        self,
+        w: Writer,
+        *,
+        dtype: DType,
+        columns: Count,
+        scheduler: HeadScheduler,
+        group: Count,
+        positions: Count,
+        queries: Value,
+        factor: Value,
+        log_sums: LogSums | None,
+        barrier: Barrier,
+    ) -> None:
+        self.dtype, self.columns = dtype, columns
+        self.scheduler = scheduler
+        self.group, self.positions = group, positions
+        self.queries, self.factor = queries, factor
+        self.log_sums = log_sums
+        self.barrier = barrier
+        self.place = w.shared.allocate("arrival", size=16)
+
+        def slots(call: Call) -> int:
+            return scheduler.schedule(call).tiles * WARPGROUP_ROWS
+
+        def allocated(name: str, size: int) -> Any:
+            return lambda call: call.allocate(name, 4 * fits(name, slots(call) * size, 32, "TK-ATT-004"))
+
+        self.parts = w.parameter("attention_parts", GMEM, allocated("attention_parts", columns))
+        self.logs = w.parameter("attention_log_parts", GMEM, allocated("attention_log_parts", 1))
+        self.counters = w.parameter(
+            "attention_counters",
+            GMEM,
+            lambda call: call.allocate("attention_counters", 4 * scheduler.tile_count(call)),
+        )
+        self.out = w.parameter("out", GMEM, lambda call: call.address("o"))
+        self.elements = w.parameter("elements", U32, lambda call: call.n)
+        self.strides = [
+            w.parameter(f"out_{name}", U32, lambda call, axis=axis: _stride(call, axis))
+            for axis, name in enumerate(("batch", "query", "head"))
+        ]
+
+    def prefetch(self, w: Writer) -> None:
+        """Nothing to bring close."""
+
+    def bind(self, w: Writer, group: Warpgroup) -> BoundSharedHeads:
+        """Prepare a thread's place; once a role."""
+        return BoundSharedHeads(w, self, group)
+
+
+class BoundSharedHeads:
+    """A `SharedHeadEpilogue` in a role."""
+
+    def __init__(self, w: Writer, epilogue: SharedHeadEpilogue, group: Warpgroup) -> None:
+        self._e = e = epilogue
+        self._threads = w.target.matrix_threads
+        w.barriers.claim(e.barrier, 1, meeting="attention's shares", threads=self._threads)
+        lane = w.lane()
+        self._row = group.warp * 16 + (lane >> 2)
+        self._column = (lane & 3) * 2
+        self._thread = group.thread
+        self._first_lane = (lane & 3) == 0
+        self._arrival = w.shared_base + e.place.offset
+
+    def store(self, w: Writer, sums: RegisterTile, softmax: BoundSoftmax, tile: HeadTile) -> None:
+        """Leave this share's part; the last share of the tile to come adds all up."""
+        e = self._e
+        shares = e.scheduler.shares
+        assert shares is not None and tile.share is not None and tile.number is not None
+        rows = w.minimum(e.queries - tile.row, e.positions) * e.group
+        self._leave(w, sums, softmax, tile.number * shares + tile.share, rows)
+        w.barrier(id=e.barrier, threads=self._threads)
+        counter = (e.counters + w.widen_multiply(tile.number, 4)).retyped(GMEM)
+        with w.when(self._thread == 0):
+            before = w.isa.memory.fetch_add_gpu(address=counter, value=1)
+            w.isa.memory.store_shared_b32(address=self._arrival, value=before)
+        w.barrier(id=e.barrier, threads=self._threads)
+        with w.when(w.isa.memory.load_shared_b32(address=self._arrival).retyped(U32) == shares - 1):
+            self._add_up(w, tile, tile.number * shares, shares, rows)
+            with w.when(self._thread == 0):
+                w.isa.memory.store_global_b32(address=counter, value=0)  # as the next launch finds it
+
+    def finish(self, w: Writer) -> None:
+        """Nothing is in flight."""
+
+    # -- a share's part -----------------------------------------------------------------------------------------------
+
+    def _leave(self, w: Writer, sums: RegisterTile, softmax: BoundSoftmax, slot: Value, rows: Value) -> None:
+        e = self._e
+        softmax.finish()
+        for half in range(ROWS):
+            row, total = self._row + 8 * half, softmax.sums[half]
+            empty, valid = total == 0.0, row < rows
+            inverse = w.select(empty, 0.0, w.isa.elementwise.divide(a=w.constant(F32, 1.0), b=total), F32)
+            place = slot * WARPGROUP_ROWS + row
+            part = e.parts + w.widen_multiply(place * e.columns + self._column, 4)
+            for index in range(0, len(sums), 4):
+                pair = [w.select(empty, 0.0, sums[index + 2 * half + odd] * inverse, F32) for odd in range(2)]
+                address = (part + (index // 4 * 8 * 4)).retyped(GMEM)
+                w.isa.memory.store_global_b32x2(address=address, values=RegisterTile(pair), valid=valid)
+            exponent = w.isa.elementwise.fma(a=softmax.maxima[half], b=e.factor, c=w.isa.elementwise.log2(x=total))
+            w.isa.memory.store_global_f32(
+                address=(e.logs + w.widen_multiply(place, 4)).retyped(GMEM),
+                value=w.select(empty, -inf, exponent, F32),
+                valid=valid & self._first_lane,
+            )
+
+    # -- all of them --------------------------------------------------------------------------------------------------
+
+    def _add_up(self, w: Writer, tile: HeadTile, slot: Value, shares: Value, rows: Value) -> None:
+        e = self._e
+        across = e.columns // _WIDTH
+        batch_start = e.out + w.widen_multiply(tile.batch, e.strides[0]) * e.dtype.bytes
+        for item in w.range(rows * across, start=self._thread, step=self._threads, name="item"):
+            row = item // across
+            column = (item - row * across) * _WIDTH
+            most = w.variable(F32, -inf, "most")
+            total = w.variable(F32, 0.0, "total")
+            values = [w.variable(F32, 0.0, "value") for _ in range(_WIDTH)]
+            for first in w.range(shares, step=_AT_ONCE, name="share"):
+                self._add_parts(w, slot, shares, first, row, column, most, total, values)
+            empty = total == 0.0
+            inverse = w.select(empty, 0.0, w.isa.elementwise.divide(a=w.constant(F32, 1.0), b=total), F32)
+            pack = getattr(w.isa.convert, f"pack_{e.dtype.name}")
+            words = [
+                pack(low=values[index] * inverse, high=values[index + 1] * inverse) for index in range(0, _WIDTH, 2)
+            ]
+            query = row // e.group
+            head = tile.head * e.group + (row - query * e.group)
+            start = batch_start + w.widen_multiply(tile.row + query, e.strides[1]) * e.dtype.bytes
+            start = start + w.widen_multiply(head, e.strides[2]) * e.dtype.bytes
+            w.isa.memory.store_global_b32x2(
+                address=(start + w.widen_multiply(column, e.dtype.bytes)).retyped(GMEM),
+                values=RegisterTile(words),
+                valid=column < e.elements,
+            )
+            if e.log_sums is not None:
+                place = (tile.batch * (e.scheduler.heads * e.group) + head) * e.queries + tile.row + query
+                value = w.select(empty, -inf, (most + w.isa.elementwise.log2(x=total)) * log(2.0), F32)
+                e.log_sums.store(w, place, value, column == 0)
+
+    def _add_parts(
+        self,
+        w: Writer,
+        slot: Value,
+        shares: Value,
+        first: Value,
+        row: Value,
+        column: Value,
+        most: Value,
+        total: Value,
+        values: list[Value],
+    ) -> None:
+        """Add the parts of some shares, each times 2 to what its rows' logarithm is below the largest."""
+        e = self._e
+        logs, parts = [], []
+        for index in range(_AT_ONCE):
+            there = first + index < shares
+            share = w.select(there, first + index, first)
+            place = (slot + share) * WARPGROUP_ROWS + row
+            address = (e.logs + w.widen_multiply(place, 4)).retyped(GMEM)
+            found = w.isa.memory.load_coherent_f32(address=address, valid=there)
+            logs.append(w.select(there, found, -inf, F32))
+            address = (e.parts + w.widen_multiply(place * e.columns + column, 4)).retyped(GMEM)
+            parts.append(w.isa.memory.load_global_f32x4(address=address))
+        largest = most
+        for exponent in logs:
+            largest = w.isa.elementwise.maximum(a=largest, b=exponent)
+        base = w.select(largest == -inf, 0.0, largest, F32)
+        power = w.isa.elementwise.exp2
+        before = power(x=most - base)
+        weights = [power(x=exponent - base) for exponent in logs]
+        for place, value in enumerate(values):
+            added = value * before
+            for weight, part in zip(weights, parts, strict=True):
+                added = w.isa.elementwise.fma(a=weight, b=part[place], c=added)
+            value.assign(added)
+        summed = total * before
+        for weight in weights:
+            summed = summed + weight
+        total.assign(summed)
+        most.assign(largest)
+
+
+def _stride(call: Call, axis: int) -> int:
+    assert isinstance(call, HeadCall)
+    stride = call.heads["o"].strides[axis]
+    return fits("out's stride", max(0, stride), 32, "TK-ATT-004")

@@ -1,0 +1,1 @@
+"""Attention forward: softmax(scale Q Kᵀ) V of heads, composed of the attention driver's components."""

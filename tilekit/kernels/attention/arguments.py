@@ -1,0 +1,284 @@
+"""A call of `tilekit.attention`, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import e as euler
+from math import isfinite, log2
+from typing import Any
+
+from tilekit.arrays import (
+    ArrayView,
+    empty_like_library,
+    require_output,
+    require_result,
+    require_same_place,
+    view_of,
+)
+from tilekit.dtypes import BF16, F16, F32
+from tilekit.errors import ArgumentError
+from tilekit.kernels.attention.config import ROWS
+from tilekit.kernels.attention.spec import HEAD_DIMS, AttentionSpec, room_for
+from tilekit.kernels.resolve import resolve_target
+from tilekit.targets import Target
+from tilekit.tile_io.tma import TMA_ALIGNMENT
+from tilekit.tiles.call import Scratch
+from tilekit.tiles.heads import HeadArray, HeadCall
+
+LOG2_E = log2(euler)
+
+
+@dataclass(frozen=True)
+class AttentionArguments:
+    """The arguments of a call, checked.
+
+    Attributes
+    ----------
+    spec, target, device
+        What computes them, for which chip, and ``"cuda"`` where arrays in host memory go to the GPU.
+    views
+        Of q, k, v, o, and of lse where it is asked for.
+    result
+        What the call returns.
+    scale, softcap
+        What scores are multiplied by, and their bound or None.
+    left, right
+        Bounds of keys from the diagonal on, or None.
+    """
+
+    spec: AttentionSpec
+    target: Target
+    device: str | None
+    views: Mapping[str, ArrayView]
+    result: Any
+    scale: float
+    softcap: float | None
+    left: int | None
+    right: int | None
+
+    @classmethod
+    def parse(
+        cls,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        causal: bool = False,
+        window: Any = None,
+        scale: float | None = None,
+        softcap: float | None = None,
+        out: Any = None,
+        lse: Any = None,
+        target: str | None = None,
+    ) -> AttentionArguments:
+        """Read and check a call's arguments, as `tilekit.attention` takes them; outputs that are not given are made."""
+        views = {name: _heads(array, name) for name, array in (("q", q), ("k", k), ("v", v))}
+        _check_shapes(views)
+        batch, queries, heads, elements = views["q"].shape
+        left, right = _window(causal, window)
+        scale = _number("scale", scale, elements**-0.5)
+        cap = None if softcap is None else _number("softcap", softcap, None)
+        chip, device = resolve_target(views["q"], target)
+        if chip.name != "sm_90a":
+            raise ArgumentError.of("target", chip.name, legal="'sm_90a'", nearest="sm_90a", code="TK-ATT-005")
+        inputs = list(views.items())
+        shape = batch, queries, heads, views["v"].shape[3]
+        made = empty_like_library(views["q"], shape, views["q"].dtype) if out is None else out
+        views["o"] = _heads(made, "out")
+        if 0 in shape:
+            require_result(views["o"], shape, views["q"].dtype, "out")
+        else:
+            require_output(views["o"], shape, views["q"].dtype, inputs)
+        results = [made]
+        if lse is not None and lse is not False:
+            logs = empty_like_library(views["q"], (batch, heads, queries), F32) if lse is True else lse
+            views["lse"] = view_of(logs, "lse")
+            require_output(views["lse"], (batch, heads, queries), F32, [*inputs, ("out", views["o"])], "lse")
+            if not _in_c_order(views["lse"]):
+                raise ArgumentError(
+                    f"lse has strides {tuple(views['lse'].strides)} (elements); legal: C order; nearest: a new array, "
+                    "lse=True",
+                    code="TK-ATT-002",
+                )
+            results.append(logs)
+        require_same_place([("out" if name == "o" else name, view) for name, view in views.items()])
+        spec = AttentionSpec(
+            views["q"].dtype,
+            room_for(elements),
+            room_for(shape[3]),
+            right=right is not None,
+            left=left is not None,
+            softcap=cap is not None,
+            lse=len(results) > 1,
+            group=_group(views),
+        )
+        result = results[0] if len(results) == 1 else tuple(results)
+        return cls(spec, chip, device, views, result, scale, cap, left, right)
+
+    @property
+    def queries(self) -> int:
+        """Of a head."""
+        return self.views["q"].shape[1]
+
+    @property
+    def keys(self) -> int:
+        """Of a head."""
+        return self.views["k"].shape[1]
+
+    @property
+    def all_heads(self) -> int:
+        """Heads of queries in the batch."""
+        return self.views["q"].shape[0] * self.views["q"].shape[2]
+
+    @property
+    def lse(self) -> ArrayView | None:
+        """Where the logarithms go, if anywhere."""
+        return self.views.get("lse")
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compute."""
+        return 0 in self.views["o"].shape
+
+    def call(self, addresses: Mapping[str, int], resident: int, scratch: Scratch) -> HeadCall:
+        """The launch as components see it."""
+        factor = self.scale if self.softcap is None else self.softcap
+        numbers = {"factor": factor * LOG2_E}
+        if self.softcap is not None:
+            numbers["squeeze"] = self.scale / self.softcap
+        for name, bound in (("left", self.left), ("right", self.right)):
+            if bound is not None:
+                numbers[name] = bound
+        heads = {
+            name: HeadArray("out" if name == "o" else name, view.dtype, _four(view.shape), _four(view.strides))
+            for name, view in self.views.items()
+            if name != "lse"
+        }
+        return HeadCall(
+            m=self.queries,
+            n=self.views["v"].shape[3],
+            k=self.keys,
+            matrices={},
+            addresses=addresses,
+            numbers=numbers,
+            resident=resident,
+            scratch=scratch,
+            heads=heads,
+        )
+
+
+def _four(numbers: Any) -> tuple[int, int, int, int]:
+    first, second, third, fourth = numbers
+    return int(first), int(second), int(third), int(fourth)
+
+
+def _heads(array: Any, name: str) -> ArrayView:
+    """View an array (batch, position, head, element) that the copy engine can move."""
+    view = view_of(array, name)
+    if len(view.shape) != 4:
+        raise ArgumentError(
+            f"{name} has shape {tuple(view.shape)}: attention takes (batch, position, head, element); nearest: reshape "
+            "it to four dimensions",
+            code="TK-ATT-001",
+        )
+    if view.dtype not in (BF16, F16):
+        raise ArgumentError.of(f"{name}'s type", view.dtype.name, legal="bf16, f16", nearest="bf16", code="TK-ATT-001")
+    elements, size = view.shape[3], view.dtype.bytes
+    most = HEAD_DIMS[-1]
+    if not 8 <= elements <= most or elements % 8:
+        nearest = min(most, max(8, -(-elements // 8) * 8))
+        raise ArgumentError.of(
+            f"{name}'s head dim", elements, legal=f"multiples of 8 up to {most}", nearest=nearest, code="TK-ATT-001"
+        )
+    if 0 in view.shape:
+        return view
+    strides = [stride for stride, extent in zip(view.strides, view.shape, strict=True) if extent > 1]
+    unit = TMA_ALIGNMENT // size
+    if view.strides[3] != 1 or any(s <= 0 or s % unit for s in strides[:-1]) or view.address % TMA_ALIGNMENT:
+        raise ArgumentError(
+            f"{name} at address {view.address:#x} has strides {tuple(view.strides)} (elements); legal: the last is 1, "
+            f"the others are positive multiples of {unit}, and the address is one of {TMA_ALIGNMENT} bytes; nearest: a "
+            "copy in C order",
+            code="TK-ATT-002",
+        )
+    return view
+
+
+def _check_shapes(views: Mapping[str, ArrayView]) -> None:
+    """Check queries, keys and values against each other."""
+    q, k, v = views["q"], views["k"], views["v"]
+    for name, view in (("k", k), ("v", v)):
+        if view.dtype is not q.dtype:
+            raise ArgumentError.of(
+                f"{name}'s type", view.dtype.name, legal=f"that of q, {q.dtype.name}", nearest=q.dtype.name,
+                code="TK-ATT-001",
+            )  # fmt: skip
+        if view.shape[0] != q.shape[0]:
+            raise ArgumentError.of(
+                f"{name}'s batch", view.shape[0], legal=f"that of q, {q.shape[0]}", nearest=q.shape[0],
+                code="TK-ATT-001",
+            )  # fmt: skip
+    if v.shape[:3] != k.shape[:3]:
+        raise ArgumentError.of(
+            "v's shape", tuple(v.shape), legal=f"batch, positions and heads of k, {tuple(k.shape[:3])}",
+            nearest=(*k.shape[:3], v.shape[3]), code="TK-ATT-001",
+        )  # fmt: skip
+    if k.shape[3] != q.shape[3]:
+        raise ArgumentError.of(
+            "k's head dim", k.shape[3], legal=f"that of q, {q.shape[3]}", nearest=q.shape[3], code="TK-ATT-001"
+        )
+    heads, groups = q.shape[2], k.shape[2]
+    if groups == 0 or heads % groups:
+        nearest = max((n for n in range(1, max(1, heads) + 1) if heads % n == 0 and n <= max(1, groups)), default=1)
+        raise ArgumentError.of(
+            "k's heads", groups, legal=f"a divisor of q's {heads}", nearest=nearest, code="TK-ATT-001"
+        )
+
+
+def _group(views: Mapping[str, ArrayView]) -> int:
+    """Heads that are rows of one tile, where all queries of a group of heads are no more rows than a tile has."""
+    queries, heads = views["q"].shape[1:3]
+    group = int(heads // views["k"].shape[2])
+    return group if group * queries <= ROWS and 0 not in views["o"].shape and 0 not in views["k"].shape else 0
+
+
+def _window(causal: bool, window: Any) -> tuple[int | None, int | None]:
+    """Bounds to the left and to the right of the diagonal."""
+    if not isinstance(causal, bool):
+        raise ArgumentError.of("causal", causal, legal="True or False", nearest=bool(causal), code="TK-ATT-003")
+    if window is None:
+        return None, 0 if causal else None
+    legal = "None, or (left, right): keys before and after the diagonal that are seen, whole numbers or None"
+    if not isinstance(window, tuple | list) or len(window) != 2:
+        raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
+    left, right = window
+    for bound in (left, right):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or abs(bound) >= 1 << 30):
+            raise ArgumentError.of("window", window, legal=legal, nearest=(None, None), code="TK-ATT-003")
+    if causal:
+        right = 0 if right is None else min(right, 0)
+    if left is not None and right is not None and left + right < 0:
+        raise ArgumentError.of(
+            "window", window, legal="bounds with a key between them: left + right from 0 on", nearest=(-right, right),
+            code="TK-ATT-003",
+        )  # fmt: skip
+    return None if left is None else -left, right
+
+
+def _number(name: str, given: Any, usual: float | None) -> float:
+    """A positive finite number."""
+    if given is None and usual is not None:
+        return usual
+    if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given) or given <= 0:
+        raise ArgumentError.of(name, given, legal="a positive number", nearest=1.0, code="TK-ATT-003")
+    return float(given)
+
+
+def _in_c_order(view: ArrayView) -> bool:
+    step = 1
+    for extent, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+        if extent > 1 and stride != step:
+            return False
+        step *= max(1, extent)
+    return True

@@ -1,0 +1,145 @@
+"""How an attention kernel computes: tiles, stages, turns; and which of these is best for a spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.errors import ConfigError
+from tilekit.kernels.attention.spec import AttentionSpec
+from tilekit.targets import Target
+
+ROWS = 64
+"""Queries of a warpgroup."""
+
+SPARE = 20
+"""Registers of a thread beside scores, weights and sums."""
+
+BARRIER_BYTES = 512
+"""Room for the rings' barriers."""
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """The choices of an attention kernel on sm_90a.
+
+    Attributes
+    ----------
+    warpgroups
+        That attend, with 64 queries each: 1 to 3.
+    keys
+        Of a block: a multiple of 16, up to 256.
+    stages
+        Blocks of keys, and as many of values, in shared memory.
+    turns
+        Whether warpgroups take turns at issuing products.
+    own_output
+        Whether the output has shared memory of its own, or takes that of the tile's queries.
+    slack
+        By how many powers of 2 weights may exceed 1 before sums are rescaled; 0 to rescale at every new maximum.
+    claims
+        Whether CTAs claim tiles of unequal length from a counter, or have theirs from the beginning.
+    """
+
+    warpgroups: int = 2
+    keys: int = 128
+    stages: int = 2
+    turns: bool = True
+    own_output: bool = True
+    slack: int = 8
+    claims: bool = True
+
+    @property
+    def queries(self) -> int:
+        """Of a tile."""
+        return ROWS * self.warpgroups
+
+    def shared_bytes(self, spec: AttentionSpec) -> int:
+        """Shared memory of the tiles."""
+        size = spec.dtype.bytes
+        rows = self.queries + (64 if spec.group else 0)  # of heads in one tile at most so many more are loaded
+        tile = size * (
+            rows * spec.head_dim + (self.queries * spec.value_dim if self.own_output and not spec.group else 0)
+        )
+        return tile + self.stages * self.keys * size * (spec.head_dim + spec.value_dim) + BARRIER_BYTES
+
+    def registers(self, spec: AttentionSpec) -> int:
+        """Registers of a thread that hold scores, weights and sums."""
+        return self.keys // 2 + self.keys // 4 + spec.value_dim // 2
+
+    @property
+    def room(self) -> int:
+        """Registers of a thread that attends."""
+        return 152 if self.warpgroups == 3 else 232
+
+    def check(self, spec: AttentionSpec, target: Target) -> None:
+        """Check the choices.
+
+        Raises
+        ------
+        ConfigError
+            Listing every rule that they violate.
+        """
+        problems = []
+        if self.warpgroups not in (1, 2, 3):
+            problems.append(f"warpgroups={self.warpgroups}; legal: 1, 2, 3; nearest: {min(3, max(1, self.warpgroups))}")
+        if not 16 <= self.keys <= 256 or self.keys % 16:
+            nearest = min(256, max(16, round(self.keys / 16) * 16))
+            problems.append(f"keys={self.keys}; legal: multiples of 16 from 16 to 256; nearest: {nearest}")
+        if spec.group and self.warpgroups != 1:
+            problems.append(f"warpgroups={self.warpgroups} for heads in one tile; legal: 1; nearest: 1")
+        if not 0 <= self.slack <= 8:
+            problems.append(f"slack={self.slack}; legal: 0 to 8; nearest: {min(8, max(0, self.slack))}")
+        if self.stages < 1:
+            problems.append(f"stages={self.stages}; legal: from 1 on; nearest: 1")
+        if not problems:
+            if self.registers(spec) + SPARE > self.room:
+                most = max(16, (self.room - SPARE - spec.value_dim // 2) * 4 // 3 // 16 * 16)
+                problems.append(
+                    f"scores, weights and sums of {self.keys} keys and values of {spec.value_dim} elements are "
+                    f"{self.registers(spec)} registers a thread; {self.warpgroups} warpgroups have room for "
+                    f"{self.room - SPARE}; nearest: keys={most}"
+                )
+            taken = self.shared_bytes(spec)
+            if taken > target.shared_bytes:
+                stage = 2 * self.keys * (spec.head_dim + spec.value_dim)
+                fits = max(1, self.stages - -(-(taken - target.shared_bytes) // stage))
+                problems.append(
+                    f"shared memory is {taken} bytes, {taken - target.shared_bytes} over {target.shared_bytes}; "
+                    f"nearest: stages={fits}"
+                )
+            if not self.own_output and spec.value_dim != spec.head_dim:
+                problems.append("own_output=False with values of another size than queries; nearest: own_output=True")
+        if problems:
+            raise ConfigError(problems, what=f"{spec.name} on {target.name}", code="TK-ATT-006")
+
+
+def default_config(spec: AttentionSpec, target: Target) -> AttentionConfig:
+    """The config that is best for a spec, as timed on an H200 where `benchmarks/NOTES.md` says so."""
+    if spec.group:
+        keys = 128 if spec.value_dim <= 128 else 64
+        fitting = [
+            config
+            for stages in range(8, 0, -1)
+            if (config := AttentionConfig(1, keys, stages, turns=False)).shared_bytes(spec) <= target.shared_bytes
+        ]
+        return fitting[0]
+    if spec.value_dim <= 64:
+        warpgroups, keys = 3, 128
+    elif spec.value_dim <= 128:
+        warpgroups, keys = 2, 128
+    else:
+        warpgroups, keys = 2, 80 if spec.value_dim <= 192 else 64
+    outputs = (True, False) if spec.value_dim == spec.head_dim else (True,)
+    made = [
+        AttentionConfig(groups, size, stages, own_output=output)
+        for groups in (warpgroups, 2)
+        for size in (keys, 96, 80, 64)
+        for output in outputs
+        for stages in (3, 2)
+        if size <= keys and groups <= warpgroups
+    ]
+    return next(
+        config
+        for config in made
+        if config.shared_bytes(spec) <= target.shared_bytes and config.registers(spec) + SPARE <= config.room
+    )

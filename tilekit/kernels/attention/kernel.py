@@ -1,0 +1,192 @@
+"""An attention kernel: the components that a spec and a config select, traced by the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import F32
+from tilekit.assembly.writer import Parameter, Role, Writer
+from tilekit.drivers.attention import Attention
+from tilekit.drivers.profiler import TileProfiler
+from tilekit.drivers.turns import NoTurns, Turns
+from tilekit.drivers.warp_plan import WarpPlan
+from tilekit.epilogue.heads import HeadEpilogue, LogSums
+from tilekit.epilogue.shared_heads import SharedHeadEpilogue
+from tilekit.kernels.attention.config import ROWS, AttentionConfig
+from tilekit.kernels.attention.spec import AttentionSpec
+from tilekit.targets import Target
+from tilekit.tile_io.heads import GroupLoader, HeadLoader, HeadStorer
+from tilekit.tile_op.attention_wgmma import Scores, Weighted
+from tilekit.tile_op.key_range import KeyRange
+from tilekit.tile_op.online_softmax import OnlineSoftmax, Softcap
+from tilekit.tile_pipeline.mbarrier_sync import MbarrierSync
+from tilekit.tile_pipeline.payload import Payload
+from tilekit.tile_pipeline.ring import TilePipeline
+from tilekit.tile_schedule.heads import HeadScheduler
+from tilekit.tiles.call import Call, Schedule
+from tilekit.tiles.cluster import Cluster
+from tilekit.tiles.operand import ATOM_ROWS, OperandTile
+
+FIRST_TURN = 1
+"""Named barriers of turns; those of the epilogue come behind."""
+
+MOST_ACCUMULATORS = 208
+"""What the plan is asked for: the load role gives up all but 24 registers."""
+
+
+@dataclass(frozen=True)
+class AttentionText:
+    """A traced kernel: its text, and what a launch must know about it.
+
+    Attributes
+    ----------
+    name, assembly, parameters, schedule, threads, cluster, shared_bytes, roles, shared, profile
+        As of a matmul's.
+    """
+
+    name: str
+    assembly: str
+    parameters: tuple[Parameter, ...]
+    schedule: Callable[[Call], Schedule]
+    threads: int
+    shared_bytes: int
+    roles: tuple[Role, ...]
+    shared: tuple[SharedArray, ...]
+    cluster: int = 1
+    profile: TileProfiler | None = None
+
+
+def trace(spec: AttentionSpec, config: AttentionConfig, target: Target) -> AttentionText:
+    """Trace the kernel that `spec` and `config` describe.
+
+    Raises
+    ------
+    ConfigError
+        Listing every rule the config violates.
+    """
+    config.check(spec, target)
+    plan = WarpPlan.register_accumulators(target, consumers=config.warpgroups, accumulators=MOST_ACCUMULATORS)
+    # The thread that loads also claims tiles, and says which.
+    may = {role.name: role.may | ({"memory", "store"} if role.name == "load" else set()) for role in plan.roles}
+    plan = replace(plan, roles=tuple(replace(role, may=frozenset(may[role.name])) for role in plan.roles))
+    w = Writer(spec.name, target=target, threads=plan.threads)
+    kernel = compose(w, spec, config, plan)
+    kernel.trace(w)
+    return AttentionText(
+        name=spec.name,
+        assembly=w.text(),
+        parameters=tuple(w.parameters),
+        schedule=kernel.scheduler.schedule,
+        threads=plan.threads,
+        shared_bytes=w.shared.size,
+        roles=tuple(w.roles),
+        shared=tuple(w.shared.arrays),
+    )
+
+
+def compose(w: Writer, spec: AttentionSpec, config: AttentionConfig, plan: WarpPlan) -> Attention:
+    """Select the components."""
+    cluster = Cluster.read(w, 1, 1)
+    # Of heads in one tile, rows beyond the last whole query are loaded, since the instruction reads them.
+    loaded = -(-config.queries // max(1, spec.group))
+    rows = -(-loaded * max(1, spec.group) // ATOM_ROWS) * ATOM_ROWS
+    queries = _tile("q", spec, rows, spec.head_dim)
+    keys = _tile("k", spec, config.keys, spec.head_dim)
+    values = _tile("v", spec, config.keys, spec.value_dim)
+    output = _tile("o", spec, config.queries, spec.value_dim)
+    first = GroupLoader(w, queries, group=spec.group, positions=loaded) if spec.group else HeadLoader(w, queries, "q")
+    loaders = first, HeadLoader(w, keys, "k"), HeadLoader(w, values, "v")
+    rings = [
+        _ring(w, plan, cluster, loader, stages)
+        for loader, stages in zip(loaders, (1, config.stages, config.stages), strict=True)
+    ]
+    factor = w.parameter("factor", F32, lambda call: call.number("factor"))
+    softcap = Softcap(w.parameter("squeeze", F32, lambda call: call.number("squeeze"))) if spec.softcap else None
+    positions, group = config.queries // max(1, spec.group), max(1, spec.group)
+    scheduler = HeadScheduler(
+        w,
+        queries=positions,
+        uneven=spec.right and not spec.group,
+        group=group,
+        shares=spec.group > 0,
+        keys=config.keys,
+        claims=(plan["load"], plan["mma"]) if config.claims and spec.right and not spec.group else None,
+    )
+    key_range = KeyRange(
+        w,
+        queries=positions,
+        keys=config.keys,
+        left=spec.left,
+        right=spec.right,
+        group=group,
+        shares=scheduler.shares,
+    )
+    log_sums = LogSums(w) if spec.lse else None
+    common: dict[str, Any] = {"queries": key_range.query_count, "factor": factor, "log_sums": log_sums}
+    epilogue: HeadEpilogue | SharedHeadEpilogue
+    if spec.group:
+        epilogue = SharedHeadEpilogue(
+            w,
+            dtype=spec.dtype,
+            columns=spec.value_dim,
+            scheduler=scheduler,
+            group=group,
+            positions=positions,
+            barrier=FIRST_TURN + config.warpgroups,
+            **common,
+        )
+    else:
+        place = rings[0].tiles["q"]
+        if config.own_output:
+            place = w.shared.allocate("output", size=output.bytes, alignment=output.alignment, kind="tile")
+        epilogue = HeadEpilogue(
+            output,
+            place,
+            HeadStorer(w, output, rows=ROWS),
+            heads=scheduler.heads,
+            first_barrier=FIRST_TURN + config.warpgroups,
+            **common,
+        )
+    takes_turns = config.turns and config.warpgroups > 1
+    return Attention(
+        warps=plan,
+        cluster=cluster,
+        queries=rings[0],
+        keys=rings[1],
+        values=rings[2],
+        loaders=loaders,
+        scores=Scores(queries, keys),
+        weighted=Weighted(values),
+        softmax=OnlineSoftmax(w, factor, slack=config.slack),
+        range=key_range,
+        scheduler=scheduler,
+        epilogue=epilogue,
+        turns=Turns(warpgroups=config.warpgroups, first_barrier=FIRST_TURN) if takes_turns else NoTurns(),
+        softcap=softcap,
+        output_in_queries=not config.own_output and not spec.group,
+    )
+
+
+def _tile(name: str, spec: AttentionSpec, rows: int, elements: int) -> OperandTile:
+    """The image of positions by elements of a head: in slices of 128 bytes, or of 64 where those do not divide it."""
+    row = 128 if elements * spec.dtype.bytes % 128 == 0 else 64
+    slices = elements * spec.dtype.bytes // row
+    return OperandTile(name, spec.dtype, rows, "k", slices=slices, swizzle_bytes=row)  # type: ignore[arg-type]
+
+
+def _ring(w: Writer, plan: WarpPlan, cluster: Cluster, loader: HeadLoader | GroupLoader, stages: int) -> TilePipeline:
+    tile = loader.tile
+    payload = Payload([tile], k=tile.k)
+    sync = MbarrierSync(
+        w,
+        tile.name,
+        stages=stages,
+        stage_bytes=loader.bytes,
+        producers=(plan["load"],),
+        consumers=(plan["mma"],),
+        cluster=cluster,
+    )
+    return TilePipeline(payload, payload.allocate(w.shared, tile.name, stages), stages=stages, sync=sync)

@@ -1,0 +1,53 @@
+"""What an attention kernel computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilekit.dtypes import DType
+
+HEAD_DIMS = (64, 96, 128, 192, 256)
+"""Elements of a head that kernels have room for: fewer are filled up with zeros on the way to shared memory."""
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """One attention kernel.
+
+    Attributes
+    ----------
+    dtype
+        Of queries, keys, values and output.
+    head_dim, value_dim
+        Elements of a head of queries and keys, and of values, that there is room for.
+    right, left
+        Whether keys are bounded towards later and earlier ones.
+    softcap
+        Whether scores are.
+    lse
+        Whether the logarithms of the rows' sums are stored.
+    group
+        Heads that share keys and are rows of one tile, whose keys several CTAs share: for few queries; or 0.
+    """
+
+    dtype: DType
+    head_dim: int
+    value_dim: int
+    right: bool = False
+    left: bool = False
+    softcap: bool = False
+    lse: bool = False
+    group: int = 0
+
+    @property
+    def name(self) -> str:
+        """The entry's symbol."""
+        sizes = f"{self.head_dim}" if self.head_dim == self.value_dim else f"{self.head_dim}x{self.value_dim}"
+        words = ["right" if self.right else "", "left" if self.left else "", "softcap" if self.softcap else ""]
+        words += ["lse" if self.lse else "", f"group{self.group}" if self.group else ""]
+        return "_".join(["attention", self.dtype.name, f"d{sizes}", *(word for word in words if word)])
+
+
+def room_for(elements: int) -> int:
+    """The smallest head that has room for so many elements."""
+    return next(size for size in HEAD_DIMS if size >= elements)

@@ -1,0 +1,215 @@
+"""TileIO of heads: tiles of positions by elements of one head, in arrays (batch, position, head, element)."""
+
+from __future__ import annotations
+
+from tilekit.assembly.fit import Count, component
+from tilekit.assembly.shared import SharedArray
+from tilekit.assembly.types import U64
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.emulator.ptx.memory.tensor_map import TensorMap
+from tilekit.errors import ArgumentError
+from tilekit.tile_io.tma import EVICT_FIRST, MAP_SWIZZLES, TMA_ALIGNMENT
+from tilekit.tiles.call import Call
+from tilekit.tiles.heads import HeadArrayName, HeadCall
+from tilekit.tiles.operand import OperandTile
+from tilekit.tiles.stage import Stage
+
+
+def describe_heads(call: Call, name: HeadArrayName, tile: OperandTile, rows: int) -> TensorMap:
+    """The tensor map of an array of heads: boxes of `rows` positions by a slice of `tile`.
+
+    What lies beyond the positions of a batch entry or the elements of a head is zero, and is not written.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-ATT-004`` for an array beyond the limits of tensor maps.
+    """
+    assert isinstance(call, HeadCall)
+    array = call.heads[name]
+    batch, positions, heads, elements = array.shape
+    size = array.dtype.bytes
+    row = -(-elements * size // TMA_ALIGNMENT) * TMA_ALIGNMENT
+    # The stride of an extent of 1 means nothing, and may be anything.
+    strides = [
+        stride * size if extent > 1 else row
+        for extent, stride in zip(
+            (positions, heads, batch), (array.strides[1], array.strides[2], array.strides[0]), strict=True
+        )
+    ]
+    address = call.address(name)
+    if 0 in array.shape:
+        address = call.address("o") // TMA_ALIGNMENT * TMA_ALIGNMENT
+    try:
+        return TensorMap.tiled(
+            address,
+            array.dtype.tensor_map,
+            (elements, max(1, positions), heads, batch),
+            strides,
+            (tile.slice_k, rows, 1, 1),
+            swizzle=MAP_SWIZZLES[tile.swizzle_bytes],
+        )
+    except ValueError as error:
+        raise ArgumentError(
+            f"{array.name} cannot be described to the copy engine: {error}", code="TK-ATT-004"
+        ) from None
+
+
+def describe_groups(call: Call, tile: OperandTile, group: int, positions: int) -> TensorMap:
+    """The tensor map of queries whose `group` heads of one head of keys are rows beside each other.
+
+    Raises
+    ------
+    ArgumentError
+        ``TK-ATT-004`` for an array beyond the limits of tensor maps.
+    """
+    assert isinstance(call, HeadCall)
+    array = call.heads["q"]
+    batch, queries, heads, elements = array.shape
+    size = array.dtype.bytes
+    row = -(-elements * size // TMA_ALIGNMENT) * TMA_ALIGNMENT
+    by_batch, by_query, by_head, _ = array.strides
+    extents = group, queries, heads // group, batch
+    strides = [
+        stride * size if extent > 1 else row
+        for extent, stride in zip(extents, (by_head, by_query, by_head * group, by_batch), strict=True)
+    ]
+    try:
+        return TensorMap.tiled(
+            call.address("q"),
+            array.dtype.tensor_map,
+            (elements, *extents),
+            strides,
+            (tile.slice_k, group, positions, 1, 1),
+            swizzle=MAP_SWIZZLES[tile.swizzle_bytes],
+        )
+    except ValueError as error:
+        raise ArgumentError(f"q cannot be described to the copy engine: {error}", code="TK-ATT-004") from None
+
+
+@component
+class GroupLoader:
+    """Loads tiles of queries whose heads share keys: a row is a query of one of them, the heads of a query together.
+
+    Parameters
+    ----------
+    w
+        The writer; the loader declares its tensor map as a kernel parameter.
+    tile
+        The image to fill: `group` rows a query.
+    group, positions
+        Heads that share keys, and queries of a load.
+    """
+
+    def __init__(self, w: Writer, tile: OperandTile, *, group: Count, positions: Count) -> None:
+        self.tile = tile
+        self.rows = group * positions
+        self.map = w.tensor_map("q_map", lambda call: describe_groups(call, tile, group, positions))
+
+    @property
+    def bytes(self) -> int:
+        """That a load counts on its barrier."""
+        return self.rows * self.tile.row_bytes * self.tile.slices
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def load(self, w: Writer, place: SharedArray, stage: Stage, *, row: Value, head: Value, batch: Value) -> None:
+        """Start the copies of a tile into a stage of `place`, from query `row` of group `head` on."""
+        target = w.shared_base + place.offset + stage.index * place.stride
+        full = stage.counting(f"the GroupLoader of {self.tile.name!r}")
+        for part in range(self.tile.slices):
+            w.ptx.tma.load_5d(
+                dst=target + part * self.tile.slice_bytes,
+                map=self.map,
+                x=part * self.tile.slice_k,
+                y=0,
+                z=row,
+                u=head,
+                v=batch,
+                full=full,
+            )
+
+
+@component
+class HeadLoader:
+    """Loads tiles of one head's positions.
+
+    Parameters
+    ----------
+    w
+        The writer; the loader declares its tensor map as a kernel parameter.
+    tile
+        The image to fill, positions by elements.
+    array
+        What the call names the array.
+    """
+
+    def __init__(self, w: Writer, tile: OperandTile, array: HeadArrayName) -> None:
+        self.tile = tile
+        self.map = w.tensor_map(f"{array}_map", lambda call: describe_heads(call, array, tile, tile.rows))
+
+    @property
+    def bytes(self) -> int:
+        """That a load counts on its barrier."""
+        return self.tile.transfer_bytes
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def load(self, w: Writer, place: SharedArray, stage: Stage, *, row: Value, head: Value, batch: Value) -> None:
+        """Start the copies of a tile into a stage of `place`; their bytes count on ``stage.full``."""
+        target = w.shared_base + place.offset + stage.index * place.stride
+        full = stage.counting(f"the HeadLoader of {self.tile.name!r}")
+        for part in range(self.tile.slices):
+            w.ptx.tma.load_4d(
+                dst=target + part * self.tile.slice_bytes,
+                map=self.map,
+                x=part * self.tile.slice_k,
+                y=row,
+                z=head,
+                u=batch,
+                full=full,
+            )
+
+
+@component
+class HeadStorer:
+    """Stores the rows of a warpgroup's tile, clipped to the positions that there are.
+
+    Parameters
+    ----------
+    w
+        The writer; the storer declares its tensor map as a kernel parameter.
+    tile
+        The image that is stored.
+    rows
+        Positions of one store.
+    """
+
+    def __init__(self, w: Writer, tile: OperandTile, *, rows: int) -> None:
+        self.tile = tile
+        self.rows = rows
+        self.map = w.tensor_map("o_map", lambda call: describe_heads(call, "o", tile, rows))
+
+    def prefetch(self, w: Writer) -> None:
+        """Bring the tensor map close."""
+        w.ptx.tma.prefetch_map(map=self.map)
+
+    def store(self, w: Writer, source: Value, *, row: Value, head: Value, batch: Value) -> None:
+        """Store the image's rows at `source` as a bulk group of this thread."""
+        policy = w.constant(U64, EVICT_FIRST)
+        for part in range(self.tile.slices):
+            w.ptx.tma.store_4d(
+                map=self.map,
+                x=part * self.tile.slice_k,
+                y=row,
+                z=head,
+                u=batch,
+                src=source + part * self.tile.slice_bytes,
+                policy=policy,
+            )
+        w.ptx.tma.commit_stores()

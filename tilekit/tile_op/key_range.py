@@ -1,0 +1,169 @@
+"""Which keys a query attends to: blocks that a tile goes through, and the masks of those that are not whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import cast
+
+from tilekit.assembly.fit import Count, component
+from tilekit.assembly.types import F32, S32, U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Writer
+from tilekit.tile_op.accumulators import Warpgroup
+from tilekit.tiles.call import Call, fits
+from tilekit.tiles.heads import HeadCall, HeadTile
+
+
+@dataclass(frozen=True)
+class KeyBlocks:
+    """The blocks of keys of a tile, from the last to the first.
+
+    Attributes
+    ----------
+    last, count
+        The one with the last keys, and how many there are: at least one, whose keys may all be masked.
+    upper, plain, lower
+        How many of those before it the right bound goes through, no bound, and the left bound alone; u32.
+    """
+
+    last: Value
+    count: Value
+    upper: Value
+    plain: Value
+    lower: Value | None
+
+
+@component
+class KeyRange:
+    """Query i attends to key j where j is one of the call's keys, ``j <= i + right`` and ``j >= i + left``.
+
+    Parameters
+    ----------
+    w
+        The writer; the numbers of queries and keys and the bounds are kernel parameters.
+    queries, keys
+        Of a tile, and of a block.
+    group
+        Rows of a query: heads that share keys.
+    shares
+        How many CTAs share a tile's keys, where several may; u32.
+    left, right
+        Whether there are such bounds. They count from the diagonal on which the last query meets the last key.
+    """
+
+    def __init__(
+        self,
+        w: Writer,
+        *,
+        queries: Count,
+        keys: Count,
+        left: bool,
+        right: bool,
+        group: Count = 1,
+        shares: Value | None = None,
+    ) -> None:
+        self.queries, self.keys, self.group, self.shares = queries, keys, group, shares
+        self.query_count = w.parameter("queries", U32, lambda call: fits("queries", call.m, 31, "TK-ATT-004"))
+        self.key_count = w.parameter("keys", U32, lambda call: fits("keys", call.k, 31, "TK-ATT-004"))
+        self.right = w.parameter("right", U32, lambda call: _bound(call, "right")).retyped(S32) if right else None
+        self.left = w.parameter("left", U32, lambda call: _bound(call, "left")).retyped(S32) if left else None
+
+    def blocks(self, w: Writer, tile: HeadTile) -> KeyBlocks:
+        """The blocks of a tile of queries, or of a share of them."""
+        first_row, keys = tile.row.retyped(S32), self.key_count.retyped(S32)
+        nought = w.constant(U32, 0)
+        end = keys
+        whole: Value | None = None
+        if self.right is not None:
+            # The last row's bound; the last one among those of the tile that there are.
+            rows = w.minimum(first_row + self.queries, self.query_count.retyped(S32))
+            end = _positive(w, w.minimum(keys, rows + self.right))
+            whole = _positive(w, first_row + self.right + 1).retyped(U32) // self.keys
+        ends = (end.retyped(U32) + (self.keys - 1)) // self.keys
+        begin, upto = nought, nought
+        if self.left is not None:
+            begin = _positive(w, first_row + self.left).retyped(U32) // self.keys
+            last_row = first_row + (self.queries - 1)
+            upto = (_positive(w, last_row + self.left).retyped(U32) + (self.keys - 1)) // self.keys
+        if self.shares is not None and tile.share is not None:
+            return self._share(w, begin, ends, tile.share, self.shares)
+        count = w.select(ends > begin, ends - begin, 1)
+        last = begin + count - 1
+        top = last  # blocks from here on are masked on the right
+        if whole is not None:
+            top = w.minimum(last, w.select(whole > begin, whole, begin))
+        upper = last - top
+        if self.left is None:
+            return KeyBlocks(last, count, upper, top - begin, None)
+        # The last block, and those that the right bound goes through, are masked on both sides.
+        bottom = w.minimum(top, w.select(upto > begin, upto, begin))
+        return KeyBlocks(last, count, upper, top - bottom, bottom - begin)
+
+    def _share(self, w: Writer, begin: Value, ends: Value, share: Value, shares: Value) -> KeyBlocks:
+        """An equal share of the blocks; where there are too few, one behind the last key, of which nothing is seen."""
+        blocks = w.select(ends > begin, ends - begin, 0)
+        first, end = blocks * share // shares, blocks * (share + 1) // shares
+        some = end > first
+        last = w.select(some, begin + end - 1, (self.key_count + (self.keys - 1)) // self.keys)
+        count = w.select(some, end - first, 1)
+        none = w.constant(U32, 0)
+        if self.left is None and self.right is None:
+            return KeyBlocks(last, count, none, count - 1, None)
+        if self.right is None:
+            return KeyBlocks(last, count, none, none, count - 1)
+        return KeyBlocks(last, count, count - 1, none, None)
+
+    def bind(self, w: Writer, group: Warpgroup) -> BoundKeyRange:
+        """Prepare a thread's place in its warpgroup's rows; once a role."""
+        return BoundKeyRange(w, self, group)
+
+
+class BoundKeyRange:
+    """A `KeyRange` in a role."""
+
+    def __init__(self, w: Writer, owner: KeyRange, group: Warpgroup) -> None:
+        self._owner = owner
+        lane = w.lane()
+        self.row = group.part * 64 + group.warp * 16 + (lane >> 2)
+        self._column = (lane & 3) * 2
+
+    def masked(
+        self, w: Writer, scores: list[Value], *, row: Value, block: Value, end: bool, right: bool, left: bool
+    ) -> list[Value]:
+        """A block's scores, minus infinity where a query of the tile at `row` does not attend to the key.
+
+        `end`, `right` and `left` say which of the three conditions may not hold in the block.
+        """
+        owner = self._owner
+        first = (block * owner.keys + self._column).retyped(S32)
+        places = [self.row + 8 * half for half in range(2)]
+        limits: list[list[Value]] = []
+        lows: list[list[Value]] = []
+        for half in range(2):
+            at = (places[half] // owner.group + row if owner.group > 1 else places[half] + row).retyped(S32)
+            limit = [owner.key_count.retyped(S32) - first] if end else []
+            if right and owner.right is not None:
+                limit.append(at + owner.right + 1 - first)
+            limits.append([w.minimum(limit[0], limit[1])] if len(limit) == 2 else limit)
+            lows.append([at + owner.left - first] if left and owner.left is not None else [])
+        result = []
+        for index, score in enumerate(scores):
+            half, column = index // 2 % 2, index // 4 * 8 + index % 2
+            for limit_value in limits[half]:
+                score = w.select(limit_value > column, score, -inf, F32)
+            for low in lows[half]:
+                score = w.select(low <= column, score, -inf, F32)
+            result.append(score)
+        return result
+
+
+def _positive(w: Writer, value: Value) -> Value:
+    """The larger of a signed number and 0."""
+    return w.select(value > 0, value, 0, S32)
+
+
+def _bound(call: Call, name: str) -> int:
+    """A bound as it counts from the query's own number, in 32 bits."""
+    call = cast(HeadCall, call)
+    return (int(call.number(name)) + call.k - call.m) & 0xFFFF_FFFF

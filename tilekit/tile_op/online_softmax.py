@@ -1,0 +1,174 @@
+"""Online softmax: weights of a block of keys, with the rows' maxima and sums kept from block to block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from math import inf
+
+from tilekit.assembly.fit import component
+from tilekit.assembly.types import F32
+from tilekit.assembly.values import RegisterTile, Value
+from tilekit.assembly.writer import Writer
+
+ROWS = 2
+"""Rows of which a thread holds scores: r and r + 8 of its warp's 16, each shared by four neighbouring lanes."""
+
+_QUAD = (1, 2)
+
+_CHAINS = 2
+"""Independent partial results of a row, so that an operation need not wait for the one before it."""
+
+
+@component
+class OnlineSoftmax:
+    """Weights 2^(c s - c max), where c takes a score s to an exponent of 2.
+
+    Parameters
+    ----------
+    w
+        The writer.
+    factor
+        c of the launch, an f32 of the kernel's parameters.
+    slack
+        By how many powers of 2 a row's weights may exceed 1 before its maximum is taken anew and earlier sums are
+        rescaled: where no row of a warp does, none is. 0 takes every new maximum. What is divided in the end is the
+        same (FlashAttention-4 calls this conditional rescaling).
+    """
+
+    def __init__(self, w: Writer, factor: Value, *, slack: float = 0.0) -> None:
+        self.factor = factor
+        self.slack = slack
+
+    def bind(self, w: Writer) -> BoundSoftmax:
+        """Declare the registers of a thread's rows; once a role."""
+        return BoundSoftmax(w, self.factor, self.slack)
+
+
+class BoundSoftmax:
+    """`OnlineSoftmax` in a role.
+
+    Attributes
+    ----------
+    maxima, sums
+        Of a thread's rows; sums are those of its own columns until `finish`.
+    """
+
+    def __init__(self, w: Writer, factor: Value, slack: float) -> None:
+        self._w = w
+        self._factor = factor
+        self._slack = slack
+        self._grown: Value | None = None
+        self._minus = factor * -1.0
+        self.maxima = [w.variable(F32, -inf, "row_max") for _ in range(ROWS)]
+        self.sums = [w.variable(F32, 0.0, "row_sum") for _ in range(ROWS)]
+
+    def begin(self) -> None:
+        """Begin with other rows."""
+        for maximum, total in zip(self.maxima, self.sums, strict=True):
+            maximum.assign(-inf)
+            total.assign(0.0)
+
+    def weigh(self, scores: Sequence[Value], *, masked: bool) -> tuple[list[Value], list[Value]]:
+        """The block's weights in the order of its scores, and what earlier sums of each row are multiplied by.
+
+        Parameters
+        ----------
+        scores
+            A thread's registers of an instruction's 64 rows.
+        masked
+            Whether all of a row's scores so far may be minus infinity: its weights are then 0.
+        """
+        w = self._w
+        weights: list[Value] = list(scores)
+        factors = []
+        scaled = []
+        found_maxima = []
+        for row in range(ROWS):
+            mine = [scores[index] for index in range(len(scores)) if index // 2 % 2 == row]
+            found_maxima.append(self._across(self._folded([self.maxima[row], *mine], self._larger), self._larger))
+        if self._slack:
+            found_maxima = self._kept(found_maxima)
+        for row, found in enumerate(found_maxima):
+            negative = found * self._minus
+            if masked:
+                negative = w.select(found == -inf, 0.0, negative, F32)
+            factors.append(self._power(self._scaled(self.maxima[row], negative)))
+            self.maxima[row].assign(found)
+            scaled.append(negative)
+        for index, score in enumerate(scores):
+            weights[index] = self._power(self._scaled(score, scaled[index // 2 % 2]))
+        for row in range(ROWS):
+            mine = [weights[index] for index in range(len(scores)) if index // 2 % 2 == row]
+            total = self._folded(mine, lambda a, b: a + b)
+            self.sums[row].assign(w.isa.elementwise.fma(a=self.sums[row], b=factors[row], c=total))
+        return weights, factors
+
+    def rescale(self, sums: RegisterTile, factors: Sequence[Value]) -> None:
+        """Multiply earlier sums, in an instruction's 64 rows, by their rows' factors."""
+        with nullcontext() if self._grown is None else self._w.when(self._grown):
+            for index, register in enumerate(sums):
+                register.assign(register * factors[index // 2 % 2])
+
+    def finish(self) -> None:
+        """Add up the rows' sums, which four lanes share."""
+        for total in self.sums:
+            total.assign(self._across(total, lambda a, b: a + b))
+
+    def pin(self, w: Writer, address: Value, never: Value) -> None:
+        """Keep all of `weigh` ahead of what follows, whatever ptxas would move."""
+        w.ptx.softmax.pin(address=address, low=self.sums[0], high=self.sums[1], never=never)
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _kept(self, found: Sequence[Value]) -> list[Value]:
+        """The maxima that there were, unless one of the warp's has grown too much: then all that were found."""
+        w = self._w
+        grown = [(new - old) * self._factor > self._slack for new, old in zip(found, self.maxima, strict=True)]
+        self._grown = w.ptx.softmax.any(value=grown[0] | grown[1])
+        self._grown.uniform = True
+        w.broadcasts.add(self._grown.text)
+        return [w.select(self._grown, new, old, F32) for new, old in zip(found, self.maxima, strict=True)]
+
+    def _larger(self, a: Value, b: Value) -> Value:
+        result: Value = self._w.isa.elementwise.maximum(a=a, b=b)
+        return result
+
+    def _scaled(self, score: Value, negative: Value) -> Value:
+        result: Value = self._w.isa.elementwise.fma(a=score, b=self._factor, c=negative)
+        return result
+
+    def _power(self, exponent: Value) -> Value:
+        result: Value = self._w.ptx.softmax.exp2(x=exponent)
+        return result
+
+    def _folded(self, values: Sequence[Value], join: Callable[[Value, Value], Value]) -> Value:
+        chains = list(values[:_CHAINS])
+        for index, value in enumerate(values[_CHAINS:]):
+            chains[index % _CHAINS] = join(chains[index % _CHAINS], value)
+        while len(chains) > 1:
+            chains = [join(chains[0], chains[1]), *chains[2:]]
+        return chains[0]
+
+    def _across(self, value: Value, join: Callable[[Value, Value], Value]) -> Value:
+        for mask in _QUAD:
+            value = join(value, self._w.isa.warp.shuffle_xor_f32(value=value, mask=mask))
+        return value
+
+
+@component
+class Softcap:
+    """Scores within a bound: ``cap * tanh(scale * s / cap)``, of which the softmax's factor has the cap.
+
+    Parameters
+    ----------
+    factor
+        ``scale / cap`` of the launch, an f32 of the kernel's parameters.
+    """
+
+    def __init__(self, factor: Value) -> None:
+        self.factor = factor
+
+    def apply(self, w: Writer, scores: Sequence[Value]) -> list[Value]:
+        """The scores in units of the cap."""
+        return [w.isa.elementwise.tanh(x=score * self.factor) for score in scores]

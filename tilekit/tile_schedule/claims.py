@@ -1,0 +1,87 @@
+"""Tiles that CTAs claim as they come to them, from a counter in device memory: who has had short ones claims more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilekit.assembly.shared import mbarriers
+from tilekit.assembly.types import GMEM, PRED, U32
+from tilekit.assembly.values import Value
+from tilekit.assembly.writer import Role, Writer
+from tilekit.tile_pipeline.position import RingPosition
+
+_SLOTS = 2
+
+
+class TileClaims:
+    """Numbers of tiles: a CTA's own first, then those that its claiming thread gets, which the readers are told.
+
+    The counter goes from 0 up to the number of tiles, and whoever takes the last number sets it back for the next
+    launch. A number beyond the tiles says that there are no more.
+
+    Parameters
+    ----------
+    w
+        The writer; the counter is a kernel parameter, memory of the launch's own.
+    claimer, reader
+        The role of one thread that claims, and the role that is told.
+    """
+
+    def __init__(self, w: Writer, claimer: Role, reader: Role) -> None:
+        self._claimer, self._reader = claimer, reader
+        self.counter = w.parameter("attention_claims", GMEM, lambda call: call.allocate("attention_claims", 4))
+        self._numbers = w.shared.allocate("claims.numbers", size=4, count=_SLOTS, alignment=4)
+        full, empty = mbarriers("claims", ("full", "empty"), _SLOTS)
+        sides = (claimer.name,), (reader.name,)
+        self._full = w.shared.place(full, arrive=sides[0], wait=sides[1], arrivals=1)
+        self._empty = w.shared.place(empty, arrive=sides[1], wait=sides[0], arrivals=reader.arrivals)
+
+    def initialise(self, w: Writer) -> None:
+        """Initialise the barriers and publish them; one thread."""
+        for array in (self._full, self._empty):
+            for slot in range(_SLOTS):
+                w.ptx.mbarrier.init(bar=w.shared_base + (array.offset + slot * array.stride), count=array.arrivals)
+        w.ptx.mbarrier.fence_init()
+
+    def numbers(self, w: Writer, role: Role, count: Value) -> Iterator[Value]:
+        """Device loop over this CTA's numbers; the last one is not below `count`."""
+        if role.name == self._claimer.name:
+            yield from self._claimed(w, count)
+        else:
+            yield from self._told(w, count)
+
+    def _claimed(self, w: Writer, count: Value) -> Iterator[Value]:
+        place, always = RingPosition(w, _SLOTS, fills=True), w.constant(PRED, True)
+        index = w.variable(U32, w.cta(), "claimed")
+        following = w.variable(U32, 0, "following")
+        for turn in w.repeat("claim", uniform=False):
+            w.ptx.mbarrier.wait_parity(bar=self._empty.at(w, place.stage), parity=place.phase)
+            address = w.shared_base + self._numbers.offset + place.stage * self._numbers.stride
+            w.isa.memory.store_shared_b32(address=address, value=index)
+            w.ptx.mbarrier.arrive(bar=self._full.at(w, place.stage), active=always)
+            place.advance()
+            there = index < count
+            # Asked for ahead of the tile's loads, so that the answer is here when they have been started.
+            with w.when(there):
+                taken = w.isa.memory.fetch_add_gpu(address=self.counter, value=1)
+                following.assign(taken + w.cta_count())
+                with w.when(taken == count - 1):
+                    w.isa.memory.store_global_b32(address=self.counter, value=0)
+            yield index
+            again = index < count
+            index.assign(following)
+            turn.again = again
+
+    def _told(self, w: Writer, count: Value) -> Iterator[Value]:
+        place, first = RingPosition(w, _SLOTS), w.lane() == 0
+        index = w.variable(U32, 0, "told")
+        for turn in w.repeat("told", uniform=True):
+            w.ptx.mbarrier.wait_parity(bar=self._full.at(w, place.stage), parity=place.phase)
+            address = w.shared_base + self._numbers.offset + place.stage * self._numbers.stride
+            found = w.isa.memory.load_shared_b32(address=address).retyped(U32)
+            index.assign(w.broadcast(found, lane=0))
+            w.warp_sync()
+            w.ptx.mbarrier.arrive(bar=self._empty.at(w, place.stage), active=first)
+            place.advance()
+            yield index
+            turn.again = index < count

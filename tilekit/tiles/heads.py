@@ -1,0 +1,71 @@
+"""What attention's components say to each other: arrays of heads, tiles of queries, and a call of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tilekit.assembly.values import Value
+from tilekit.dtypes import DType
+from tilekit.tiles.call import Call
+
+HeadArrayName = Literal["q", "k", "v", "o"]
+"""As components call the queries, the keys, the values and the output."""
+
+
+@dataclass(frozen=True)
+class HeadArray:
+    """An array (batch, position, head, element), elements contiguous.
+
+    Attributes
+    ----------
+    name
+        The caller's argument.
+    dtype
+        Element type.
+    shape, strides
+        In elements; the last stride is 1.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, int, int, int]
+    strides: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class HeadCall(Call):
+    """One launch of attention: `m` queries and `k` keys a head, `n` elements of a head's values.
+
+    Attributes
+    ----------
+    heads
+        Queries, keys, values and output, by the names that components give them.
+    """
+
+    heads: Mapping[str, HeadArray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeadTile:
+    """Queries of one head.
+
+    Attributes
+    ----------
+    row
+        The first query.
+    head, kv_head, batch
+        Whose queries they are, and whose keys and values they attend to; u32. Of packed heads `head` is the group.
+    share
+        Which of the tile's shares of the keys, where there are several.
+    number
+        Of the tile, shares aside; where there are several.
+    """
+
+    row: Value
+    head: Value
+    kv_head: Value
+    batch: Value
+    share: Value | None = None
+    number: Value | None = None
