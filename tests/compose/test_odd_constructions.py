@@ -123,7 +123,7 @@ def _standard(m: Bench) -> dict[str, Any]:
 
 
 def _registers() -> dict[str, Any]:
-    return {"registers": 40, "raised": False, "one_thread": False, "leaders_only": False}
+    return {"registers": 40, "raised": False, "one_thread": False, "leaders_only": False, "matrix_waves": 1}
 
 
 def _grid(waves: int) -> dict[str, Any]:
@@ -189,7 +189,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "policy": None,
         "l2_promotion": "128B",
     },
-    "CopyPlan": lambda m: {"tile": m.a, "width": 8, "warps": 4},
+    "CopyPlan": lambda m: {"tile": m.a, "width": 8, "warps": 4, "interleaved": False},
     "CpAsyncLoader": lambda m: {"plan": tk.CopyPlan(m.a, 8), "stages": 2, "batched": False},
     "TransformLoader": _transform,
     "StandardLoader": _standard,
@@ -233,8 +233,8 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "TileProfiler": lambda m: {"tiles": 16, "activities": {"load": 1, "mma": 2}},
     "TogetherSync": lambda m: {"stages": 2},
     "SingleCounterSync": lambda m: {"name": "ring", **_sides(m)},
-    "RegisterAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
-    "PromotedAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1)},
+    "RegisterAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1), "whole": False},
+    "PromotedAccumulators": lambda m: {"op": tk.Wgmma(m.a, m.b, warpgroups=1), "whole": False},
     "DirectEpilogue": _direct,
     "DsmemReduction": lambda m: {"layout": m.layout, "role": MMA, "cluster": m.cluster},
     "Tcgen05": lambda m: {"a": m.a, "b": m.b, "group": 1},
@@ -242,7 +242,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "TensorAccumulators": _tensor,
     "ClcScheduler": _claimed,
     "Mfma": lambda m: {"a": m.a, "b": m.b, **_grid(4), "pieces": 1},
-    "MmaSync": lambda m: {"a": m.a, "b": m.b, "warps": 4, "columns": 2},
+    "MmaSync": lambda m: {"a": m.a, "b": m.b, "warps": 4, "columns": 2, "interleaved": False},
     "BufferLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
     "BufferToLdsLoader": lambda m: {"tile": m.a, "role": LOAD, "batched": False},
     "BarrierSync": lambda m: {"name": "ring", "stages": 2, "producers": (LOAD,), "consumers": (REST,)},

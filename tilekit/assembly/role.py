@@ -70,6 +70,8 @@ class Role:
                 turns for turns in range(min(self.turns, len(self.warps)), 0, -1) if len(self.warps) % turns == 0
             )
             raise illegal("Role", "turns", self.turns, f"a divisor of its {len(self.warps)} warps", fits)
+        if self.matrix_waves is not None:
+            require_whole("Role", "matrix_waves", self.matrix_waves, Whole(1, len(self.warps)))
 
     @property
     def warps_at_once(self) -> int:

@@ -86,6 +86,8 @@ class CopyPlan:
             raise illegal("CopyPlan", "tile", self.tile, "an OperandTile")
         require_word("CopyPlan", "width", self.width, (PIECE, *WIDTHS))
         require_word("CopyPlan", "warps", self.warps, (1, 2, 4, 8))
+        legal = (True, False) if self.width == PIECE and self.tile.major == "k" else (False,)
+        require_word("CopyPlan", "interleaved", self.interleaved, legal)
 
     @property
     def shifts(self) -> bool:
