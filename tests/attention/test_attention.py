@@ -69,7 +69,7 @@ def test_a_query_that_knows_one_key_gets_its_value(elements: int, causal: bool) 
 @pytest.mark.parametrize("own_output", [True, False])
 @pytest.mark.parametrize("seed", range(4))
 def test_ctas_that_take_several_tiles_get_each_right(seed: int, own_output: bool) -> None:
-    """Three CTAs for a dozen tiles of unequal length, under several interleavings, output in memory of its own or not."""
+    """Three CTAs for a dozen unequal tiles, under several interleavings, outputs in memory of their own or not."""
     config = tilekit.AttentionConfig(warpgroups=2, keys=32, own_output=own_output)
     case = Case(1, 300, 200, 4, 2, 64, 64, "bf16", {"causal": True})
     check(case, config=config, seed=seed, multiprocessors=3)
@@ -89,10 +89,13 @@ def test_rows_without_a_key_are_zero() -> None:
     q = random.standard_normal((1, 90, 1, 64)).astype(np.float16)
     k = random.standard_normal((1, 30, 1, 64)).astype(np.float16)
     out, lse = tilekit.attention(q, k, k, causal=True, lse=True)
-    assert (out[0, :60] == 0).all() and np.isneginf(lse[0, 0, :60]).all()
-    assert (out[0, 60:] != 0).any(axis=-1).all() and np.isfinite(lse[0, 0, 60:]).all()
+    assert (out[0, :60] == 0).all()
+    assert np.isneginf(lse[0, 0, :60]).all()
+    assert (out[0, 60:] != 0).any(axis=-1).all()
+    assert np.isfinite(lse[0, 0, 60:]).all()
     out, lse = tilekit.attention(q, k[:, :0], k[:, :0], lse=True)
-    assert (out == 0).all() and np.isneginf(lse).all()
+    assert (out == 0).all()
+    assert np.isneginf(lse).all()
 
 
 def test_no_queries_are_no_launch() -> None:
@@ -118,4 +121,5 @@ def test_a_kernel_says_what_it_is() -> None:
     """`attention_kernel_for` returns what a call launches, with its text and roles."""
     q = np.zeros((1, 4, 2, 128), np.float16)
     kernel = tilekit.attention_kernel_for(q, q, q, causal=True)
-    assert "role mma" in kernel.explain() and ".entry attention_f16_d128_right" in kernel.ptx
+    assert "role mma" in kernel.explain()
+    assert ".entry attention_f16_d128_right" in kernel.ptx

@@ -63,8 +63,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a chip without the kernel": (arrays(target="sm_100a"), "TK-ATT-005", "sm_90a"),
     "four warpgroups": (arrays(config=tilekit.AttentionConfig(warpgroups=4)), "TK-ATT-006", "nearest: 3"),
     "keys that are no multiple": (arrays(config=tilekit.AttentionConfig(keys=100)), "TK-ATT-006", "nearest: 96"),
-    "too many keys": (arrays(config=tilekit.AttentionConfig(3, 256, 2)), "TK-ATT-006", "registers"),
-    "too many stages": (arrays(config=tilekit.AttentionConfig(2, 128, 9)), "TK-ATT-006", "nearest: stages="),
+    "too many keys": (arrays(config=tilekit.AttentionConfig(1, 256, 2)), "TK-ATT-006", "registers"),
+    "too many stages": (arrays(config=tilekit.AttentionConfig(1, 128, 9)), "TK-ATT-006", "nearest: stages="),
 }
 
 

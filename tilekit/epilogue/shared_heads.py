@@ -5,6 +5,7 @@ It does so in the order of the shares, so that a result does not depend on who c
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf, log
 from typing import Any
 
@@ -88,7 +89,7 @@ class SharedHeadEpilogue:
         self.out = w.parameter("out", GMEM, lambda call: call.address("o"))
         self.elements = w.parameter("elements", U32, lambda call: call.n)
         self.strides = [
-            w.parameter(f"out_{name}", U32, lambda call, axis=axis: _stride(call, axis))
+            w.parameter(f"out_{name}", U32, partial(_stride, axis))
             for axis, name in enumerate(("batch", "query", "head"))
         ]
 
@@ -118,13 +119,16 @@ class BoundSharedHeads:
         """Leave this share's part; the last share of the tile to come adds all up."""
         e = self._e
         shares = e.scheduler.shares
-        assert shares is not None and tile.share is not None and tile.number is not None
+        assert shares is not None
+        assert tile.share is not None
+        assert tile.number is not None
         rows = w.minimum(e.queries - tile.row, e.positions) * e.group
         self._leave(w, sums, softmax, tile.number * shares + tile.share, rows)
         w.barrier(id=e.barrier, threads=self._threads)
         counter = (e.counters + w.widen_multiply(tile.number, 4)).retyped(GMEM)
         with w.when(self._thread == 0):
-            before = w.isa.memory.fetch_add_gpu(address=counter, value=1)
+            before = w.isa.memory.count_gpu(address=counter, value=1)
+            w.isa.memory.acquire_gpu()  # the last one reads what the others left before they counted
             w.isa.memory.store_shared_b32(address=self._arrival, value=before)
         w.barrier(id=e.barrier, threads=self._threads)
         with w.when(w.isa.memory.load_shared_b32(address=self._arrival).retyped(U32) == shares - 1):
@@ -215,17 +219,17 @@ class BoundSharedHeads:
             logs.append(w.select(there, found, -inf, F32))
             address = (e.parts + w.widen_multiply(place * e.columns + column, 4)).retyped(GMEM)
             parts.append(w.isa.memory.load_global_f32x4(address=address))
-        largest = most
+        largest: Value = most
         for exponent in logs:
             largest = w.isa.elementwise.maximum(a=largest, b=exponent)
         base = w.select(largest == -inf, 0.0, largest, F32)
         power = w.isa.elementwise.exp2
         before = power(x=most - base)
         weights = [power(x=exponent - base) for exponent in logs]
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             added = value * before
             for weight, part in zip(weights, parts, strict=True):
-                added = w.isa.elementwise.fma(a=weight, b=part[place], c=added)
+                added = w.isa.elementwise.fma(a=weight, b=part[index], c=added)
             value.assign(added)
         summed = total * before
         for weight in weights:
@@ -234,7 +238,7 @@ class BoundSharedHeads:
         most.assign(largest)
 
 
-def _stride(call: Call, axis: int) -> int:
+def _stride(axis: int, call: Call) -> int:
     assert isinstance(call, HeadCall)
     stride = call.heads["o"].strides[axis]
     return fits("out's stride", max(0, stride), 32, "TK-ATT-004")

@@ -63,9 +63,10 @@ class TileClaims:
             there = index < count
             # Asked for ahead of the tile's loads, so that the answer is here when they have been started.
             with w.when(there):
-                taken = w.isa.memory.fetch_add_gpu(address=self.counter, value=1)
+                taken = w.isa.memory.count_gpu(address=self.counter, value=1)
                 following.assign(taken + w.cta_count())
                 with w.when(taken == count - 1):
+                    w.isa.memory.acquire_gpu()  # every other CTA has counted before
                     w.isa.memory.store_global_b32(address=self.counter, value=0)
             yield index
             again = index < count
