@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.attention_h200 import fa3, graphed, timed
 from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.compiled import build
+from tilekit.kernels.attention.compiled import chosen
 
 CASES = (
     (4, 16384, 32, 8, 128),
@@ -40,7 +40,7 @@ def main() -> None:
         plans = []
         for q, k, v, out in sets:
             arguments = AttentionArguments.parse(q, k, v, out=out)
-            plans.append(build(arguments.spec, None, arguments.target).plan(arguments))
+            plans.append(chosen(arguments, None).plan(arguments))
 
         def ours(plans: list[Any] = plans) -> None:
             for plan in plans:

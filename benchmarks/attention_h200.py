@@ -17,7 +17,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.compiled import build
+from tilekit.kernels.attention.compiled import chosen
 from tilekit.kernels.attention.config import AttentionConfig
 
 try:
@@ -54,7 +54,7 @@ def ours(config: AttentionConfig | None, sets: list[Any], causal: bool) -> Calla
     plans = []
     for q, k, v, out in sets:
         arguments = AttentionArguments.parse(q, k, v, causal=causal, out=out)
-        plans.append(build(arguments.spec, config, arguments.target).plan(arguments))
+        plans.append(chosen(arguments, config).plan(arguments))
 
     def launch() -> None:
         for plan in plans:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilekit.arrays import fingerprint, resolve_stream, view_of
 from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.compiled import AttentionKernel, build
+from tilekit.kernels.attention.compiled import AttentionKernel, chosen
 from tilekit.kernels.attention.config import AttentionConfig
 from tilekit.kernels.launch_cache import LaunchCache
 from tilekit.targets import PlaceName
@@ -95,7 +95,7 @@ def attention(
         lse=lse,
         target=target,
     )
-    plan = build(arguments.spec, config, arguments.target).plan(arguments)
+    plan = chosen(arguments, config).plan(arguments)
     plan(stream)
     if plan.cacheable is not None and key is not None:
         _launches.keep_launch(key, plan.cacheable)
@@ -107,4 +107,4 @@ def attention_kernel_for(
 ) -> AttentionKernel:
     """Return the kernel that `attention` launches for these arguments, to look at: as `kernel_for` does of `matmul`."""
     arguments = AttentionArguments.parse(q, k, v, **keywords)
-    return build(arguments.spec, config, arguments.target)
+    return chosen(arguments, config)

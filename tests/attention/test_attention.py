@@ -10,7 +10,7 @@ import pytest
 import tilekit
 from tests.attention.cases import Case, expected, generated, worst
 from tilekit.kernels.attention.arguments import AttentionArguments
-from tilekit.kernels.attention.compiled import build
+from tilekit.kernels.attention.compiled import chosen
 
 MOST_UNITS = 4.0
 
@@ -21,7 +21,7 @@ def check(case: Case, *, seed: int = 0, config: tilekit.AttentionConfig | None =
     out = np.full((*q.shape[:3], v.shape[3]), np.nan, q.dtype)
     lse = np.full((case.batch, case.heads, case.queries), np.nan, np.float32)
     arguments = AttentionArguments.parse(q, k, v, out=out, lse=lse, **case.options)
-    build(arguments.spec, config, arguments.target).plan(arguments, **emulator)()
+    chosen(arguments, config).plan(arguments, **emulator)()
     reference, logs = expected(q, k, v, **case.options)
     assert worst(out, reference, v, case.dtype) < MOST_UNITS
     finite = np.isfinite(logs)

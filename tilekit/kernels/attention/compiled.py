@@ -138,7 +138,13 @@ class AttentionKernel(AssembledKernel):
         return EmulatedPlan(self, bound, emulator)
 
 
+def chosen(arguments: AttentionArguments, config: AttentionConfig | None) -> AttentionKernel:
+    """The kernel for a call: with the config given, or the best for it."""
+    spec, target = arguments.spec, arguments.target
+    return build(spec, config or default_config(spec, target, arguments.queries), target)
+
+
 @cache
-def build(spec: AttentionSpec, config: AttentionConfig | None, target: Target) -> AttentionKernel:
-    """The kernel for a spec, a config or None for the best, and a target; made once."""
-    return AttentionKernel(spec, config or default_config(spec, target), target)
+def build(spec: AttentionSpec, config: AttentionConfig, target: Target) -> AttentionKernel:
+    """The kernel for a spec, a config and a target; made once."""
+    return AttentionKernel(spec, config, target)

@@ -14,8 +14,8 @@ ROWS = 64
 SPARE = 20
 """Registers of a thread beside scores, weights and sums."""
 
-BARRIER_BYTES = 512
-"""Room for the rings' barriers."""
+BARRIER_BYTES = 4096
+"""Room for the rings' barriers: four arrays of tiles begin at multiples of 1024 bytes behind some."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,12 @@ class AttentionConfig:
             raise ConfigError(problems, what=f"{spec.name} on {target.name}", code="TK-ATT-006")
 
 
-def default_config(spec: AttentionSpec, target: Target) -> AttentionConfig:
-    """The config that is best for a spec, as timed on an H200 where `benchmarks/NOTES.md` says so."""
+LONG = 2048
+"""Queries from which on tiles of three warpgroups pay: fewer are too few tiles for all SMs."""
+
+
+def default_config(spec: AttentionSpec, target: Target, queries: int) -> AttentionConfig:
+    """The config that is best for a spec and so many queries, as timed on an H200 (`benchmarks/NOTES.md`)."""
     if spec.group:
         keys = 128 if spec.value_dim <= 128 else 64
         fitting = [
@@ -123,10 +127,11 @@ def default_config(spec: AttentionSpec, target: Target) -> AttentionConfig:
             if (config := AttentionConfig(1, keys, stages, turns=False)).shared_bytes(spec) <= target.shared_bytes
         ]
         return fitting[0]
+    long = queries >= LONG
     if spec.value_dim <= 64:
-        warpgroups, keys = 3, 128
+        warpgroups, keys = 3 if long or not spec.right else 2, 128
     elif spec.value_dim <= 128:
-        warpgroups, keys = 2, 128
+        warpgroups, keys = (3, 80) if long and not spec.right else (2, 128)
     else:
         warpgroups, keys = 2, 80 if spec.value_dim <= 192 else 64
     outputs = (True, False) if spec.value_dim == spec.head_dim else (True,)
@@ -135,7 +140,7 @@ def default_config(spec: AttentionSpec, target: Target) -> AttentionConfig:
         for groups in (warpgroups, 2)
         for size in (keys, 96, 80, 64)
         for output in outputs
-        for stages in (3, 2)
+        for stages in ((2, 3) if groups == 3 else (3, 2))
         if size <= keys and groups <= warpgroups
     ]
     return next(
