@@ -64,7 +64,7 @@ def triton_contestants() -> tuple[Callable[..., None], Iterable[tuple[int, ...]]
     """Triton's matmul with pointers and ``tl.dot``, and its tiles."""
     import triton
 
-    from benchmarks.peers.triton_warp_matmul import launch
+    from benchmarks.triton_warp_matmul import launch
 
     assert triton.knobs.runtime.override_arch == "sm80"
     return launch, TRITON_CONFIGS

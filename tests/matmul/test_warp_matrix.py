@@ -98,11 +98,12 @@ def run(case: Case, chip: str, seed: int, place: Any) -> None:
     size = expected.size
     storage, back = place(np.full(size + 2 * CANARY, np.nan).astype(out_dtype))
     out = storage[CANARY : CANARY + size].reshape(expected.shape)
+    call = {"a": operands[0], "b": operands[1].swapaxes(-1, -2), "out": out, "target": chip, **keywords}
     if case.split > 1:
-        spec = MatmulSpec(as_dtype(dtype), as_dtype(dtype), as_dtype(out_dtype), *case.majors)
-        config = pick(spec, target(chip), m=case.m, n=case.n, k=case.k).changed(split_k=case.split)
-        keywords["config"] = config
-    tilekit.matmul(operands[0], operands[1].swapaxes(-1, -2), out=out, target=chip, **keywords)
+        spec = tilekit.kernel_for(**call).spec
+        extents = {"m": case.m, "n": case.n, "k": case.k, "batches": case.batches or 1}
+        call["config"] = closest(spec, target(chip), {"split_k": case.split}, **extents)
+    tilekit.matmul(**call)
     found = back(storage)
     wanted = np.full(size + 2 * CANARY, np.nan).astype(out_dtype)
     wanted[CANARY : CANARY + size] = expected.reshape(-1).astype(out_dtype)

@@ -37,6 +37,9 @@ SHARE_REGISTERS = 12
 NARROW_REGISTERS = 92
 """Those more where an operand is copied in pieces of less than 16 bytes: two ways, and lines to shift."""
 
+FURTHER_REGISTERS = 8
+"""Those more in a batch, and those where a matrix is added, beside such copies: addresses, of 64 bits each."""
+
 DRIVER = Choice("driver", ("multistage",), "'multistage'")
 GRIDS = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (4, 2), (1, 8), (8, 1))
 GRID = Choice("grid", GRIDS, "1, 2, 4 or 8 warps in rows and columns")
@@ -80,7 +83,8 @@ def _registers(config: WarpMatrixConfig, chip: Target, spec: MatmulSpec) -> Iter
         SLOTS * FOUR * sum(extent // (ROWS * warps) for extent, warps in zip(config.tile, config.grid, strict=True))
     )
     others = OTHER_REGISTERS + (SHARE_REGISTERS if config.split_k > 1 else 0)
-    others += NARROW_REGISTERS if spec.copies else 0
+    if spec.copies:
+        others += NARROW_REGISTERS + FURTHER_REGISTERS * (spec.batched + (spec.functions.residual is not None))
     over = sums + fragments + others - granted
     if over > 0:
         yield Violation(
