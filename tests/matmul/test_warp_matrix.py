@@ -15,7 +15,7 @@ from tilekit.dtypes import as_dtype
 from tilekit.emulator.core.errors import EmulatorError
 from tilekit.errors import ArgumentError, ConfigError, DriverError
 from tilekit.kernels.matmul.compiled import MatmulKernel, compiled
-from tilekit.kernels.matmul.picker import candidates, pick
+from tilekit.kernels.matmul.picker import candidates, closest, pick
 from tilekit.kernels.matmul.platforms import platform
 from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.kernels.resolve import target_of
