@@ -26,6 +26,9 @@ PARTS: dict[str, tuple[Path, ...]] = {
         ROOT / "tilekit" / "tile_op" / "block_scaled.py",
         *(BLOCK_SCALED / f"{name}.py" for name in ("payload", "spec", "family")),
     ),
+    "block_scaled: scales of waves, chips": tuple(
+        BLOCK_SCALED / f"{name}.py" for name in ("wave_scales", "scaling_chips")
+    ),
     "block_scaled: reading a call": tuple(BLOCK_SCALED / f"{name}.py" for name in ("arguments", "scales")),
     "block_scaled: binding": (BLOCK_SCALED / "compiled.py",),
     "block_scaled: the kernel that lays scales out": (BLOCK_SCALED / "layout.py",),

@@ -1,5 +1,23 @@
 // Conversions: of accumulators to output types, and of narrow operands to wider ones.
 
+//! fragment  bits_f32
+//! about     The 32 bits of a whole number in a register of an f32.
+//! in        whole   s32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_MOV_B32
+v_mov_b32 ${result}, ${whole}
+
+//! fragment  float_s32
+//! about     A whole number as f32, rounded to the nearest, half to even.
+//! in        whole   s32
+//! out       result  f32
+//! kind      scalar
+//! target    gfx9
+//! see       CDNA4 ISA, V_CVT_F32_I32
+v_cvt_f32_i32 ${result}, ${whole}
+
 //! fragment  pack_bf16
 //! about     Round two f32 to bf16, nearest even, and pack them; `low` goes to the lower half (the lower address).
 //! in        low       f32

@@ -37,7 +37,7 @@ def test_run_of_scaled_products(invoke: Any) -> None:
 def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
     """The loop is drawn with all of its waves; times of tiles are those of both activities."""
     shown = invoke("dump", "matmul", "--target", "gfx950", "--dtype", "e4m3").stdout
-    assert shown.count("wave ") >= 8
+    assert all(f"wave {wave}" in shown for wave in range(4))
     assert "ping" in invoke("dump", "matmul", "--target", "gfx950", "--what", "ranking", "--top", 3).stdout
     trace = tmp_path / "times.json"
     options = ("--driver", "interleaved", "--out", trace)
@@ -52,7 +52,7 @@ def test_dump_and_trace(invoke: Any, tmp_path: Path) -> None:
     [
         (("--target", "gfx942", "--dtype", "e4m3"), "nearest: e4m3fnuz (float8_e4m3fnuz)"),
         (("--target", "gfx950", "--dtype", "e5m2fnuz"), "nearest: e5m2 (float8_e5m2)"),
-        (("--target", "sm_90a", "--driver", "ping_pong"), "legal: for gfx942, gfx950 only"),
+        (("--target", "sm_90a", "--driver", "ping_pong"), "gfx942, gfx950 only"),
         (("--target", "gfx950", "--driver", "pingpong"), "nearest: --driver ping_pong"),
         (("--target", "gfx950", "--driver", "interleaved", "--b-major", "mn"), "nearest: --driver warp_specialized"),
         (("--target", "gfx942", "--driver", "interleaved", "--tile", "256x256"), "nearest: --tile 128x128"),

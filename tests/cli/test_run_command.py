@@ -177,7 +177,7 @@ def test_asking_for_a_gpu_that_is_not_there_exits_with_3(invoke: Any, kernels: A
         (("matmul", "--tile", "128by256"), "nearest legal: '128x256'"),
         (("matmul", "--tile", "100x100"), "TK-MM-006"),
         (("matmul", "--cluster", "9x9"), "TK-MM-006"),
-        (("matmul", "--target", "sm_89"), "TK-TARGET-001"),
+        (("matmul", "--target", "sm_75"), "TK-TARGET-001"),
         (("matmul", "--cta-group", 2), "TK-CLI-009"),
         (("matmul", "--target", "sm_100a", "--schedule", "pingpong"), "TK-CLI-009"),
         (("matmul", "--target", "sm_100a", "--stream-k", 2), "TK-CLI-009"),

@@ -88,7 +88,7 @@ def test_header_is_complete(group: str, fragment: Fragment) -> None:
 def test_aligned_instructions_are_declared_aligned(group: str, fragment: Fragment) -> None:
     """An instruction that all lanes must run together makes its fragment `aligned`; `bar.warp.sync` realigns them."""
     text = " ".join(fragment.text)
-    needs = re.search(r"\.aligned|\bbar\.(sync|arrive)|shfl\.sync|elect\.sync", text) is not None
+    needs = re.search(r"\.aligned|\bbar\.(sync|arrive)|(shfl|elect|vote)\.sync", text) is not None
     assert fragment.aligned == needs
 
 

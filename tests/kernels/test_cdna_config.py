@@ -273,14 +273,6 @@ def test_fnuz_is_amd_s(chip: str) -> None:
 
 
 @ON_EACH
-def test_loaders_of_the_caller_are_tma_s(chip: Target) -> None:
-    """They are refused, and not passed over."""
-    own = tilekit.OwnComponents(loader_a=lambda w, tile, **how: None)
-    with pytest.raises(ArgumentError, match=r"components has a loader_a on gfx9.*TK-MM-028"):
-        tilekit.compile(MatmulSpec(components=own), chip.name)
-
-
-@ON_EACH
 def test_what_loads_cannot_take(chip: Target) -> None:
     """A kernel for rows of 16 bytes refuses others, with the one to build; so do loads rows too far apart."""
     kernel = tilekit.compile(MatmulSpec(), chip.name)

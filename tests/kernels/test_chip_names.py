@@ -30,6 +30,8 @@ REMAINING = {
     "cli/options.py": "help of options that one chip has, and the default of --target, which imports no targets",
     "cli/sources.py": "the chip of AMDGCN text that names none",
     "runtime/assembler.py": "what names of AMD targets look like, and an example in an error",
+    "compose/portable_choices.py": "tensor memory's extent, for the instruction that has its sums there",
+    "kernels/attention/arguments.py": "the chip that attention is built for",
     "kernels/gemv/family.py": "the chip that the gemv was measured on, and is built for",
 }
 """What names a chip elsewhere, and why; a file that no longer does so leaves the list."""

@@ -9,8 +9,7 @@ from pathlib import Path
 import tilekit
 from tilekit import MatmulSpec
 from tilekit.assembly.writer import Writer
-from tilekit.drivers.warp_specialized import WarpSpecialized
-from tilekit.kernels.matmul.compose import compose
+from tilekit.kernels.matmul.compose import RINGS, compose
 from tilekit.kernels.matmul.picker import default_config
 from tilekit.kernels.matmul.platforms import platforms
 
@@ -18,6 +17,8 @@ ROOT = Path(tilekit.__file__).parent
 DRIVER = "tilekit.drivers.warp_specialized"
 TOGETHER = "tilekit.drivers.together"
 """What drivers without roles have in common: a single role."""
+MULTISTAGE = "tilekit.drivers.multistage"
+"""That of chips whose warps copy for themselves: a single role, too."""
 SKELETON = "tilekit.drivers.roles"
 
 
@@ -61,13 +62,13 @@ def enters_roles(module: str) -> bool:
 
 
 def test_every_chip_composes_the_same_driver() -> None:
-    """What a spec and a config select is handed to `WarpSpecialized` by the one composition, on any chip."""
+    """What a spec and a config select is handed by the one composition to the driver that the config names."""
     spec = MatmulSpec()
     for target in platforms():
         config = default_config(spec, target)
         threads = config.warps(target, spec).threads
         w = Writer("kernel", target=target.name, threads=threads, cluster=config.cluster_size)
-        assert type(compose(w, spec, config, target)) is WarpSpecialized
+        assert type(compose(w, spec, config, target)) is RINGS[config.driver]
 
 
 def test_nothing_else_that_they_need_traces_roles() -> None:
@@ -78,7 +79,7 @@ def test_nothing_else_that_they_need_traces_roles() -> None:
     assert DRIVER in needed
     assert len(needed) > 20
     assert {module for module in needed if enters_roles(module)} == {SKELETON}
-    assert {module for module in needed if SKELETON in imported(module)} == {DRIVER, TOGETHER}
+    assert {module for module in needed if SKELETON in imported(module)} == {DRIVER, MULTISTAGE, TOGETHER}
 
 
 def test_nothing_else_loops_over_tiles() -> None:

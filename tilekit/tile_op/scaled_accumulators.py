@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tilekit.assembly.shared import SharedArray
 from tilekit.assembly.types import F32
@@ -209,6 +209,7 @@ class BoundBlockTcgen05:
     """A `BlockTcgen05` in the thread that issues."""
 
     bound: Any
+    committed: ClassVar[bool] = True
 
     def multiply(self, w: Writer, accumulators: BlockProducer, stage: Stage, *, accumulate: Value) -> None:
         """Issue a stage's instructions into the next stage of the accumulators."""

@@ -15,7 +15,8 @@ from tilekit.errors import ArgumentError
 from tilekit.kernels.arguments import Arguments, result_type
 from tilekit.kernels.block_scaled.layout import laid_out
 from tilekit.kernels.block_scaled.scales import Scales, read_scales
-from tilekit.kernels.block_scaled.spec import BlockScaledSpec, takes_scales
+from tilekit.kernels.block_scaled.scaling_chips import takes_scales
+from tilekit.kernels.block_scaled.spec import BlockScaledSpec
 from tilekit.kernels.epilogue_arguments import EpilogueKeywords
 from tilekit.kernels.matmul.arguments import spec_of
 from tilekit.kernels.matmul.platforms import read_for

@@ -9,22 +9,15 @@ from typing import Any, Literal, cast
 from tilekit.assembly.writer import Role, Writer
 from tilekit.dtypes import E4M3, DType
 from tilekit.errors import ArgumentError
-from tilekit.kernels.block_scaled.payload import ScaleLoader
-from tilekit.kernels.block_scaled.wave_scales import WaveScaleLoader
+from tilekit.kernels.block_scaled.scaling_chips import require_scales, scale_loaders
 from tilekit.kernels.matmul.spec import MatmulSpec
-from tilekit.targets import TARGETS, Target
+from tilekit.targets import Target
 from tilekit.tile_io.payload_loader import TileLoader
 from tilekit.tile_op.block_scaled import ATOM_ROWS, FORMATS, BlockScaledTcgen05, ScaleFormat
 from tilekit.tile_op.scaled_mfma import ScaledMfma
-from tilekit.tile_pipeline.payload import Payload, StageTile
+from tilekit.tile_pipeline.payload import StageTile
 from tilekit.tiles.operand import OperandTile
-from tilekit.tiles.scale_tile import BLOCK as WAVE_BLOCK
 from tilekit.tiles.scale_tile import ScaleTile
-
-
-def takes_scales(target: Target) -> bool:
-    """Whether a chip's matrix instructions take scales of blocks."""
-    return target.has("tensor_memory") or target.has("scaled_matrix")
 
 
 @dataclass(frozen=True)
@@ -57,31 +50,16 @@ class BlockScaledSpec(MatmulSpec):
 
     def check(self, target: Target) -> None:
         """Raise `ArgumentError` for a chip without such an instruction, and what the matmul raises."""
-        if not takes_scales(target):
-            able = ", ".join(chip.name for chip in TARGETS.values() if takes_scales(chip))
-            raise ArgumentError(
-                f"{self.scaled} on {target.name}: its matrix cores take no scales; legal: {able}", code="TK-SCALE-001"
-            )
-        if target.has("scaled_matrix") and self.format.block != WAVE_BLOCK:
-            raise ArgumentError(
-                f"{self.scaled} on {target.name}: a scale there is of {WAVE_BLOCK} elements, a power of two; nearest: "
-                "mxfp4 (ue8m0 scales)",
-                code="TK-SCALE-001",
-            )
+        require_scales(self.scaled, self.format, target)
         super().check(target)
 
     def further_tiles(self, config: Any) -> Sequence[StageTile]:
         """What a stage holds beside A and B: their scales."""
         return cast(Sequence[StageTile], config.instruction(self).scales)
 
-    def further_loaders(
-        self, w: Writer, op: Any, payload: Payload, *, swapped: bool, role: Role
-    ) -> Sequence[TileLoader]:
+    def further_loaders(self, w: Writer, op: Any, payload: Any, *, swapped: bool, role: Role) -> Sequence[TileLoader]:
         """The loaders of the scales."""
-        sides = zip(op.scales, "ba" if swapped else "ab", strict=True)
-        if isinstance(op, ScaledMfma):
-            return [WaveScaleLoader(w, tile, self.format, operand, role=role) for tile, operand in sides]
-        return [ScaleLoader(w, tile, self.format, operand, paired=op.group > 1) for tile, operand in sides]
+        return scale_loaders(w, op, self.format, "ba" if swapped else "ab", role)
 
     def tensor_op(self, a: OperandTile, b: OperandTile, *, group: int) -> BlockScaledTcgen05:
         """The instruction, which takes scales too."""
@@ -96,8 +74,7 @@ class BlockScaledSpec(MatmulSpec):
         """What a kernel has in the place of a plain matmul's component."""
         return (
             "StandardPayload with a ScaleTile of each operand, which ScaleLoader (WaveScaleLoader) loads",
-            "BlockScaledTcgen05 for Tcgen05 (ScaledMfma for Mfma): scales in tensor memory, copied there by the thread "
-            "that multiplies (in registers, read from LDS)",
+            "BlockScaledTcgen05 for Tcgen05 (ScaledMfma for Mfma): scales in tensor memory (in registers)",
         )
 
     @property

@@ -192,7 +192,7 @@ class Grids:
             overlap = np.clip(chunk / tile, 1, count)
             asked = np.maximum(asked, np.minimum(others * overlap, resident // c.size) * together)
             step = np.where(mn_major & (extent > tile), tile * spec.a_dtype.bytes, LINE_BYTES)
-            begins = np.gcd(np.gcd(pitch, step), LINE_BYTES)  # rows begin at its multiples
+            begins = np.gcd(np.gcd(np.int64(pitch), np.int64(step)), LINE_BYTES)  # rows begin at its multiples
             width = np.where(mn_major, np.minimum(chunk * spec.a_dtype.bytes, LINE_BYTES), LINE_BYTES)
             crossing = np.where(LINE_BYTES % np.maximum(pitch, 1), np.maximum(width - begins, 0) / LINE_BYTES, 0)
             requests.append((1 + crossing) * LINE_BYTES / width)
