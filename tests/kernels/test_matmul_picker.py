@@ -20,13 +20,17 @@ from tilekit.kernels.matmul.spec import MatmulSpec
 from tilekit.targets import SM_90A, SM_100A, Target
 
 EXTENT = st.integers(0, 20000)
+PARTS = 5
+"""Of the specs, one of which is looked at in every run."""
+
 ON_BOTH = pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
 
 
 @ON_BOTH
-def test_every_spec_has_candidates(chip: Target) -> None:
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.breadth) for part in range(1, PARTS))])
+def test_every_spec_has_candidates(chip: Target, part: int) -> None:
     """Whatever is computed, several legal configs are there, with a cluster too unless threads copy, none twice."""
-    for spec in all_specs(chip):
+    for spec in list(all_specs(chip))[part::PARTS]:
         found = candidates(spec, chip)
         assert {config.cluster_size for config in found} >= ({1} if spec.copies else {1, 2}), spec.name
         assert len(set(found)) == len(found) >= (6 if spec.copies else 12)
