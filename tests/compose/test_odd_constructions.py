@@ -149,6 +149,8 @@ def _waves(m: Bench) -> dict[str, Any]:
         "scheduler": tk.StaticScheduler(m.raster),
         "epilogue": tk.DirectEpilogue(w, **direct),
         "k": m.k,
+        "reduction": None,
+        "profiler": None,
         "favoured": "products",
     }
 
@@ -250,7 +252,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "BufferScaleLoader": lambda m: {"tile": tk.ScaleTile("a_scale", m.narrow("a")), "role": LOAD},
     "ScaledMfma": lambda m: {**{side: tk.ScaleTile(f"{side}_scale", m.narrow(side)) for side in "ab"}, **_grid(4)},
     "PingPongWaves": _waves,
-    "Interleaved": lambda m: {name: part for name, part in _waves(m).items() if name not in ("stages", "favoured")},
+    "Interleaved": lambda m: {name: part for name, part in _waves(m).items() if name != "favoured"},
     "ColumnTotals": lambda m: {"name": "totals", "layout": m.layout, "raster": m.raster, "combine": "sum"},
     "Place": lambda m: {"where": "row", "dtype": tk.BF16, "batched": False},
     "Written": _written,
